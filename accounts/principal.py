@@ -1,0 +1,54 @@
+"""Who acts: a person, perhaps through a token that may do less than the person."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+from accounts.choices import PlatformRole
+
+if TYPE_CHECKING:
+    from django.http import HttpRequest
+
+    from accounts.models import ApiToken, User
+
+
+@dataclass(frozen=True)
+class Principal:
+    """The acting user with what limits him. Every service and selector takes one."""
+
+    user: User
+    token: ApiToken | None = None
+    ip: str = ""
+
+    @property
+    def is_operator(self) -> bool:
+        return self.user.is_operator and self.allows_scope("platform:operate")
+
+    @property
+    def is_auditor(self) -> bool:
+        return self.user.is_active and (
+            self.is_operator
+            or (
+                self.user.platform_role in {PlatformRole.AUDITOR, PlatformRole.OPERATOR}
+                and self.allows_scope("platform:audit")
+            )
+        )
+
+    def allows_scope(self, scope: str) -> bool:
+        """Whether the token (if any) carries ``scope``; read-only tokens carry ``…:read``."""
+        if self.token is None:
+            return True
+        if self.token.read_only and not scope.endswith((":read", ":audit")):
+            return False
+        return not self.token.scopes or scope in self.token.scopes
+
+    def allows_project(self, project_uid: object) -> bool:
+        if self.token is None or not self.token.project_uids:
+            return True
+        return str(project_uid) in self.token.project_uids
+
+
+def principal_of(request: HttpRequest) -> Principal:
+    """Return the principal that PrincipalMiddleware or the API's authentication made."""
+    return cast("Principal", request.principal)  # type: ignore[attr-defined]

@@ -1,0 +1,71 @@
+"""Errors a caller can do something about. Each becomes one RFC 9457 problem document.
+
+Services raise these; HTML views, the API and the CLI translate them in one place each
+(``common.drf.exceptions`` and ``common.ui.errors``), so the same act has the same answer
+through every door.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+
+class BerthError(Exception):
+    """Base of every error that has a sentence for the user."""
+
+    status = 400
+    code = "error"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str | None = None,
+        fields: Mapping[str, list[str]] | None = None,
+        extra: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code or self.code
+        self.fields = dict(fields or {})
+        self.extra = dict(extra or {})
+
+
+class Invalid(BerthError):
+    """The request itself is wrong; the user must change it."""
+
+    status = 400
+    code = "invalid"
+
+
+class NotFound(BerthError):
+    """Not there, or not yours: the two are never told apart."""
+
+    status = 404
+    code = "not-found"
+
+
+class Forbidden(BerthError):
+    """You may see it, but your role does not allow this."""
+
+    status = 403
+    code = "forbidden"
+
+
+class Conflict(BerthError):
+    """The thing is not in a state in which this can be done."""
+
+    status = 409
+    code = "conflict"
+
+
+class LimitExceeded(Conflict):
+    """A quota limit refuses this; ``extra`` has limit, used and asked."""
+
+    code = "limit-exceeded"
+
+
+class Unavailable(BerthError):
+    """Something Berth needs is down for the moment; trying again later helps."""
+
+    status = 503
+    code = "unavailable"

@@ -1,0 +1,5 @@
+"""Template tags used everywhere (a builtin library: no {% load %} needed)."""
+
+from django import template
+
+register = template.Library()

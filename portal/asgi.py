@@ -1,0 +1,9 @@
+"""ASGI entry point of ``web``."""
+
+import os
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings.dev")
+
+from django.core.asgi import get_asgi_application  # noqa: E402
+
+application = get_asgi_application()

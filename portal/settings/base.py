@@ -1,0 +1,323 @@
+"""Every setting, once. ``dev``, ``test`` and ``prod`` only override.
+
+All come from the environment as ``BERTH_…`` (or ``BERTH_…_FILE`` for secrets); the list with
+meanings is docs/settings.md.
+"""
+
+from pathlib import Path
+
+import structlog
+from django.utils.translation import gettext_lazy as _
+
+from portal.settings import database
+from portal.settings.env import ROOT, VAR, flag, number, text, words
+
+BASE_DIR = ROOT
+BERTH_VERSION = "0.1.0"
+BERTH_VAR = VAR
+DEBUG = False
+SECRET_KEY = text("SECRET_KEY")
+SECRET_KEY_FALLBACKS = words("SECRET_KEY_FALLBACKS")
+
+# --- Addresses ------------------------------------------------------------------------------
+BERTH_BIND = text("BIND", "127.0.0.1")
+BERTH_PORT = number("PORT", 8000)
+BERTH_PROXY_PORT = number("PROXY_PORT", BERTH_PORT + 1)
+BERTH_INTERNAL_PORT = number("INTERNAL_PORT", BERTH_PORT + 2)
+BERTH_PROXY_API_PORT = number("PROXY_API_PORT", BERTH_PORT + 3)
+BERTH_PROXY_TOKEN = text("PROXY_TOKEN")
+BERTH_PUBLIC_URL = text("PUBLIC_URL", f"http://localhost:{BERTH_PORT}").rstrip("/")
+# host: one host per workspace under NOTEBOOK_DOMAIN; path: one other host, path per workspace.
+BERTH_NOTEBOOK_ROUTING = text("NOTEBOOK_ROUTING", "host")
+BERTH_NOTEBOOK_DOMAIN = text("NOTEBOOK_DOMAIN", "nb.localhost")
+BERTH_NOTEBOOK_SCHEME = text("NOTEBOOK_SCHEME", "http")
+BERTH_NOTEBOOK_PORT = number("NOTEBOOK_PORT", BERTH_PROXY_PORT)  # as the browser sees it
+BERTH_NOTEBOOK_PATH_HOST = text("NOTEBOOK_PATH_HOST", "127.0.0.1")
+BERTH_INTERNAL_URL = text("INTERNAL_URL", f"http://127.0.0.1:{BERTH_INTERNAL_PORT}")
+ALLOWED_HOSTS = words("ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]")
+CSRF_TRUSTED_ORIGINS = words("CSRF_TRUSTED_ORIGINS")
+
+# --- Applications ---------------------------------------------------------------------------
+INSTALLED_APPS = [
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "django.contrib.humanize",
+    "allauth",
+    "allauth.account",
+    "allauth.socialaccount",
+    "allauth.socialaccount.providers.openid_connect",
+    "allauth.mfa",
+    "allauth.usersessions",
+    "rest_framework",
+    "drf_spectacular",
+    "drf_spectacular_sidecar",
+    "django_filters",
+    "django_tables2",
+    "django_htmx",
+    "common",
+    "events",
+    "notifications",
+    "runtime",
+    "accounts",
+    "clusters",
+    "projects",
+    "quotas",
+    "volumes",
+    "hubapi",
+    "notebooks",
+    "usage",
+    "console",
+    "portal",
+]
+
+MIDDLEWARE = [
+    "common.middleware.RequestContextMiddleware",
+    "common.middleware.ListenerMiddleware",
+    "django.middleware.security.SecurityMiddleware",
+    "common.middleware.ContentSecurityPolicyMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.locale.LocaleMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.auth.middleware.LoginRequiredMiddleware",
+    "allauth.account.middleware.AccountMiddleware",
+    "allauth.usersessions.middleware.UserSessionsMiddleware",
+    "accounts.middleware.PrincipalMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
+    "common.ui.errors.BerthErrorMiddleware",
+]
+
+ROOT_URLCONF = "portal.urls"
+ASGI_APPLICATION = "portal.asgi.application"
+WSGI_APPLICATION = "portal.wsgi.application"
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [ROOT / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+                "portal.context_processors.shell",
+            ],
+            "builtins": ["common.templatetags.berth"],
+        },
+    }
+]
+FORM_RENDERER = "common.ui.forms.BerthFormRenderer"
+
+# --- Data -----------------------------------------------------------------------------------
+BERTH_REDIS_URL = text("REDIS_URL")
+DATABASES = {"default": database.from_url(text("DATABASE_URL"), VAR)}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+if BERTH_REDIS_URL:
+    CACHES = {
+        "default": {
+            "BACKEND": "django.core.cache.backends.redis.RedisCache",
+            "LOCATION": BERTH_REDIS_URL,
+            "OPTIONS": {"socket_timeout": 2, "socket_connect_timeout": 2},
+        }
+    }
+else:
+    CACHES = {
+        "default": {
+            "BACKEND": "django.core.cache.backends.db.DatabaseCache",
+            "LOCATION": "berth_cache",
+        }
+    }
+SESSION_ENGINE = "django.contrib.sessions.backends.db"
+
+# --- Background work ------------------------------------------------------------------------
+CELERY_TASK_SERIALIZER = "json"
+CELERY_ACCEPT_CONTENT = ["json"]
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_TASK_ACKS_LATE = False  # a lost message loses nothing: the sweep finds what is due
+CELERY_TASK_SOFT_TIME_LIMIT = 45
+CELERY_TASK_TIME_LIMIT = 60
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_TASK_DEFAULT_QUEUE = "default"
+CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+if BERTH_REDIS_URL:
+    CELERY_BROKER_URL = BERTH_REDIS_URL
+    CELERY_BROKER_TRANSPORT_OPTIONS = {
+        "visibility_timeout": 300,
+        "socket_timeout": 2,
+        "socket_connect_timeout": 2,
+    }
+else:
+    _broker = VAR / "broker"
+    CELERY_BROKER_URL = "filesystem://"
+    CELERY_BROKER_TRANSPORT_OPTIONS = {
+        "data_folder_in": str(_broker / "queue"),
+        "data_folder_out": str(_broker / "queue"),
+        "control_folder": str(_broker / "control"),
+        "processed_folder": str(_broker / "processed"),
+        "store_processed": False,
+        "polling_interval": 0.02,
+    }
+# bus: "" = no bus (tests), "unix" = datagram sockets in BERTH_BUS_DIR, else Redis pub/sub
+BERTH_BUS = "redis" if BERTH_REDIS_URL else "unix"
+BERTH_BUS_DIR = VAR / "run" / "bus"
+
+# --- Work on this machine ---------------------------------------------------------------------
+BERTH_SUPERVISOR_SOCKET = Path(text("SUPERVISOR_SOCKET", str(VAR / "run" / "supervisor.sock")))
+BERTH_WORKLOADS_DIR = Path(text("WORKLOADS_DIR", str(VAR / "workloads")))
+BERTH_VOLUMES_DIR = Path(text("VOLUMES_DIR", str(VAR / "volumes")))
+BERTH_ENVIRONMENTS_DIR = Path(text("ENVIRONMENTS_DIR", str(VAR / "environments")))
+BERTH_LOG_DIR = VAR / "log"
+# clusters that exist without a row being made by hand: key -> driver
+BERTH_LOCAL_CLUSTER = flag("LOCAL_CLUSTER", default=True)
+BERTH_LOCAL_DRIVER = text("LOCAL_DRIVER", "local")  # local | fake
+BERTH_ROUTER = text("ROUTER", "chp")  # chp | fake
+
+# --- People -----------------------------------------------------------------------------------
+AUTH_USER_MODEL = "accounts.User"
+AUTHENTICATION_BACKENDS = ["allauth.account.auth_backends.AuthenticationBackend"]
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
+    {
+        "NAME": "django.contrib.auth.password_validation.MinimumLengthValidator",
+        "OPTIONS": {"min_length": 10},
+    },
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+]
+LOGIN_URL = "account_login"
+LOGIN_REDIRECT_URL = "/"
+LOGOUT_REDIRECT_URL = "account_login"
+BERTH_OIDC_NAME = text("OIDC_NAME", "Single sign-on")
+BERTH_OIDC_ISSUER = text("OIDC_ISSUER")
+BERTH_OIDC_CLIENT_ID = text("OIDC_CLIENT_ID")
+BERTH_OIDC_CLIENT_SECRET = text("OIDC_CLIENT_SECRET")
+BERTH_OIDC_GROUPS_CLAIM = text("OIDC_GROUPS_CLAIM", "groups")
+BERTH_SIGNUP_OPEN = flag("SIGNUP_OPEN")
+# who may make projects: "anyone" or "operators"
+BERTH_PROJECT_CREATION = text("PROJECT_CREATION", "anyone")
+
+SESSION_COOKIE_NAME = "berth_session"
+CSRF_COOKIE_NAME = "berth_csrf"
+SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = "Lax"
+CSRF_COOKIE_SAMESITE = "Lax"
+SESSION_COOKIE_AGE = 14 * 24 * 3600
+BERTH_SECURE = BERTH_PUBLIC_URL.startswith("https://")
+if BERTH_SECURE:
+    SESSION_COOKIE_NAME = "__Host-berth_session"
+    CSRF_COOKIE_NAME = "__Host-berth_csrf"
+    SESSION_COOKIE_SECURE = True
+    CSRF_COOKIE_SECURE = True
+    SECURE_SSL_REDIRECT = flag("SSL_REDIRECT", default=True)
+    SECURE_HSTS_SECONDS = number("HSTS_SECONDS", 31536000)
+    SECURE_HSTS_INCLUDE_SUBDOMAINS = True
+    SECURE_HSTS_PRELOAD = True
+    if flag("BEHIND_TLS_PROXY"):
+        SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+X_FRAME_OPTIONS = "DENY"
+SECURE_REFERRER_POLICY = "same-origin"
+DATA_UPLOAD_MAX_MEMORY_SIZE = 2 * 1024 * 1024
+
+# --- Mail ---------------------------------------------------------------------------------------
+EMAIL_BACKEND = text("EMAIL_BACKEND", "django.core.mail.backends.console.EmailBackend")
+EMAIL_HOST = text("EMAIL_HOST", "localhost")
+EMAIL_PORT = number("EMAIL_PORT", 25)
+EMAIL_HOST_USER = text("EMAIL_HOST_USER")
+EMAIL_HOST_PASSWORD = text("EMAIL_HOST_PASSWORD")
+EMAIL_USE_TLS = flag("EMAIL_USE_TLS")
+EMAIL_TIMEOUT = 10
+DEFAULT_FROM_EMAIL = text("FROM_EMAIL", "berth@localhost")
+
+# --- Language, time, files --------------------------------------------------------------------
+LANGUAGE_CODE = "en"
+LANGUAGES = [("en", _("English")), ("ja", _("Japanese"))]
+LOCALE_PATHS = [ROOT / "locale"]
+USE_I18N = True
+USE_TZ = True
+TIME_ZONE = "UTC"
+STATIC_URL = "/static/"
+STATIC_ROOT = VAR / "static"
+STATICFILES_DIRS = [
+    ROOT / "static",
+    ("vendor/tabler", ROOT / "node_modules/@tabler/core/dist"),
+    ("vendor/tabler-icons", ROOT / "node_modules/@tabler/icons-webfont/dist"),
+    ("vendor/htmx-ext-sse", ROOT / "node_modules/htmx-ext-sse"),
+    ("vendor/uplot", ROOT / "node_modules/uplot/dist"),
+]
+STATICFILES_DIRS = [d for d in STATICFILES_DIRS if Path(d[1] if isinstance(d, tuple) else d).is_dir()]
+WHITENOISE_USE_FINDERS = True
+DJANGO_TABLES2_TEMPLATE = "components/table.html"
+
+# --- API ----------------------------------------------------------------------------------------
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "accounts.api.authentication.TokenAuthentication",
+        "accounts.api.authentication.SessionAuthentication",
+    ],
+    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PAGINATION_CLASS": "common.drf.pagination.CursorPagination",
+    "PAGE_SIZE": 50,
+    "EXCEPTION_HANDLER": "common.drf.exceptions.problem_handler",
+    "DEFAULT_SCHEMA_CLASS": "common.drf.schema.BerthAutoSchema",
+    "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
+    "STRICT_JSON": True,
+    "TEST_REQUEST_DEFAULT_FORMAT": "json",
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Berth API",
+    "DESCRIPTION": "Everything the pages and the CLI do, as HTTP.",
+    "VERSION": "1",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SWAGGER_UI_DIST": "SIDECAR",
+    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
+    "SCHEMA_PATH_PREFIX": "/api/v1",
+    "COMPONENT_SPLIT_REQUEST": True,
+    "ENUM_ADD_EXPLICIT_BLANK_NULL_CHOICE": False,
+}
+
+# --- Logs -----------------------------------------------------------------------------------------
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {
+        "json": {
+            "()": structlog.stdlib.ProcessorFormatter,
+            "processors": [
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                structlog.processors.JSONRenderer(),
+            ],
+            "foreign_pre_chain": [
+                structlog.contextvars.merge_contextvars,
+                structlog.stdlib.add_log_level,
+                structlog.processors.TimeStamper(fmt="iso", utc=True),
+            ],
+        }
+    },
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "json"}},
+    "root": {"handlers": ["console"], "level": text("LOG_LEVEL", "INFO")},
+    "loggers": {
+        "django.server": {"level": "WARNING"},
+        "httpx": {"level": "WARNING"},
+        "httpcore": {"level": "WARNING"},
+    },
+}
+structlog.configure(
+    processors=[
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+        structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+    ],
+    logger_factory=structlog.stdlib.LoggerFactory(),
+    cache_logger_on_first_use=True,
+)

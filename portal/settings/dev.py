@@ -1,0 +1,3 @@
+"""One machine (``make run``): SQLite, embedded broker, loopback."""
+
+from portal.settings.base import *

@@ -1,0 +1,27 @@
+"""Tests: no network, nothing outside a temporary folder, the fake driver unless a test says so."""
+
+import os
+import tempfile
+from pathlib import Path
+
+os.environ.setdefault("BERTH_SECRET_KEY", "test-only-key-that-is-long-enough-for-every-check")
+if "BERTH_VAR" not in os.environ:
+    os.environ["BERTH_VAR"] = tempfile.mkdtemp(prefix="berth-test-")
+
+from portal.settings.base import *  # noqa: E402
+from portal.settings import database as _database  # noqa: E402
+
+ALLOWED_HOSTS = ["*"]
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+EMAIL_BACKEND = "django.core.mail.backends.locmem.EmailBackend"
+CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
+CELERY_TASK_ALWAYS_EAGER = False
+CELERY_BROKER_URL = "memory://"
+CELERY_BROKER_TRANSPORT_OPTIONS = {}
+BERTH_BUS = ""
+BERTH_LOCAL_DRIVER = "fake"
+BERTH_ROUTER = "fake"
+WHITENOISE_AUTOREFRESH = True
+if url := os.environ.get("BERTH_TEST_DATABASE_URL"):
+    DATABASES = {"default": _database.from_url(url, Path(os.environ["BERTH_VAR"]))}
+LOGGING["root"]["level"] = "WARNING"

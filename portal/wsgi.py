@@ -1,0 +1,9 @@
+"""WSGI entry point, for servers that know nothing else (streams need ASGI)."""
+
+import os
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings.dev")
+
+from django.core.wsgi import get_wsgi_application  # noqa: E402
+
+application = get_wsgi_application()

@@ -1,0 +1,165 @@
+"""The one door to tenant objects.
+
+Two ways in: ``project_get`` for one project, ``scoped`` for querysets of rows with a
+``project``. A stranger gets NotFound (the same as "does not exist"), a member without the
+right gets Forbidden with the reason. Effective right = role and token.
+"""
+
+from enum import StrEnum
+from typing import TypeVar
+
+from django.db.models import Model, Q, QuerySet
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
+
+from accounts.principal import Principal
+from common.errors import Forbidden, NotFound
+from projects.choices import Role
+from projects.models import Membership, Project
+
+
+class Permission(StrEnum):
+    """Every right inside a project, named ``resource:action``."""
+
+    EVENT_READ = "event:read"
+    MEMBER_MANAGE = "member:manage"
+    MEMBER_READ = "member:read"
+    PROJECT_ARCHIVE = "project:archive"
+    PROJECT_DELETE = "project:delete"
+    PROJECT_READ = "project:read"
+    PROJECT_UPDATE = "project:update"
+    QUOTA_READ = "quota:read"
+    USAGE_READ = "usage:read"
+    VOLUME_MANAGE = "volume:manage"
+    VOLUME_READ = "volume:read"
+    WORKSPACE_CREATE = "workspace:create"
+    WORKSPACE_MANAGE = "workspace:manage"
+    WORKSPACE_READ = "workspace:read"
+
+
+PERMISSION_TEXT: dict[Permission, Promise] = {
+    Permission.EVENT_READ: _("Read what happened in the project"),
+    Permission.MEMBER_MANAGE: _("Invite, remove and change members up to the own role"),
+    Permission.MEMBER_READ: _("See who belongs to the project"),
+    Permission.PROJECT_ARCHIVE: _("Archive the project and bring it back"),
+    Permission.PROJECT_DELETE: _("Delete the project with all it holds"),
+    Permission.PROJECT_READ: _("See the project"),
+    Permission.PROJECT_UPDATE: _("Rename the project and edit its description"),
+    Permission.QUOTA_READ: _("See limits and what is used"),
+    Permission.USAGE_READ: _("See the usage of the whole project"),
+    Permission.VOLUME_MANAGE: _("Create, change and delete volumes of the project"),
+    Permission.VOLUME_READ: _("See volumes"),
+    Permission.WORKSPACE_CREATE: _("Start own workspaces"),
+    Permission.WORKSPACE_MANAGE: _("Stop and delete workspaces of others (not open them)"),
+    Permission.WORKSPACE_READ: _("See names and states of all workspaces"),
+}
+
+_VIEWER = frozenset(
+    {
+        Permission.PROJECT_READ,
+        Permission.MEMBER_READ,
+        Permission.QUOTA_READ,
+        Permission.USAGE_READ,
+        Permission.VOLUME_READ,
+        Permission.WORKSPACE_READ,
+    }
+)
+_MEMBER = _VIEWER | {Permission.WORKSPACE_CREATE, Permission.EVENT_READ}
+_MANAGER = _MEMBER | {
+    Permission.MEMBER_MANAGE,
+    Permission.PROJECT_UPDATE,
+    Permission.VOLUME_MANAGE,
+    Permission.WORKSPACE_MANAGE,
+}
+_OWNER = _MANAGER | {Permission.PROJECT_ARCHIVE, Permission.PROJECT_DELETE}
+
+ROLE_PERMISSIONS: dict[Role, frozenset[Permission]] = {
+    Role.VIEWER: _VIEWER,
+    Role.MEMBER: frozenset(_MEMBER),
+    Role.MANAGER: frozenset(_MANAGER),
+    Role.OWNER: frozenset(_OWNER),
+}
+# An operator acts in every project but does not become a member: he cannot start work there
+# and, like everybody, cannot open a workspace that was not shared with him.
+OPERATOR_PERMISSIONS: frozenset[Permission] = frozenset(_OWNER - {Permission.WORKSPACE_CREATE})
+AUDITOR_PERMISSIONS: frozenset[Permission] = frozenset(_VIEWER | {Permission.EVENT_READ})
+
+M = TypeVar("M", bound=Model)
+
+
+def permissions_of(who: Principal, project: Project) -> frozenset[Permission]:
+    """Return every right that ``who`` has in ``project``; empty for a stranger."""
+    if not who.user.is_active or not who.allows_project(project.uid):
+        return frozenset()
+    granted: frozenset[Permission] = frozenset()
+    role = role_of(who, project)
+    if role is not None:
+        granted |= ROLE_PERMISSIONS[role]
+    if who.is_operator:
+        granted |= OPERATOR_PERMISSIONS
+    elif who.is_auditor:
+        granted |= AUDITOR_PERMISSIONS
+    return frozenset(p for p in granted if who.allows_scope(p))
+
+
+def role_of(who: Principal, project: Project) -> Role | None:
+    value = (
+        Membership.objects.filter(project=project, user=who.user)
+        .values_list("role", flat=True)
+        .first()
+    )
+    return Role(value) if value else None
+
+
+def project_get(who: Principal, slug: str, permission: Permission) -> Project:
+    """Return the project, or raise NotFound (stranger) or Forbidden (role too small)."""
+    project = Project.objects.filter(slug=slug, deleted_at__isnull=True).first()
+    if project is None:
+        raise NotFound(_("There is no such project, or you are not a member of it."))
+    require(who, project, permission)
+    return project
+
+
+def require(who: Principal, project: Project, permission: Permission) -> None:
+    """Raise NotFound for strangers, Forbidden for members without the right."""
+    granted = permissions_of(who, project)
+    if Permission.PROJECT_READ not in granted and permission not in granted:
+        raise NotFound(_("There is no such project, or you are not a member of it."))
+    if permission not in granted:
+        raise Forbidden(denial(permission))
+
+
+def denial(permission: Permission) -> str:
+    """Return the sentence for a disabled button or a 403."""
+    allowed = [str(r.label) for r in Role if permission in ROLE_PERMISSIONS[r]]
+    return str(
+        _("This needs the right “%(right)s”; %(roles)s of the project have it.")
+        % {"right": PERMISSION_TEXT[permission], "roles": ", ".join(allowed)}
+    )
+
+
+def projects_visible_to(who: Principal) -> QuerySet[Project]:
+    """Return the projects ``who`` may see, without deleted ones."""
+    projects = Project.objects.filter(deleted_at__isnull=True)
+    if not who.user.is_active or not who.allows_scope(Permission.PROJECT_READ):
+        return projects.none()
+    if who.token is not None and who.token.project_uids:
+        projects = projects.filter(uid__in=who.token.project_uids)
+    if who.is_auditor:
+        return projects
+    return projects.filter(memberships__user=who.user)
+
+
+def scoped(rows: QuerySet[M], who: Principal, permission: Permission) -> QuerySet[M]:
+    """Narrow rows with a ``project`` column to those where ``who`` has ``permission``."""
+    if not who.user.is_active or not who.allows_scope(permission):
+        return rows.none()
+    if who.token is not None and who.token.project_uids:
+        rows = rows.filter(project__uid__in=who.token.project_uids)
+    if who.is_operator and permission in OPERATOR_PERMISSIONS:
+        return rows.filter(project__deleted_at__isnull=True)
+    if who.is_auditor and permission in AUDITOR_PERMISSIONS:
+        return rows.filter(project__deleted_at__isnull=True)
+    roles = [r.value for r in Role if permission in ROLE_PERMISSIONS[r]]
+    mine = Membership.objects.filter(user=who.user, role__in=roles).values("project_id")
+    return rows.filter(Q(project_id__in=mine), project__deleted_at__isnull=True)

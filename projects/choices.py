@@ -1,0 +1,12 @@
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+
+class Role(models.TextChoices):
+    VIEWER = "viewer", _("Viewer")
+    MEMBER = "member", _("Member")
+    MANAGER = "manager", _("Manager")
+    OWNER = "owner", _("Owner")
+
+
+RANK = {Role.VIEWER: 1, Role.MEMBER: 2, Role.MANAGER: 3, Role.OWNER: 4}

@@ -1,0 +1,266 @@
+"""What a driver is asked and what it answers. Knows no ORM, no HTTP and no tenant model.
+
+Contracts (every driver passes ``tests/contract/test_driver_contract.py``):
+
+* every verb is idempotent and keyed by the workload's ``uid``;
+* "already exists" and "already gone" are success;
+* no verb waits for readiness: progress is seen by ``observe`` and ``watch``;
+* a missing thing is an observation, not an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol, runtime_checkable
+
+
+class Desired(StrEnum):
+    """What the user wants of a workload."""
+
+    RUNNING = "running"
+    STOPPED = "stopped"
+    ABSENT = "absent"
+
+
+class Phase(StrEnum):
+    """What a workload is, derived from intent and observation only."""
+
+    PENDING = "pending"
+    STARTING = "starting"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    STOPPED = "stopped"
+    FAILED = "failed"
+    DELETING = "deleting"
+    DELETED = "deleted"
+    UNKNOWN = "unknown"
+
+
+class Seen(StrEnum):
+    """The state of the outside thing as a driver sees it."""
+
+    MISSING = "missing"  # nothing there
+    CREATED = "created"  # accepted, no process yet
+    STARTING = "starting"  # process or pod exists, does not answer yet
+    READY = "ready"  # answers its readiness probe
+    STOPPING = "stopping"  # asked to end, not gone yet
+    EXITED = "exited"  # ended; exit_code tells how
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What a workload asks for. Units: milli-CPU, MiB, whole GPUs."""
+
+    cpu_milli: int = 1000
+    memory_mib: int = 2048
+    gpus: int = 0
+    gpu_flavor: str = ""  # "" = any kind
+    pids: int = 1024
+
+
+@dataclass(frozen=True)
+class Mount:
+    """A volume to be seen by the workload. ``role`` 'home' becomes $HOME."""
+
+    volume_uid: str
+    role: str = "data"
+    path: str = ""
+    read_only: bool = False
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Ready when an HTTP GET of ``path`` on ``port`` answers ``status``."""
+
+    path: str = "/api"
+    status: int = 200
+
+
+@dataclass(frozen=True)
+class WorkloadSpec:
+    """Everything a driver needs to make one workload; pure data, no secrets in it.
+
+    ``launch`` counts starts: a driver that already has (uid, launch) does nothing, one that
+    has an older launch which ended replaces it.  ``secret_env`` is a callable so that a
+    secret is only made when a driver really creates something; it must be deterministic for
+    one (uid, launch).
+    """
+
+    uid: str
+    kind: str
+    name: str
+    launch: int
+    generation: int
+    project: str  # project uid
+    owner: str  # user uid
+    environment: str  # one machine: name of an environment; cluster: image reference
+    command: tuple[str, ...]
+    env: Mapping[str, str] = field(default_factory=dict)
+    secret_env: Callable[[], Mapping[str, str]] = dict
+    resources: Resources = field(default_factory=Resources)
+    devices: tuple[str, ...] = ()  # GPU UUIDs given by the local queue; empty on a cluster
+    mounts: tuple[Mount, ...] = ()
+    port: int | None = None  # None: the driver chooses and substitutes {port}
+    probe: Probe | None = None
+    stop_grace_s: float = 10.0
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What a driver saw of one uid.
+
+    ``version`` grows with each change of this uid on its cluster (fencing: a lower one never
+    overwrites a higher).  ``address`` is ``host:port`` once the thing listens *and* the
+    listener was checked to be the workload's own.
+    """
+
+    uid: str
+    seen: Seen
+    launch: int = 0
+    version: int = 0
+    kind: str = ""
+    address: str = ""
+    exit_code: int | None = None
+    reason: str = ""  # machine word: oom, exit, killed, start-failed …
+    message: str = ""
+    started_at: float | None = None  # Unix seconds
+    ready_at: float | None = None
+    ended_at: float | None = None
+    detail: Mapping[str, object] = field(default_factory=dict)  # pid, gpus, usage …
+
+
+@dataclass(frozen=True)
+class Device:
+    """One GPU as the machine reports it. Memory in MiB, utilisation 0-100, None = unknown."""
+
+    uuid: str
+    index: int
+    name: str
+    memory_mib: int
+    memory_used_mib: int | None = None
+    utilisation: int | None = None
+    healthy: bool = True
+
+
+@dataclass(frozen=True)
+class Health:
+    """Answer of ``probe``: reachable, what it can hold, what it can enforce."""
+
+    reachable: bool
+    version: str = ""
+    cpu_milli: int = 0
+    memory_mib: int = 0
+    devices: tuple[Device, ...] = ()
+    isolation: Mapping[str, bool] = field(default_factory=dict)  # users, cgroups, gpu, proc …
+    message: str = ""
+
+
+class DriverError(Exception):
+    """Base; ``reason`` is a ``runtime.reasons.Reason`` value, the text is for people."""
+
+    def __init__(self, message: str, *, reason: str = "") -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class InvalidSpec(DriverError):
+    """The user must change the spec; never retried."""
+
+
+class Denied(DriverError):
+    """Quota or admission of the cluster refused; shown as it is."""
+
+
+class NoCapacity(DriverError):
+    """Nothing is free now; wait."""
+
+
+class Unreachable(DriverError):
+    """The cluster does not answer: back off, do not change the phase."""
+
+
+class NotYet(DriverError):
+    """Under way; call again after ``retry_in`` seconds."""
+
+    def __init__(self, message: str = "", *, retry_in: float = 1.0) -> None:
+        super().__init__(message)
+        self.retry_in = retry_in
+
+
+class Driver(Protocol):
+    """The verbs every driver has."""
+
+    def ensure(self, spec: WorkloadSpec) -> Mapping[str, object]:
+        """Make it exist; return ``external_ref`` (JSON) to find it again. Returns soon."""
+
+    def observe(self, uids: Iterable[str]) -> Mapping[str, Observation]:
+        """Look at many; every uid asked for is in the answer. No side effects."""
+
+    def stop(self, uid: str, *, grace_s: float) -> None:
+        """Ask it to end; keeps what must survive (environment, home). NotYet while ending."""
+
+    def remove(self, uid: str) -> None:
+        """Remove all traces but volumes. NotYet while ending."""
+
+    def list_owned(self) -> Iterable[Observation]:
+        """Everything that carries our mark, for orphan collection."""
+
+    def probe(self) -> Health:
+        """Cheap: reachable, capacity, what isolation can be enforced."""
+
+
+@runtime_checkable
+class SupportsWatch(Protocol):
+    def watch(self, *, stop: Callable[[], bool]) -> Iterator[list[Observation]]:
+        """Yield a full list first, then changes; an empty list is a heartbeat (≤ 30 s)."""
+
+
+@runtime_checkable
+class SupportsVolumes(Protocol):
+    def ensure_volume(self, volume_uid: str, *, project: str, owner: str) -> None: ...
+
+    def remove_volume(self, volume_uid: str) -> None: ...
+
+    def volume_usage(self, volume_uid: str) -> int | None:
+        """Bytes used, None = unknown."""
+
+
+@runtime_checkable
+class SupportsLogs(Protocol):
+    def read_log(self, uid: str, *, offset: int = 0, limit: int = 65536) -> tuple[bytes, int]:
+        """Return (bytes, next offset); an offset past the end gives no bytes."""
+
+
+@runtime_checkable
+class SupportsMetrics(Protocol):
+    def usage(self, uids: Iterable[str]) -> Mapping[str, Mapping[str, float]]:
+        """cpu_milli, memory_mib, gpu_utilisation, gpu_memory_mib per uid; absent = unknown."""
+
+
+@dataclass(frozen=True)
+class RouteEntry:
+    """One wanted route. ``key`` is host (host routing) or /path/ (path routing)."""
+
+    key: str
+    target: str  # http://host:port
+    uid: str
+
+
+class Router(Protocol):
+    """A proxy that carries people to workloads."""
+
+    def put(self, entry: RouteEntry) -> None: ...
+
+    def drop(self, key: str) -> None:
+        """Remove the route and cut its open sockets. Missing is success."""
+
+    def cut(self, key: str, *, visitor: str | None = None) -> int:
+        """Cut open sockets of the route (of one visitor where known); keeps the route."""
+
+    def list(self) -> Mapping[str, RouteEntry]: ...
+
+    def epoch(self) -> str:
+        """Changes when the proxy restarted and forgot its routes."""

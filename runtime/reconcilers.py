@@ -1,0 +1,85 @@
+"""How a kind of row joins the engine: one reconciler per kind, listeners for transitions.
+
+A reconciler's ``step`` runs with no open transaction and may call drivers. What it returns is
+applied by the engine in one guarded UPDATE (``runtime.engine``); transition listeners run in
+that same transaction, so timelines, usage intervals and quota releases are exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from runtime.models import Reconcilable
+from runtime.protocol import Observation, Phase
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a step found. ``requeue_s`` None: stable, come back only when something changes.
+
+    ``updates`` are further columns of the row (status columns of its own only, never intent).
+    ``gone`` True: everything outside is removed; the engine sets ``deleted_at``.
+    """
+
+    phase: Phase
+    reason: str = ""
+    message: str = ""
+    external_ref: Mapping[str, Any] | None = None
+    requeue_s: float | None = None
+    updates: Mapping[str, Any] = field(default_factory=dict)
+    gone: bool = False
+    timeline: tuple[tuple[str, str], ...] = ()  # (step word, message) noted by this pass
+
+
+class Reconciler(Protocol):
+    """One kind of row. ``kind`` is the model's KIND."""
+
+    kind: str
+    model: type[Reconcilable]
+
+    def step(self, row: Any, observation: Observation | None) -> Outcome:
+        """Compare intent with what was observed and act once. Idempotent, short (< 45 s)."""
+
+
+@dataclass(frozen=True)
+class Transition:
+    """A status change that was applied: ``row`` carries the new values."""
+
+    row: Any
+    before: Phase
+    after: Phase
+    reason_before: str
+    outcome: Outcome
+    gone: bool
+
+
+Listener = Callable[[Transition], None]
+
+_reconcilers: dict[str, Reconciler] = {}
+_listeners: list[Listener] = []
+
+
+def register(reconciler: Reconciler) -> None:
+    """Called in ``apps.ready()`` of the app that owns the kind."""
+    _reconcilers[reconciler.kind] = reconciler
+
+
+def reconciler_for(kind: str) -> Reconciler:
+    return _reconcilers[kind]
+
+
+def registered() -> Mapping[str, Reconciler]:
+    return dict(_reconcilers)
+
+
+def on_transition(listener: Listener) -> None:
+    """Listener runs inside the apply transaction, after every applied pass that changed
+    phase or reason or removed the row. It must be quick and touch the database only."""
+    if listener not in _listeners:
+        _listeners.append(listener)
+
+
+def listeners() -> tuple[Listener, ...]:
+    return tuple(_listeners)

@@ -1,0 +1,89 @@
+"""Shared fixtures: people with roles, a project, clients that speak HTTP."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.test import Client
+
+
+@pytest.fixture
+def make_user(db: None) -> Callable[..., Any]:
+    from accounts.models import User
+
+    def make(username: str, **extra: Any) -> Any:
+        user = User(username=username, email=f"{username}@example.org", **extra)
+        user.set_password("correct horse battery")
+        user.save()
+        return user
+
+    return make
+
+
+@pytest.fixture
+def alice(make_user: Any) -> Any:
+    """Owner of ``project``."""
+    return make_user("alice", display_name="Alice")
+
+
+@pytest.fixture
+def bob(make_user: Any) -> Any:
+    """Member of ``project``."""
+    return make_user("bob", display_name="Bob")
+
+
+@pytest.fixture
+def vera(make_user: Any) -> Any:
+    """Viewer of ``project``."""
+    return make_user("vera")
+
+
+@pytest.fixture
+def mona(make_user: Any) -> Any:
+    """Manager of ``project``."""
+    return make_user("mona")
+
+
+@pytest.fixture
+def charlie(make_user: Any) -> Any:
+    """A stranger to ``project``."""
+    return make_user("charlie")
+
+
+@pytest.fixture
+def operator(make_user: Any) -> Any:
+    return make_user("olga", platform_role="operator")
+
+
+@pytest.fixture
+def auditor(make_user: Any) -> Any:
+    return make_user("audrey", platform_role="auditor")
+
+
+@pytest.fixture
+def project(alice: Any, bob: Any, vera: Any, mona: Any) -> Any:
+    from projects.models import Membership, Project
+
+    made = Project.objects.create(slug="vision", name="Vision", phase="running")
+    for user, role in ((alice, "owner"), (bob, "member"), (vera, "viewer"), (mona, "manager")):
+        Membership.objects.create(project=made, user=user, role=role)
+    return made
+
+
+@pytest.fixture
+def principal() -> Callable[..., Any]:
+    from accounts.principal import Principal
+
+    return lambda user, token=None: Principal(user=user, token=token, ip="127.0.0.1")
+
+
+@pytest.fixture
+def as_user() -> Callable[[Any], Client]:
+    """A browser-like client signed in as the given user."""
+
+    def login(user: Any) -> Client:
+        client = Client()
+        client.force_login(user, backend="allauth.account.auth_backends.AuthenticationBackend")
+        return client
+
+    return login
