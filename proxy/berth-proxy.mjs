@@ -11,7 +11,7 @@ import crypto from "node:crypto";
 import fs from "node:fs";
 import { parseArgs } from "node:util";
 
-import { ConfigurableProxy } from "configurable-http-proxy/lib/configproxy.js";
+import { ConfigurableProxy } from "configurable-http-proxy";
 
 import { cleanCookies, cleanHeaders, credentials } from "./identity.mjs";
 import { makeLog } from "./log.mjs";
@@ -51,6 +51,7 @@ const { values: args } = parseArgs({
   },
 });
 
+const RESPONSE = Symbol("the response that belongs to a request; absent for a WebSocket");
 const MISDIRECTED = 421;
 const MAX_API_BODY = 1024 * 1024;
 
@@ -118,7 +119,7 @@ class BerthProxy extends ConfigurableProxy {
     const prefix = this.hostRouting ? `/${host}` : "";
     const route = await this._routes.getTarget(prefix + pathname(req));
     if (!route || !route.data) return undefined;
-    this.connections.add(route.prefix, req, credentials(req));
+    this.connections.add(route.prefix, credentials(req), req.socket, req[RESPONSE]);
     req.headers.cookie = cleanCookies(req.headers.cookie);
     if (!req.headers.cookie) delete req.headers.cookie;
     cleanHeaders(req, { scheme: args.scheme, behindProxy: args["behind-proxy"] });
@@ -127,6 +128,7 @@ class BerthProxy extends ConfigurableProxy {
 
   handleProxy(kind, req, res, ...rest) {
     if (kind === "ws") res.on("error", () => res.destroy());
+    else req[RESPONSE] = res;
     if (!this.hostRouting && hostname(req) !== args["path-host"]) {
       // Cookies ignore ports: a workload must never be served under the portal's host.
       return kind === "ws" ? stoppedSocket(req, res, MISDIRECTED) : refuse(res);

@@ -8,19 +8,12 @@ export class Connections {
     this.byRoute = new Map(); // route key -> Set of {socket, credentials}
   }
 
-  add(key, req, credentials) {
-    const entry = { socket: req.socket, credentials };
+  // response: what ends the request; without one the connection is a WebSocket until it closes.
+  add(key, credentials, socket, response) {
+    const entry = { socket, credentials };
     if (!this.byRoute.has(key)) this.byRoute.set(key, new Set());
     this.byRoute.get(key).add(entry);
-    const done = () => this.forget(key, entry);
-    entry.socket.once("close", done);
-    if (!isUpgrade(req)) {
-      // The request's own end: "close" of the response comes after the last byte or the abort.
-      responseOf(req)?.once("close", () => {
-        entry.socket.off("close", done);
-        done();
-      });
-    }
+    (response ?? socket).once("close", () => this.forget(key, entry));
   }
 
   forget(key, entry) {
@@ -51,12 +44,4 @@ function mustGo(credentials, revoked, spared) {
   if (revoked && has(revoked)) return true;
   if (spared) return !has(spared);
   return revoked ? credentials.size === 0 : true;
-}
-
-function isUpgrade(req) {
-  return Boolean(req.headers.upgrade) && /upgrade/i.test(req.headers.connection || "");
-}
-
-function responseOf(req) {
-  return req.socket._httpMessage; // set by node while a response belongs to this socket
 }
