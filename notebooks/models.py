@@ -1,0 +1,203 @@
+"""Presets (one press), workspaces (what runs), who was let in, and what happened when."""
+
+from django.conf import settings
+from django.core.validators import MaxValueValidator, MinValueValidator
+from django.db import models
+from django.db.models import Q
+from django.utils.translation import gettext_lazy as _
+
+from common.ids import new_short_id, new_uid
+from notebooks.choices import PresetKind, StopReason
+from projects.models import Project
+from runtime.models import Reconcilable
+from runtime.protocol import Desired, Resources
+from volumes.models import Volume
+
+MAX_CPU_MILLI = 1_024_000
+MAX_MEMORY_MIB = 16 * 1024 * 1024
+MAX_GPUS = 64
+
+
+class Size(models.Model):
+    """What a workspace asks of a machine; shared by presets and workspaces."""
+
+    cpu_milli = models.PositiveIntegerField(
+        _("CPU"), default=2000, validators=[MinValueValidator(100), MaxValueValidator(MAX_CPU_MILLI)]
+    )
+    memory_mib = models.PositiveIntegerField(
+        _("memory"),
+        default=4096,
+        validators=[MinValueValidator(256), MaxValueValidator(MAX_MEMORY_MIB)],
+    )
+    gpus = models.PositiveIntegerField(_("GPUs"), default=0, validators=[MaxValueValidator(MAX_GPUS)])
+    gpu_flavor = models.CharField(_("kind of GPU"), max_length=63, blank=True, default="")
+
+    class Meta:
+        abstract = True
+
+    @property
+    def resources(self) -> Resources:
+        return Resources(
+            cpu_milli=self.cpu_milli,
+            memory_mib=self.memory_mib,
+            gpus=self.gpus,
+            gpu_flavor=self.gpu_flavor,
+        )
+
+
+class Preset(Size):
+    """Image, size and defaults under one name; made by operators."""
+
+    uid = models.UUIDField(default=new_uid, unique=True, editable=False)
+    slug = models.SlugField(max_length=40, unique=True)
+    name = models.CharField(_("name"), max_length=60)
+    description = models.CharField(_("description"), max_length=300, blank=True, default="")
+    icon = models.SlugField(_("icon"), max_length=40, default="notebook")
+    kind = models.CharField(max_length=16, choices=PresetKind.choices, default=PresetKind.NOTEBOOK)
+    environment = models.CharField(_("environment"), max_length=255, default="jupyterlab")
+    # None: no limit; max None: the person may choose any limit, or none
+    time_limit_minutes = models.PositiveIntegerField(_("time limit"), null=True, blank=True)
+    max_time_limit_minutes = models.PositiveIntegerField(_("longest time"), null=True, blank=True)
+    # None: never stopped for being idle
+    idle_stop_minutes = models.PositiveIntegerField(_("stop when idle for"), null=True, blank=True)
+    default_env = models.JSONField(default=dict, blank=True)
+    projects = models.ManyToManyField(Project, blank=True, related_name="presets")  # none: all
+    position = models.PositiveIntegerField(default=0)
+    is_active = models.BooleanField(default=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        ordering = ["position", "name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Workspace(Size, Reconcilable):
+    """Somebody's running (or stopped) work. Files, address and settings survive a stop."""
+
+    KIND = "workspace"
+
+    # In the address, the host name and on the command line; never reused.
+    short_id = models.CharField(max_length=16, unique=True, default=new_short_id, editable=False)
+    project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="workspaces")
+    owner = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="workspaces"
+    )
+    name = models.CharField(_("name"), max_length=63)
+    preset = models.ForeignKey(
+        Preset, null=True, on_delete=models.SET_NULL, related_name="workspaces"
+    )
+    environment = models.CharField(max_length=255, default="jupyterlab")
+    env = models.JSONField(default=dict, blank=True)  # private to the owner
+    home = models.ForeignKey(Volume, on_delete=models.PROTECT, related_name="workspaces")
+    launch = models.PositiveIntegerField(default=0)  # grows with each start; 0: never started
+    time_limit_minutes = models.PositiveIntegerField(null=True)
+    extended_minutes = models.PositiveIntegerField(default=0)  # of this launch
+    idle_stop_minutes = models.PositiveIntegerField(null=True)
+    asked_at = models.DateTimeField(null=True)  # this launch was wanted
+    started_at = models.DateTimeField(null=True)  # its process began
+    ready_at = models.DateTimeField(null=True)  # it answered
+    ends_at = models.DateTimeField(null=True)  # the time limit strikes
+    warned_at = models.DateTimeField(null=True)
+    stopped_at = models.DateTimeField(null=True)
+    stop_reason = models.CharField(max_length=24, choices=StopReason.choices, blank=True, default="")
+    stop_requested_at = models.DateTimeField(null=True)
+    nonce = models.CharField(max_length=64, blank=True, default="")  # of the form that made it
+    last_used_at = models.DateTimeField(null=True)
+    visitors = models.ManyToManyField(
+        settings.AUTH_USER_MODEL,
+        through="Share",
+        through_fields=("workspace", "user"),
+        related_name="shared_workspaces",
+    )
+
+    class Meta(Reconcilable.Meta):
+        abstract = False
+        constraints = [
+            *Reconcilable.Meta.constraints,
+            models.UniqueConstraint(
+                fields=["project", "owner", "name"],
+                condition=Q(deleted_at__isnull=True) & ~Q(desired=Desired.ABSENT),
+                name="notebooks_name_once",
+            ),
+            models.UniqueConstraint(
+                fields=["owner", "nonce"], condition=~Q(nonce=""), name="notebooks_nonce_once"
+            ),
+        ]
+        indexes = [
+            *Reconcilable.Meta.indexes,
+            models.Index(fields=["project", "-id"], name="notebooks_by_project"),
+            models.Index(fields=["owner", "-id"], name="notebooks_by_owner"),
+            models.Index(
+                fields=["ends_at"],
+                condition=Q(ends_at__isnull=False, desired=Desired.RUNNING),
+                name="notebooks_ends",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+    def get_absolute_url(self) -> str:
+        return f"/workspaces/{self.short_id}/"
+
+    @property
+    def is_wanted(self) -> bool:
+        return self.desired == Desired.RUNNING
+
+
+class Share(models.Model):
+    """A member who may open a workspace of somebody else; full access to what runs in it."""
+
+    workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="shares")
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="workspace_shares"
+    )
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["workspace", "user"], name="notebooks_share_once")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.workspace} / {self.user}"
+
+
+class Step(models.Model):
+    """One line of the timeline, written in the transaction of the status change."""
+
+    workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="steps")
+    launch = models.PositiveIntegerField()
+    word = models.CharField(max_length=24)
+    at = models.DateTimeField()
+    message = models.CharField(max_length=300, blank=True, default="")
+
+    class Meta:
+        ordering = ["id"]
+        indexes = [models.Index(fields=["workspace", "launch", "id"], name="notebooks_steps")]
+
+    def __str__(self) -> str:
+        return self.word
+
+
+class Sample(models.Model):
+    """What a running workspace used at a moment; kept for two hours. None: unknown, not 0."""
+
+    workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="samples")
+    at = models.DateTimeField(db_index=True)
+    cpu_milli = models.PositiveIntegerField(null=True)
+    memory_mib = models.PositiveIntegerField(null=True)
+    gpu_utilisation = models.FloatField(null=True)
+    gpu_memory_mib = models.PositiveIntegerField(null=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["workspace", "at"], name="notebooks_samples")]
+
+    def __str__(self) -> str:
+        return f"{self.workspace_id} {self.at}"
