@@ -1,0 +1,154 @@
+"""Signing in, who am I, tokens."""
+
+from __future__ import annotations
+
+import sys
+import time
+import webbrowser
+from typing import Any
+
+import click
+
+from berth_cli import config
+from berth_cli.client import EXIT_SIGN_IN, EXIT_TIMEOUT, ApiError, Client
+from berth_cli.context import options, session
+from berth_cli.output import emit
+
+_PENDING = 428
+
+
+@click.command()
+@click.argument("server", required=False)
+@click.option("--token-stdin", is_flag=True, help="Read an API token from standard input.")
+@click.option("--no-browser", is_flag=True, help="Only print the address to open.")
+@click.pass_context
+def login(ctx: click.Context, server: str | None, *, token_stdin: bool, no_browser: bool) -> None:
+    """Sign in to a portal: approve this terminal in the browser, or bring a token."""
+    address = (server or session(ctx).profile.server or "http://localhost:8000").rstrip("/")
+    if token_stdin:
+        token = sys.stdin.readline().strip()
+    else:
+        token = _by_device(Client(address), open_browser=not no_browser)
+    me = Client(address, token).get("me")
+    config.remember(address, token=token)
+    click.echo(f"Signed in to {address} as {me['username']}.")
+
+
+def _by_device(client: Client, *, open_browser: bool) -> str:
+    asked = client.post("auth/device", {})
+    click.echo(
+        f"Open {asked['verification_uri_complete']}\nand confirm {asked['user_code']}", err=True
+    )
+    if open_browser:
+        webbrowser.open(asked["verification_uri_complete"])
+    deadline = time.monotonic() + float(asked["expires_in"])
+    while time.monotonic() < deadline:
+        time.sleep(float(asked["interval"]))
+        try:
+            return str(
+                client.post("auth/device/token", {"device_code": asked["device_code"]})["token"]
+            )
+        except ApiError as error:
+            if error.status != _PENDING:
+                raise
+    raise ApiError("Nobody confirmed in time. Run berth login again.", EXIT_TIMEOUT)
+
+
+@click.command()
+@click.pass_context
+def logout(ctx: click.Context) -> None:
+    """Forget the token of this portal (revoke it with `berth token revoke`)."""
+    server = session(ctx).profile.server
+    if not server:
+        raise ApiError("You are not signed in anywhere.", EXIT_SIGN_IN)
+    config.forget(server)
+    click.echo(f"Signed out of {server}.")
+
+
+@click.command()
+@options
+@click.pass_context
+def whoami(ctx: click.Context) -> None:
+    """Show who you are to this portal."""
+    s = session(ctx)
+    me = s.client.get("me")
+    emit(
+        me,
+        fmt=s.fmt,
+        columns=(
+            ("User", lambda r: r["username"]),
+            ("Name", lambda r: r.get("display_name")),
+            ("E-mail", lambda r: r.get("email")),
+            ("Platform role", lambda r: r.get("platform_role")),
+            ("Portal", lambda _r: s.profile.server),
+        ),
+    )
+
+
+_TOKEN_COLUMNS: Any = (
+    ("ID", lambda r: r["id"]),
+    ("NAME", lambda r: r["name"]),
+    ("PREFIX", lambda r: r["prefix"]),
+    ("READ-ONLY", lambda r: r["read_only"]),
+    ("EXPIRES", lambda r: r.get("expires_at")),
+    ("LAST USED", lambda r: r.get("last_used_at")),
+)
+
+
+@click.group()
+def token() -> None:
+    """API tokens: keys for scripts."""
+
+
+@token.command("list")
+@options
+@click.pass_context
+def token_list(ctx: click.Context) -> None:
+    """List your tokens."""
+    s = session(ctx)
+    emit(list(s.client.pages("me/tokens")), fmt=s.fmt, columns=_TOKEN_COLUMNS)
+
+
+@token.command("create")
+@click.argument("name")
+@click.option("--read-only", is_flag=True, help="The token may look and change nothing.")
+@click.option("--scope", "scopes", multiple=True, help="Limit to a right; may be repeated.")
+@click.option("--only-project", "projects", multiple=True, help="Limit to a project.")
+@click.option("--days", type=click.IntRange(1, 365), default=90, show_default=True)
+@options
+@click.pass_context
+def token_create(
+    ctx: click.Context,
+    name: str,
+    *,
+    read_only: bool,
+    scopes: tuple[str, ...],
+    projects: tuple[str, ...],
+    days: int,
+) -> None:
+    """Make a token. It is shown once."""
+    s = session(ctx)
+    made = s.client.post(
+        "me/tokens",
+        {
+            "name": name,
+            "read_only": read_only,
+            "scopes": list(scopes),
+            "projects": list(projects),
+            "expires_in_days": days,
+        },
+    )
+    if s.fmt == "table":
+        click.echo(made["token"])
+        click.echo("Keep it now: it is not shown again.", err=True)
+    else:
+        emit(made, fmt=s.fmt)
+
+
+@token.command("revoke")
+@click.argument("token_id")
+@click.pass_context
+def token_revoke(ctx: click.Context, token_id: str) -> None:
+    """Revoke a token at once."""
+    session(ctx).client.call("DELETE", f"me/tokens/{token_id}")
+    click.echo("Revoked.")

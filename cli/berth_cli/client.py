@@ -1,0 +1,167 @@
+"""HTTP to one portal: authentication, retries that are safe, errors as exit codes."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from typing import TYPE_CHECKING, Any
+
+import httpx
+
+from berth_cli import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+EXIT_ERROR = 1
+EXIT_USAGE = 2
+EXIT_SIGN_IN = 3
+EXIT_NOT_FOUND = 4
+EXIT_CONFLICT = 5
+EXIT_TIMEOUT = 6
+EXIT_UNREACHABLE = 7
+
+_BY_STATUS = {
+    400: EXIT_USAGE,
+    401: EXIT_SIGN_IN,
+    403: EXIT_NOT_FOUND,
+    404: EXIT_NOT_FOUND,
+    409: EXIT_CONFLICT,
+    412: EXIT_CONFLICT,
+    428: EXIT_CONFLICT,
+    503: EXIT_UNREACHABLE,
+}
+
+
+class ApiError(Exception):
+    """The portal said no; ``exit_code`` is what the process ends with."""
+
+    def __init__(
+        self,
+        message: str,
+        exit_code: int = EXIT_ERROR,
+        *,
+        status: int = 0,
+        problem: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+        self.status = status
+        self.problem = problem or {}
+
+
+class Client:
+    """A portal's API. Paths are relative to ``/api/v1/``."""
+
+    def __init__(self, server: str, token: str = "", *, timeout: float = 30.0) -> None:
+        headers = {"User-Agent": f"berth-cli/{__version__}", "Accept": "application/json"}
+        if token:
+            headers["Authorization"] = f"Bearer {token}"
+        self.server = server
+        self._http = httpx.Client(
+            base_url=f"{server}/api/v1/", headers=headers, timeout=timeout, follow_redirects=False
+        )
+
+    def get(self, path: str, **params: Any) -> Any:
+        return self.call("GET", path, params={k: v for k, v in params.items() if v is not None})
+
+    def post(self, path: str, body: Any = None, **params: Any) -> Any:
+        return self.call("POST", path, json_body=body if body is not None else {}, params=params)
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        *,
+        json_body: Any = None,
+        params: dict[str, Any] | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> Any:
+        """Do one call; a lost answer to a POST is asked for again under the same key."""
+        sent = dict(headers or {})
+        if method == "POST":
+            sent.setdefault("Idempotency-Key", str(uuid.uuid4()))
+        for attempt in (1, 2):
+            try:
+                response = self._http.request(
+                    method, path, json=json_body, params=params or None, headers=sent
+                )
+                break
+            except httpx.ConnectError as error:
+                raise self._unreachable(error) from error
+            except httpx.TransportError as error:
+                if attempt == 2:  # noqa: PLR2004 - the second try is the last
+                    raise self._unreachable(error) from error
+        return self._answer(response)
+
+    def pages(self, path: str, **params: Any) -> Iterator[dict[str, Any]]:
+        """Yield every row of a cursor-paginated list."""
+        answer = self.get(path, **params)
+        while True:
+            if isinstance(answer, list):
+                yield from answer
+                return
+            yield from answer["results"]
+            following = answer.get("next")
+            if not following:
+                return
+            answer = self.get(path, **dict(httpx.URL(following).params))
+
+    def stream(self, path: str, **params: Any) -> Iterator[tuple[str, str]]:
+        """Yield (event, data) of a server-sent event stream until the server ends it."""
+        try:
+            with self._http.stream(
+                "GET",
+                path,
+                params=params,
+                headers={"Accept": "text/event-stream"},
+                timeout=httpx.Timeout(30.0, read=60.0),
+            ) as response:
+                if response.status_code >= httpx.codes.BAD_REQUEST:
+                    response.read()
+                    self._answer(response)
+                yield from _events(response.iter_lines())
+        except httpx.TransportError as error:
+            raise self._unreachable(error) from error
+
+    def _answer(self, response: httpx.Response) -> Any:
+        if response.is_success:
+            return response.json() if response.content else None
+        if response.is_redirect:
+            raise ApiError(
+                f"{self.server} redirects to {response.headers.get('location')}: "
+                "sign in with that address instead."
+            )
+        try:
+            problem = response.json()
+        except ValueError:
+            problem = {}
+        status = response.status_code
+        message = problem.get("detail") or f"{self.server} answered {status}."
+        if status == httpx.codes.UNAUTHORIZED:
+            message = f"You are not signed in to {self.server}. Run: berth login {self.server}"
+        for name, errors in (problem.get("fields") or {}).items():
+            message += f"\n  {name}: {_flat(errors)}"
+        raise ApiError(message, _BY_STATUS.get(status, EXIT_ERROR), status=status, problem=problem)
+
+    def _unreachable(self, error: Exception) -> ApiError:
+        return ApiError(f"{self.server} can't be reached: {error}", EXIT_UNREACHABLE)
+
+
+def _flat(errors: Any) -> str:
+    if isinstance(errors, list):
+        return " ".join(_flat(e) for e in errors)
+    return errors if isinstance(errors, str) else json.dumps(errors, ensure_ascii=False)
+
+
+def _events(lines: Iterator[str]) -> Iterator[tuple[str, str]]:
+    event, data = "message", []
+    for line in lines:
+        if not line:
+            if data:
+                yield event, "\n".join(data)
+            event, data = "message", []
+        elif line.startswith("event:"):
+            event = line[6:].strip()
+        elif line.startswith("data:"):
+            data.append(line[5:].removeprefix(" "))

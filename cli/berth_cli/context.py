@@ -1,0 +1,78 @@
+"""What every command needs: the profile, the client, the output format."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import click
+
+from berth_cli import config
+from berth_cli.client import EXIT_SIGN_IN, EXIT_USAGE, ApiError, Client
+
+
+@dataclass
+class Session:
+    """Options given before the command, resolved lazily so that --help never needs a server."""
+
+    server_option: str | None
+    project_option: str | None
+    fmt: str
+
+    @cached_property
+    def profile(self) -> config.Profile:
+        try:
+            return config.resolve(server=self.server_option, project=self.project_option)
+        except config.ConfigError as error:
+            raise ApiError(str(error)) from error
+
+    @cached_property
+    def client(self) -> Client:
+        if not self.profile.server:
+            raise ApiError(
+                "No portal is known yet. Run: berth login http://localhost:8000", EXIT_SIGN_IN
+            )
+        return Client(self.profile.server, self.profile.token)
+
+    @property
+    def project(self) -> str:
+        """The project of this call: option, environment, default, or the only one there is."""
+        if self.profile.project:
+            return self.profile.project
+        mine = [row["slug"] for row in self.client.pages("projects")]
+        if len(mine) == 1:
+            return str(mine[0])
+        if not mine:
+            raise ApiError("You are not a member of any project yet.", EXIT_USAGE)
+        raise ApiError(
+            f"Which project? Say --project, or: berth project use NAME ({', '.join(mine)})",
+            EXIT_USAGE,
+        )
+
+
+def session(ctx: click.Context) -> Session:
+    found: Any = ctx.find_object(Session)
+    assert found is not None  # noqa: S101 - the root command makes it
+    return found  # type: ignore[no-any-return]
+
+
+def options(command: Any) -> Any:
+    """Options that may stand after the command as well as before it."""
+
+    def put(name: str) -> Any:
+        def callback(ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
+            if value is not None:
+                setattr(session(ctx), name, value)
+
+        return callback
+
+    for flags, name, kwargs in (
+        (("--output", "-o"), "fmt", {"type": click.Choice(["table", "json", "yaml"])}),
+        (("--project", "-p"), "project_option", {"metavar": "NAME"}),
+        (("--server",), "server_option", {"metavar": "URL"}),
+    ):
+        command = click.option(
+            *flags, expose_value=False, callback=put(name), is_eager=True, **kwargs
+        )(command)
+    return command

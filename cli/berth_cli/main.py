@@ -1,0 +1,100 @@
+"""``berth``: everything the pages do, from a terminal."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+
+import click
+
+from berth_cli import __version__, accounts, projects, workspaces
+from berth_cli.client import ApiError
+from berth_cli.context import Session
+
+SERVER_VERBS = ("up", "down", "backup", "restore", "admin")
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="berth")
+@click.option("--server", metavar="URL", help="Portal to talk to (BERTH_URL).")
+@click.option("--project", "-p", metavar="NAME", help="Project to act in (BERTH_PROJECT).")
+@click.option(
+    "--output",
+    "-o",
+    type=click.Choice(["table", "json", "yaml"]),
+    default="table",
+    help="How to print.",
+)
+@click.pass_context
+def cli(ctx: click.Context, server: str | None, project: str | None, output: str) -> None:
+    r"""Launch and manage work on a shared GPU cluster.
+
+    \b
+    Exit codes: 0 done, 1 error, 2 wrong usage or input, 3 not signed in,
+    4 not there or not allowed, 5 conflict or limit reached, 6 timed out waiting,
+    7 portal unreachable.
+    """
+    ctx.obj = Session(server_option=server, project_option=project, fmt=output)
+
+
+for command in (
+    accounts.login,
+    accounts.logout,
+    accounts.whoami,
+    accounts.token,
+    projects.project,
+    projects.preset,
+    workspaces.workspace,
+    workspaces.apply,
+):
+    cli.add_command(command)
+
+
+def _server_verb(name: str) -> click.Command:
+    @click.command(
+        name,
+        help=f"Server: see `berth {name} --help`.",
+        context_settings={"ignore_unknown_options": True, "help_option_names": []},
+        add_help_option=False,
+    )
+    @click.argument("args", nargs=-1, type=click.UNPROCESSED)
+    def run(args: tuple[str, ...]) -> None:
+        from portal.server.main import main as server_main
+
+        sys.exit(server_main([name, *args]))
+
+    return run
+
+
+def _server_installed() -> bool:
+    try:
+        return importlib.util.find_spec("portal.server.main") is not None
+    except ImportError:
+        return False
+
+
+if _server_installed():
+    for verb in SERVER_VERBS:
+        cli.add_command(_server_verb(verb))
+
+
+def main() -> None:
+    """Entry point: errors of the portal become one sentence and an exit code."""
+    try:
+        cli.main(standalone_mode=False)
+    except click.exceptions.Abort:
+        click.echo("Stopped.", err=True)
+        sys.exit(130)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except click.exceptions.Exit as leaving:
+        sys.exit(leaving.exit_code)
+    except ApiError as error:
+        click.echo(f"Error: {error}", err=True)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(0)

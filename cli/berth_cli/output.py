@@ -1,0 +1,63 @@
+"""One way to print: a table for people, JSON or YAML for programs."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+import yaml
+
+Column = tuple[str, Callable[[dict[str, Any]], Any]]
+
+
+def emit(data: Any, *, fmt: str, columns: Sequence[Column] = ()) -> None:
+    """Print ``data``; for a table, rows by ``columns`` (header, getter)."""
+    if fmt == "json":
+        click.echo(json.dumps(data, indent=2, ensure_ascii=False))
+    elif fmt == "yaml":
+        click.echo(yaml.safe_dump(data, sort_keys=False, allow_unicode=True), nl=False)
+    elif isinstance(data, list):
+        _table(data, columns)
+    else:
+        _record(data, columns)
+
+
+def _cell(value: Any) -> str:
+    if value is None or value == "":
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(_cell(v) for v in value) or "-"
+    # names come from other people: nothing in them may steer the terminal
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in str(value))
+
+
+def _width(text: str) -> int:
+    return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+
+
+def _table(rows: list[dict[str, Any]], columns: Sequence[Column]) -> None:
+    if not rows:
+        click.echo("Nothing here yet.", err=True)
+        return
+    cells = [[name for name, _ in columns]]
+    cells += [[_cell(get(row)) for _, get in columns] for row in rows]
+    widths = [max(_width(line[i]) for line in cells) for i in range(len(columns))]
+    for line in cells:
+        padded = [text + " " * (widths[i] - _width(text)) for i, text in enumerate(line)]
+        click.echo("  ".join(padded).rstrip())
+
+
+def _record(row: dict[str, Any], columns: Sequence[Column]) -> None:
+    width = max((len(name) for name, _ in columns), default=0)
+    for name, get in columns:
+        click.echo(f"{name + ':':<{width + 2}}{_cell(get(row))}")
+
+
+def printable(text: str) -> str:
+    """Log text as it is, but without control sequences that could steer the terminal."""
+    return "".join(c if c in "\n\t" or c.isprintable() else "" for c in text)

@@ -1,0 +1,328 @@
+"""Workspaces: launch, look, open, stop, resume, delete; the same object as in the page."""
+
+from __future__ import annotations
+
+import sys
+import time
+import webbrowser
+from pathlib import Path
+from typing import Any
+
+import click
+import yaml
+
+from berth_cli.client import EXIT_CONFLICT, EXIT_ERROR, EXIT_TIMEOUT, EXIT_USAGE, ApiError
+from berth_cli.context import Session, options, session
+from berth_cli.output import emit, printable
+
+_COLUMNS: Any = (
+    ("ID", lambda r: r["id"]),
+    ("NAME", lambda r: r["name"]),
+    ("OWNER", lambda r: r["owner"]),
+    ("STATE", lambda r: r["status"]["phase"]),
+    ("REASON", lambda r: r["status"].get("message") or r["status"].get("reason")),
+    ("GPUS", lambda r: r["spec"].get("gpus")),
+    ("ENDS", lambda r: r.get("ends_at")),
+)
+_SETTLED = {"running", "stopped", "failed", "deleted"}
+
+
+@click.group()
+def workspace() -> None:
+    """Workspaces: JupyterLab on the resources you ask for."""
+
+
+def _base(s: Session) -> str:
+    return f"projects/{s.project}/workspaces"
+
+
+def _find(s: Session, name: str) -> dict[str, Any]:
+    """Return one workspace by id, or by name when only one has it."""
+    try:
+        found: dict[str, Any] = s.client.get(f"{_base(s)}/{name}")
+    except ApiError as error:
+        if error.status != 404:  # noqa: PLR2004 - HTTP
+            raise
+        same = [row for row in s.client.pages(_base(s)) if row["name"] == name]
+        if len(same) == 1:
+            return same[0]
+        if len(same) > 1:
+            ids = ", ".join(row["id"] for row in same)
+            raise ApiError(f"Several workspaces are called {name}: {ids}", EXIT_USAGE) from error
+        raise
+    return found
+
+
+def _wait(s: Session, row: dict[str, Any], *, timeout: float) -> dict[str, Any]:
+    """Follow the state until it settles; print each change; a failure is an error."""
+    deadline, last = time.monotonic() + timeout, ""
+    while True:
+        status = row["status"]
+        line = status["phase"] + (f": {status['message']}" if status.get("message") else "")
+        if line != last:
+            click.echo(printable(line), err=True)
+            last = line
+        fresh = status["observed_generation"] >= row["generation"]
+        if fresh and status["phase"] in _SETTLED:
+            break
+        if time.monotonic() > deadline:
+            raise ApiError(f"Still {line} after {timeout:.0f} s; it goes on.", EXIT_TIMEOUT)
+        time.sleep(0.3)
+        try:
+            row = s.client.get(f"{_base(s)}/{row['id']}")
+        except ApiError as error:
+            if error.status == 404 and row["desired"] == "absent":  # noqa: PLR2004 - HTTP
+                return {**row, "status": {**status, "phase": "deleted"}}
+            raise
+    if row["status"]["phase"] == "failed":
+        raise ApiError(f"{row['name']} failed: {row['status'].get('message')}", EXIT_ERROR)
+    return row
+
+
+def _settle(s: Session, row: dict[str, Any], *, wait: bool, timeout: float) -> None:
+    if wait:
+        row = _wait(s, row, timeout=timeout)
+    emit(row, fmt=s.fmt, columns=(*_COLUMNS, ("ADDRESS", lambda r: r["status"].get("url"))))
+
+
+def _waiting(command: Any) -> Any:
+    command = click.option("--wait", is_flag=True, help="Wait until it is done.")(command)
+    return click.option(
+        "--timeout", type=float, default=300.0, show_default=True, help="Seconds to wait at most."
+    )(command)
+
+
+@workspace.command("launch")
+@click.argument("preset", required=False)
+@click.option("--name", help="Made from the preset if not given.")
+@click.option("--environment")
+@click.option("--cpu", type=float, help="Cores.")
+@click.option("--memory", type=int, metavar="MIB", help="Memory in MiB.")
+@click.option("--gpus", type=int)
+@click.option("--gpu", "flavor", help="Kind of GPU.")
+@click.option("--time-limit", type=int, metavar="MINUTES")
+@click.option("--env", "env", multiple=True, metavar="NAME=VALUE")
+@click.option("--file", "-f", "file", type=click.Path(), help="A manifest; - for standard input.")
+@click.option("--plan", is_flag=True, help="Only say what would happen.")
+@_waiting
+@options
+@click.pass_context
+def launch(  # noqa: PLR0913, PLR0917 - one parameter per option is what click is
+    ctx: click.Context,
+    preset: str | None,
+    name: str | None,
+    environment: str | None,
+    cpu: float | None,
+    memory: int | None,
+    gpus: int | None,
+    flavor: str | None,
+    time_limit: int | None,
+    env: tuple[str, ...],
+    file: str | None,
+    *,
+    plan: bool,
+    wait: bool,
+    timeout: float,
+) -> None:
+    """Launch a workspace from a PRESET (the first one if none is named)."""
+    s = session(ctx)
+    if file:
+        _apply(s, file, plan=plan, wait=wait, timeout=timeout)
+        return
+    body: dict[str, Any] = {
+        "preset": preset,
+        "name": name,
+        "environment": environment,
+        "cpu_milli": None if cpu is None else round(cpu * 1000),
+        "memory_mib": memory,
+        "gpus": gpus,
+        "gpu_flavor": flavor,
+        "time_limit_minutes": time_limit,
+    }
+    body = {key: value for key, value in body.items() if value is not None}
+    if env:
+        body["env"] = dict(_pair(item) for item in env)
+    if plan:
+        emit_plan(s, s.client.post(_base(s), body, plan=1))
+        return
+    _settle(s, s.client.post(_base(s), body), wait=wait, timeout=timeout)
+
+
+def _pair(item: str) -> tuple[str, str]:
+    name, found, value = item.partition("=")
+    if not found or not name:
+        raise click.BadParameter(f"{item!r} is not NAME=VALUE", param_hint="--env")
+    return name, value
+
+
+def emit_plan(s: Session, plan: dict[str, Any]) -> None:
+    """Print what an apply would do."""
+    if s.fmt != "table":
+        emit(plan, fmt=s.fmt)
+        return
+    click.echo(f"Would {plan['action']}: {plan['name']}")
+    for change in plan.get("changes", []):
+        click.echo(f"  {change['field']}: {change.get('from')} -> {change['to']}")
+    for line in plan.get("sentences", []):
+        click.echo(f"  {printable(line)}")
+    if not plan.get("allowed", True):
+        raise ApiError("This would be refused.", EXIT_CONFLICT)
+
+
+@click.command()
+@click.option(
+    "--file",
+    "-f",
+    "file",
+    type=click.Path(),
+    required=True,
+    help="A manifest; - for standard input.",
+)
+@click.option("--plan", is_flag=True, help="Only say what would happen.")
+@_waiting
+@options
+@click.pass_context
+def apply(ctx: click.Context, file: str, *, plan: bool, wait: bool, timeout: float) -> None:
+    """Make things as a YAML file says: create what is missing, change what differs."""
+    _apply(session(ctx), file, plan=plan, wait=wait, timeout=timeout)
+
+
+def _apply(s: Session, file: str, *, plan: bool, wait: bool, timeout: float) -> None:
+    try:
+        text = sys.stdin.read() if file == "-" else Path(file).read_text()
+        documents = [d for d in yaml.safe_load_all(text) if d is not None]
+    except OSError as error:
+        raise ApiError(f"{file} can't be read: {error.strerror}", EXIT_USAGE) from error
+    except yaml.YAMLError as error:
+        raise ApiError(f"{file} is not YAML: {error}", EXIT_USAGE) from error
+    if not documents:
+        raise ApiError(f"{file} holds nothing.", EXIT_USAGE)
+    for document in documents:
+        if not isinstance(document, dict):
+            raise ApiError(f"{file}: each document must be a mapping.", EXIT_USAGE)
+        target = (document.get("metadata") or {}).get("project") or s.project
+        path = f"projects/{target}/workspaces/apply"
+        if plan:
+            emit_plan(s, s.client.post(path, document, plan=1))
+        else:
+            s.project_option = target
+            s.profile.project = target
+            _settle(s, s.client.post(path, document), wait=wait, timeout=timeout)
+
+
+@workspace.command("list")
+@click.option("--all", "everyone", is_flag=True, help="Also those of others in the project.")
+@options
+@click.pass_context
+def list_(ctx: click.Context, *, everyone: bool) -> None:
+    """List workspaces of the project."""
+    s = session(ctx)
+    rows = list(s.client.pages(_base(s), mine=None if everyone else 1))
+    emit(rows, fmt=s.fmt, columns=_COLUMNS)
+
+
+@workspace.command("show")
+@click.argument("name")
+@options
+@click.pass_context
+def show(ctx: click.Context, name: str) -> None:
+    """Show one workspace."""
+    s = session(ctx)
+    _settle(s, _find(s, name), wait=False, timeout=0)
+
+
+@workspace.command("logs")
+@click.argument("name")
+@click.option("--follow", "-f", is_flag=True, help="Go on as lines come.")
+@click.pass_context
+def logs(ctx: click.Context, name: str, *, follow: bool) -> None:
+    """Print what a workspace wrote."""
+    s = session(ctx)
+    row, offset = _find(s, name), 0
+    while True:
+        part = s.client.get(f"{_base(s)}/{row['id']}/logs", offset=offset)
+        click.echo(printable(part["text"]), nl=False)
+        moved, offset = part["offset"] != offset, part["offset"]
+        if moved:
+            continue
+        if not follow:
+            return
+        row = s.client.get(f"{_base(s)}/{row['id']}")
+        if row["status"]["phase"] in _SETTLED - {"running"}:
+            return
+        time.sleep(0.5)
+
+
+@workspace.command("open")
+@click.argument("name")
+@click.option("--print", "only_print", is_flag=True, help="Print the address, open nothing.")
+@click.pass_context
+def open_(ctx: click.Context, name: str, *, only_print: bool) -> None:
+    """Open a running workspace in the browser."""
+    s = session(ctx)
+    row = _find(s, name)
+    if row["status"]["phase"] != "running":
+        raise ApiError(
+            f"{row['name']} is {row['status']['phase']}. Run: berth workspace resume {row['id']}",
+            EXIT_CONFLICT,
+        )
+    click.echo(row["status"]["url"])
+    if not only_print:
+        webbrowser.open(row["status"]["url"])
+
+
+def _act(ctx: click.Context, name: str, verb: str, *, wait: bool, timeout: float) -> None:
+    s = session(ctx)
+    row = _find(s, name)
+    _settle(s, s.client.post(f"{_base(s)}/{row['id']}/{verb}"), wait=wait, timeout=timeout)
+
+
+@workspace.command("stop")
+@click.argument("name")
+@_waiting
+@options
+@click.pass_context
+def stop(ctx: click.Context, name: str, *, wait: bool, timeout: float) -> None:
+    """Stop: files, packages and address are kept, GPUs go back."""
+    _act(ctx, name, "stop", wait=wait, timeout=timeout)
+
+
+@workspace.command("resume")
+@click.argument("name")
+@_waiting
+@options
+@click.pass_context
+def resume(ctx: click.Context, name: str, *, wait: bool, timeout: float) -> None:
+    """Start a stopped workspace again."""
+    _act(ctx, name, "start", wait=wait, timeout=timeout)
+
+
+@workspace.command("extend")
+@click.argument("name")
+@click.argument("minutes", type=click.IntRange(1))
+@options
+@click.pass_context
+def extend(ctx: click.Context, name: str, minutes: int) -> None:
+    """Move the end of a workspace by MINUTES."""
+    s = session(ctx)
+    row = _find(s, name)
+    answer = s.client.post(f"{_base(s)}/{row['id']}/extend", {"minutes": minutes})
+    _settle(s, answer, wait=False, timeout=0)
+
+
+@workspace.command("delete")
+@click.argument("name")
+@click.option("--yes", is_flag=True, help="Do not ask for the name.")
+@_waiting
+@options
+@click.pass_context
+def delete(ctx: click.Context, name: str, *, yes: bool, wait: bool, timeout: float) -> None:
+    """Delete a workspace and its installed packages. The home folder stays."""
+    s = session(ctx)
+    row = _find(s, name)
+    if not yes:
+        typed = click.prompt(f"This deletes {row['name']}. Type its name to confirm")
+        if typed != row["name"]:
+            raise ApiError("The name differs; nothing was deleted.", EXIT_USAGE)
+    answer = s.client.call("DELETE", f"{_base(s)}/{row['id']}")
+    _settle(s, answer or {**row, "desired": "absent"}, wait=wait, timeout=timeout)
