@@ -5,10 +5,11 @@ Two ways in: ``project_get`` for one project, ``scoped`` for querysets of rows w
 right gets Forbidden with the reason. Effective right = role and token.
 """
 
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar
 
-from django.db.models import Model, Q, QuerySet
+from django.db.models import Model, OuterRef, Q, QuerySet, Subquery
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
@@ -89,10 +90,14 @@ M = TypeVar("M", bound=Model)
 
 def permissions_of(who: Principal, project: Project) -> frozenset[Permission]:
     """Return every right that ``who`` has in ``project``; empty for a stranger."""
+    return permissions_for(who, project, role_of(who, project))
+
+
+def permissions_for(who: Principal, project: Project, role: Role | None) -> frozenset[Permission]:
+    """Like ``permissions_of`` for a role that is already known; asks the database nothing."""
     if not who.user.is_active or not who.allows_project(project.uid):
         return frozenset()
     granted: frozenset[Permission] = frozenset()
-    role = role_of(who, project)
     if role is not None:
         granted |= ROLE_PERMISSIONS[role]
     if who.is_operator:
@@ -113,16 +118,46 @@ def role_of(who: Principal, project: Project) -> Role | None:
 
 def project_get(who: Principal, slug: str, permission: Permission) -> Project:
     """Return the project, or raise NotFound (stranger) or Forbidden (role too small)."""
-    project = Project.objects.filter(slug=slug, deleted_at__isnull=True).first()
+    return project_enter(who, slug, permission).project
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A project that somebody entered, with all that he may do there."""
+
+    project: Project
+    role: Role | None
+    granted: frozenset[Permission]
+
+    def can(self, permission: Permission) -> bool:
+        return permission in self.granted
+
+
+def project_enter(who: Principal, slug: str, permission: Permission) -> Entry:
+    """Like ``project_get``, and return the rights too.
+
+    One query whether the project is unknown, foreign or one's own, so that time tells nothing.
+    """
+    mine = Membership.objects.filter(project=OuterRef("pk"), user=who.user).values("role")[:1]
+    project = (
+        Project.objects.filter(slug=slug, deleted_at__isnull=True)
+        .annotate(entered_role=Subquery(mine))
+        .first()
+    )
     if project is None:
         raise NotFound(_("There is no such project, or you are not a member of it."))
-    require(who, project, permission)
-    return project
+    role = Role(project.entered_role) if project.entered_role else None
+    granted = permissions_for(who, project, role)
+    _demand(granted, permission)
+    return Entry(project=project, role=role, granted=granted)
 
 
 def require(who: Principal, project: Project, permission: Permission) -> None:
     """Raise NotFound for strangers, Forbidden for members without the right."""
-    granted = permissions_of(who, project)
+    _demand(permissions_of(who, project), permission)
+
+
+def _demand(granted: frozenset[Permission], permission: Permission) -> None:
     if Permission.PROJECT_READ not in granted and permission not in granted:
         raise NotFound(_("There is no such project, or you are not a member of it."))
     if permission not in granted:

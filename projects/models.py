@@ -81,3 +81,21 @@ class GroupRole(models.Model):
         constraints = [
             models.UniqueConstraint(fields=["group", "project"], name="projects_group_once")
         ]
+
+
+class IdempotencyKey(models.Model):
+    """A POST that was answered: the same key gets the same answer (projects.idempotency)."""
+
+    user_uid = models.UUIDField()
+    key = models.CharField(max_length=128)
+    route = models.CharField(max_length=400)
+    body_digest = models.CharField(max_length=64)
+    status = models.PositiveSmallIntegerField(default=0)
+    response = models.TextField(blank=True, default="")
+    headers = models.JSONField(default=dict, blank=True)
+    created_at = models.DateTimeField(db_index=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["user_uid", "key"], name="projects_idempotency_once")
+        ]

@@ -1,0 +1,91 @@
+"""A repeated POST with the same Idempotency-Key makes nothing twice (E13).
+
+The key's row, the act and the stored answer are one transaction: a crash leaves either all of
+them or none, and a second request with the key waits for the first one's commit.
+"""
+
+import hashlib
+import json
+import re
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from django.db import IntegrityError, transaction
+from django.utils.translation import gettext as _
+from rest_framework.renderers import JSONRenderer
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from accounts.principal import Principal
+from common.clock import now
+from common.errors import Conflict, Invalid
+from projects.models import IdempotencyKey
+
+KEPT = timedelta(hours=24)
+_KEY = re.compile(r"\A[\x21-\x7e]{1,128}\Z")
+_HEADERS = ("Location", "ETag")
+
+
+class Replay(Exception):  # noqa: N818 - not an error: it carries the earlier answer out
+    """The key was used for the very same request; ``response`` is what it was answered."""
+
+    def __init__(self, response: Response) -> None:
+        super().__init__("replay")
+        self.response = response
+
+
+@dataclass(frozen=True)
+class Held:
+    """A key that this request holds until its transaction ends."""
+
+    row: IdempotencyKey
+
+
+def key_of(request: Any) -> str:
+    return str(request.headers.get("Idempotency-Key", "")) if request.method == "POST" else ""
+
+
+def claim(*, who: Principal, request: Request, key: str) -> Held:
+    """Take the key for this request, or raise Replay, Invalid or Conflict."""
+    if not _KEY.match(key):
+        raise Invalid(_("Idempotency-Key must be 1 to 128 visible ASCII characters."))
+    http = request._request  # noqa: SLF001 - the raw body is what the client repeated
+    digest = hashlib.sha256(http.body).hexdigest()
+    route = f"{http.method} {http.get_full_path()}"[:400]
+    mine = IdempotencyKey.objects.filter(user_uid=who.user.uid, key=key)
+    mine.filter(created_at__lt=now() - KEPT).delete()
+    try:
+        with transaction.atomic():
+            row = IdempotencyKey.objects.create(
+                user_uid=who.user.uid, key=key, route=route, body_digest=digest, created_at=now()
+            )
+    except IntegrityError:
+        raise _replay(mine.get(), route, digest) from None
+    return Held(row=row)
+
+
+def keep(held: Held, response: Response) -> None:
+    """Store the answer beside the key, in the transaction of the act."""
+    body = b"" if response.data is None else JSONRenderer().render(response.data)
+    held.row.status = response.status_code
+    held.row.response = body.decode()
+    held.row.headers = {k: response[k] for k in _HEADERS if k in response}
+    held.row.save(update_fields=["status", "response", "headers"])
+
+
+def _replay(row: IdempotencyKey, route: str, digest: str) -> Exception:
+    if (row.route, row.body_digest) != (route, digest):
+        return Conflict(
+            _("This Idempotency-Key was used for another request. Use a new one."),
+            code="idempotency-key-reused",
+        )
+    data = json.loads(row.response) if row.response else None
+    return Replay(
+        Response(data, status=row.status, headers={**row.headers, "Idempotency-Replayed": "true"})
+    )
+
+
+def purge() -> int:
+    """Forget keys after a day; called by the periodic housekeeping."""
+    return IdempotencyKey.objects.filter(created_at__lt=now() - KEPT).delete()[0]
