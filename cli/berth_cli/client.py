@@ -155,7 +155,8 @@ def _flat(errors: Any) -> str:
 
 
 def _events(lines: Iterator[str]) -> Iterator[tuple[str, str]]:
-    event, data = "message", []
+    event: str = "message"
+    data: list[str] = []
     for line in lines:
         if not line:
             if data:

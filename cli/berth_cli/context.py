@@ -54,7 +54,7 @@ class Session:
 def session(ctx: click.Context) -> Session:
     found: Any = ctx.find_object(Session)
     assert found is not None  # noqa: S101 - the root command makes it
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def options(command: Any) -> Any:
