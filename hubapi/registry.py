@@ -1,0 +1,106 @@
+"""How kinds of workloads tell the Hub side who they are and who may open them.
+
+Apps above (``notebooks``) register one ``WorkloadLookup`` in ``apps.ready()``. ``hubapi``
+never imports them.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from uuid import UUID
+
+from accounts.models import User
+from runtime.protocol import Phase
+
+
+class AccessLevel(StrEnum):
+    """What a person is to a workload."""
+
+    NONE = "none"
+    VISITOR = "visitor"
+    OWNER = "owner"
+
+
+@dataclass(frozen=True)
+class WorkloadInfo:
+    """What the Hub side needs to know of a workload; no secrets, no environment."""
+
+    uid: UUID
+    kind: str
+    short_id: str
+    name: str
+    owner_pk: int
+    owner_uid: UUID
+    owner_username: str
+    owner_label: str
+    project_uid: UUID
+    phase: Phase
+    launch: int
+    page_url: str  # its page in the portal, a path
+    public_url: str  # where a browser opens it (services.workload_url)
+    resume_url: str  # a path that resumes it by POST and then shows its page
+
+
+class WorkloadLookup(ABC):
+    """One kind of workload. Deleted rows are never found."""
+
+    @abstractmethod
+    def by_uid(self, uid: UUID) -> WorkloadInfo | None: ...
+
+    @abstractmethod
+    def by_short_id(self, short_id: str) -> WorkloadInfo | None: ...
+
+    @abstractmethod
+    def access(self, user: User, uid: UUID) -> AccessLevel:
+        """Ask the database each time: whom the owner shared with, still in the project …"""
+
+    def visitors(self, uid: UUID) -> Sequence[User]:
+        """Whom it is shared with, for the share dialog of JupyterLab."""
+        del uid
+        return ()
+
+    def openable_by(self, user: User) -> Sequence[WorkloadInfo]:
+        """Running workloads that ``user`` may open, for links without a server in them."""
+        del user
+        return ()
+
+
+_lookups: list[WorkloadLookup] = []
+
+
+def register(lookup: WorkloadLookup) -> None:
+    if lookup not in _lookups:
+        _lookups.append(lookup)
+
+
+def unregister(lookup: WorkloadLookup) -> None:
+    """For tests."""
+    if lookup in _lookups:
+        _lookups.remove(lookup)
+
+
+def by_uid(uid: UUID) -> WorkloadInfo | None:
+    return next((found for one in _lookups if (found := one.by_uid(uid))), None)
+
+
+def by_short_id(short_id: str) -> WorkloadInfo | None:
+    return next((found for one in _lookups if (found := one.by_short_id(short_id))), None)
+
+
+def access(user: User, uid: UUID) -> AccessLevel:
+    """Return what ``user`` is to the workload now; a disabled person is nothing to any."""
+    if not user.is_active:
+        return AccessLevel.NONE
+    levels = (one.access(user, uid) for one in _lookups)
+    return next((level for level in levels if level != AccessLevel.NONE), AccessLevel.NONE)
+
+
+def visitors(uid: UUID) -> list[User]:
+    return [user for one in _lookups for user in one.visitors(uid)]
+
+
+def openable_by(user: User) -> list[WorkloadInfo]:
+    if not user.is_active:
+        return []
+    return [info for one in _lookups for info in one.openable_by(user)]

@@ -1,0 +1,249 @@
+"""Clients, what a launch is given, and revocation."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+from urllib.parse import quote, urlsplit
+from uuid import UUID
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import QuerySet
+
+from accounts.models import User
+from common.clock import now
+from hubapi import keys
+from hubapi.addresses import (
+    base_path,
+    callback_url,
+    redirect_uris,
+    route_key,
+    workload_url,
+)
+from hubapi.models import Activity, Client, Code, Consent, NotebookToken, TokenKind
+from hubapi.registry import WorkloadInfo
+from projects.models import Project
+
+# How long an honest server goes on believing an answer about a token.
+CACHE_AGE_S = 10
+ACTIVITY_INTERVAL_S = 60
+TOKEN_AGE_S = settings.SESSION_COOKIE_AGE
+
+
+@dataclass(frozen=True)
+class LaunchCredentials:
+    """What one launch signs in with; the token is the client's secret as well."""
+
+    client_id: str
+    api_token: str = field(repr=False)
+
+
+@transaction.atomic
+def client_ensure(
+    *, uid: UUID, short_id: str, owner: User, project: Project, launch: int
+) -> LaunchCredentials:
+    """Make the client and the tokens of a launch. The same launch gives the same secret.
+
+    A late step of an older launch changes nothing, and a revoked launch stays revoked.
+    """
+    client_id = f"ws-{short_id}"
+    known = Client.objects.select_for_update().filter(uid=uid).first()
+    if known is not None and known.launch > launch:
+        return LaunchCredentials(client_id, keys.derive("server", uid, launch))
+    if known is not None and known.launch == launch:
+        _follow_addresses(known)
+        secret = keys.derive_matching("server", uid, launch, known.secret_digest)
+        return LaunchCredentials(client_id, secret)
+    secret = keys.derive("server", uid, launch)
+    Client.objects.update_or_create(
+        uid=uid,
+        defaults={
+            "short_id": short_id,
+            "client_id": client_id,
+            "secret_digest": keys.digest(secret),
+            "redirect_uris": redirect_uris(short_id),
+            "owner": owner,
+            "project": project,
+            "launch": launch,
+            "revoked_at": None,
+        },
+    )
+    _launch_tokens(uid=uid, owner=owner, launch=launch, secret=secret)
+    Activity.objects.update_or_create(uid=uid, defaults=dict.fromkeys(_ACTIVITY_TIMES))
+    return LaunchCredentials(client_id, secret)
+
+
+_ACTIVITY_TIMES = ("pushed_at", "last_activity", "last_busy_at", "polled_at", "failed_at")
+
+
+def _follow_addresses(client: Client) -> None:
+    wanted = redirect_uris(client.short_id)
+    if client.redirect_uris != wanted:
+        Client.objects.filter(pk=client.pk).update(redirect_uris=wanted)
+
+
+def _launch_tokens(*, uid: UUID, owner: User, launch: int, secret: str) -> None:
+    """Replace the tokens of earlier launches: visitors sign in again, silently."""
+    _revoke(NotebookToken.objects.filter(uid=uid), at=now(), cut=False)
+    NotebookToken.objects.filter(uid=uid, kind__in=[TokenKind.SERVER, TokenKind.SERVICE]).delete()
+    service = keys.derive("service", uid, launch)
+    NotebookToken.objects.bulk_create(
+        NotebookToken(digest=keys.digest(value), kind=kind, user=owner, uid=uid, launch=launch)
+        for kind, value in ((TokenKind.SERVER, secret), (TokenKind.SERVICE, service))
+    )
+
+
+def service_token(uid: UUID) -> str:
+    """Return the token by which Berth asks this workload; empty when it has none."""
+    row = (
+        NotebookToken.objects.filter(uid=uid, kind=TokenKind.SERVICE, revoked_at=None)
+        .values_list("launch", "digest")
+        .first()
+    )
+    return keys.derive_matching("service", uid, *row) if row else ""
+
+
+def access_scope(owner_username: str, short_id: str) -> str:
+    return f"access:servers!server={owner_username}/{short_id}"
+
+
+def launch_environment(
+    info: WorkloadInfo, credentials: LaunchCredentials, *, bind: str = "127.0.0.1"
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return (environment, secret environment) of a ``jupyterhub-singleuser``.
+
+    ``{port}`` is left for the driver to fill in. The tables of meanings: docs/dev/hubapi.md.
+    """
+    prefix = base_path(info.short_id)
+    scopes = json.dumps([access_scope(info.owner_username, info.short_id)])
+    api_url = f"{settings.BERTH_INTERNAL_URL}/hub/api"
+    user = quote(info.owner_username, safe="")
+    secure = str(settings.BERTH_NOTEBOOK_SCHEME) == "https"
+    env = {
+        "JUPYTERHUB_ACTIVITY_INTERVAL": str(ACTIVITY_INTERVAL_S),
+        "JUPYTERHUB_ACTIVITY_URL": f"{api_url}/users/{user}/activity",
+        "JUPYTERHUB_ALLOW_TOKEN_IN_URL": "0",
+        "JUPYTERHUB_API_URL": api_url,
+        "JUPYTERHUB_BASE_URL": "/",
+        "JUPYTERHUB_CLIENT_ID": credentials.client_id,
+        "JUPYTERHUB_COOKIE_OPTIONS": json.dumps({"samesite": "Lax", "secure": secure}),
+        "JUPYTERHUB_HOST": settings.BERTH_PUBLIC_URL,
+        "JUPYTERHUB_OAUTH_ACCESS_SCOPES": scopes,
+        "JUPYTERHUB_OAUTH_SCOPES": scopes,  # the name before 3.0
+        "JUPYTERHUB_OAUTH_CALLBACK_URL": callback_url(info.short_id),
+        "JUPYTERHUB_PUBLIC_URL": workload_url(info.short_id),
+        "JUPYTERHUB_SERVER_NAME": info.short_id,
+        "JUPYTERHUB_SERVICE_PREFIX": prefix,
+        "JUPYTERHUB_SERVICE_URL": f"http://{bind}:{{port}}{prefix}",
+        "JUPYTERHUB_USER": info.owner_username,
+    }
+    if secure and prefix == "/":
+        env["JUPYTERHUB_COOKIE_HOST_PREFIX_ENABLED"] = "1"
+    return env, {"JUPYTERHUB_API_TOKEN": credentials.api_token}
+
+
+def server_arguments() -> tuple[str, ...]:
+    """Return what follows ``jupyterhub-singleuser``; understood from 4.1 on.
+
+    Nobody may frame a workspace, the portal neither: it opens them in tabs.
+    """
+    headers = {"headers": {"Content-Security-Policy": "frame-ancestors 'none'"}}
+    return (
+        f"--HubOAuth.cache_max_age={CACHE_AGE_S}",
+        f"--ServerApp.tornado_settings={json.dumps(headers)}",
+    )
+
+
+def readiness_path(short_id: str) -> str:
+    """Return the path that answers 200 without a token and without counting as activity."""
+    return f"{base_path(short_id)}api"
+
+
+@transaction.atomic
+def revoke_workload(uid: UUID) -> None:
+    """Before a stop: no token of this launch is worth anything from now on.
+
+    The route goes next and takes the open sockets with it, so nothing is left to cut.
+    """
+    at = now()
+    Client.objects.filter(uid=uid, revoked_at=None).update(revoked_at=at)
+    Code.objects.filter(client__uid=uid, used_at=None).update(used_at=at)
+    _revoke(NotebookToken.objects.filter(uid=uid), at=at, cut=False)
+
+
+@transaction.atomic
+def forget_workload(uid: UUID) -> None:
+    """After a deletion: nothing stays."""
+    Client.objects.filter(uid=uid).delete()
+    NotebookToken.objects.filter(uid=uid).delete()
+    Consent.objects.filter(uid=uid).delete()
+    Activity.objects.filter(uid=uid).delete()
+
+
+@transaction.atomic
+def revoke_visitor(uid: UUID, user: User) -> None:
+    """Take one visitor out of a running workload; the owner's work goes on."""
+    at = now()
+    Code.objects.filter(client__uid=uid, user=user, used_at=None).update(used_at=at)
+    Consent.objects.filter(uid=uid, user=user).delete()
+    tokens = NotebookToken.objects.filter(uid=uid, user=user, kind=TokenKind.USER)
+    _revoke(tokens, at=at)
+
+
+@transaction.atomic
+def revoke_user(user: User) -> None:
+    """Every notebook token of a person, at his own workloads and as a visitor."""
+    at = now()
+    Code.objects.filter(user=user, used_at=None).update(used_at=at)
+    _revoke(NotebookToken.objects.filter(user=user), at=at)
+
+
+@transaction.atomic
+def revoke_session(session_key: str) -> None:
+    """What one portal session gave out ends with it."""
+    if not session_key:
+        return
+    at = now()
+    Code.objects.filter(session_key=session_key, used_at=None).update(used_at=at)
+    _revoke(NotebookToken.objects.filter(session_key=session_key), at=at)
+
+
+def revoke_tokens(pks: Iterable[int]) -> None:
+    _revoke(NotebookToken.objects.filter(pk__in=list(pks)), at=now())
+
+
+def _revoke(tokens: QuerySet[NotebookToken], *, at: datetime, cut: bool = True) -> None:
+    changed = tokens.filter(revoked_at=None).update(revoked_at=at, cut_due_at=at if cut else None)
+    if changed and cut:
+        transaction.on_commit(_wake_cutter)
+
+
+def _wake_cutter() -> None:
+    from hubapi.tasks import wake_cutter
+
+    wake_cutter()
+
+
+def origin_of(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}" if parts.netloc else ""
+
+
+__all__ = [
+    "LaunchCredentials",
+    "access_scope",
+    "client_ensure",
+    "forget_workload",
+    "launch_environment",
+    "readiness_path",
+    "revoke_session",
+    "revoke_tokens",
+    "revoke_user",
+    "revoke_visitor",
+    "revoke_workload",
+    "route_key",
+    "server_arguments",
+    "service_token",
+    "workload_url",
+]
