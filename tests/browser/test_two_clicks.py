@@ -1,0 +1,102 @@
+"""The promise, with a real Chromium, JupyterLab, proxy and supervisor."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, expect
+
+from tests.browser.conftest import PASSWORD
+from tests.support.portal import Portal
+
+pytestmark = [pytest.mark.browser, pytest.mark.real, pytest.mark.django_db(transaction=True)]
+
+LAB_WITHIN_MS = 60_000
+
+
+class Visitor:
+    """A person at a browser; every press of the pointer is counted."""
+
+    def __init__(self, browser: Browser, portal: Portal) -> None:
+        self.portal = portal
+        self.context: BrowserContext = browser.new_context(locale="en-US")
+        self.page: Page = self.context.new_page()
+        self.clicks = 0
+
+    def sign_in(self, username: str) -> None:
+        self.page.goto(self.portal.url)
+        self.page.get_by_label(re.compile("username", re.IGNORECASE)).fill(username)
+        self.page.get_by_label("Password", exact=True).fill(PASSWORD)
+        self.page.keyboard.press("Enter")
+        expect(self.page).to_have_url(re.compile(rf"{re.escape(self.portal.url)}/$"))
+
+    def click(self, locator: Any) -> None:
+        locator.click()
+        self.clicks += 1
+
+
+def run_in_notebook(page: Page, code: str) -> None:
+    cell = page.locator(".jp-Notebook .jp-Cell .cm-content").last
+    cell.click()
+    page.keyboard.insert_text(code)
+    page.keyboard.press("Shift+Enter")
+
+
+def test_two_clicks_from_home_to_a_kernel_then_stop_resume_share_and_revoke(
+    chromium: Browser, portal: Portal, people: dict[str, str]
+) -> None:
+    ann = Visitor(chromium, portal)
+    ann.sign_in(people["owner"])
+
+    # click 1: the preset; the page opens Lab by itself; click 2: a notebook
+    ann.click(ann.page.get_by_role("button", name=re.compile("^(Start )?JupyterLab")).first)
+    ann.page.wait_for_url(re.compile(r"//[a-z0-9-]+\.nb\.localhost"), timeout=LAB_WITHIN_MS)
+    tile = ann.page.locator('.jp-LauncherCard[data-category="Notebook"]').first
+    tile.wait_for(timeout=LAB_WITHIN_MS)
+    ann.click(tile)
+    run_in_notebook(ann.page, "1+1")
+    output = ann.page.locator(".jp-OutputArea-output pre").last
+    expect(output).to_have_text(re.compile(r"^2\s*$"), timeout=LAB_WITHIN_MS)
+    assert ann.clicks == 2
+
+    run_in_notebook(ann.page, "open('kept.txt', 'w').write('still here')")
+    expect(ann.page.locator(".jp-OutputArea-output pre").last).to_have_text(re.compile("10"))
+    lab = ann.page.url
+    host = re.match(r"https?://[^/]+", lab).group(0)
+
+    workspace = portal.api(portal.token("ann")).get("projects/demo/workspaces").json()["results"][0]
+    page_url = f"{portal.url}/workspaces/{workspace['id']}/"
+
+    # a second member is refused, then shared in, then revoked
+    ben = Visitor(chromium, portal)
+    ben.sign_in(people["member"])
+    refused = ben.page.goto(f"{host}/lab")
+    assert refused is not None
+    assert refused.status == 403
+    api = portal.api(portal.token("ann"))
+    base = f"projects/demo/workspaces/{workspace['id']}"
+    assert api.post(f"{base}/shares", json={"username": "ben"}).status_code in {200, 201, 202}
+    ben.page.goto(f"{host}/lab")
+    consent = ben.page.get_by_role(
+        "button", name=re.compile("continue|allow|open", re.IGNORECASE)
+    ).first
+    consent.click()
+    ben.page.locator("#jp-top-panel, .jp-LabShell").first.wait_for(timeout=LAB_WITHIN_MS)
+    assert api.delete(f"{base}/shares/ben").status_code in {200, 202, 204}
+    ben.page.wait_for_timeout(12_000)  # longer than the notebook may remember an answer
+    status = ben.page.evaluate(
+        "fetch('/api/contents', {headers: {'X-XSRFToken': document.cookie.match(/_xsrf=([^;]*)/)?.[1]"
+        " ?? ''}}).then(r => r.status)"
+    )
+    assert status == 403
+
+    # stop and resume from the page; the file is still there
+    ann.page.goto(page_url)
+    ann.page.get_by_role("button", name=re.compile("^Stop")).first.click()
+    expect(ann.page.get_by_text(re.compile("Stopped")).first).to_be_visible(timeout=30_000)
+    ann.page.get_by_role("button", name=re.compile("^(Resume|Start)")).first.click()
+    ann.page.wait_for_url(re.compile(r"//[a-z0-9-]+\.nb\.localhost"), timeout=LAB_WITHIN_MS)
+    assert ann.page.url.startswith(host)
+    expect(ann.page.get_by_text("kept.txt").first).to_be_visible(timeout=LAB_WITHIN_MS)

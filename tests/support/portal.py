@@ -1,0 +1,180 @@
+"""A whole portal as its user starts it: ``berth up`` in a folder of its own, on free ports.
+
+Used by the browser tests and the benchmarks. Everything it starts ends with ``close``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+ROOT = Path(__file__).resolve().parents[2]
+UP_WITHIN_S = 90.0
+
+
+def free_ports(count: int) -> int:
+    """Return the first of ``count`` consecutive free loopback ports."""
+    for base in range(21000, 40000, 37):
+        if all(_free(base + i) for i in range(count)):
+            return base
+    message = "no free ports"
+    raise RuntimeError(message)
+
+
+def _free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+class Portal:
+    """One running portal. ``env`` overrides settings by their BERTH_ names."""
+
+    def __init__(self, env: dict[str, str] | None = None, var: Path | None = None) -> None:
+        self.var = var or Path(tempfile.mkdtemp(prefix="berth-portal-"))
+        self.var.chmod(0o755)
+        self.port = free_ports(4)
+        self.url = f"http://localhost:{self.port}"
+        self.env = {
+            **{k: v for k, v in os.environ.items() if not k.startswith(("BERTH_", "DJANGO_"))},
+            "DJANGO_SETTINGS_MODULE": "portal.settings.dev",
+            "BERTH_VAR": str(self.var),
+            "BERTH_PORT": str(self.port),
+            "BERTH_ENVIRONMENTS_DIR": str(environments()),
+            **(env or {}),
+        }
+        self.log = self.var / "up.log"
+        self.process: subprocess.Popen[bytes] | None = None
+        self.password = ""
+
+    def start(self) -> Portal:
+        """Prepare the database, then ``berth up``; return when it answers."""
+        self.manage("migrate", "--noinput")
+        seeded = self.manage("berth_bootstrap")
+        if found := re.search(r"[Pp]assword:?\s+(\S+)", seeded):
+            self.password = found.group(1)
+        self.up()
+        return self
+
+    def up(self) -> None:
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "portal.server", "up"],
+                cwd=ROOT,
+                env=self.env,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        self.wait_ready()
+
+    def wait_ready(self) -> None:
+        deadline = time.monotonic() + UP_WITHIN_S
+        while time.monotonic() < deadline:
+            assert self.process is not None
+            if self.process.poll() is not None:
+                message = f"berth up ended with {self.process.returncode}:\n{self.tail()}"
+                raise RuntimeError(message)
+            try:
+                if httpx.get(f"{self.url}/readyz", timeout=5).status_code == 200:
+                    return
+            except httpx.TransportError:
+                pass
+            time.sleep(0.1)
+        message = f"the portal was not ready after {UP_WITHIN_S:.0f} s:\n{self.tail()}"
+        raise RuntimeError(message)
+
+    def down(self, sig: int = signal.SIGTERM) -> int:
+        """End ``berth up`` as Ctrl-C does; workspaces stay."""
+        if self.process is None or self.process.poll() is not None:
+            return 0
+        self.process.send_signal(sig)
+        return self.process.wait(timeout=60)
+
+    def close(self) -> None:
+        """End everything, workspaces included."""
+        self.down()
+        subprocess.run(
+            [sys.executable, "-m", "portal.server", "down", "--workspaces"],
+            cwd=ROOT,
+            env=self.env,
+            timeout=120,
+            check=False,
+            capture_output=True,
+        )
+
+    def manage(self, *args: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "manage.py", *args],
+            cwd=ROOT,
+            env=self.env,
+            timeout=180,
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+        if done.returncode:
+            message = f"manage.py {' '.join(args)} failed:\n{done.stdout}\n{done.stderr}"
+            raise RuntimeError(message)
+        return done.stdout
+
+    def shell(self, code: str) -> Any:
+        """Run ``code`` in Django; what it assigns to ``answer`` comes back as JSON."""
+        marker = "@@answer@@"
+        out = self.manage(
+            "shell", "-c", f"{code}\nimport json\nprint('{marker}'+json.dumps(answer))"
+        )
+        return json.loads(out.split(marker, 1)[1])
+
+    def token(self, username: str) -> str:
+        """Return an API token of a user, made in the database."""
+        return str(
+            self.shell(
+                "from accounts.models import User; from accounts.principal import Principal\n"
+                "from accounts.services import token_create\n"
+                f"user = User.objects.get(username={username!r})\n"
+                "made = token_create(principal=Principal(user=user), name='tests')\n"
+                "answer = made[1] if isinstance(made, tuple) else made.secret"
+            )
+        )
+
+    def api(self, token: str) -> httpx.Client:
+        return httpx.Client(
+            base_url=f"{self.url}/api/v1/", headers={"Authorization": f"Bearer {token}"}, timeout=60
+        )
+
+    def workspace_get(self, address: str, path: str = "api") -> httpx.Response:
+        """GET through the proxy; glibc does not resolve *.nb.localhost, so send the Host."""
+        url = httpx.URL(address).join(path)
+        return httpx.get(
+            url.copy_with(host="127.0.0.1"), headers={"Host": url.netloc.decode()}, timeout=10
+        )
+
+    def tail(self, lines: int = 60) -> str:
+        texts = [self.log, *sorted((self.var / "log").glob("*.log"))]
+        return "\n".join(
+            f"--- {p.name}\n" + "\n".join(p.read_text(errors="replace").splitlines()[-lines:])
+            for p in texts
+            if p.exists()
+        )
+
+
+def environments() -> Path:
+    """Return where the notebook environments are (made by ``make run`` or ``make test``)."""
+    given = os.environ.get("BERTH_ENVIRONMENTS_DIR")
+    return Path(given) if given else ROOT / "var" / "environments"
