@@ -3,9 +3,11 @@
 from django.contrib.auth.models import AbstractBaseUser, PermissionsMixin, UserManager
 from django.core.validators import RegexValidator
 from django.db import models
+from django.utils.crypto import salted_hmac
 from django.utils.translation import gettext_lazy as _
 
 from accounts.choices import PlatformRole, Theme
+from common.clock import now
 from common.ids import new_uid
 
 username_validator = RegexValidator(
@@ -30,6 +32,8 @@ class User(AbstractBaseUser, PermissionsMixin):
     is_active = models.BooleanField(default=True)
     is_staff = models.BooleanField(default=False)  # unused; allauth and Django look for it
     disabled_at = models.DateTimeField(null=True)
+    # Part of every session's hash: raising it ends all sessions of the person at once.
+    session_epoch = models.PositiveIntegerField(default=0)
     date_joined = models.DateTimeField(auto_now_add=True)
 
     objects = UserManager()
@@ -56,6 +60,15 @@ class User(AbstractBaseUser, PermissionsMixin):
             PlatformRole.AUDITOR,
         }
 
+    def _get_session_auth_hash(self, secret: str | None = None) -> str:
+        # Django's own hook, called once with each secret of SECRET_KEY_FALLBACKS as well.
+        return salted_hmac(
+            "accounts.User.session",
+            f"{self.password}:{self.session_epoch}",
+            secret=secret,
+            algorithm="sha256",
+        ).hexdigest()
+
 
 class ApiToken(models.Model):
     """A key for scripts. Only its SHA-256 is kept; the prefix is shown to recognise it."""
@@ -75,14 +88,26 @@ class ApiToken(models.Model):
     created_at = models.DateTimeField(auto_now_add=True)
     revoked_at = models.DateTimeField(null=True)
 
+    KIND = "token"
+
+    class Meta:
+        indexes = [models.Index(fields=["user", "-id"], name="accounts_token_of_user")]
+
     def __str__(self) -> str:
         return f"{self.name} ({self.prefix}…)"
+
+    @property
+    def is_live(self) -> bool:
+        return self.revoked_at is None and (self.expires_at is None or self.expires_at > now())
 
 
 class SshKey(models.Model):
     """A public key of a person, for the SSH gateway."""
 
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="ssh_keys")
+    KIND = "ssh-key"
+
+    uid = models.UUIDField(default=new_uid, unique=True, editable=False)
     name = models.CharField(max_length=80)
     public_key = models.TextField()
     fingerprint = models.CharField(max_length=80)
@@ -97,3 +122,30 @@ class SshKey(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class DeviceLogin(models.Model):
+    """A sign-in that a terminal asked for and a person approves in the browser.
+
+    Both codes are kept as hashes; the row is used up by the poll that gets the token.
+    """
+
+    KIND = "device-login"
+
+    uid = models.UUIDField(default=new_uid, unique=True, editable=False)
+    device_digest = models.CharField(max_length=64, unique=True)
+    user_digest = models.CharField(max_length=64, unique=True)
+    client = models.CharField(max_length=120, blank=True, default="")  # as the terminal says
+    ip = models.CharField(max_length=64, blank=True, default="")
+    created_at = models.DateTimeField()
+    expires_at = models.DateTimeField(db_index=True)
+    polled_at = models.DateTimeField(null=True)
+    user = models.ForeignKey(User, null=True, on_delete=models.CASCADE, related_name="+")
+    read_only = models.BooleanField(default=False)
+    days = models.PositiveIntegerField(default=30)  # life of the token that will be made
+    approved_at = models.DateTimeField(null=True)
+    denied_at = models.DateTimeField(null=True)
+    used_at = models.DateTimeField(null=True)
+
+    def __str__(self) -> str:
+        return self.client or str(self.uid)

@@ -1,0 +1,244 @@
+"""Making, changing, disabling people."""
+
+import secrets
+
+from allauth.account.models import EmailAddress
+from django.conf import settings
+from django.contrib.auth.password_validation import validate_password
+from django.core.exceptions import ValidationError
+from django.core.validators import validate_email
+from django.db import transaction
+from django.http import HttpRequest
+from django.utils.translation import gettext as _
+
+from accounts import hooks, invitations
+from accounts.choices import PlatformRole, Theme
+from accounts.models import ApiToken, DeviceLogin, User, username_validator
+from accounts.principal import Principal
+from accounts.services.sessions import sessions_end_all
+from accounts.timezones import is_timezone
+from common.clock import now
+from common.errors import Conflict, Forbidden, Invalid
+from events import services as events
+
+# No l, o, 0, 1: an operator reads it aloud.
+_PASSWORD_ALPHABET = "abcdefghijkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789"  # noqa: S105 - letters
+_PASSWORD_LENGTH = 16
+
+
+@transaction.atomic
+def user_create(
+    *,
+    who: Principal | None,
+    username: str,
+    email: str = "",
+    password: str | None = None,
+    display_name: str = "",
+    platform_role: str = PlatformRole.NONE,
+) -> User:
+    """Make a local account. Without a password only single sign-on or a reset opens it."""
+    require_operator(who)
+    user = User(
+        username=_free_username(username),
+        email=_free_email(email),
+        display_name=_line(display_name, "display_name", 120),
+        platform_role=_platform_role(platform_role),
+    )
+    if password is None:
+        user.set_unusable_password()
+    else:
+        _check_password(password, user)
+        user.set_password(password)
+    user.save()
+    if user.email:
+        # The operator vouches for it: he could set any password anyway.
+        EmailAddress.objects.create(user=user, email=user.email, verified=True, primary=True)
+    events.record(
+        actor=who, verb="user.created", target=user, data={"platform_role": user.platform_role}
+    )
+    return user
+
+
+@transaction.atomic
+def invited_user_accept(*, request: HttpRequest, user: User) -> None:
+    """Use up the invitation that let ``user`` sign up; raises Conflict if it was used."""
+    invitations.accept(request, user)
+
+
+@transaction.atomic
+def user_rename(*, who: Principal | None, user: User, display_name: str) -> User:
+    require_operator(who)
+    user.display_name = _line(display_name, "display_name", 120)
+    user.save(update_fields=["display_name"])
+    events.record(actor=who, verb="user.renamed", target=user)
+    return user
+
+
+@transaction.atomic
+def profile_update(
+    *,
+    who: Principal,
+    display_name: str | None = None,
+    language: str | None = None,
+    timezone: str | None = None,
+    theme: str | None = None,
+) -> User:
+    """Change the own profile; what is None stays."""
+    user = who.user
+    changed = {}
+    if display_name is not None:
+        changed["display_name"] = _line(display_name, "display_name", 120)
+    if language is not None:
+        known = dict(settings.LANGUAGES)
+        changed["language"] = _one_of(language, "language", {"", *known})
+    if timezone is not None:
+        if timezone and not is_timezone(timezone):
+            raise Invalid(
+                _("“%s” is no time zone.") % timezone[:64],
+                fields={"timezone": [_("Choose a time zone of the list.")]},
+            )
+        changed["timezone"] = timezone
+    if theme is not None:
+        changed["theme"] = _one_of(theme, "theme", set(Theme.values))
+    changed = {k: v for k, v in changed.items() if getattr(user, k) != v}
+    for name, value in changed.items():
+        setattr(user, name, value)
+    if changed:
+        user.save(update_fields=list(changed))
+        events.record(
+            actor=who, verb="profile.updated", target=user, data={"fields": sorted(changed)}
+        )
+    return user
+
+
+@transaction.atomic
+def user_disable(*, who: Principal | None, user: User, reason: str = "") -> User:
+    """Cut everything the person has: sessions, tokens, notebooks; files stay."""
+    require_operator(who)
+    if user.is_active:
+        _keep_one_operator(user, _("The last active operator can't be disabled."))
+        user.is_active = False
+        user.disabled_at = now()
+        user.save(update_fields=["is_active", "disabled_at"])
+    ApiToken.objects.filter(user=user, revoked_at__isnull=True).update(revoked_at=now())
+    DeviceLogin.objects.filter(user=user, used_at__isnull=True).update(denied_at=now())
+    sessions_end_all(user=user)
+    hooks.user_disabled(user, who)
+    events.record(actor=who, verb="user.disabled", target=user, message=reason)
+    return user
+
+
+@transaction.atomic
+def user_enable(*, who: Principal | None, user: User) -> User:
+    """Let the person in again; what was cut stays cut."""
+    require_operator(who)
+    if not user.is_active:
+        user.is_active = True
+        user.disabled_at = None
+        user.save(update_fields=["is_active", "disabled_at"])
+        events.record(actor=who, verb="user.enabled", target=user)
+    return user
+
+
+@transaction.atomic
+def set_platform_role(*, who: Principal | None, user: User, platform_role: str) -> User:
+    """Give or take a role on the platform. Takes effect with the next request."""
+    require_operator(who)
+    wanted = _platform_role(platform_role)
+    if wanted == user.platform_role:
+        return user
+    if wanted != PlatformRole.OPERATOR:
+        _keep_one_operator(user, _("The last active operator can't give up the role."))
+    before, user.platform_role = user.platform_role, wanted
+    user.save(update_fields=["platform_role"])
+    events.record(
+        actor=who,
+        verb="user.role-changed",
+        target=user,
+        data={"from": before, "to": wanted},
+    )
+    return user
+
+
+@transaction.atomic
+def password_reset_by_operator(*, who: Principal | None, user: User) -> str:
+    """Set a generated password, end all sessions, and return it to be told to the person."""
+    require_operator(who)
+    password = "".join(secrets.choice(_PASSWORD_ALPHABET) for _ in range(_PASSWORD_LENGTH))
+    user.set_password(password)
+    user.save(update_fields=["password"])
+    sessions_end_all(user=user)
+    events.record(actor=who, verb="user.password-reset", target=user)
+    return password
+
+
+def require_operator(who: Principal | None) -> None:
+    """Let operators pass, and Berth itself (None: commands on the server)."""
+    if who is not None and not who.is_operator:
+        raise Forbidden(_("Only operators may do this."))
+
+
+def _keep_one_operator(user: User, sentence: str) -> None:
+    if user.platform_role != PlatformRole.OPERATOR or not user.is_active:
+        return
+    # Locked in one order, so that two operators who demote each other can't both succeed.
+    active = (
+        User.objects.select_for_update()
+        .filter(platform_role=PlatformRole.OPERATOR, is_active=True)
+        .order_by("pk")
+    )
+    if {row.pk for row in active} <= {user.pk}:
+        raise Conflict(sentence, code="last-operator")
+
+
+def _free_username(username: str) -> str:
+    try:
+        username_validator(username)
+    except ValidationError as error:
+        raise Invalid(error.messages[0], fields={"username": error.messages}) from error
+    if User.objects.filter(username__iexact=username).exists():
+        sentence = _("There is already a person with this username.")
+        raise Invalid(sentence, fields={"username": [sentence]})
+    return username
+
+
+def _free_email(email: str) -> str:
+    email = email.strip().lower()
+    if not email:
+        return ""
+    try:
+        validate_email(email)
+    except ValidationError as error:
+        raise Invalid(error.messages[0], fields={"email": error.messages}) from error
+    taken = EmailAddress.objects.filter(email__iexact=email, verified=True).exists()
+    if taken or User.objects.filter(email__iexact=email).exists():
+        sentence = _("There is already a person with this e-mail address.")
+        raise Invalid(sentence, fields={"email": [sentence]})
+    return email
+
+
+def _platform_role(value: str) -> str:
+    return _one_of(value, "platform_role", set(PlatformRole.values))
+
+
+def _one_of(value: str, field: str, allowed: set[str]) -> str:
+    if value not in allowed:
+        sentence = _("“%s” is not one of the choices.") % value[:40]
+        raise Invalid(sentence, fields={field: [sentence]})
+    return str(value)
+
+
+def _line(value: str, field: str, limit: int) -> str:
+    """Return one printable line: no control characters, not too long."""
+    value = value.strip()
+    if len(value) > limit or any(not c.isprintable() for c in value):
+        sentence = _("One line of at most %d characters.") % limit
+        raise Invalid(sentence, fields={field: [sentence]})
+    return value
+
+
+def _check_password(password: str, user: User) -> None:
+    try:
+        validate_password(password, user)
+    except ValidationError as error:
+        raise Invalid(error.messages[0], fields={"password": error.messages}) from error

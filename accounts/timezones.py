@@ -1,0 +1,17 @@
+"""Time zones a person may choose."""
+
+import zoneinfo
+from functools import cache
+
+
+@cache
+def names() -> tuple[str, ...]:
+    """Return the canonical names: Area/City and UTC, without legacy aliases."""
+    areas = ("Africa", "America", "Antarctica", "Arctic", "Asia", "Atlantic")
+    areas += ("Australia", "Europe", "Indian", "Pacific")
+    every = zoneinfo.available_timezones()
+    return ("UTC", *sorted(n for n in every if n.split("/", 1)[0] in areas and "/" in n))
+
+
+def is_timezone(name: str) -> bool:
+    return name in names()
