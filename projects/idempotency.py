@@ -9,7 +9,6 @@ import json
 import re
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
 
 from django.db import IntegrityError, transaction
 from django.utils.translation import gettext as _
@@ -19,6 +18,7 @@ from rest_framework.response import Response
 
 from accounts.principal import Principal
 from common.clock import now
+from common.drf.viewsets import Replay
 from common.errors import Conflict, Invalid
 from projects.models import IdempotencyKey
 
@@ -27,23 +27,11 @@ _KEY = re.compile(r"\A[\x21-\x7e]{1,128}\Z")
 _HEADERS = ("Location", "ETag")
 
 
-class Replay(Exception):  # noqa: N818 - not an error: it carries the earlier answer out
-    """The key was used for the very same request; ``response`` is what it was answered."""
-
-    def __init__(self, response: Response) -> None:
-        super().__init__("replay")
-        self.response = response
-
-
 @dataclass(frozen=True)
 class Held:
     """A key that this request holds until its transaction ends."""
 
     row: IdempotencyKey
-
-
-def key_of(request: Any) -> str:
-    return str(request.headers.get("Idempotency-Key", "")) if request.method == "POST" else ""
 
 
 def claim(*, who: Principal, request: Request, key: str) -> Held:

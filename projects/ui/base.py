@@ -1,23 +1,17 @@
-"""The pages' only ways in. Every page of the product builds on one of these classes.
+"""The pages' way into a project. Every page with a ``project`` in its route builds on it.
 
-* ``ProjectView``: routes with a ``project`` slug; ``required_permissions`` per verb, an
-  undeclared verb is refused (405). Handlers find ``self.project``, ``self.principal``,
-  ``self.can(permission)``; templates find ``project``, ``role`` and ``can.member_manage`` …
-* ``PlatformView``: all other pages; ``required_platform`` is "user", "auditor" or "operator",
-  for all verbs or per verb.
+``ProjectView``: ``required_permissions`` per verb, an undeclared verb is refused (405).
+Handlers find ``self.project``, ``self.principal``, ``self.can(permission)``; templates find
+``project``, ``role`` and ``can.member_manage`` … Pages outside projects use ``PlatformView``
+(``common.ui.views``, typed here for upper apps).
 """
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
-from django.http.response import HttpResponseBase
-from django.shortcuts import render
-from django.views import View
-
-from accounts.principal import Principal, principal_of
+from accounts.principal import Principal
+from common.ui import views
 from projects.access import Entry, Permission, project_enter
-from projects.api.base import require_platform
 from projects.models import Project
 
 SESSION_PROJECT = "project"  # the project last looked at; the switcher shows it
@@ -33,45 +27,9 @@ class Can:
         return Permission[name.upper()] in self._granted
 
 
-class BerthView(View):
-    """What both families share: the principal, refusal of undeclared verbs, rendering."""
-
-    template_name: ClassVar[str] = ""
-    partial_name: ClassVar[str] = ""  # what an htmx request gets instead, when set
-    principal: Principal
-
-    @classmethod
-    def declared(cls, verb: str) -> Any:
-        """Return what ``verb`` demands; None = refused."""
-        raise NotImplementedError
-
-    def enter(self, demand: Any) -> None:
-        raise NotImplementedError
-
-    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        verb = "GET" if request.method == "HEAD" else str(request.method)
-        demand = self.declared(verb)
-        if demand is None or not hasattr(self, verb.lower()):
-            return HttpResponseNotAllowed([v for v in ("GET", "POST") if self.declared(v)])
-        self.principal = principal_of(request)
-        self.enter(demand)
-        return super().dispatch(request, *args, **kwargs)
-
-    def context(self) -> dict[str, Any]:
-        return {"principal": self.principal, "view": self}
-
-    def render(
-        self, context: dict[str, Any] | None = None, *, template: str = "", status: int = 200
-    ) -> HttpResponse:
-        """Render the page, or its partial when htmx asks and the view has one."""
-        if not template:
-            partial = self.partial_name and getattr(self.request, "htmx", False)
-            template = self.partial_name if partial else self.template_name
-        return render(self.request, template, {**self.context(), **(context or {})}, status=status)
-
-
-class ProjectView(BerthView):
+class ProjectView(views.BerthView):
     required_permissions: ClassVar[Mapping[str, Permission]] = {}
+    principal: Principal
     project: Project
     entry: Entry
 
@@ -98,14 +56,7 @@ class ProjectView(BerthView):
         }
 
 
-class PlatformView(BerthView):
-    required_platform: ClassVar[str | Mapping[str, str]] = ""
+class PlatformView(views.PlatformView):
+    """A page outside projects."""
 
-    @classmethod
-    def declared(cls, verb: str) -> str | None:
-        if isinstance(cls.required_platform, str):
-            return cls.required_platform or None
-        return cls.required_platform.get(verb)
-
-    def enter(self, demand: str) -> None:
-        require_platform(self.principal, demand)
+    principal: Principal

@@ -1,0 +1,131 @@
+"""What every API view shares; the two families of the product build on it.
+
+``PlatformAPIView`` and ``PlatformViewSet`` are for routes outside projects: declare
+``required_platform`` as "user", "auditor" or "operator", for all verbs or per verb or action.
+Routes with a project use ``projects.api.base``. What is not declared is refused (405).
+"""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Protocol
+
+from django.db import transaction
+from django.http import HttpRequest
+from django.utils.translation import gettext as _
+from rest_framework.exceptions import MethodNotAllowed
+from rest_framework.generics import GenericAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.viewsets import GenericViewSet
+
+from common.errors import Forbidden
+
+
+class Replay(Exception):  # noqa: N818 - not an error: it carries the earlier answer out
+    """The request was answered before; ``response`` is what it was answered."""
+
+    def __init__(self, response: Response) -> None:
+        super().__init__("replay")
+        self.response = response
+
+
+class IdempotencyStore(Protocol):
+    """Remembers answered POSTs (projects.idempotency, registered in its ``apps.ready``)."""
+
+    def claim(self, *, who: Any, request: Request, key: str) -> Any:
+        """Take the key until the transaction ends, or raise Replay, Invalid or Conflict."""
+
+    def keep(self, held: Any, response: Response) -> None:
+        """Store the answer in the transaction of the act."""
+
+
+_stores: list[IdempotencyStore] = []
+
+
+def register_idempotency(store: IdempotencyStore) -> None:
+    _stores[:] = [store]
+
+
+def idempotency_key(request: Any) -> str:
+    if request.method != "POST" or not _stores:
+        return ""
+    return str(request.headers.get("Idempotency-Key", ""))
+
+
+class BerthAPIMixin:
+    """The principal, refusal of undeclared verbs, idempotency."""
+
+    principal: Any  # accounts.principal.Principal, which lies above this module
+    request: Request
+    _held: Any = None
+
+    @classmethod
+    def declared(cls, verb: str, action: str = "") -> Any:
+        """Return what ``verb`` (or the viewset's ``action``) demands; None = refused."""
+        raise NotImplementedError
+
+    def enter(self, demand: Any, kwargs: Mapping[str, Any]) -> None:
+        raise NotImplementedError
+
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        if not idempotency_key(request):
+            return super().dispatch(request, *args, **kwargs)  # type: ignore[misc]
+        with transaction.atomic():
+            response = super().dispatch(request, *args, **kwargs)  # type: ignore[misc]
+            if self._held is not None and response.status_code < 400:  # noqa: PLR2004
+                _stores[0].keep(self._held, response)
+            else:
+                # a refusal keeps neither the key nor anything half-made
+                transaction.set_rollback(True)
+        return response
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        super().initial(request, *args, **kwargs)  # type: ignore[misc]
+        verb = "GET" if request.method == "HEAD" else str(request.method)
+        demand = self.declared(verb, getattr(self, "action", None) or "")
+        if demand is None or not hasattr(self, verb.lower()):
+            raise MethodNotAllowed(str(request.method))
+        self.principal = request._request.principal  # type: ignore[attr-defined]  # noqa: SLF001
+        self.enter(demand, kwargs)
+        if key := idempotency_key(request):
+            self._held = _stores[0].claim(who=self.principal, request=request, key=key)
+
+    def handle_exception(self, exc: Exception) -> Response:
+        if isinstance(exc, Replay):
+            self._held = None
+            return exc.response
+        return super().handle_exception(exc)  # type: ignore[misc, no-any-return]
+
+
+class PlatformAPIMixin(BerthAPIMixin):
+    required_platform: ClassVar[str | Mapping[str, str]] = ""
+
+    @classmethod
+    def declared(cls, verb: str, action: str = "") -> str | None:
+        if isinstance(cls.required_platform, str):
+            return cls.required_platform or None
+        return cls.required_platform.get(action) or cls.required_platform.get(verb)
+
+    def enter(self, demand: str, kwargs: Mapping[str, Any]) -> None:  # noqa: ARG002
+        require_platform(self.principal, demand)
+
+
+class PlatformAPIView(PlatformAPIMixin, GenericAPIView):
+    """A view outside projects."""
+
+
+class PlatformViewSet(PlatformAPIMixin, GenericViewSet):
+    """A viewset outside projects."""
+
+
+def require_platform(who: Any, demand: str) -> None:
+    """Raise Forbidden unless ``who`` is a "user", "auditor" or "operator" as demanded."""
+    allowed = {
+        "user": who.user.is_active,
+        "auditor": who.is_auditor,
+        "operator": who.is_operator,
+    }[demand]
+    if allowed:
+        return
+    if demand == "operator":
+        raise Forbidden(_("Only operators may do this."))
+    raise Forbidden(_("Only operators and auditors may see this."))

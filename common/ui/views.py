@@ -1,0 +1,66 @@
+"""What every page shares; the two families of the product build on it.
+
+``PlatformView`` is for pages outside projects: ``required_platform`` is "user", "auditor" or
+"operator", for all verbs or per verb. Pages of a project use ``projects.ui.base``. What is
+not declared is refused (405).
+"""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
+from django.http.response import HttpResponseBase
+from django.shortcuts import render
+from django.views import View
+
+from common.drf.viewsets import require_platform
+
+
+class BerthView(View):
+    """What both families share: the principal, refusal of undeclared verbs, rendering."""
+
+    template_name: ClassVar[str] = ""
+    partial_name: ClassVar[str] = ""  # what an htmx request gets instead, when set
+    principal: Any  # accounts.principal.Principal, which lies above this module
+
+    @classmethod
+    def declared(cls, verb: str) -> Any:
+        """Return what ``verb`` demands; None = refused."""
+        raise NotImplementedError
+
+    def enter(self, demand: Any) -> None:
+        raise NotImplementedError
+
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        verb = "GET" if request.method == "HEAD" else str(request.method)
+        demand = self.declared(verb)
+        if demand is None or not hasattr(self, verb.lower()):
+            return HttpResponseNotAllowed([v for v in ("GET", "POST") if self.declared(v)])
+        self.principal = request.principal  # type: ignore[attr-defined]
+        self.enter(demand)
+        return super().dispatch(request, *args, **kwargs)
+
+    def context(self) -> dict[str, Any]:
+        return {"principal": self.principal, "view": self}
+
+    def render(
+        self, context: dict[str, Any] | None = None, *, template: str = "", status: int = 200
+    ) -> HttpResponse:
+        """Render the page, or its partial when htmx asks and the view has one."""
+        if not template:
+            partial = self.partial_name and getattr(self.request, "htmx", False)
+            template = self.partial_name if partial else self.template_name
+        return render(self.request, template, {**self.context(), **(context or {})}, status=status)
+
+
+class PlatformView(BerthView):
+    required_platform: ClassVar[str | Mapping[str, str]] = ""
+
+    @classmethod
+    def declared(cls, verb: str) -> str | None:
+        if isinstance(cls.required_platform, str):
+            return cls.required_platform or None
+        return cls.required_platform.get(verb)
+
+    def enter(self, demand: str) -> None:
+        require_platform(self.principal, demand)
