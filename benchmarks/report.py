@@ -1,0 +1,37 @@
+"""docs/benchmarks.md from results.json, plus the hand-written explanations beside it."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from pathlib import Path
+
+from benchmarks.lib import RESULTS
+
+NOTES = Path(__file__).resolve().parent / "notes.md"
+
+_HEAD = """# Benchmarks
+
+Measured by `make bench` on a shared 2-core machine. Each figure is a ratio against a peer or a
+limit in the same run, rounds alternated; the gate is on the ratio. *Goal*, then the *floor* in
+brackets. Absolute figures belong to that machine only.
+
+| what | ratio or figure | spread | goal [floor] | met | ours (median) | peer (median) | rounds |
+|---|---|---|---|---|---|---|---|
+"""
+
+
+def write(target: Path) -> None:
+    rows = json.loads(RESULTS.read_text())
+    lines = []
+    for name, r in rows.items():
+        low, high = r["spread"]
+        peer = f"{statistics.median(r['peer']):.3g} ({r['peer_name']})" if r["peer"] else "-"
+        note = f"; {r['note']}" if r["note"] else ""
+        lines.append(
+            f"| {name} | {r['value']:.3g} | {low:.3g} to {high:.3g} | {r['goal']} [{r['floor']}]"
+            f" | {r['verdict']} | {statistics.median(r['ours']):.3g} {r['unit']}{note}"
+            f" | {peer} | {len(r['ours'])} |"
+        )
+    notes = NOTES.read_text() if NOTES.exists() else ""
+    target.write_text(_HEAD + "\n".join(lines) + "\n\n" + notes)

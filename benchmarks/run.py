@@ -1,0 +1,65 @@
+"""``make bench``: run all benchmarks (or those named), print ratios, write the report."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from benchmarks.lib import Result, save
+from benchmarks.report import write
+from tests.support.portal import ROOT, Portal
+
+ALL = ["warm", "lists", "spawn", "idle", "storm"]
+
+
+def with_portal(names: list[str]) -> list[Result]:
+    from benchmarks import idle, spawn, storm
+
+    portal = Portal()
+    results: list[Result] = []
+    try:
+        portal.start()
+        if "spawn" in names:
+            results += spawn.run(portal)
+        if "idle" in names:
+            results += idle.run(portal)
+        if "storm" in names:
+            results += storm.run(portal)
+    finally:
+        portal.close()
+    return results
+
+
+def main(names: list[str]) -> int:
+    unknown = set(names) - set(ALL)
+    if unknown:
+        print(f"unknown: {', '.join(sorted(unknown))}; there are: {', '.join(ALL)}")
+        return 2
+    if len(names) != 1:  # each in a process of its own, so that none inherits another's memory
+        return max(
+            subprocess.run(
+                [sys.executable, "-m", "benchmarks.run", name], cwd=ROOT, check=False
+            ).returncode
+            for name in (names or ALL)
+        )
+    (name,) = names
+    if name == "warm":
+        from benchmarks.warm import run
+
+        results = run()
+    elif name == "lists":
+        from benchmarks.lists import run
+
+        results = run()
+    else:
+        results = with_portal([name])
+    for result in results:
+        print(result.line(), flush=True)
+    save(results)
+    write(Path(ROOT / "docs" / "benchmarks.md"))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
