@@ -5,6 +5,13 @@ Topics: ``user:<uid>``, ``project:<uid>``, ``workspace:<uid>``, ``operators``.
 
 from typing import Any
 
+from django.db import transaction
+
+from runtime import bus_backends
+
 
 def publish(topics: list[str], message: dict[str, Any]) -> None:
-    """Send after commit; never raises, never blocks (the engine owner completes this)."""
+    """Send when the surrounding transaction commits; never raises, never blocks."""
+    if not topics:
+        return
+    transaction.on_commit(lambda: bus_backends.send(topics, message), robust=True)

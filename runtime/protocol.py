@@ -166,23 +166,23 @@ class DriverError(Exception):
         self.reason = reason
 
 
-class InvalidSpec(DriverError):
+class InvalidSpec(DriverError):  # noqa: N818 - named as the answer it is
     """The user must change the spec; never retried."""
 
 
-class Denied(DriverError):
+class Denied(DriverError):  # noqa: N818 - named as the answer it is
     """Quota or admission of the cluster refused; shown as it is."""
 
 
-class NoCapacity(DriverError):
+class NoCapacity(DriverError):  # noqa: N818 - named as the answer it is
     """Nothing is free now; wait."""
 
 
-class Unreachable(DriverError):
+class Unreachable(DriverError):  # noqa: N818 - named as the answer it is
     """The cluster does not answer: back off, do not change the phase."""
 
 
-class NotYet(DriverError):
+class NotYet(DriverError):  # noqa: N818 - named as the answer it is
     """Under way; call again after ``retry_in`` seconds."""
 
     def __init__(self, message: str = "", *, retry_in: float = 1.0) -> None:

@@ -76,7 +76,9 @@ def registered() -> Mapping[str, Reconciler]:
 
 def on_transition(listener: Listener) -> None:
     """Listener runs inside the apply transaction, after every applied pass that changed
-    phase or reason or removed the row. It must be quick and touch the database only."""
+    phase or reason, removed the row or noted something on the timeline. It must be quick and
+    touch the database only.
+    """
     if listener not in _listeners:
         _listeners.append(listener)
 

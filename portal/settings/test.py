@@ -25,3 +25,6 @@ WHITENOISE_AUTOREFRESH = True
 if url := os.environ.get("BERTH_TEST_DATABASE_URL"):
     DATABASES = {"default": _database.from_url(url, Path(os.environ["BERTH_VAR"]))}
 LOGGING["root"]["level"] = "WARNING"
+# A kind of workload of the tests' own; its table is made without migrations.
+INSTALLED_APPS = [*INSTALLED_APPS, "tests.engineapp.apps.EngineAppConfig"]
+MIGRATION_MODULES = {"engineapp": None}

@@ -1,0 +1,324 @@
+"""A driver whose world is a dictionary: for tests, demos and the contract suite.
+
+Behaviour is scripted per uid, or for all by ``"*"``::
+
+    fake.script("*", ready_after_s=2)
+    fake.script(uid, never_ready=True)
+    fake.script(uid, exit_after_s=1, exit_code=137, exit_reason="oom")
+    fake.fail("ensure", "unreachable", times=2)      # for all; or uid=…
+    fake.exit(uid, code=1); fake.vanish(uid); fake.make_ready(uid)
+
+With ``BERTH_FAKE_WORLD`` (a file) the world is shared between processes and outlives them.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from runtime import protocol as p
+from runtime.store import Store
+
+_ERRORS: dict[str, Callable[[], Exception]] = {
+    "unreachable": lambda: p.Unreachable("The fake machine does not answer."),
+    "denied": lambda: p.Denied("The fake machine's rules refuse this."),
+    "no-capacity": lambda: p.NoCapacity("The fake machine is full."),
+    "invalid": lambda: p.InvalidSpec("The fake machine can't run this."),
+    "not-yet": lambda: p.NotYet("Under way.", retry_in=0.01),
+    "crash": lambda: RuntimeError("a bug in the driver"),
+}
+_HEARTBEAT_S = 10.0
+_PORTS = (20000, 40000)
+
+
+class FakeDriver:
+    """Implements every verb and every capability."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._store = Store(path)
+
+    # --- scripting (tests only) ---------------------------------------------------------
+    def script(self, uid: str, **behaviour: Any) -> None:
+        with self._store.open() as world:
+            world.setdefault("scripts", {})[str(uid)] = behaviour
+
+    def fail(self, verb: str, error: str, *, times: int = 1, uid: str = "*") -> None:
+        """Make ``verb`` raise ``error`` the next ``times`` times; -1 = until told otherwise."""
+        with self._store.open() as world:
+            world.setdefault("failures", {})[f"{verb}:{uid}"] = {"error": error, "left": times}
+
+    def heal(self) -> None:
+        with self._store.open() as world:
+            world["failures"] = {}
+
+    def make_ready(self, uid: str) -> None:
+        self._change(str(uid), seen=p.Seen.READY, ready_at=time.time(), pinned=True)
+
+    def exit(self, uid: str, *, code: int | None = 1, reason: str = "", message: str = "") -> None:
+        self._change(
+            str(uid),
+            seen=p.Seen.EXITED,
+            exit_code=code,
+            reason=reason,
+            message=message,
+            ended_at=time.time(),
+        )
+
+    def vanish(self, uid: str) -> None:
+        """Gone by somebody's hand, with all traces."""
+        with self._store.open() as world:
+            world.get("workloads", {}).pop(str(uid), None)
+            self._bump(world)
+
+    def set_devices(self, devices: Iterable[p.Device]) -> None:
+        with self._store.open() as world:
+            world["devices"] = [_device_dict(d) for d in devices]
+
+    def set_capacity(self, *, cpu_milli: int, memory_mib: int) -> None:
+        with self._store.open() as world:
+            world["capacity"] = [cpu_milli, memory_mib]
+
+    def calls(self, verb: str) -> int:
+        with self._store.open() as world:
+            return int(world.get("calls", {}).get(verb, 0))
+
+    def spec_seen(self, uid: str) -> Mapping[str, Any]:
+        with self._store.open() as world:
+            return dict(world.get("workloads", {}).get(str(uid), {}))
+
+    def write_log(self, uid: str, text: str) -> None:
+        with self._store.open() as world:
+            logs = world.setdefault("logs", {})
+            logs[str(uid)] = logs.get(str(uid), "") + text
+
+    # --- the verbs ----------------------------------------------------------------------
+    def ensure(self, spec: p.WorkloadSpec) -> Mapping[str, object]:
+        with self._store.open() as world:
+            self._called(world, "ensure", spec.uid)
+            workloads = world.setdefault("workloads", {})
+            old = workloads.get(spec.uid)
+            if old is not None:
+                self._settle(world, spec.uid)
+            if old is not None and old["launch"] >= spec.launch:
+                return {"launch": old["launch"]}
+            if old is not None and old["seen"] != p.Seen.EXITED:
+                self._ask_to_end(world, spec.uid)
+                raise p.NotYet("The previous run is still ending.", retry_in=0.05)
+            secrets = spec.secret_env()
+            workloads[spec.uid] = {
+                "uid": spec.uid,
+                "kind": spec.kind,
+                "name": spec.name,
+                "launch": spec.launch,
+                "env": dict(spec.env),
+                "secret_names": sorted(secrets),
+                "devices": list(spec.devices),
+                "mounts": [m.volume_uid for m in spec.mounts],
+                "seen": p.Seen.STARTING,
+                "started_at": time.time(),
+                "version": self._bump(world),
+            }
+            world.setdefault("logs", {}).setdefault(spec.uid, "")
+            world["logs"][spec.uid] += f"starting {spec.name}, launch {spec.launch}\n"
+            starts = world.setdefault("starts", {})
+            starts[spec.uid] = [*starts.get(spec.uid, []), spec.launch]
+            return {"launch": spec.launch}
+
+    def observe(self, uids: Iterable[str]) -> Mapping[str, p.Observation]:
+        with self._store.open() as world:
+            wanted = [str(u) for u in uids]
+            self._called(world, "observe", "*")
+            return {uid: self._look(world, uid) for uid in wanted}
+
+    def stop(self, uid: str, *, grace_s: float) -> None:
+        del grace_s
+        with self._store.open() as world:
+            self._called(world, "stop", uid)
+            item = world.get("workloads", {}).get(uid)
+            if item is None or item["seen"] == p.Seen.EXITED:
+                return
+            self._ask_to_end(world, uid)
+            self._settle(world, uid)
+            if item["seen"] != p.Seen.EXITED:
+                raise p.NotYet("It is ending.", retry_in=0.05)
+
+    def remove(self, uid: str) -> None:
+        self_stop_error: p.NotYet | None = None
+        try:
+            self.stop(uid, grace_s=0)
+        except p.NotYet as error:
+            self_stop_error = error
+        with self._store.open() as world:
+            self._called(world, "remove", uid)
+            if self_stop_error is not None:
+                raise self_stop_error
+            if world.get("workloads", {}).pop(uid, None) is not None:
+                self._bump(world)
+            world.get("logs", {}).pop(uid, None)
+
+    def list_owned(self) -> Iterable[p.Observation]:
+        with self._store.open() as world:
+            self._called(world, "list_owned", "*")
+            return [self._look(world, uid) for uid in list(world.get("workloads", {}))]
+
+    def probe(self) -> p.Health:
+        with self._store.open() as world:
+            self._called(world, "probe", "*")
+            cpu, memory = world.get("capacity", [64000, 262144])
+            devices = tuple(p.Device(**d) for d in world.get("devices", []))
+        flags = dict.fromkeys(("users", "proc", "tmp", "memory", "cpu", "pids", "gpu"), True)
+        return p.Health(True, "fake", cpu, memory, devices, flags)
+
+    # --- capabilities ---------------------------------------------------------------------
+    def watch(self, *, stop: Callable[[], bool]) -> Iterator[list[p.Observation]]:
+        known: dict[str, int] = {}
+        first = True
+        beat = time.monotonic()
+        while not stop():
+            with self._store.open() as world:
+                self._called(world, "watch", "*")
+                seen = [self._look(world, uid) for uid in list(world.get("workloads", {}))]
+                top = world.get("version", 0)
+            now_there = {o.uid for o in seen}
+            changes = [o for o in seen if known.get(o.uid) != o.version]
+            gone = [
+                p.Observation(uid=u, seen=p.Seen.MISSING, version=top)
+                for u in known
+                if u not in now_there
+            ]
+            known = {o.uid: o.version for o in seen}
+            if first or changes or gone or time.monotonic() - beat > _HEARTBEAT_S:
+                yield seen if first else changes + gone
+                first, beat = False, time.monotonic()
+                continue
+            self._wait()
+
+    def _wait(self) -> None:
+        if self._store.shared:
+            time.sleep(0.05)
+            return
+        with self._store.changed:
+            self._store.changed.wait(0.05)
+
+    def ensure_volume(self, volume_uid: str, *, project: str, owner: str) -> None:
+        with self._store.open() as world:
+            self._called(world, "ensure_volume", volume_uid)
+            world.setdefault("volumes", {}).setdefault(
+                volume_uid, {"project": project, "owner": owner, "bytes": 0}
+            )
+
+    def remove_volume(self, volume_uid: str) -> None:
+        with self._store.open() as world:
+            self._called(world, "remove_volume", volume_uid)
+            world.get("volumes", {}).pop(volume_uid, None)
+
+    def volume_usage(self, volume_uid: str) -> int | None:
+        with self._store.open() as world:
+            volume = world.get("volumes", {}).get(volume_uid)
+            return int(volume["bytes"]) if volume else None
+
+    def read_log(self, uid: str, *, offset: int = 0, limit: int = 65536) -> tuple[bytes, int]:
+        with self._store.open() as world:
+            self._called(world, "read_log", uid)
+            data = str(world.get("logs", {}).get(uid, "")).encode()
+        part = data[offset : offset + limit]
+        return part, min(offset, len(data)) + len(part)
+
+    def usage(self, uids: Iterable[str]) -> Mapping[str, Mapping[str, float]]:
+        with self._store.open() as world:
+            self._called(world, "usage", "*")
+            looked = {str(u): self._look(world, str(u)) for u in uids}
+        sample = {"cpu_milli": 250.0, "memory_mib": 512.0}
+        return {u: sample for u, o in looked.items() if o.seen == p.Seen.READY}
+
+    # --- inside ------------------------------------------------------------------------------
+    def _called(self, world: dict[str, Any], verb: str, uid: str) -> None:
+        calls = world.setdefault("calls", {})
+        calls[verb] = calls.get(verb, 0) + 1
+        failures = world.get("failures", {})
+        for key in (f"{verb}:{uid}", f"{verb}:*", f"*:{uid}", "*:*"):
+            plan = failures.get(key)
+            if plan and plan["left"] != 0:
+                plan["left"] -= 1 if plan["left"] > 0 else 0
+                error = _ERRORS[plan["error"]]()
+                raise error
+
+    def _bump(self, world: dict[str, Any]) -> int:
+        world["version"] = int(world.get("version", 0)) + 1
+        return int(world["version"])
+
+    def _change(self, uid: str, **values: Any) -> None:
+        with self._store.open() as world:
+            item = world.setdefault("workloads", {})[uid]
+            item.update(values, version=self._bump(world))
+
+    def _ask_to_end(self, world: dict[str, Any], uid: str) -> None:
+        item = world["workloads"][uid]
+        if item["seen"] in {p.Seen.EXITED, p.Seen.STOPPING}:
+            return
+        item.update(seen=p.Seen.STOPPING, asked_at=time.time(), version=self._bump(world))
+
+    def _settle(self, world: dict[str, Any], uid: str) -> None:
+        """Let time do what the script says."""
+        item = world["workloads"][uid]
+        scripts = world.get("scripts", {})
+        script = scripts.get(uid) or scripts.get("*") or {}
+        age = time.time() - item["started_at"]
+        if item["seen"] == p.Seen.STOPPING:
+            if time.time() - item["asked_at"] >= script.get("stop_after_s", 0):
+                self._end(world, item, -15, "stopped")
+            return
+        if item["seen"] == p.Seen.EXITED:
+            return
+        if "exit_after_s" in script and age >= script["exit_after_s"]:
+            self._end(world, item, script.get("exit_code", 0), script.get("exit_reason", ""))
+            item["message"] = script.get("exit_message", "")
+            return
+        if script.get("flapping"):
+            flip = p.Seen.READY if item["seen"] == p.Seen.STARTING else p.Seen.STARTING
+            item.update(seen=flip, version=self._bump(world))
+            return
+        waits = script.get("never_ready") or age < script.get("ready_after_s", 0)
+        if item["seen"] == p.Seen.STARTING and not waits:
+            at = time.time()
+            item.update(seen=p.Seen.READY, ready_at=at, version=self._bump(world))
+
+    def _end(self, world: dict[str, Any], item: dict[str, Any], code: int, reason: str) -> None:
+        item.update(
+            seen=p.Seen.EXITED,
+            exit_code=code,
+            reason=reason,
+            ended_at=time.time(),
+            version=self._bump(world),
+        )
+
+    def _look(self, world: dict[str, Any], uid: str) -> p.Observation:
+        if uid not in world.get("workloads", {}):
+            return p.Observation(uid=uid, seen=p.Seen.MISSING, version=world.get("version", 0))
+        self._settle(world, uid)
+        item = world["workloads"][uid]
+        ready = item["seen"] == p.Seen.READY
+        return p.Observation(
+            uid=uid,
+            seen=p.Seen(item["seen"]),
+            launch=item["launch"],
+            version=item["version"],
+            kind=item["kind"],
+            address=f"127.0.0.1:{_port(uid, item['launch'])}" if ready else "",
+            exit_code=item.get("exit_code"),
+            reason=item.get("reason", ""),
+            message=item.get("message", ""),
+            started_at=item.get("started_at"),
+            ready_at=item.get("ready_at"),
+            ended_at=item.get("ended_at"),
+            detail={"pid": 1, "devices": item.get("devices", [])},
+        )
+
+
+def _port(uid: str, launch: int) -> int:
+    low, high = _PORTS
+    return low + (int(uid.replace("-", "")[:8], 16) + launch) % (high - low)
+
+
+def _device_dict(device: p.Device) -> dict[str, Any]:
+    return {name: getattr(device, name) for name in device.__dataclass_fields__}

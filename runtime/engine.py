@@ -1,0 +1,248 @@
+"""Claim, step, apply: how every row comes from what is to what is wanted.
+
+Invariants (docs/dev/reconciler.md):
+
+* one worker at a time holds a row, by a conditional UPDATE of ``lease_token``;
+* no transaction is open while a step talks to the world;
+* a result is applied only under the token it was made with, else dropped;
+* a change made during a step makes the row due again at once.
+"""
+
+import random
+import uuid
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import structlog
+from django.db import models, transaction
+from django.db.models import Case, F, Q, Value, When
+
+from common.clock import now
+from runtime import bus, incarnation, reconcilers
+from runtime.killpoints import killpoint
+from runtime.models import Reconcilable
+from runtime.protocol import (
+    Denied,
+    DriverError,
+    InvalidSpec,
+    NoCapacity,
+    NotYet,
+    Phase,
+    Unreachable,
+)
+from runtime.reasons import Reason
+from runtime.reconcilers import Outcome, Reconciler, Transition
+
+log = structlog.get_logger(__name__)
+
+LEASE_S = 90.0
+POISON_AFTER = 5  # claims that were never applied
+ROUNDS = 4  # times one call follows a row that is due again at once
+BACKOFF_FIRST_S = 1.0
+BACKOFF_MAX_S = 300.0
+DENIED_RETRY_S = 60.0
+NO_CAPACITY_RETRY_S = 30.0
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A row held by this worker until ``until``."""
+
+    reconciler: Reconciler
+    row: Any
+    token: uuid.UUID
+    until: datetime
+    generation: int
+    attempts: int  # of this claim too
+
+
+def claim(kind: str, pk: int, *, horizon_s: float = 0.0) -> Claim | None:
+    """Take the row if it is due and free. Exactly one of many callers wins."""
+    reconciler = reconcilers.reconciler_for(kind)
+    at = now()
+    token, until = incarnation.new_token(), at + timedelta(seconds=LEASE_S)
+    taken = _rows(reconciler).filter(
+        Q(lease_until__isnull=True) | Q(lease_until__lt=at),
+        pk=pk,
+        deleted_at__isnull=True,
+        next_reconcile_at__lte=at + timedelta(seconds=horizon_s),
+    )
+    # next_reconcile_at becomes the end of the lease: whoever makes the row due meanwhile
+    # writes an earlier time, which apply recognises; if we die, the row is due at that time.
+    if not taken.update(
+        lease_token=token,
+        lease_until=until,
+        next_reconcile_at=until,
+        lease_attempts=F("lease_attempts") + 1,
+    ):
+        return None
+    related = getattr(reconciler, "related", ())
+    row = _rows(reconciler).select_related(*related).get(pk=pk)
+    if row.lease_token != token:
+        return None
+    killpoint("claimed")
+    return Claim(reconciler, row, token, until, row.generation, row.lease_attempts)
+
+
+def reconcile_one(kind: str, pk: int, *, horizon_s: float = 0.0) -> bool:
+    """Claim, step and apply until the row is not due. True when this call did something."""
+    did = False
+    for _round in range(ROUNDS):
+        held = claim(kind, pk, horizon_s=horizon_s)
+        if held is None:
+            return did
+        did = True
+        outcome, failures = attempt(held)
+        killpoint("stepped")
+        if not apply(held, outcome, failures=failures):
+            return did
+    return did
+
+
+def attempt(held: Claim) -> tuple[Outcome, int]:  # noqa: PLR0911 - one line per kind of error
+    """Run the step; every error becomes an outcome. Returns (outcome, failures in a row)."""
+    row = held.row
+    if held.attempts > POISON_AFTER:
+        log.error("engine.parked", kind=row.KIND, uid=str(row.uid), attempts=held.attempts)
+        return Outcome(Phase.FAILED, Reason.PARKED_POISON), 0
+    try:
+        return held.reconciler.step(row, None), 0
+    except NotYet as error:
+        return _same(held, row.reason, row.message, error.retry_in), row.failures
+    except Unreachable as error:
+        reason = error.reason or Reason.UNREACHABLE
+        return _same(held, reason, str(error), backoff(row.failures)), row.failures + 1
+    except InvalidSpec as error:
+        return Outcome(Phase.FAILED, error.reason or Reason.INVALID_SPEC, str(error)), 0
+    except Denied as error:
+        again = jitter(DENIED_RETRY_S)
+        return Outcome(Phase.PENDING, error.reason or Reason.DENIED, str(error), requeue_s=again), 0
+    except NoCapacity as error:
+        again = jitter(NO_CAPACITY_RETRY_S)
+        return Outcome(
+            Phase.PENDING, error.reason or Reason.NO_CAPACITY, str(error), requeue_s=again
+        ), 0
+    except (DriverError, Exception) as error:
+        log.exception("engine.step_failed", kind=row.KIND, uid=str(row.uid), error=repr(error))
+        return _same(held, Reason.INTERNAL_ERROR, "", backoff(row.failures)), row.failures + 1
+
+
+def _same(held: Claim, reason: str, message: str, again: float) -> Outcome:
+    """Keep the phase (a reconciler may know a truer one while intent is to stop)."""
+    told = getattr(held.reconciler, "phase_on_error", None)
+    phase = told(held.row) if told else Phase(held.row.phase)
+    return Outcome(phase, reason, message, requeue_s=again)
+
+
+def apply(held: Claim, outcome: Outcome, *, failures: int = 0) -> bool:
+    """Write the result under the token it was made with. True when the row is due again now."""
+    rows = _rows(held.reconciler).filter(pk=held.row.pk)
+    with transaction.atomic():
+        if not rows.filter(lease_token=held.token).update(**_values(held, outcome, failures)):
+            log.info("engine.stale_result_dropped", kind=held.row.KIND, uid=str(held.row.uid))
+            return False
+        related = getattr(held.reconciler, "related", ())
+        row = rows.select_related(*related).get()
+        _tell(held, row, outcome)
+        killpoint("applied")
+    killpoint("committed")
+    return row.next_reconcile_at is not None and row.next_reconcile_at <= now() and not outcome.gone
+
+
+def _values(held: Claim, outcome: Outcome, failures: int) -> dict[str, Any]:
+    at = now()
+    due = None if outcome.requeue_s is None else at + timedelta(seconds=outcome.requeue_s)
+    unchanged = When(generation=held.generation, next_reconcile_at=held.until, then=Value(due))
+    values: dict[str, Any] = {
+        **outcome.updates,
+        "phase": outcome.phase,
+        "reason": outcome.reason,
+        "message": outcome.message,
+        "failures": failures,
+        "lease_token": None,
+        "lease_until": None,
+        "lease_attempts": 0,
+        "updated_at": at,
+        "next_reconcile_at": Case(
+            unchanged, default=Value(at), output_field=models.DateTimeField(null=True)
+        ),
+    }
+    if failures == 0:
+        values["observed_generation"] = held.generation
+        values["last_observed_at"] = at
+    if outcome.external_ref is not None:
+        values["external_ref"] = dict(outcome.external_ref)
+    if outcome.phase != held.row.phase:
+        values["phase_since"] = at
+    if outcome.gone:
+        values.update(deleted_at=at, next_reconcile_at=None)
+    return values
+
+
+def _tell(held: Claim, row: Any, outcome: Outcome) -> None:
+    before = held.row
+    changed = (row.phase, row.reason) != (before.phase, before.reason) or outcome.gone
+    if changed or outcome.timeline:
+        told = Transition(
+            row, Phase(before.phase), Phase(row.phase), before.reason, outcome, outcome.gone
+        )
+        for listener in reconcilers.listeners():
+            listener(told)
+    if changed or outcome.timeline or row.message != before.message:
+        bus.publish(topics_of(held.reconciler, row), {"kind": row.KIND, "uid": str(row.uid)})
+
+
+def topics_of(reconciler: Reconciler, row: Any) -> list[str]:
+    """Who hears of changes of ``row``; a reconciler may add topics by ``topics(row)``."""
+    own = [f"{row.KIND}:{row.uid}"]
+    more = getattr(reconciler, "topics", None)
+    return own + list(more(row)) if more else own
+
+
+def backoff(failures: int) -> float:
+    """Return seconds to wait after the ``failures``-th failure in a row, with jitter."""
+    return jitter(min(BACKOFF_MAX_S, BACKOFF_FIRST_S * 2 ** min(failures, 16)))
+
+
+def jitter(seconds: float) -> float:
+    return seconds * random.uniform(0.8, 1.2)  # noqa: S311 - spreads load, guards nothing
+
+
+def _rows(reconciler: Reconciler) -> models.QuerySet[Any]:
+    rows: models.QuerySet[Any] = reconciler.model._default_manager.all()  # noqa: SLF001
+    return rows
+
+
+def due(kind: str, *, horizon_s: float = 0.0, limit: int = 200) -> list[int]:
+    """Return the primary keys of due, free rows of one kind, longest overdue first."""
+    at = now()
+    rows = _rows(reconcilers.reconciler_for(kind)).filter(
+        Q(lease_until__isnull=True) | Q(lease_until__lt=at),
+        deleted_at__isnull=True,
+        next_reconcile_at__lte=at + timedelta(seconds=horizon_s),
+    )
+    return list(rows.order_by("next_reconcile_at").values_list("pk", flat=True)[:limit])
+
+
+def run_due(*, horizon_s: float = 5.0, rounds: int = 30) -> int:
+    """Drive every row that is due within ``horizon_s`` until all is quiet; for tests.
+
+    Returns how many passes were made. Ends after ``rounds`` when something never settles.
+    """
+    passes = 0
+    for _round in range(rounds):
+        did = 0
+        for kind in reconcilers.registered():
+            for pk in due(kind, horizon_s=horizon_s):
+                did += reconcile_one(kind, pk, horizon_s=horizon_s)
+        passes += did
+        if not did:
+            break
+    return passes
+
+
+def is_due_row(row: Reconcilable) -> bool:
+    """Whether the engine would take this row now."""
+    free = row.lease_until is None or row.lease_until < now()
+    return free and row.next_reconcile_at is not None and row.next_reconcile_at <= now()

@@ -1,0 +1,71 @@
+"""What the engine needs from the layers above it, handed in at start-up (``clusters.apps``).
+
+``runtime`` knows no cluster table and no queue; it asks through ``places()``.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from runtime.protocol import Driver, Resources, Router
+
+
+@dataclass(frozen=True)
+class AdmissionRequest:
+    """One workload that asks for a place. Asking again with the same ``uid`` keeps the place."""
+
+    cluster_key: str
+    uid: str
+    kind: str
+    project_uid: str
+    owner_uid: str
+    resources: Resources
+
+
+@dataclass(frozen=True)
+class Granted:
+    """It may start; ``devices`` are the UUIDs of the GPUs that are its own until released."""
+
+    devices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """It must wait; ``position`` 1 is the next one for what it lacks."""
+
+    position: int
+    ahead: int
+    reason: str  # a runtime.reasons.Reason value
+    message: str
+    lacking: tuple[str, ...] = ()  # cpu, memory, gpu, gpu:<flavor>
+
+
+class Places(Protocol):
+    """Where work can run and what lets it in."""
+
+    def keys(self) -> Sequence[str]:
+        """Return the keys of all clusters."""
+
+    def driver_for(self, cluster_key: str) -> Driver: ...
+
+    def router(self) -> Router: ...
+
+    def admit(self, request: AdmissionRequest) -> Granted | Waiting: ...
+
+    def release(self, uid: str) -> None:
+        """Give back the place of a workload that is gone. Missing is success."""
+
+
+_provided: list[Places] = []
+
+
+def provide(places_: Places) -> None:
+    """Called once by the app that owns clusters."""
+    _provided[:] = [places_]
+
+
+def places() -> Places:
+    if not _provided:
+        message = "No app has provided clusters (clusters.apps.ready)."
+        raise RuntimeError(message)
+    return _provided[0]

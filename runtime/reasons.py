@@ -1,0 +1,231 @@
+"""Why a row is in its phase: one closed list, each with what it means for engine and people."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
+
+from runtime.protocol import Phase
+
+
+class Fault(StrEnum):
+    """Whose move it is."""
+
+    NOBODY = "nobody"
+    USER = "user"
+    PLATFORM = "platform"
+
+
+class Reason(StrEnum):
+    """Values of the ``reason`` column. Empty means nothing special."""
+
+    NONE = ""
+    ACCEPTED = "accepted"
+    QUEUED = "queued"
+    DOES_NOT_FIT = "does-not-fit"
+    NO_CAPACITY = "no-capacity"
+    DENIED = "denied"
+    PLACED = "placed"
+    ROUTING = "routing"
+    PREVIOUS_ENDING = "previous-ending"
+    UNREACHABLE = "unreachable"
+    PROXY_UNREACHABLE = "proxy-unreachable"
+    INTERNAL_ERROR = "internal-error"
+    PARKED_POISON = "parked-poison"
+    INVALID_SPEC = "invalid-spec"
+    START_FAILED = "start-failed"
+    START_TIMEOUT = "start-timeout"
+    PORT_HIJACKED = "port-hijacked"
+    EXIT = "exit"
+    OOM = "oom"
+    KILLED = "killed"
+    VANISHED = "vanished"
+    FINISHED = "finished"
+    USER = "user"
+    TIME_LIMIT = "time-limit"
+    IDLE = "idle"
+    PROJECT_ARCHIVED = "project-archived"
+    OWNER_DISABLED = "owner-disabled"
+    OPERATOR = "operator"
+    CONTENTS_LEFT = "contents-left"
+
+
+@dataclass(frozen=True)
+class ReasonInfo:
+    """``retry``: the engine goes on by itself. ``text`` and ``advice`` are for people."""
+
+    phase: Phase
+    retry: bool
+    fault: Fault
+    text: Promise | str
+    advice: Promise | str = ""
+
+
+REASONS: dict[Reason, ReasonInfo] = {
+    Reason.NONE: ReasonInfo(Phase.PENDING, True, Fault.NOBODY, ""),
+    Reason.ACCEPTED: ReasonInfo(Phase.PENDING, True, Fault.NOBODY, _("Accepted; about to start.")),
+    Reason.QUEUED: ReasonInfo(
+        Phase.PENDING,
+        True,
+        Fault.NOBODY,
+        _("Waiting for its turn: everything it asks for is in use."),
+        _("It starts by itself, first come first served. A smaller size may start sooner."),
+    ),
+    Reason.DOES_NOT_FIT: ReasonInfo(
+        Phase.PENDING,
+        True,
+        Fault.USER,
+        _("It asks for more than there is here at all."),
+        _("Choose a smaller size or another kind of GPU."),
+    ),
+    Reason.NO_CAPACITY: ReasonInfo(
+        Phase.PENDING, True, Fault.NOBODY, _("Nothing is free now."), _("It is tried again soon.")
+    ),
+    Reason.DENIED: ReasonInfo(
+        Phase.PENDING,
+        True,
+        Fault.USER,
+        _("The cluster refused it."),
+        _("The message says which rule refused; an operator can change it."),
+    ),
+    Reason.PLACED: ReasonInfo(Phase.STARTING, True, Fault.NOBODY, _("It has its place.")),
+    Reason.ROUTING: ReasonInfo(
+        Phase.STARTING, True, Fault.NOBODY, _("It answers; its address is being opened.")
+    ),
+    Reason.PREVIOUS_ENDING: ReasonInfo(
+        Phase.STARTING, True, Fault.NOBODY, _("Its previous run is still ending.")
+    ),
+    Reason.UNREACHABLE: ReasonInfo(
+        Phase.UNKNOWN,
+        True,
+        Fault.PLATFORM,
+        _("The machine does not answer; what is shown is the last thing known."),
+        _("Nothing needs to be done: it is tried again until the machine answers."),
+    ),
+    Reason.PROXY_UNREACHABLE: ReasonInfo(
+        Phase.STARTING,
+        True,
+        Fault.PLATFORM,
+        _("It runs, but the proxy that carries people to it does not answer."),
+        _("It is tried again; if it lasts, tell an operator."),
+    ),
+    Reason.INTERNAL_ERROR: ReasonInfo(
+        Phase.UNKNOWN,
+        True,
+        Fault.PLATFORM,
+        _("Something went wrong in Berth."),
+        _("It is tried again; an operator finds the cause in the log."),
+    ),
+    Reason.PARKED_POISON: ReasonInfo(
+        Phase.FAILED,
+        False,
+        Fault.PLATFORM,
+        _("Working on it ended Berth's worker several times, so it was set aside."),
+        _("Tell an operator; starting it again tries again."),
+    ),
+    Reason.INVALID_SPEC: ReasonInfo(
+        Phase.FAILED,
+        False,
+        Fault.USER,
+        _("It cannot run as it is described."),
+        _("Change what the message names and start it again."),
+    ),
+    Reason.START_FAILED: ReasonInfo(
+        Phase.FAILED,
+        False,
+        Fault.USER,
+        _("It could not be started."),
+        _("The end of the log usually tells why."),
+    ),
+    Reason.START_TIMEOUT: ReasonInfo(
+        Phase.FAILED,
+        False,
+        Fault.USER,
+        _("It did not answer in time after its start."),
+        _("The end of the log usually tells why. Start it again to retry."),
+    ),
+    Reason.PORT_HIJACKED: ReasonInfo(
+        Phase.FAILED,
+        False,
+        Fault.PLATFORM,
+        _("Something else answered on its port, so nobody was let through."),
+        _("Start it again; if it repeats, tell an operator."),
+    ),
+    Reason.EXIT: ReasonInfo(
+        Phase.FAILED,
+        False,
+        Fault.USER,
+        _("It ended by itself with an error."),
+        _("The end of the log usually tells why. Files are kept."),
+    ),
+    Reason.OOM: ReasonInfo(
+        Phase.FAILED,
+        False,
+        Fault.USER,
+        _("It used more memory than it asked for and was ended."),
+        _("Start it again with more memory. Files are kept."),
+    ),
+    Reason.KILLED: ReasonInfo(
+        Phase.FAILED,
+        False,
+        Fault.PLATFORM,
+        _("It was ended by a signal from outside."),
+        _("Start it again. Files are kept."),
+    ),
+    Reason.VANISHED: ReasonInfo(
+        Phase.FAILED,
+        False,
+        Fault.PLATFORM,
+        _("It is not there any more: the machine restarted, or somebody removed it by hand."),
+        _("Start it again. Files are kept."),
+    ),
+    Reason.FINISHED: ReasonInfo(Phase.STOPPED, False, Fault.NOBODY, _("It ended by itself.")),
+    Reason.USER: ReasonInfo(Phase.STOPPED, False, Fault.NOBODY, _("Stopped by request.")),
+    Reason.TIME_LIMIT: ReasonInfo(
+        Phase.STOPPED,
+        False,
+        Fault.NOBODY,
+        _("Its time was over."),
+        _("Resume it: files and address are kept."),
+    ),
+    Reason.IDLE: ReasonInfo(
+        Phase.STOPPED,
+        False,
+        Fault.NOBODY,
+        _("It was idle for a long time."),
+        _("Resume it: files and address are kept."),
+    ),
+    Reason.PROJECT_ARCHIVED: ReasonInfo(
+        Phase.STOPPED, False, Fault.NOBODY, _("Its project was archived.")
+    ),
+    Reason.OWNER_DISABLED: ReasonInfo(
+        Phase.STOPPED, False, Fault.NOBODY, _("Its owner may not use Berth or the project now.")
+    ),
+    Reason.OPERATOR: ReasonInfo(
+        Phase.STOPPED, False, Fault.PLATFORM, _("Stopped by an operator or a manager.")
+    ),
+    Reason.CONTENTS_LEFT: ReasonInfo(
+        Phase.DELETING, True, Fault.NOBODY, _("Waiting until everything in it is removed.")
+    ),
+}
+
+
+def info(reason: str) -> ReasonInfo:
+    """Return what ``reason`` means; an unknown word (an older version's) says nothing."""
+    try:
+        return REASONS[Reason(reason)]
+    except ValueError:
+        return REASONS[Reason.NONE]
+
+
+def end_reason(reason: str, exit_code: int | None) -> Reason:
+    """Return why a process that ended by itself ended."""
+    if reason in _ENDS:
+        return Reason(reason)
+    if exit_code == 0:
+        return Reason.FINISHED
+    return Reason.KILLED if exit_code is None or exit_code < 0 else Reason.EXIT
+
+
+_ENDS = {Reason.OOM, Reason.KILLED, Reason.START_FAILED, Reason.PORT_HIJACKED, Reason.VANISHED}

@@ -1,0 +1,412 @@
+"""The base of every kind of row that becomes a process or a pod.
+
+A subclass says what to run (``spec_of``), what to revoke before a stop (``before_stop``) and
+where people reach it (``route_of``). This class does the order of things:
+
+* start: place in the queue, volumes, ``ensure``, ready, route, running;
+* stop: tokens, then route (which cuts sockets), then process; the place is given back when
+  the process is seen to be gone;
+* a process that ends by itself is not started again by itself.
+
+Every step may be run again after a crash at any point: that is what makes it safe.
+"""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Protocol
+from uuid import UUID
+
+import structlog
+
+from runtime.killpoints import killpoint
+from runtime.models import ObservedWorkload, Reconcilable, Route
+from runtime.ports import AdmissionRequest, Granted, Waiting, places
+from runtime.protocol import (
+    Denied,
+    Desired,
+    InvalidSpec,
+    NotYet,
+    Observation,
+    Phase,
+    Resources,
+    RouteEntry,
+    Seen,
+    SupportsVolumes,
+    Unreachable,
+    WorkloadSpec,
+)
+from runtime.reasons import Reason
+from runtime.reconcilers import Outcome
+from runtime.status import status_of
+
+log = structlog.get_logger(__name__)
+
+
+class WorkloadRow(Protocol):
+    """What a row must have besides the columns of ``Reconcilable``."""
+
+    uid: UUID
+    launch: int  # grows with each start that a user asks for
+    cluster_key: str
+    project: Any  # has ``uid``
+    owner: Any  # has ``uid``
+    cpu_milli: int
+    memory_mib: int
+    gpus: int
+    gpu_flavor: str
+
+
+@dataclass
+class _Pass:
+    """What one step has learned; ``ref`` becomes ``external_ref``."""
+
+    row: Any
+    ref: dict[str, Any]
+    timeline: list[tuple[str, str]] = field(default_factory=list)
+
+    def note(self, word: str, message: str = "") -> None:
+        """Put ``word`` on the timeline, once for each launch."""
+        noted = self.ref.setdefault("noted", {"launch": self.row.launch, "words": []})
+        if noted["launch"] != self.row.launch:
+            noted = self.ref["noted"] = {"launch": self.row.launch, "words": []}
+        if word not in noted["words"]:
+            noted["words"].append(word)
+            self.timeline.append((word, message))
+
+    @property
+    def ensured(self) -> bool:
+        return bool(self.ref.get("launch") == self.row.launch)
+
+    @property
+    def ended(self) -> bool:
+        return bool(self.ref.get("ended") == self.row.launch)
+
+
+class WorkloadReconciler:
+    """See the module. Subclasses set ``kind`` and ``model``."""
+
+    kind: str = ""
+    model: type[Reconcilable] = Reconcilable
+    related: ClassVar[tuple[str, ...]] = ("project", "owner")
+    start_timeout_s: ClassVar[float] = 600.0
+    stop_grace_s: ClassVar[float] = 10.0
+    # How often a quiet row is looked at when nothing watches its cluster, and when one does.
+    poll_s: ClassVar[float] = 30.0
+    watched_poll_s: ClassVar[float] = 600.0
+
+    # --- for subclasses -------------------------------------------------------------------
+    def spec_of(self, row: Any) -> WorkloadSpec:
+        """Return what to run. May write (mint a client): it must be the same for one launch."""
+        raise NotImplementedError
+
+    def resources_of(self, row: Any) -> Resources:
+        return Resources(row.cpu_milli, row.memory_mib, row.gpus, row.gpu_flavor)
+
+    def before_stop(self, row: Any) -> None:
+        """Revoke what the workload could still use. Runs again after a crash."""
+
+    def route_of(self, row: Any, observation: Observation) -> RouteEntry | None:
+        """Return where people reach it, None when nobody does."""
+        del row, observation
+
+    def on_ready(self, row: Any, observation: Observation) -> None:
+        """It runs and can be reached; runs again after a crash."""
+
+    def after_remove(self, row: Any) -> None:
+        """Everything outside is gone, the row is about to go."""
+
+    def stop_reason(self, row: Any) -> str:
+        """Return the word for why it was stopped (a Reason)."""
+        del row
+        return ""
+
+    def updates(self, row: Any, observation: Observation, phase: Phase) -> Mapping[str, Any]:
+        """Return status columns of the subclass's own to set with this phase."""
+        del row, observation, phase
+        return {}
+
+    def next_due_s(self, row: Any) -> float | None:
+        """Return seconds until the row must be looked at for its own reasons (time limit)."""
+        del row
+
+    def topics(self, row: Any) -> list[str]:
+        return [f"project:{row.project.uid}", f"user:{row.owner.uid}"]
+
+    # --- the engine's side ------------------------------------------------------------------
+    def phase_on_error(self, row: Any) -> Phase:
+        if row.desired == Desired.ABSENT:
+            return Phase.DELETING
+        if row.desired == Desired.STOPPED and row.phase != Phase.STOPPED:
+            return Phase.STOPPING
+        return Phase(row.phase)
+
+    def step(self, row: Any, observation: Observation | None) -> Outcome:
+        state = _Pass(row, dict(row.external_ref))
+        if row.desired == Desired.RUNNING:
+            return self._run(state, observation)
+        if row.desired == Desired.STOPPED:
+            return self._halt(state, observation)
+        return self._remove(state, observation)
+
+    # --- wanted: running ----------------------------------------------------------------------
+    def _run(self, state: _Pass, given: Observation | None) -> Outcome:
+        row = state.row
+        if state.ended:
+            return self._outcome(state, Phase(row.phase), row.reason, row.message)
+        state.note("accepted")
+        seen = given or self._look(row)
+        if seen.seen == Seen.MISSING and given is not None and state.ensured:
+            seen = self._look(row)  # the cache may be older than the launch
+        status = status_of(row.desired, seen, launch=row.launch, ensured=state.ensured)
+        if status.phase == Phase.PENDING or status.reason == Reason.PREVIOUS_ENDING:
+            return self._place(state)
+        return self._follow(state, seen)
+
+    def _place(self, state: _Pass) -> Outcome:
+        """Get a place, then make the driver make it."""
+        row = state.row
+        answer = places().admit(self._request(row))
+        killpoint("admitted")
+        if isinstance(answer, Waiting):
+            return self._wait(state, answer)
+        state.ref.pop("queue", None)
+        try:
+            seen = self._ensure(state, answer)
+        except InvalidSpec as error:
+            return self._failed(state, error.reason or Reason.INVALID_SPEC, str(error))
+        except Denied:
+            places().release(str(row.uid))
+            raise
+        except NotYet as error:
+            return self._outcome(
+                state, Phase.STARTING, Reason.PREVIOUS_ENDING, str(error), error.retry_in
+            )
+        return self._follow(state, seen)
+
+    def _ensure(self, state: _Pass, answer: Granted) -> Observation:
+        row = state.row
+        driver = places().driver_for(row.cluster_key)
+        spec = replace(self.spec_of(row), devices=answer.devices)
+        if isinstance(driver, SupportsVolumes):
+            for mount in spec.mounts:
+                driver.ensure_volume(mount.volume_uid, project=spec.project, owner=spec.owner)
+        killpoint("volumes-ensured")
+        found = driver.ensure(spec)
+        killpoint("ensured")
+        state.ref.update(launch=row.launch, driver=dict(found), placed_at=time.time())
+        state.ref["devices"] = list(answer.devices)
+        state.ref.pop("ended", None)
+        state.ref.pop("exit", None)
+        state.note("placed")
+        return self._look(row)
+
+    def _request(self, row: Any) -> AdmissionRequest:
+        return AdmissionRequest(
+            cluster_key=row.cluster_key,
+            uid=str(row.uid),
+            kind=self.kind,
+            project_uid=str(row.project.uid),
+            owner_uid=str(row.owner.uid),
+            resources=self.resources_of(row),
+        )
+
+    def _wait(self, state: _Pass, answer: Waiting) -> Outcome:
+        state.note("queued", answer.message)
+        state.ref["queue"] = {
+            "position": answer.position,
+            "ahead": answer.ahead,
+            "lacking": list(answer.lacking),
+        }
+        # A release makes it due at once; this is only the net under it.
+        return self._outcome(state, Phase.PENDING, answer.reason, answer.message, 60.0)
+
+    def _follow(self, state: _Pass, seen: Observation) -> Outcome:
+        """The driver has it: say how far it is, open the way to it when it is ready."""
+        row = state.row
+        if not state.ensured and seen.launch == row.launch:
+            state.ref.update(launch=row.launch, placed_at=time.time())  # crashed before apply
+        status = status_of(row.desired, seen, launch=row.launch, ensured=True)
+        if status.phase == Phase.RUNNING:
+            return self._open(state, seen)
+        if status.phase in {Phase.FAILED, Phase.STOPPED}:
+            return self._ended_by_itself(state, seen, status.phase, status.reason, status.message)
+        state.note("starting")
+        if time.time() - state.ref.get("placed_at", time.time()) > self.start_timeout_s:
+            return self._give_up(state)
+        again = 10.0 if self._watched(row) else 0.5
+        return self._outcome(state, status.phase, status.reason, status.message, again)
+
+    def _open(self, state: _Pass, seen: Observation) -> Outcome:
+        row = state.row
+        state.note("ready")
+        entry = self.route_of(row, seen)
+        if entry is not None:
+            try:
+                self._want_route(state, entry)
+            except Unreachable as error:
+                return self._outcome(
+                    state, Phase.STARTING, Reason.PROXY_UNREACHABLE, str(error), 1.0
+                )
+        if row.phase != Phase.RUNNING:
+            self.on_ready(row, seen)
+        state.note("running")
+        again = self.watched_poll_s if self._watched(row) else self.poll_s
+        return self._outcome(state, Phase.RUNNING, "", "", self._sooner(row, again), seen)
+
+    def _want_route(self, state: _Pass, entry: RouteEntry) -> None:
+        row = state.row
+        known = Route.objects.filter(key=entry.key).first()
+        same = known is not None and (known.target, str(known.uid)) == (entry.target, entry.uid)
+        state.ref["route"] = entry.key
+        if same and row.phase == Phase.RUNNING:
+            return  # the router loop keeps it
+        Route.objects.update_or_create(
+            key=entry.key, defaults={"target": entry.target, "uid": row.uid}
+        )
+        killpoint("route-wanted")
+        places().router().put(entry)
+        killpoint("routed")
+
+    def _sooner(self, row: Any, seconds: float) -> float:
+        own = self.next_due_s(row)
+        return seconds if own is None else max(0.0, min(own, seconds))
+
+    # --- it ended -----------------------------------------------------------------------------
+    def _give_up(self, state: _Pass) -> Outcome:
+        row = state.row
+        try:
+            places().driver_for(row.cluster_key).stop(str(row.uid), grace_s=self.stop_grace_s)
+        except NotYet as error:
+            return self._outcome(
+                state, Phase.STARTING, Reason.START_TIMEOUT, "", requeue_s=error.retry_in
+            )
+        return self._failed(state, Reason.START_TIMEOUT, "")
+
+    def _ended_by_itself(
+        self, state: _Pass, seen: Observation, phase: Phase, reason: str, message: str
+    ) -> Outcome:
+        state.ref["exit"] = {"code": seen.exit_code, "reason": str(reason), "at": seen.ended_at}
+        if phase == Phase.STOPPED:
+            return self._finish(state, phase, reason, message, seen)
+        return self._failed(state, reason, message, seen)
+
+    def _failed(
+        self, state: _Pass, reason: str, message: str, seen: Observation | None = None
+    ) -> Outcome:
+        return self._finish(state, Phase.FAILED, reason, message, seen)
+
+    def _finish(
+        self,
+        state: _Pass,
+        phase: Phase,
+        reason: str,
+        message: str,
+        seen: Observation | None = None,
+    ) -> Outcome:
+        """Close behind a process that is gone."""
+        row = state.row
+        self.before_stop(row)
+        killpoint("tokens-revoked")
+        self._drop_routes(state)
+        killpoint("route-dropped")
+        places().release(str(row.uid))
+        killpoint("released")
+        state.ref["ended"] = row.launch
+        state.ref.pop("queue", None)
+        state.note("failed" if phase == Phase.FAILED else "stopped", message)
+        return self._outcome(state, phase, reason, message, None, seen)
+
+    # --- wanted: stopped ------------------------------------------------------------------------
+    def _halt(self, state: _Pass, given: Observation | None) -> Outcome:
+        row = state.row
+        alive = None if given is None else given.seen not in {Seen.MISSING, Seen.EXITED}
+        if row.phase == Phase.STOPPED and alive is False:
+            return self._outcome(state, Phase.STOPPED, row.reason, row.message)
+        if row.phase != Phase.STOPPED:
+            state.note("stopping")
+        if not self._stop_outside(state, "stop"):
+            return self._outcome(state, Phase.STOPPING, self.stop_reason(row), "", 0.5)
+        places().release(str(row.uid))
+        killpoint("released")
+        state.ref["ended"] = row.launch
+        state.ref.pop("queue", None)
+        state.note("stopped")
+        return self._outcome(state, Phase.STOPPED, self.stop_reason(row), "")
+
+    def _stop_outside(self, state: _Pass, verb: str) -> bool:
+        """Tokens, then route, then process. True when the process is seen to be gone."""
+        row = state.row
+        uid = str(row.uid)
+        self.before_stop(row)
+        killpoint("tokens-revoked")
+        self._drop_routes(state)
+        killpoint("route-dropped")
+        driver = places().driver_for(row.cluster_key)
+        try:
+            if verb == "remove":
+                driver.remove(uid)
+            else:
+                driver.stop(uid, grace_s=self.stop_grace_s)
+        except NotYet:
+            return False
+        killpoint("stop-asked")
+        return self._look(row).seen in {Seen.MISSING, Seen.EXITED}
+
+    # --- wanted: absent -------------------------------------------------------------------------
+    def _remove(self, state: _Pass, given: Observation | None) -> Outcome:
+        del given
+        row = state.row
+        state.note("deleting")
+        if not self._stop_outside(state, "remove"):
+            return self._outcome(state, Phase.DELETING, "", "", 0.5)
+        killpoint("removed")
+        places().release(str(row.uid))
+        killpoint("released")
+        self.after_remove(row)
+        ObservedWorkload.objects.filter(uid=row.uid).delete()
+        outcome = self._outcome(state, Phase.DELETED, "", "")
+        return replace(outcome, gone=True)
+
+    # --- small things -----------------------------------------------------------------------------
+    def _drop_routes(self, state: _Pass) -> None:
+        """Rows first, then the proxy: a proxy that is down forgets, or is compared later."""
+        rows = Route.objects.filter(uid=state.row.uid)
+        keys = set(rows.values_list("key", flat=True))
+        if known := state.ref.pop("route", ""):
+            keys.add(known)
+        rows.delete()
+        for key in keys:
+            try:
+                places().router().drop(key)
+            except Unreachable as error:
+                log.warning("route.drop_later", key=key, error=str(error))
+
+    def _look(self, row: Any) -> Observation:
+        uid = str(row.uid)
+        return places().driver_for(row.cluster_key).observe([uid])[uid]
+
+    def _watched(self, row: Any) -> bool:
+        from runtime.observe import is_watched
+
+        return is_watched(row.cluster_key)
+
+    def _outcome(
+        self,
+        state: _Pass,
+        phase: Phase,
+        reason: str,
+        message: str,
+        requeue_s: float | None = None,
+        seen: Observation | None = None,
+    ) -> Outcome:
+        updates = {} if seen is None else dict(self.updates(state.row, seen, phase))
+        return Outcome(
+            phase,
+            str(reason),
+            message,
+            external_ref=state.ref,
+            requeue_s=requeue_s,
+            updates=updates,
+            timeline=tuple(state.timeline),
+        )

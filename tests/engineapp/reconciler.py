@@ -1,0 +1,45 @@
+from runtime import reconcilers
+from runtime.protocol import Mount, RouteEntry, WorkloadSpec
+from runtime.workload import WorkloadReconciler
+from tests.engineapp.models import Note, Thing
+
+
+class ThingReconciler(WorkloadReconciler):
+    kind = "thing"
+    model = Thing
+    related = ()
+
+    def spec_of(self, row):
+        tokens = [f"token-{row.launch}"]
+        if row.tokens != tokens:
+            Thing.objects.filter(pk=row.pk).update(tokens=tokens)
+        return WorkloadSpec(
+            uid=str(row.uid),
+            kind=self.kind,
+            name=row.name,
+            launch=row.launch,
+            generation=row.generation,
+            project=str(row.project_uid),
+            owner=str(row.owner_uid),
+            environment="test",
+            command=("true",),
+            secret_env=lambda: {"SECRET": f"{row.uid}-{row.launch}"},
+            resources=self.resources_of(row),
+            mounts=(Mount(volume_uid=f"home-{row.owner_uid}", role="home"),),
+        )
+
+    def before_stop(self, row):
+        Thing.objects.filter(pk=row.pk).update(tokens=[])
+
+    def route_of(self, row, observation):
+        return RouteEntry(f"/thing-{row.uid}", f"http://{observation.address}", str(row.uid))
+
+
+def note(transition):
+    row = transition.row
+    if isinstance(row, Thing):
+        for word, message in transition.outcome.timeline:
+            Note.objects.create(thing=row, launch=row.launch, word=word, message=message)
+
+
+reconcilers.on_transition(note)
