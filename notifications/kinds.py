@@ -1,0 +1,120 @@
+"""Every kind of notification: its text, where it goes unless a person chose otherwise.
+
+``%(name)s`` in a text is a parameter of the notification. A kind that upper apps need is
+added here: this is a table, and the settings page prints it.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
+
+MailUrl = Callable[[Mapping[str, Any]], str]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """``always``: a matter of security, can't be switched off."""
+
+    name: str
+    label: Promise
+    text: Promise
+    icon: str
+    mail: bool = False
+    always: bool = False
+    is_for_people: bool = True  # False: mail to an address without an account
+
+
+KINDS: dict[str, Kind] = {
+    kind.name: kind
+    for kind in (
+        Kind(
+            "project.invited",
+            _("Invitations to projects"),
+            _("%(who)s invites you to the project “%(name)s”."),
+            "mail",
+            mail=True,
+            is_for_people=False,
+        ),
+        Kind(
+            "project.added",
+            _("You were added to a project or your role changed"),
+            _("%(who)s made you %(role)s of the project “%(name)s”."),
+            "users-plus",
+        ),
+        Kind(
+            "project.removed",
+            _("You were removed from a project"),
+            _("You are no longer a member of the project “%(name)s”."),
+            "users-minus",
+        ),
+        Kind(
+            "workspace.ending",
+            _("A workspace will stop soon"),
+            _("“%(name)s” stops in %(minutes)s minutes. Extend it if you still need it."),
+            "hourglass",
+            mail=True,
+        ),
+        Kind(
+            "workspace.stopped",
+            _("A workspace was stopped for you"),
+            _("“%(name)s” was stopped: %(reason)s. Its files are kept."),
+            "player-stop",
+        ),
+        Kind(
+            "workspace.failed",
+            _("A workspace failed"),
+            _("“%(name)s” failed: %(reason)s"),
+            "alert-triangle",
+        ),
+        Kind(
+            "workspace.shared",
+            _("A workspace was shared with you"),
+            _("%(who)s shared the workspace “%(name)s” with you."),
+            "share",
+        ),
+        Kind(
+            "quota.lowered",
+            _("A limit was lowered"),
+            _("Limits were lowered. %(name)s %(what)s"),
+            "gauge",
+            mail=True,
+        ),
+        Kind(
+            "account.password-changed",
+            _("Your password was changed"),
+            _("Your password was changed. If it was not you, tell an operator at once."),
+            "lock",
+            mail=True,
+            always=True,
+        ),
+    )
+}
+
+_mail_urls: dict[str, MailUrl] = {}
+
+
+def register_mail_url(kind: str, url: MailUrl) -> None:
+    """Give the link of a kind's mail from its parameters at the moment of sending.
+
+    For links that carry a secret, which no row may hold.
+    """
+    _mail_urls[kind] = url
+
+
+def mail_url(kind: str, params: Mapping[str, Any], url: str) -> str:
+    made = _mail_urls.get(kind)
+    return made(params) if made else url
+
+
+def text_of(kind: str, params: Mapping[str, Any]) -> str:
+    """Return the sentence in the active language; never fails on an old row."""
+    known = KINDS.get(kind)
+    if known is None:
+        return kind
+    try:
+        return str(known.text) % params
+    except (KeyError, ValueError, TypeError):
+        return str(known.label)

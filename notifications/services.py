@@ -1,0 +1,141 @@
+"""Telling people. ``notify`` writes rows only, in the transaction of the act."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import transaction
+from django.utils.translation import gettext as _
+
+from common.clock import now
+from common.errors import Invalid, NotFound
+from events.services import Actor, record
+from notifications import selectors
+from notifications.choices import Severity
+from notifications.kinds import KINDS
+from notifications.models import Announcement, Mail, Notification, Preference
+
+WINDOW = timedelta(hours=1)
+
+
+@transaction.atomic
+def notify(
+    *,
+    users: Iterable[Any],
+    kind: str,
+    params: Mapping[str, Any] | None = None,
+    url: str = "",
+    key: str = "",
+) -> None:
+    """Tell each of ``users``, in the page and by mail as each of them wants.
+
+    ``key`` names the matter: the same kind and key goes by mail once per window at most.
+    """
+    told = {u.pk: u for u in users if u.is_active}
+    wishes = selectors.wishes_for(list(told), kind)
+    at = now()
+    Notification.objects.bulk_create(
+        Notification(user_id=pk, kind=kind, params=dict(params or {}), url=url, created_at=at)
+        for pk in told
+        if wishes[pk].page
+    )
+    for pk, user in told.items():
+        if wishes[pk].mail and user.email:
+            mail_queue(
+                to=user.email,
+                kind=kind,
+                params=params or {},
+                url=url,
+                user=user,
+                key=key,
+            )
+
+
+def mail_queue(
+    *,
+    to: str,
+    kind: str,
+    params: Mapping[str, Any],
+    url: str = "",
+    user: Any = None,
+    key: str = "",
+) -> None:
+    """Put one mail into the outbox. ``params`` must hold no secret (kinds.register_mail_url)."""
+    at = now()
+    window = f"{kind}:{key}:{int(at.timestamp() // WINDOW.total_seconds())}"[:160] if key else ""
+    row = Mail(
+        user=user,
+        to=to,
+        language=getattr(user, "language", "") or "",
+        kind=kind,
+        params=dict(params),
+        url=url,
+        window=window,
+        created_at=at,
+        due_at=at,
+    )
+    # the unique window lets the second of two equal mails fall silently
+    Mail.objects.bulk_create([row], ignore_conflicts=True)
+
+
+def notification_read(*, user: Any, uid: Any) -> Notification:
+    """Mark one as read; only one's own."""
+    row = Notification.objects.filter(user=user, uid=uid).first()
+    if row is None:
+        raise NotFound(_("There is no such notification."))
+    Notification.objects.filter(pk=row.pk, read_at__isnull=True).update(read_at=now())
+    return row
+
+
+def notifications_read_all(*, user: Any) -> int:
+    return Notification.objects.filter(user=user, read_at__isnull=True).update(read_at=now())
+
+
+def preference_set(*, user: Any, kind: str, page: bool, mail: bool) -> None:
+    """Choose where one hears of a kind; matters of security stay on."""
+    known = KINDS.get(kind)
+    if known is None or not known.is_for_people:
+        raise Invalid(_("There is no such kind of notification."))
+    if known.always:
+        raise Invalid(_("This kind can't be switched off."))
+    Preference.objects.update_or_create(user=user, kind=kind, defaults={"page": page, "mail": mail})
+
+
+@transaction.atomic
+def announcement_save(
+    *,
+    actor: Actor,
+    message: str,
+    severity: str = Severity.INFO,
+    starts_at: datetime | None = None,
+    ends_at: datetime | None = None,
+    announcement: Announcement | None = None,
+) -> Announcement:
+    """Make or change a banner; the caller has checked that ``actor`` is an operator."""
+    row = announcement or Announcement(created_by=actor.user.username)
+    row.message, row.severity = message.strip(), severity
+    row.starts_at, row.ends_at = starts_at or now(), ends_at
+    if not row.message or severity not in Severity.values:
+        raise Invalid(_("An announcement needs a message and a severity."))
+    if row.ends_at is not None and row.ends_at <= row.starts_at:
+        raise Invalid(_("It must end after it begins."), fields={"ends_at": [_("Too early.")]})
+    row.full_clean(exclude=["created_by"])
+    row.save()
+    record(actor=actor, verb="announcement.saved", target=row, message=row.message)
+    transaction.on_commit(selectors.forget_announcements)
+    return row
+
+
+@transaction.atomic
+def announcement_delete(*, actor: Actor, announcement: Announcement) -> None:
+    record(actor=actor, verb="announcement.deleted", target=announcement)
+    announcement.delete()
+    transaction.on_commit(selectors.forget_announcements)
+
+
+@transaction.atomic
+def housekeeping(*, keep: timedelta = timedelta(days=90)) -> int:
+    """Forget what was read long ago and mails that were sent; called once a day."""
+    before = now() - keep
+    old = Notification.objects.filter(created_at__lt=before).delete()[0]
+    return old + Mail.objects.filter(created_at__lt=before).delete()[0]

@@ -1,0 +1,102 @@
+"""Pure rules of limits: which ceiling is hit, and how that is said."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from django.utils.translation import gettext as _
+
+from quotas.choices import label_of, order_of, words
+from runtime.protocol import Resources
+
+
+class Scope(StrEnum):
+    """Whom a limit holds for."""
+
+    PROJECT = "project"
+    MEMBER = "member"  # one person in one project
+    USER = "user"  # one person in all projects
+
+
+@dataclass(frozen=True)
+class Ceiling:
+    """A limit with what is taken of it now (without the workload in question)."""
+
+    resource: str
+    scope: Scope
+    limit: int
+    used: int
+
+    @property
+    def left(self) -> int:
+        return max(0, self.limit - self.used)
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A ceiling that the asked amount does not fit under."""
+
+    ceiling: Ceiling
+    asked: int
+    owner: str = ""  # named when somebody else asks for him
+
+    @property
+    def whose(self) -> str:
+        if self.ceiling.scope == Scope.PROJECT:
+            return _("The project's limit")
+        if self.owner:
+            return _("The limit of %(who)s") % {"who": self.owner}
+        if self.ceiling.scope == Scope.MEMBER:
+            return _("Your limit in this project")
+        return _("Your limit in all projects together")
+
+    @property
+    def sentence(self) -> str:
+        key = self.ceiling.resource
+        return _("%(whose)s on %(what)s is %(limit)s: %(used)s in use, %(asked)s asked for.") % {
+            "whose": self.whose,
+            "what": label_of(key),
+            "limit": words(key, self.ceiling.limit),
+            "used": words(key, self.ceiling.used),
+            "asked": words(key, self.asked),
+        }
+
+    @property
+    def extra(self) -> dict[str, object]:
+        return {
+            "resource": self.ceiling.resource,
+            "scope": self.ceiling.scope.value,
+            "limit": self.ceiling.limit,
+            "used": self.ceiling.used,
+            "asked": self.asked,
+        }
+
+
+def amounts_of(resources: Resources, *, workspaces: int = 1) -> dict[str, int]:
+    """Return what a workload of this size takes of each resource."""
+    amounts = {
+        "gpus": resources.gpus,
+        "cpu_milli": resources.cpu_milli,
+        "memory_mib": resources.memory_mib,
+        "workspaces": workspaces,
+    }
+    if resources.gpus and resources.gpu_flavor:
+        amounts[f"gpus:{resources.gpu_flavor}"] = resources.gpus
+    return amounts
+
+
+def refusals(
+    asked: Mapping[str, int], held: Mapping[str, int], ceilings: list[Ceiling], *, owner: str = ""
+) -> list[Refusal]:
+    """Return every ceiling that ``asked`` breaks.
+
+    ``held`` is what the same workload holds already: keeping or lowering it is always
+    possible, even above a limit that was lowered meanwhile.
+    """
+    found = [
+        Refusal(ceiling=c, asked=asked[c.resource], owner=owner)
+        for c in ceilings
+        if asked.get(c.resource, 0) > held.get(c.resource, 0)
+        and c.used + asked[c.resource] > c.limit
+    ]
+    return sorted(found, key=lambda r: order_of(r.ceiling.resource))
