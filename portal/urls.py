@@ -1,5 +1,35 @@
 """Where everything is mounted; nothing else."""
 
-from django.urls import URLPattern, URLResolver
+from importlib.util import find_spec
 
-urlpatterns: list[URLPattern | URLResolver] = []
+from django.urls import URLPattern, URLResolver, include, path
+
+from portal import views
+
+urlpatterns: list[URLPattern | URLResolver] = [
+    path("preferences", views.Preferences.as_view(), name="preferences"),
+    path("project-switch", views.ProjectSwitch.as_view(), name="project-switch"),
+    path("palette", views.Palette.as_view(), name="palette"),
+]
+
+# Mounted in this order; each app keeps its own names and prefixes.
+APPS = (
+    "accounts.urls",
+    "projects.urls",
+    "quotas.urls",
+    "volumes.urls",
+    "hubapi.urls",
+    "notebooks.urls",
+    "usage.urls",
+    "events.urls",
+    "notifications.urls",
+    "console.urls",
+)
+urlpatterns += [path("", include(module)) for module in APPS if find_spec(module)]
+if find_spec("portal.api_urls"):
+    urlpatterns.append(path("api/v1/", include("portal.api_urls")))
+
+handler400 = "portal.views.bad_request"
+handler403 = "portal.views.denied"
+handler404 = "portal.views.not_found"
+handler500 = "portal.views.broken"

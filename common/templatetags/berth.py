@@ -1,5 +1,199 @@
 """Template tags used everywhere (a builtin library: no {% load %} needed)."""
 
+from datetime import datetime, timedelta
+from typing import Any
+
 from django import template
+from django.template.defaultfilters import date as format_date
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _t
+from django.utils.translation import gettext_lazy as _
+from django.utils.translation import ngettext, pgettext_lazy
+
+from common.clock import now
 
 register = template.Library()
+
+# phase -> (icon, word): the shape and the word say it, the colour only repeats it
+PHASES: dict[str, tuple[str, Any]] = {
+    "pending": ("hourglass", _("Waiting")),
+    "starting": ("loader-2", _("Starting")),
+    "running": ("circle-filled", _("Running")),
+    "stopping": ("loader-3", _("Stopping")),
+    "stopped": ("square", _("Stopped")),
+    "failed": ("alert-triangle-filled", _("Failed")),
+    "deleting": ("loader-3", _("Deleting")),
+    "deleted": ("trash", _("Deleted")),
+    "unknown": ("help-circle", pgettext_lazy("state", "Unknown")),
+}
+TONES = {
+    "good": "circle-check-filled",
+    "info": "info-circle",
+    "warning": "alert-circle",
+    "danger": "alert-triangle-filled",
+    "quiet": "circle-dashed",
+}
+_MINUTE, _HOUR, _DAY = 60, 3600, 86400
+_GIB = 1024
+NOTHING = "–"  # noqa: RUF001 - an en dash stands where there is no value
+
+
+@register.simple_tag
+def icon(name: str, css: str = "") -> SafeString:
+    """A decorative Tabler icon; the meaning must be in words next to it."""
+    return format_html('<i class="ti ti-{} {}" aria-hidden="true"></i>', name, css)
+
+
+@register.simple_tag
+def phase(value: str, word: str = "") -> SafeString:
+    """The one badge for the state of a workload."""
+    shape, text = PHASES.get(str(value), PHASES["unknown"])
+    return format_html(
+        '<span class="phase phase-{}"><i class="ti ti-{}" aria-hidden="true"></i>{}</span>',
+        value,
+        shape,
+        word or text,
+    )
+
+
+@register.simple_tag
+def badge(word: object, tone: str = "quiet", shape: str = "") -> SafeString:
+    """A state that is not a workload's phase: tone is good, info, warning, danger or quiet."""
+    return format_html(
+        '<span class="phase phase-{}"><i class="ti ti-{}" aria-hidden="true"></i>{}</span>',
+        tone,
+        shape or TONES.get(tone, TONES["quiet"]),
+        word,
+    )
+
+
+def relative(value: datetime, moment: datetime) -> str:
+    """Return "3 minutes ago" or "in 3 minutes" (static/js/time.js keeps it current)."""
+    seconds = (moment - value).total_seconds()
+    size = abs(seconds)
+    if size < _MINUTE:
+        return _t("just now") if seconds >= 0 else _t("in a moment")
+    if size < _HOUR:
+        count = int(size // _MINUTE)
+        text = ngettext("%(n)d minute", "%(n)d minutes", count) % {"n": count}
+    elif size < _DAY:
+        count = int(size // _HOUR)
+        text = ngettext("%(n)d hour", "%(n)d hours", count) % {"n": count}
+    else:
+        count = int(size // _DAY)
+        text = ngettext("%(n)d day", "%(n)d days", count) % {"n": count}
+    pattern = _t("%(time)s ago") if seconds >= 0 else _t("in %(time)s")
+    return pattern % {"time": text}
+
+
+@register.simple_tag
+def ago(value: datetime | None, empty: str = NOTHING) -> SafeString | str:
+    """A relative time, the exact one on hover, readable by machines and without scripts."""
+    if value is None:
+        return empty
+    local = timezone.localtime(value)
+    return format_html(
+        '<time datetime="{}" title="{}" data-relative>{}</time>',
+        local.isoformat(timespec="seconds"),
+        format_date(local, "Y-m-d H:i:s T"),
+        relative(value, now()),
+    )
+
+
+@register.simple_tag
+def exact(value: datetime | None, empty: str = NOTHING) -> SafeString | str:
+    """An exact local time, the relative one on hover."""
+    if value is None:
+        return empty
+    local = timezone.localtime(value)
+    return format_html(
+        '<time datetime="{}" title="{}">{}</time>',
+        local.isoformat(timespec="seconds"),
+        relative(value, now()),
+        format_date(local, "Y-m-d H:i:s"),
+    )
+
+
+@register.simple_tag
+def copy(text: object, label: str = "") -> SafeString:
+    """A button that shows ``label`` (or the text) and copies the text in one press."""
+    return format_html(
+        '<button type="button" class="copy" data-copy="{}" title="{}" aria-label="{}">'
+        '<span>{}</span><i class="ti ti-copy" aria-hidden="true"></i></button>',
+        text,
+        _t("Copy"),
+        _t("Copy %(text)s") % {"text": label or text},
+        label or text,
+    )
+
+
+@register.inclusion_tag("components/meter.html")
+def meter(
+    used: float | None, total: float | None, label: str = "", words: str = ""
+) -> dict[str, Any]:
+    """A bar with its numbers in words. Unknown is said, never drawn as nought."""
+    share = None if used is None or not total else max(0.0, min(1.0, used / total))
+    return {
+        "label": label,
+        "words": words,
+        "share": share,
+        "percent": None if share is None else round(share * 100),
+        "tone": "" if share is None or share < 0.75 else "warning" if share < 0.95 else "danger",  # noqa: PLR2004
+        "used": used,
+        "total": total,
+    }
+
+
+@register.filter
+def mib(value: float | None) -> str:
+    """MiB for people: 512 MiB, 4 GiB, 1.5 TiB."""
+    if value is None:
+        return NOTHING
+    number, unit = float(value), "MiB"
+    for bigger in ("GiB", "TiB", "PiB"):
+        if abs(number) < _GIB:
+            break
+        number, unit = number / _GIB, bigger
+    return f"{number:.1f}".rstrip("0").rstrip(".") + f" {unit}"
+
+
+@register.filter
+def filesize(value: float | None) -> str:
+    """Bytes for people, in binary units."""
+    if value is None:
+        return NOTHING
+    number, unit = float(value), "B"
+    for bigger in ("KiB", "MiB", "GiB", "TiB"):
+        if abs(number) < _GIB:
+            break
+        number, unit = number / _GIB, bigger
+    return f"{number:.1f}".rstrip("0").rstrip(".") + f" {unit}"
+
+
+@register.filter
+def cpus(milli: float | None) -> str:
+    """Milli-CPU as a number of CPUs: 500 -> 0.5, 2000 -> 2."""
+    if milli is None:
+        return NOTHING
+    return f"{float(milli) / 1000:.2f}".rstrip("0").rstrip(".")
+
+
+@register.filter
+def duration(value: timedelta | float | None) -> str:
+    """Seconds or a timedelta as at most two units: 3 min 12 s, 2 h 5 min, 1.2 s."""
+    if value is None:
+        return NOTHING
+    seconds = value.total_seconds() if isinstance(value, timedelta) else float(value)
+    if seconds < 10:  # noqa: PLR2004 - short steps are shown with a decimal
+        return _t("%(n)s s") % {"n": f"{max(seconds, 0):.1f}"}
+    whole = int(seconds)
+    days, rest = divmod(whole, _DAY)
+    hours, rest = divmod(rest, _HOUR)
+    minutes, secs = divmod(rest, _MINUTE)
+    parts = [(days, _t("%(n)s d")), (hours, _t("%(n)s h")), (minutes, _t("%(n)s min"))]
+    shown = [text % {"n": count} for count, text in parts if count]
+    if secs and not days and not hours:
+        shown.append(_t("%(n)s s") % {"n": secs})
+    return " ".join(shown[:2])

@@ -1,9 +1,52 @@
-"""Forms look the same everywhere: Django's own renderer, one field template."""
+"""Forms look the same everywhere: Django's own renderer, one field template.
 
-from django.forms.renderers import DjangoTemplates
+Widgets get Tabler's classes here, so a form class never names a style.
+"""
+
+from typing import Any
+
+from django import forms
+from django.forms.boundfield import BoundField
+from django.forms.renderers import TemplatesSetting
+from django.utils.safestring import SafeString
 
 
-class BerthFormRenderer(DjangoTemplates):
-    """Field template: templates/components/field.html (found through APP_DIRS of common)."""
+class BerthBoundField(BoundField):
+    """Adds Tabler's class to the widget and says when a value is wrong."""
 
-    field_template_name = "django/forms/field.html"
+    def as_widget(
+        self,
+        widget: forms.Widget | None = None,
+        attrs: dict[str, Any] | None = None,
+        only_initial: bool = False,  # noqa: FBT001, FBT002 - Django's signature
+    ) -> SafeString:
+        chosen = widget or self.field.widget
+        attrs = dict(attrs or {})
+        css = widget_class(chosen)
+        if css:
+            given = str(attrs.get("class", chosen.attrs.get("class", "")))
+            invalid = " is-invalid" if self.errors else ""
+            attrs["class"] = f"{given} {css}{invalid}".strip()
+        return super().as_widget(widget, attrs, only_initial)
+
+    @property
+    def is_check(self) -> bool:
+        return isinstance(self.field.widget, forms.CheckboxInput)
+
+
+def widget_class(widget: forms.Widget) -> str:
+    """Return the class of Tabler for a widget ('' for groups of inputs)."""
+    if isinstance(widget, forms.CheckboxInput):
+        return "form-check-input"
+    if isinstance(widget, forms.RadioSelect | forms.CheckboxSelectMultiple):
+        return ""
+    if isinstance(widget, forms.Select):
+        return "form-select"
+    return "form-control"
+
+
+class BerthFormRenderer(TemplatesSetting):
+    """One field template for every form: templates/components/field.html."""
+
+    field_template_name = "components/field.html"
+    bound_field_class = BerthBoundField

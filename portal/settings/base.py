@@ -45,6 +45,7 @@ INSTALLED_APPS = [
     "django.contrib.messages",
     "django.contrib.staticfiles",
     "django.contrib.humanize",
+    "django.forms",
     "allauth",
     "allauth.account",
     "allauth.socialaccount",
@@ -208,6 +209,7 @@ CSRF_COOKIE_NAME = "berth_csrf"
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"
 CSRF_COOKIE_SAMESITE = "Lax"
+CSRF_FAILURE_VIEW = "portal.views.csrf_failed"
 SESSION_COOKIE_AGE = 14 * 24 * 3600
 BERTH_SECURE = BERTH_PUBLIC_URL.startswith("https://")
 if BERTH_SECURE:

@@ -1,0 +1,130 @@
+"""What the command palette finds. One query per kind of thing, whatever the number of rows."""
+
+import secrets
+from typing import Any
+
+from django.db.models import Q
+from django.urls import NoReverseMatch, reverse
+from django.utils.translation import gettext as _
+
+from accounts.principal import Principal
+from portal import navigation
+from projects.access import Permission, permissions_of, projects_visible_to, scoped
+
+EACH = 6
+
+
+def search(who: Principal, words: str, slug: str) -> list[dict[str, Any]]:
+    """Return groups of items that match ``words`` (all words, anywhere, any case)."""
+    terms = words.lower().split()
+    groups = [
+        (_("Workspaces"), _workspaces(who, terms)),
+        (_("Start"), _presets(who, terms, slug)),
+        (_("Go to"), _pages(who, terms, slug)),
+        (_("Switch project"), _projects(who, terms)),
+    ]
+    return [{"label": label, "items": items} for label, items in groups if items]
+
+
+def _matches(text: str, terms: list[str]) -> bool:
+    lower = text.lower()
+    return all(term in lower for term in terms)
+
+
+def _contains(column: str, terms: list[str]) -> Q:
+    query = Q()
+    for term in terms:
+        query &= Q(**{f"{column}__icontains": term})
+    return query
+
+
+def _url(name: str, **kwargs: str) -> str:
+    try:
+        return reverse(name, kwargs=kwargs)
+    except NoReverseMatch:
+        return ""
+
+
+def _pages(who: Principal, terms: list[str], slug: str) -> list[dict[str, Any]]:
+    if not slug:
+        first = projects_visible_to(who).filter(memberships__user=who.user).first()
+        slug = first.slug if first else ""
+    found = [
+        {"label": label, "icon": icon, "url": url}
+        for label, icon, url in navigation.pages(slug, operator=who.is_auditor)
+        if _matches(label, terms)
+    ]
+    return found[: 3 * EACH]
+
+
+def _projects(who: Principal, terms: list[str]) -> list[dict[str, Any]]:
+    if not terms:
+        return []
+    rows = projects_visible_to(who).filter(_contains("name", terms)).order_by("name")[:EACH]
+    return [
+        {
+            "label": row.name,
+            "icon": "anchor",
+            "hint": row.slug,
+            "method": "post",
+            "url": reverse("project-switch"),
+            "fields": {"project": row.slug},
+        }
+        for row in rows
+    ]
+
+
+def _workspaces(who: Principal, terms: list[str]) -> list[dict[str, Any]]:
+    """Go to a workspace by name; own running ones can be stopped from here."""
+    from notebooks.models import Workspace
+
+    stop_word, stopping = _("Stop"), False
+    if terms and stop_word.lower().startswith(terms[0]):
+        stopping = True
+    rows = scoped(
+        Workspace.objects.filter(deleted_at__isnull=True), who, Permission.WORKSPACE_READ
+    ).filter(owner=who.user)
+    named = _contains("name", terms)
+    if stopping:
+        named |= _contains("name", terms[1:]) & Q(desired="running")
+    items: list[dict[str, Any]] = []
+    for row in rows.filter(named).select_related("project").order_by("-updated_at")[:EACH]:
+        keys = {"project": row.project.slug, "workspace": row.short_id}
+        url = _url("notebooks:detail", **keys)
+        if url and not stopping:
+            items.append(
+                {"label": row.name, "icon": "device-laptop", "hint": row.project.name, "url": url}
+            )
+        stop = _url("notebooks:stop", **keys)
+        if stop and row.desired == "running" and terms:
+            label = _("Stop %(name)s") % {"name": row.name}
+            items.append({"label": label, "icon": "player-stop", "method": "post", "url": stop})
+    return items[: EACH + 2]
+
+
+def _presets(who: Principal, terms: list[str], slug: str) -> list[dict[str, Any]]:
+    """Start a preset in the current project, in one press."""
+    from notebooks.selectors import presets_for
+
+    url = _url("notebooks:launch", project=slug) if slug else ""
+    if not url:
+        return []
+    project = projects_visible_to(who).filter(slug=slug, archived_at__isnull=True).first()
+    if project is None or Permission.WORKSPACE_CREATE not in permissions_of(who, project):
+        return []
+    start = _("Start")
+    terms = terms[1:] if terms and start.lower().startswith(terms[0]) else terms
+    found = []
+    for preset in presets_for(project):
+        if _matches(preset.name, terms):
+            found.append(
+                {
+                    "label": _("Start %(name)s") % {"name": preset.name},
+                    "icon": "rocket",
+                    "hint": project.name,
+                    "method": "post",
+                    "url": url,
+                    "fields": {"preset": preset.slug, "nonce": secrets.token_urlsafe(12)},
+                }
+            )
+    return found[:EACH]

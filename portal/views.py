@@ -1,0 +1,143 @@
+"""The frame's own requests: language and theme, current project, command palette, errors."""
+
+from typing import Any, ClassVar
+
+from django.conf import settings
+from django.contrib.auth.decorators import login_not_required
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
+from django.shortcuts import render
+from django.template import loader
+from django.utils.decorators import method_decorator
+from django.utils.http import url_has_allowed_host_and_scheme
+from django.utils.translation import gettext as _
+from django.views import View
+
+from accounts.choices import Theme
+from accounts.models import User
+from common.errors import BerthError, Forbidden, Invalid, NotFound, Unavailable
+from portal import palette
+from projects.access import projects_visible_to
+from projects.ui.base import SESSION_PROJECT, PlatformView
+
+_YEAR = 365 * 24 * 3600
+
+
+def safe_next(request: HttpRequest, fallback: str = "/") -> str:
+    """Return the page to go back to; never an address of somebody else."""
+    target = request.POST.get("next") or request.headers.get("Referer", "")
+    hosts = {request.get_host()}
+    if target and url_has_allowed_host_and_scheme(target, hosts, require_https=request.is_secure()):
+        return target
+    return fallback
+
+
+@method_decorator(login_not_required, name="dispatch")
+class Preferences(View):
+    """Language and theme, for people (kept with the account) and visitors (a cookie)."""
+
+    http_method_names = ["post"]
+
+    def post(self, request: HttpRequest) -> HttpResponse:
+        language = request.POST.get("language", "")
+        theme = request.POST.get("theme", "")
+        if language and language not in dict(settings.LANGUAGES):
+            raise Invalid(_("Berth does not speak this language yet."))
+        if theme and theme not in Theme.values:
+            raise Invalid(_("There is no such theme."))
+        if request.headers.get("Accept", "").startswith("application/json"):
+            answer: HttpResponse = HttpResponse(status=204)
+        else:
+            answer = HttpResponseRedirect(safe_next(request))
+        chosen: dict[str, Any] = {}
+        if language:
+            chosen["language"] = language
+            self._cookie(answer, settings.LANGUAGE_COOKIE_NAME, language)
+        if theme:
+            chosen["theme"] = theme
+            self._cookie(answer, "berth_theme", theme)
+        if request.user.is_authenticated and chosen:
+            User.objects.filter(pk=request.user.pk).update(**chosen)
+        return answer
+
+    def _cookie(self, answer: HttpResponse, name: str, value: str) -> None:
+        answer.set_cookie(
+            name, value, max_age=_YEAR, samesite="Lax", secure=settings.BERTH_SECURE, httponly=True
+        )
+
+
+class ProjectSwitch(PlatformView):
+    """Remember another project as the current one and go home."""
+
+    required_platform: ClassVar[Any] = {"POST": "user"}
+
+    def post(self, request: HttpRequest) -> HttpResponse:
+        slug = request.POST.get("project", "")
+        if not projects_visible_to(self.principal).filter(slug=slug).exists():
+            raise NotFound(_("There is no such project, or you are not a member of it."))
+        request.session[SESSION_PROJECT] = slug
+        return HttpResponseRedirect("/")
+
+
+class Palette(PlatformView):
+    """Answers of the command palette: pages, presets, workspaces, projects, people."""
+
+    required_platform: ClassVar[Any] = {"GET": "user"}
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        words = request.GET.get("q", "")[:80]
+        slug = str(request.session.get(SESSION_PROJECT, ""))
+        return JsonResponse({"groups": palette.search(self.principal, words, slug)})
+
+
+def _problem(request: HttpRequest, error: BerthError) -> HttpResponse:
+    fragment = bool(getattr(request, "htmx", False))
+    if request.path.startswith("/api/"):
+        return JsonResponse(
+            {
+                "type": "about:blank",
+                "title": error.message,
+                "status": error.status,
+                "code": error.code,
+            },
+            status=error.status,
+            content_type="application/problem+json",
+        )
+    name = "errors/_problem.html" if fragment else "errors/problem.html"
+    return render(request, name, {"error": error}, status=error.status)
+
+
+def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:  # noqa: ARG001
+    return _problem(request, Invalid(_("Berth could not read this request.")))
+
+
+def denied(request: HttpRequest, exception: Exception) -> HttpResponse:  # noqa: ARG001
+    return _problem(request, Forbidden(_("You may not do this.")))
+
+
+def csrf_failed(request: HttpRequest, reason: str = "") -> HttpResponse:  # noqa: ARG001
+    message = _("This form is too old or came from another site. Load the page again and repeat.")
+    return _problem(request, Forbidden(message, code="csrf"))
+
+
+def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:  # noqa: ARG001
+    return _problem(request, NotFound(_("There is no such page, or it is not yours to see.")))
+
+
+def broken(request: HttpRequest) -> HttpResponse:
+    """Must work when nothing else does: no database, no context processor."""
+    request_id = getattr(request, "request_id", "")
+    if request.path.startswith("/api/"):
+        error = Unavailable(_("Something went wrong inside Berth. It was logged."))
+        return JsonResponse(
+            {
+                "type": "about:blank",
+                "title": error.message,
+                "status": 500,
+                "code": "internal",
+                "request_id": request_id,
+            },
+            status=500,
+            content_type="application/problem+json",
+        )
+    html = loader.render_to_string("errors/500.html", {"request_id": request_id})
+    return HttpResponse(html, status=500)
