@@ -3,10 +3,16 @@
 import re
 import uuid
 from collections.abc import Callable
+from urllib.parse import urlsplit
 
 import structlog
 from django.conf import settings
-from django.http import HttpRequest, HttpResponse, HttpResponseNotFound
+from django.http import (
+    HttpRequest,
+    HttpResponse,
+    HttpResponseNotFound,
+    HttpResponseRedirect,
+)
 from django.utils.deprecation import MiddlewareMixin
 
 _REQUEST_ID = re.compile(r"\A[A-Za-z0-9-]{8,40}\Z")
@@ -39,18 +45,56 @@ class RequestContextMiddleware(MiddlewareMixin):
 
 
 class ListenerMiddleware(MiddlewareMixin):
-    """The internal listener answers workloads only, and only under /hub/.
+    """Each listener and each host answers only what belongs to it.
 
-    A workload can reach that port; it must find nothing else there.
+    The internal listener serves workloads, and only what they call: a workload can reach that
+    port, and must find nothing else there. Under the hosts of workspaces the portal shows
+    nothing of itself: cookies ignore ports, so its pages must never lie on such a host.
     """
 
     def process_request(self, request: HttpRequest) -> HttpResponse | None:
         port = str(request.META.get("SERVER_PORT", ""))
         internal = port == str(settings.BERTH_INTERNAL_PORT)
         request.is_internal = internal  # type: ignore[attr-defined]
-        if internal and not request.path.startswith("/hub/"):
-            return HttpResponseNotFound("Only /hub/ is served here.\n", content_type="text/plain")
+        if internal:
+            return None if _for_workloads(request.path) else _only_hub()
+        if _is_notebook_host(request.META.get("HTTP_HOST", "")):
+            return _not_here(request)
         return None
+
+
+def _for_workloads(path: str) -> bool:
+    if path.startswith("/hub/api/oauth2/authorize"):  # for browsers, on the portal's own host
+        return False
+    return path in {"/hub/api", "/hub/424"} or path.startswith("/hub/api/")
+
+
+def _only_hub() -> HttpResponse:
+    return HttpResponseNotFound("Only /hub/api is served here.\n", content_type="text/plain")
+
+
+def _is_notebook_host(host: str) -> bool:
+    name = (host if host.endswith("]") else host.rsplit(":", 1)[0]).lower().rstrip(".")
+    if str(settings.BERTH_NOTEBOOK_ROUTING) == "host":
+        domain = str(settings.BERTH_NOTEBOOK_DOMAIN).lower()
+        return name == domain or name.endswith(f".{domain}")
+    portal = urlsplit(settings.BERTH_PUBLIC_URL).hostname
+    return name == str(settings.BERTH_NOTEBOOK_PATH_HOST).lower() and name != portal
+
+
+# What operators' tools ask by address; none of it sets or reads a cookie.
+_PROBES = frozenset({"/livez", "/readyz", "/metrics"})
+
+
+def _not_here(request: HttpRequest) -> HttpResponse | None:
+    """Send people to the portal's own host; tell everybody else that no workspace is here."""
+    if request.path in _PROBES:
+        return None
+    is_page = request.method == "GET" and "text/html" in request.headers.get("Accept", "")
+    if is_page and str(settings.BERTH_NOTEBOOK_ROUTING) != "host":
+        return HttpResponseRedirect(settings.BERTH_PUBLIC_URL + request.get_full_path())
+    body = '{"message": "No workspace answers here."}\n'
+    return HttpResponse(body, status=424, content_type="application/json")
 
 
 _CSP = (

@@ -4,6 +4,7 @@ Apps above (``notebooks``) register one ``WorkloadLookup`` in ``apps.ready()``. 
 never imports them.
 """
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -66,7 +67,13 @@ class WorkloadLookup(ABC):
         return ()
 
 
+_SHORT_ID = re.compile(r"\A[a-z0-9-]{1,40}\Z")
 _lookups: list[WorkloadLookup] = []
+
+
+def is_short_id(text: str) -> bool:
+    """Ids come from host names and links: what can't be one is not looked for."""
+    return bool(_SHORT_ID.match(text))
 
 
 def register(lookup: WorkloadLookup) -> None:
@@ -85,6 +92,8 @@ def by_uid(uid: UUID) -> WorkloadInfo | None:
 
 
 def by_short_id(short_id: str) -> WorkloadInfo | None:
+    if not is_short_id(short_id):
+        return None
     return next((found for one in _lookups if (found := one.by_short_id(short_id))), None)
 
 

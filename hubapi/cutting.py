@@ -1,0 +1,94 @@
+"""Making a revocation felt at once: what a dead token still holds open is cut at the proxy.
+
+The rows are the intent (``cut_due_at``), the worker acts. A token is cut twice: at once, and
+again when no server can still believe an old answer about it, because JupyterLab reconnects
+within that time.
+"""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from itertools import groupby
+from uuid import UUID
+
+import structlog
+
+from clusters.registry import router
+from common.clock import now
+from hubapi import registry
+from hubapi.addresses import route_key
+from hubapi.models import Client, Code, NotebookToken, TokenKind
+from hubapi.registry import WorkloadInfo
+from hubapi.selectors import is_good
+from hubapi.services import CACHE_AGE_S, revoke_tokens
+from runtime.protocol import DriverError
+
+log = structlog.get_logger(__name__)
+_SETTLED_AFTER = timedelta(seconds=CACHE_AGE_S + 2)
+_KEPT = timedelta(days=1)
+
+
+def cut_due() -> int:
+    """Cut what is due; return how many connections fell. What fails stays due."""
+    due = (
+        NotebookToken.objects.filter(cut_due_at__lte=now())
+        .order_by("uid")
+        .values_list("uid", "pk", "digest", "revoked_at")
+    )
+    return sum(_cut(uid, list(rows)) for uid, rows in groupby(due, key=lambda row: row[0]))
+
+
+def _cut(uid: UUID, rows: list[tuple[UUID, int, str, datetime]]) -> int:
+    short_id = Client.objects.filter(uid=uid).values_list("short_id", flat=True).first()
+    count = 0
+    try:
+        for _uid, pk, digest, revoked_at in rows:
+            at = now()
+            if short_id:
+                count += router().cut(route_key(short_id), visitor=digest)
+            settled = revoked_at + _SETTLED_AFTER
+            again = settled if at < settled else None
+            NotebookToken.objects.filter(pk=pk).update(cut_due_at=again)
+    except DriverError as error:
+        log.warning("hubapi.cut_failed", uid=str(uid), error=str(error))
+    return count
+
+
+def next_cut_in() -> float | None:
+    """Seconds until something is due again; None when nothing waits."""
+    first = (
+        NotebookToken.objects.filter(cut_due_at__isnull=False)
+        .order_by("cut_due_at")
+        .values_list("cut_due_at", flat=True)
+        .first()
+    )
+    return max(0.0, (first - now()).total_seconds()) if first else None
+
+
+def sweep_tokens() -> int:
+    """Revoke tokens that have lost their ground with nobody telling: an expired session, a
+    changed password, a member who left, a disabled person. Return how many.
+    """
+    dead = [token.pk for token, info in _live_tokens() if info is None or not is_good(token, info)]
+    revoke_tokens(dead)
+    return len(dead)
+
+
+def _live_tokens() -> Iterator[tuple[NotebookToken, WorkloadInfo | None]]:
+    tokens = (
+        NotebookToken.objects.filter(kind=TokenKind.USER, revoked_at=None)
+        .select_related("user")
+        .order_by("uid")
+    )
+    for uid, group in groupby(tokens.iterator(500), key=lambda token: token.uid):
+        info = registry.by_uid(uid)
+        for token in group:
+            yield token, info
+
+
+def clean_up() -> None:
+    """Forget codes and visitors' tokens that are over since a day."""
+    old = now() - _KEPT
+    Code.objects.filter(expires_at__lt=old).delete()
+    dead = NotebookToken.objects.filter(kind=TokenKind.USER, cut_due_at=None)
+    dead.filter(revoked_at__lt=old).delete()
+    dead.filter(expires_at__lt=old).delete()

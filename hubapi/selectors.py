@@ -1,0 +1,155 @@
+"""Who a notebook token stands for, and how a workload is used."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Q
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from accounts.models import User
+from common.clock import now
+from hubapi import keys, oauth, registry, sessions
+from hubapi.models import Activity, Client, NotebookToken, TokenKind
+from hubapi.registry import AccessLevel, WorkloadInfo
+from hubapi.services import access_scope
+
+_USE_NOTED_EVERY = timedelta(minutes=1)
+# The longest that an answer of a kernel counts: a poll a minute, two of them may fail.
+_FRESH = timedelta(minutes=3)
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A token that is good now: whose, for which workload, and as what."""
+
+    token: NotebookToken
+    user: User
+    info: WorkloadInfo
+
+    @property
+    def kind(self) -> TokenKind:
+        return TokenKind(self.token.kind)
+
+
+def holder_of(secret: str) -> Holder | None:
+    """Return whom a token stands for at this moment; everything is asked again."""
+    if not secret:
+        return None
+    token = (
+        NotebookToken.objects.select_related("user")
+        .filter(digest=keys.digest(secret), revoked_at=None)
+        .first()
+    )
+    if token is None:
+        return None
+    info = registry.by_uid(token.uid)
+    if info is None or not is_good(token, info):
+        return None
+    _note_use(token)
+    return Holder(token, token.user, info)
+
+
+def is_good(token: NotebookToken, info: WorkloadInfo) -> bool:
+    """Whether an unrevoked token is worth anything: its launch, its session, its right."""
+    if token.expires_at is not None and token.expires_at <= now():
+        return False
+    standing = Client.objects.filter(uid=token.uid, launch=token.launch, revoked_at=None)
+    if not token.user.is_active or not standing.exists():
+        return False
+    if token.kind != TokenKind.USER:
+        return token.user_id == info.owner_pk
+    if not sessions.stands_for(token.session_key, token.user):
+        return False
+    level = registry.access(token.user, token.uid)
+    if level == AccessLevel.VISITOR:
+        return oauth.has_consented(token.user, token.uid, info.owner_pk)
+    return level == AccessLevel.OWNER
+
+
+def _note_use(token: NotebookToken) -> None:
+    at = now()
+    NotebookToken.objects.filter(pk=token.pk).filter(
+        Q(last_used_at=None) | Q(last_used_at__lt=at - _USE_NOTED_EVERY)
+    ).update(last_used_at=at)
+
+
+def scopes_of(holder: Holder) -> list[str]:
+    """Return JupyterHub scopes. They mean something to this one server and nowhere else."""
+    owner = holder.info.owner_username
+    access = access_scope(owner, holder.info.short_id)
+    if holder.kind == TokenKind.SERVICE:
+        return [access]
+    if holder.kind == TokenKind.SERVER:
+        return [access, f"users:activity!user={owner}"]
+    return [access, f"read:users:name!user={holder.user.username}"]
+
+
+def identity_of(holder: Holder) -> dict[str, Any]:
+    """Return the model that a notebook server reads.
+
+    Never ``user_info.name``: Lab would build its restart link from it.
+    """
+    if holder.kind == TokenKind.SERVICE:
+        return {"kind": "service", "name": "berth", "admin": False, "scopes": scopes_of(holder)}
+    return {
+        "kind": "user",
+        "name": holder.user.username,
+        "admin": False,
+        "groups": [],
+        "scopes": scopes_of(holder),
+        "session_id": None,
+        "user_info": {"display_name": holder.user.label},
+    }
+
+
+@dataclass(frozen=True)
+class Idle:
+    """How a workload is used. ``since`` None: in use now, or not known."""
+
+    words: str
+    since: datetime | None
+    known: bool = True
+    busy_kernels: int = 0
+    kernels: int = 0
+    terminals: int = 0
+    connections: int = 0
+
+
+def idle_state(uid: UUID) -> Idle:
+    """Return whether a workload is in use. A busy kernel that prints nothing is in use."""
+    return idle_states([uid])[uid]
+
+
+def idle_states(uids: list[UUID]) -> dict[UUID, Idle]:
+    """Return the same for many, in one query."""
+    rows = {row.uid: row for row in Activity.objects.filter(uid__in=uids)}
+    return {uid: _idle(rows.get(uid)) for uid in uids}
+
+
+def _idle(row: Activity | None) -> Idle:
+    at = now()
+    fresh = row is not None and row.polled_at is not None and at - row.polled_at < _FRESH
+    if row is None or not fresh:
+        return Idle(words=_("Its use is not known yet."), since=None, known=False)
+    counts = {
+        "busy_kernels": row.busy_kernels,
+        "kernels": row.kernels,
+        "terminals": row.terminals,
+        "connections": row.connections,
+    }
+    if row.busy_kernels:
+        words = ngettext(
+            "%(n)d kernel is computing.", "%(n)d kernels are computing.", row.busy_kernels
+        )
+        return Idle(words=words % {"n": row.busy_kernels}, since=None, **counts)
+    since = max((t for t in (row.last_activity, row.last_busy_at) if t), default=row.polled_at)
+    minutes = max(0, int((at - since).total_seconds() // 60)) if since else 0
+    if minutes == 0:
+        return Idle(words=_("In use."), since=None, **counts)
+    words = ngettext(
+        "Nothing happened for %(n)d minute.", "Nothing happened for %(n)d minutes.", minutes
+    )
+    return Idle(words=words % {"n": minutes}, since=since, **counts)
