@@ -19,7 +19,8 @@ def release_when_gone(transition: Transition) -> None:
     if transition.gone:
         services.release(row.uid)
         return
-    launch = getattr(row, "launch", None)
+    # not the row's launch: somebody may have started it again while this pass was under way
+    launch = getattr(transition.seen or row, "launch", None)
     if launch is None or transition.after not in {Phase.STOPPED, Phase.FAILED}:
         return
     if transition.after == Phase.FAILED and is_still_held(row.uid):

@@ -185,7 +185,7 @@ def _tell(held: Claim, row: Any, outcome: Outcome) -> None:
     changed = (row.phase, row.reason) != (before.phase, before.reason) or outcome.gone
     if changed or outcome.timeline:
         told = Transition(
-            row, Phase(before.phase), Phase(row.phase), before.reason, outcome, outcome.gone
+            row, Phase(before.phase), Phase(row.phase), before.reason, outcome, outcome.gone, before
         )
         for listener in reconcilers.listeners():
             listener(told)

@@ -45,7 +45,7 @@ class Reconciler(Protocol):
 
 @dataclass(frozen=True)
 class Transition:
-    """A status change that was applied: ``row`` carries the new values."""
+    """A status change that was applied: ``row`` carries the new values (intent may be newer)."""
 
     row: Any
     before: Phase
@@ -53,6 +53,7 @@ class Transition:
     reason_before: str
     outcome: Outcome
     gone: bool
+    seen: Any = None  # the row as the step knew it: the launch and size this is about
 
 
 Listener = Callable[[Transition], None]
