@@ -1,0 +1,130 @@
+"""The local driver: ``runtime.protocol.Driver`` over the supervisor's socket."""
+
+import base64
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+from runtime.drivers.local.client import Client
+from runtime.drivers.local.gpus import GpuSource, NvmlSource
+from runtime.protocol import Device, Health, Observation, Seen, WorkloadSpec
+
+_OBSERVED = frozenset(field.name for field in fields(Observation))
+_DU_S = 20.0
+
+
+class LocalDriver:
+    """Thread-safe; holds no connection, so a restarted supervisor is simply found again."""
+
+    def __init__(self, socket: Path | str, *, gpus: GpuSource | None = None) -> None:
+        self._client = Client(Path(socket))
+        self._gpus: GpuSource = gpus if gpus is not None else NvmlSource()
+
+    def ensure(self, spec: WorkloadSpec) -> Mapping[str, object]:
+        """Secrets are made and sent only when the supervisor says it will start something."""
+        wire = _wire(spec)
+        answer = self._client.ask("ensure", spec=wire)
+        if answer.get("need_secrets"):
+            answer = self._client.ask("ensure", spec=wire, secrets=dict(spec.secret_env()))
+        reference: Mapping[str, object] = answer["ref"]
+        return reference
+
+    def observe(self, uids: Iterable[str]) -> Mapping[str, Observation]:
+        answer = self._client.ask("observe", uids=list(uids))
+        return {item["uid"]: _observation(item) for item in answer}
+
+    def stop(self, uid: str, *, grace_s: float) -> None:
+        self._client.ask("stop", uid=uid, grace_s=grace_s)
+
+    def remove(self, uid: str) -> None:
+        self._client.ask("remove", uid=uid)
+
+    def list_owned(self) -> Iterable[Observation]:
+        return [_observation(item) for item in self._client.ask("list")]
+
+    def probe(self) -> Health:
+        facts = self._client.ask("probe")
+        return Health(
+            reachable=True,
+            version=facts["version"],
+            cpu_milli=facts["cpu_milli"],
+            memory_mib=facts["memory_mib"],
+            devices=self._gpus.devices(),
+            isolation=facts["isolation"],
+            message=facts["message"],
+        )
+
+    # -- SupportsWatch, SupportsVolumes, SupportsLogs, SupportsMetrics -----------------------
+
+    def watch(self, *, stop: Callable[[], bool]) -> Iterator[list[Observation]]:
+        for items in self._client.follow(stop=stop):
+            yield [_observation(item) for item in items]
+
+    def ensure_volume(self, volume_uid: str, *, project: str, owner: str) -> None:
+        self._client.ask("ensure_volume", volume_uid=volume_uid, project=project, owner=owner)
+
+    def remove_volume(self, volume_uid: str) -> None:
+        self._client.ask("remove_volume", volume_uid=volume_uid)
+
+    def volume_usage(self, volume_uid: str) -> int | None:
+        used: int | None = self._client.ask("volume_usage", volume_uid=volume_uid)
+        return used
+
+    def read_log(self, uid: str, *, offset: int = 0, limit: int = 65536) -> tuple[bytes, int]:
+        answer = self._client.ask("read_log", uid=uid, offset=offset, limit=limit)
+        return base64.b64decode(answer["data"]), answer["next"]
+
+    def usage(self, uids: Iterable[str]) -> Mapping[str, Mapping[str, float]]:
+        answer = self._client.ask("usage", uids=list(uids))
+        if not any(found["devices"] for found in answer.values()):
+            return {uid: found["usage"] for uid, found in answer.items()}
+        devices = {device.uuid: device for device in self._gpus.devices()}
+        return {
+            uid: {**found["usage"], **_gpu_usage([devices.get(d) for d in found["devices"]])}
+            for uid, found in answer.items()
+        }
+
+    # -- beyond the protocol -----------------------------------------------------------------
+
+    def shutdown(self, *, workspaces: bool = False) -> None:
+        """End the supervisor; with ``workspaces`` end the work too, first."""
+        self._client.ask("shutdown", workspaces=workspaces)
+
+
+def _wire(spec: WorkloadSpec) -> dict[str, Any]:
+    """Return the spec as JSON; a secret is never part of it."""
+    return {
+        "uid": spec.uid,
+        "kind": spec.kind,
+        "name": spec.name,
+        "launch": spec.launch,
+        "project": spec.project,
+        "owner": spec.owner,
+        "environment": spec.environment,
+        "command": list(spec.command),
+        "env": dict(spec.env),
+        "resources": asdict(spec.resources),
+        "devices": list(spec.devices),
+        "mounts": [asdict(mount) for mount in spec.mounts],
+        "port": spec.port,
+        "probe": asdict(spec.probe) if spec.probe else None,
+        "stop_grace_s": spec.stop_grace_s,
+    }
+
+
+def _observation(item: Mapping[str, Any]) -> Observation:
+    known = {name: value for name, value in item.items() if name in _OBSERVED}
+    return Observation(**{**known, "seen": Seen(item["seen"])})
+
+
+def _gpu_usage(devices: list[Device | None]) -> dict[str, float]:
+    """Return mean utilisation and summed memory; nothing when any of them is unknown."""
+    used: dict[str, float] = {}
+    rates = [device.utilisation if device else None for device in devices]
+    memory = [device.memory_used_mib if device else None for device in devices]
+    if rates and None not in rates:
+        used["gpu_utilisation"] = sum(rate or 0 for rate in rates) / len(rates)
+    if memory and None not in memory:
+        used["gpu_memory_mib"] = float(sum(m or 0 for m in memory))
+    return used

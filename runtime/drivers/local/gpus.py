@@ -1,0 +1,121 @@
+"""The GPUs of this machine, read in the portal's own process; the supervisor needs none of it."""
+
+import logging
+import os
+import re
+import threading
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from runtime.protocol import Device
+
+log = logging.getLogger(__name__)
+_MIB = 1024 * 1024
+_SCRIPT = re.compile(r"(?P<count>\d+)x(?P<name>.+)-(?P<gib>\d+)")
+
+
+class GpuSource(Protocol):
+    """Where GPU facts come from."""
+
+    def devices(self) -> tuple[Device, ...]:
+        """Return every GPU with what is known of it now."""
+
+
+class NoGpus:
+    """A machine without GPUs: a normal machine."""
+
+    def devices(self) -> tuple[Device, ...]:
+        return ()
+
+
+class NvmlSource:
+    """Facts from NVML. A GPU that can't be read is told as unhealthy, never left out."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._nvml: Any = None
+
+    def _open(self) -> Any:
+        if self._nvml is None:
+            import pynvml
+
+            pynvml.nvmlInit()
+            self._nvml = pynvml
+        return self._nvml
+
+    def devices(self) -> tuple[Device, ...]:
+        with self._lock:
+            try:
+                nvml = self._open()
+                count = nvml.nvmlDeviceGetCount()
+            except Exception as problem:  # noqa: BLE001 - no library, no driver, or it was reloaded
+                log.debug("no GPUs: %s", problem)
+                self._nvml = None
+                return ()
+            found = (self._device(nvml, index) for index in range(count))
+            return tuple(device for device in found if device)
+
+    def _device(self, nvml: Any, index: int) -> Device | None:
+        try:
+            handle = nvml.nvmlDeviceGetHandleByIndex(index)
+            uuid, name = nvml.nvmlDeviceGetUUID(handle), nvml.nvmlDeviceGetName(handle)
+        except nvml.NVMLError as problem:
+            log.warning("GPU %d can't be read: %s", index, problem)
+            return None
+        memory = _try(nvml, lambda: nvml.nvmlDeviceGetMemoryInfo(handle))
+        rates = _try(nvml, lambda: nvml.nvmlDeviceGetUtilizationRates(handle))
+        return Device(
+            uuid=_text(uuid),
+            index=index,
+            name=_text(name),
+            memory_mib=memory.total // _MIB if memory else 0,
+            memory_used_mib=memory.used // _MIB if memory else None,
+            utilisation=rates.gpu if rates else None,
+            healthy=memory is not None,
+        )
+
+
+def _try(nvml: Any, read: Any) -> Any:
+    try:
+        return read()
+    except nvml.NVMLError:
+        return None
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else value
+
+
+class ScriptedGpus:
+    """GPUs that a test or a demonstration says are there. ``2xH100-80``: two of 80 GiB."""
+
+    def __init__(self, script: str) -> None:
+        found: list[Device] = []
+        for part in filter(None, (part.strip() for part in script.split(","))):
+            match = _SCRIPT.fullmatch(part)
+            if match is None:
+                raise ValueError(f"scripted GPUs look like 2xH100-80, not {part!r}")
+            for _ in range(int(match["count"])):
+                index = len(found)
+                found.append(
+                    Device(
+                        uuid=f"GPU-scripted-{index:04d}",
+                        index=index,
+                        name=f"NVIDIA {match['name']}",
+                        memory_mib=int(match["gib"]) * 1024,
+                        memory_used_mib=0,
+                        utilisation=0,
+                    )
+                )
+        self._devices = tuple(found)
+
+    def devices(self) -> tuple[Device, ...]:
+        return self._devices
+
+
+def default_source(environ: Mapping[str, str] = os.environ, *, scripted: bool = False) -> GpuSource:
+    """Return NVML's GPUs; ``BERTH_FAKE_GPUS`` only where ``scripted`` ones are allowed."""
+    script = environ.get("BERTH_FAKE_GPUS", "")
+    if scripted and script:
+        return ScriptedGpus(script)
+    return NvmlSource()

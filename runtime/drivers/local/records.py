@@ -1,0 +1,120 @@
+"""The supervisor's memory: small files, each written whole or not at all.
+
+One folder per workload, closed to users. Nothing in it is ever a secret.
+"""
+
+import fcntl
+import json
+import logging
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+log = logging.getLogger("berth.supervisor")
+
+
+def write_atomic(path: Path, text: str) -> None:
+    temporary = path.with_name(path.name + ".tmp")
+    with open(temporary, "w", opener=_private) as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.rename(path)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+class Record:
+    """What is remembered of one workload."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @property
+    def uid(self) -> str:
+        return self.folder.name
+
+    def make(self) -> None:
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def read(self, name: str, *, attempt: int | None = None) -> dict[str, Any] | None:
+        """Return the object ``name``; None when absent, unreadable or of another attempt."""
+        try:
+            data = json.loads((self.folder / f"{name}.json").read_text())
+        except (OSError, ValueError):
+            return None
+        if not isinstance(data, dict) or (attempt is not None and data.get("attempt") != attempt):
+            return None
+        return data
+
+    def write(self, name: str, data: dict[str, Any]) -> None:
+        write_atomic(self.folder / f"{name}.json", json.dumps(data))
+
+    def note(self, name: str, data: dict[str, Any]) -> None:
+        """Write what is better remembered but must never stop the work: a disk may be full."""
+        try:
+            self.write(name, data)
+        except OSError as problem:
+            log.warning("can't remember %s of %s: %s", name, self.uid, problem)
+
+    def attempt(self) -> int:
+        try:
+            return int((self.folder / "attempt").read_text())
+        except (OSError, ValueError):
+            return 0
+
+    def begin(self, spec: dict[str, Any]) -> int | None:
+        """Store the spec under a new attempt; None while a parent of an old one still lives.
+
+        Holding the lock the parents hold for life makes a second process impossible: an old
+        parent that starts late finds a newer attempt and leaves.
+        """
+        self.make()
+        fd = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            attempt = self.attempt() + 1
+            write_atomic(self.folder / "attempt", str(attempt))
+            self.write("spec", {**spec, "attempt": attempt})
+        except BlockingIOError:
+            return None
+        finally:
+            os.close(fd)
+        return attempt
+
+    def is_locked(self) -> bool:
+        """True while a parent process of this workload lives."""
+        try:
+            fd = os.open(self.folder / "lock", os.O_RDWR | os.O_CLOEXEC)
+        except OSError:
+            return False
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(fd)
+        return False
+
+
+class Trash:
+    """Folders on their way out: moved away in one step, deleted in their own time."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._count = 0
+
+    def take(self, path: Path) -> None:
+        self.folder.mkdir(mode=0o700, exist_ok=True)
+        self._count += 1
+        try:
+            path.rename(self.folder / f"{path.name}.{os.getpid()}.{self._count}")
+        except FileNotFoundError:
+            return
+
+    def empty(self) -> None:
+        """Delete for good. ``rmtree`` walks by descriptors, so no link leads it astray."""
+        shutil.rmtree(self.folder, ignore_errors=True)

@@ -1,0 +1,216 @@
+"""The supervisor's socket: one request a line, one answer a line; ``watch`` goes on."""
+
+import asyncio
+import base64
+import contextlib
+import logging
+import os
+import platform
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from runtime.drivers.local import isolation, logs, observing, usage
+from runtime.drivers.local.wire import HEARTBEAT_S, LINE_LIMIT, Refused, decode, encode
+from runtime.drivers.local.world import Watcher, World, parse_spec
+
+log = logging.getLogger("berth.supervisor")
+VERSION = "1"
+_LOG_LIMIT = 1024 * 1024
+
+
+class Server:
+    """Answers the portal. Who may connect is decided by the socket's owner and mode."""
+
+    def __init__(self, world: World, path: Path) -> None:
+        self.world, self.path = world, path
+        self.closing = asyncio.Event()
+        self.meter = usage.Meter()
+        self._group: int | None = None
+        self._server: asyncio.Server | None = None
+        self._clients: set[asyncio.Task[None]] = set()
+
+    async def open(self, *, group: int | None) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            self.path.unlink()  # we hold the lock: whoever left it is dead
+        self._group = group
+        before = os.umask(0o177)  # closed to everybody until its group is right
+        try:
+            self._server = await asyncio.start_unix_server(
+                self._connected, self.path, limit=LINE_LIMIT, backlog=512
+            )
+        finally:
+            os.umask(before)
+        if group is not None:
+            os.chown(self.path, 0, group)
+        self.path.chmod(0o660)
+
+    async def close(self) -> None:
+        if self._server:
+            self._server.close()
+        for task in tuple(self._clients):
+            task.cancel()
+        await asyncio.gather(*self._clients, return_exceptions=True)
+        with contextlib.suppress(FileNotFoundError):
+            self.path.unlink()
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        if task:
+            self._clients.add(task)
+        try:
+            while line := await reader.readline():
+                await self._serve(line, reader, writer)
+        except (ConnectionError, ValueError, asyncio.CancelledError):
+            pass  # gone, or a line longer than any request
+        finally:
+            writer.close()
+            if task:
+                self._clients.discard(task)
+
+    async def _serve(
+        self, line: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        try:
+            message = decode(line)
+            if message.get("verb") == "watch":
+                await self._watch(reader, writer)
+                return
+            answer = {"result": await self._answer(message)}
+        except Refused as refused:
+            answer = refused.answer()
+        except (KeyError, TypeError, ValueError) as problem:
+            answer = Refused("error", f"the request can't be read: {problem!r}").answer()
+        except OSError as problem:
+            log.exception("a request failed")
+            text = f"{problem.strerror}: {problem.filename or ''}"
+            answer = Refused("error", text, reason="start-failed").answer()
+        writer.write(encode(answer))
+        await writer.drain()
+
+    async def _answer(self, message: dict[str, Any]) -> Any:
+        verb = str(message.get("verb", ""))
+        handler = getattr(self, f"do_{verb}", None)
+        if handler is None:
+            raise Refused("error", f"there is no verb {verb[:40]!r}")
+        return await handler(message)
+
+    # -- verbs ---------------------------------------------------------------------------
+
+    async def do_ensure(self, message: dict[str, Any]) -> Any:
+        secrets = message.get("secrets")
+        return await self.world.ensure(
+            parse_spec(message["spec"]),
+            None if secrets is None else {str(k): str(v) for k, v in secrets.items()},
+        )
+
+    async def do_observe(self, message: dict[str, Any]) -> Any:
+        return [self.world.observation(str(uid)) for uid in message["uids"]]
+
+    async def do_list(self, _: dict[str, Any]) -> Any:
+        return [observing.observation(found) for found in self.world.workloads.values()]
+
+    async def do_stop(self, message: dict[str, Any]) -> Any:
+        self.world.stop(str(message["uid"]), float(message["grace_s"]))
+
+    async def do_remove(self, message: dict[str, Any]) -> Any:
+        self.world.remove(str(message["uid"]))
+
+    async def do_read_log(self, message: dict[str, Any]) -> Any:
+        found = self.world.workloads.get(str(message["uid"]))
+        offset = int(message["offset"])
+        if found is None:
+            return {"data": "", "next": offset}
+        limit = max(0, min(int(message["limit"]), _LOG_LIMIT))
+        launch = int(message.get("launch") or found.launch)
+        data, position = logs.read(found.record.folder, launch, offset=offset, limit=limit)
+        return {"data": base64.b64encode(data).decode(), "next": position}
+
+    async def do_usage(self, message: dict[str, Any]) -> Any:
+        found = [self.world.workloads.get(str(uid)) for uid in message["uids"]]
+        return {
+            w.uid: {"usage": self.meter.read(w), "devices": w.spec.get("devices", [])}
+            for w in found
+            if w is not None and w.is_alive
+        }
+
+    async def do_probe(self, _: dict[str, Any]) -> Any:
+        machine = self.world.machine
+        return {
+            "version": VERSION,
+            "pid": os.getpid(),
+            "machine": platform.node(),
+            "cpu_milli": (len(os.sched_getaffinity(0)) or 1) * 1000,
+            "memory_mib": _memory_mib(),
+            "isolation": asdict(machine.isolation),
+            "workloads": len(self.world.workloads),
+            "message": self._warning(),
+        }
+
+    def _warning(self) -> str:
+        """Say what keeps workloads from starting, before anybody tries."""
+        machine = self.world.machine
+        if machine.users:
+            for folder in (machine.state, machine.volumes):
+                if shut := isolation.closed_folder(folder):
+                    return f"users of workspaces can't pass through the folder {shut}"
+        return ""
+
+    async def do_ensure_volume(self, message: dict[str, Any]) -> Any:
+        machine = self.world.machine
+        user = await machine.user_of(str(message["project"]), str(message["owner"]))
+        machine.own_folder(machine.volume(str(message["volume_uid"])), user)
+
+    async def do_remove_volume(self, message: dict[str, Any]) -> Any:
+        machine = self.world.machine
+        folder = machine.volume(str(message["volume_uid"]))
+        if any(w.is_alive and _uses(w.spec, folder.name) for w in self.world.workloads.values()):
+            raise Refused("not-yet", "a workload still uses it", retry_in=1.0)
+        await asyncio.to_thread(_delete_volume, folder)
+
+    async def do_volume_usage(self, message: dict[str, Any]) -> Any:
+        folder = self.world.machine.volume(str(message["volume_uid"]))
+        return await usage.folder_bytes(folder) if folder.is_dir() else None
+
+    async def do_shutdown(self, message: dict[str, Any]) -> Any:
+        if message.get("workspaces"):
+            await self.world.stop_all()
+        asyncio.get_running_loop().call_later(0.05, self.closing.set)
+
+    async def _watch(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Send everything, then changes; an empty list says that we are alive."""
+        watcher = Watcher()
+        self.world.watchers.add(watcher)
+        gone = asyncio.ensure_future(reader.read(1))  # the client sends nothing: this is its end
+        try:
+            writer.write(encode({"items": await self.do_list({})}))
+            while not gone.done():
+                await writer.drain()
+                waiting = asyncio.ensure_future(watcher.changes(HEARTBEAT_S))
+                await asyncio.wait({gone, waiting}, return_when=asyncio.FIRST_COMPLETED)
+                if gone.done():
+                    waiting.cancel()
+                    return
+                items = [self.world.observation(uid) for uid in sorted(await waiting)]
+                writer.write(encode({"items": items}))
+        finally:
+            gone.cancel()
+            self.world.watchers.discard(watcher)
+
+
+def _uses(spec: dict[str, Any], volume_uid: str) -> bool:
+    return any(mount["volume_uid"] == volume_uid for mount in spec.get("mounts", ()))
+
+
+def _delete_volume(folder: Path) -> None:
+    """Move it aside first: nobody sees half a volume, and its name is free at once."""
+    aside = folder.with_name(f".gone-{folder.name}-{os.urandom(4).hex()}")
+    with contextlib.suppress(FileNotFoundError):
+        folder.rename(aside)
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def _memory_mib() -> int:
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // (1024 * 1024)

@@ -1,0 +1,401 @@
+"""The parent of one workload: starts it, keeps its log bounded, remembers how it ended.
+
+Run as ``python -I -S -E shim.py`` with a marshalled plan on standard input. It lives in a
+session of its own, outlives the supervisor, and imports as little as possible: one of these
+stands beside every workload. Started by root it stays root, so that a user can't end it.
+
+Order that makes a kill at any point harmless: lock → check the attempt → record myself →
+fork a child that waits → record the child → let it go → record that it went.
+"""
+
+# pathlib and contextlib cost more to import than the rest together:
+# ruff: noqa: PTH104, PTH108, PTH123, PTH208, PTH211, SIM105, D402
+
+from __future__ import annotations
+
+import _signal
+import ctypes
+import fcntl
+import marshal
+import os
+import select
+import sys
+import time
+
+TYPE_CHECKING = False  # typing itself would cost more than all other imports
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_PR_SET_NO_NEW_PRIVS, _PR_SET_CHILD_SUBREAPER = 38, 36
+_CLONE_NEWNS = 0x00020000
+_MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_BIND, _MS_REC, _MS_PRIVATE = 2, 4, 8, 4096, 16384, 1 << 18
+_CHUNK = 65536
+_FLOOD_PAUSE_S = 0.002  # a full chunk is a flood: at most 32 MiB a second, the writer waits
+_UNPRIVILEGED_HIDEPID = (5, 8)  # since then hidepid belongs to one mount, not to the machine
+
+
+def killpoint(name: str) -> None:
+    """End at once when a test asks for it here."""
+    if os.environ.get("BERTH_KILLPOINT") == name:
+        os.kill(os.getpid(), _signal.SIGKILL)
+
+
+def write(path: str, text: str) -> None:
+    """Write ``text`` so that a reader sees all of it or none."""
+    fd = os.open(path + ".tmp", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(fd, text.encode())
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    os.rename(path + ".tmp", path)
+
+
+def start_time(pid: int) -> int:
+    """Return field 22 of /proc/<pid>/stat: with the boot id it names a process for ever."""
+    with open(f"/proc/{pid}/stat", "rb") as file:
+        return int(file.read().rpartition(b")")[2].split()[19])
+
+
+def mount(source: str, target: str, kind: str | None, flags: int, data: str | None) -> bool:
+    """True when mount(2) worked."""
+    enc = [None if x is None else x.encode() for x in (source, target, kind, data)]
+    return _LIBC.mount(enc[0], enc[1], enc[2], ctypes.c_ulong(flags), enc[3]) == 0
+
+
+def own_mounts() -> bool:
+    """Leave the machine's mount table; True when this process may change its own now."""
+    return _LIBC.unshare(_CLONE_NEWNS) == 0 and mount(
+        "none", "/", None, _MS_REC | _MS_PRIVATE, None
+    )
+
+
+def hide_processes() -> bool:
+    """Mount a /proc that shows a user nothing but the user's own processes."""
+    release = tuple(int(part) for part in os.uname().release.split("-")[0].split(".")[:2])
+    return release >= _UNPRIVILEGED_HIDEPID and mount(
+        "proc", "/proc", "proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC, "hidepid=2"
+    )
+
+
+def selftest(folder: str) -> None:
+    """Say which of the mount tricks this machine allows."""
+    mounts = own_mounts()
+    proc = mounts and hide_processes()
+    tmp = mounts and mount(folder, folder, None, _MS_BIND, None)
+    os.write(1, f"proc={int(proc)} tmp={int(tmp)}\n".encode())
+
+
+class Log:
+    """Output in segments named by their first byte's offset; only the newest few are kept."""
+
+    def __init__(self, prefix: str, segment: int, keep: int) -> None:
+        self.prefix, self.segment, self.keep = prefix, segment, keep
+        self.offset, self.room, self.fd = 0, 0, -1
+        self.names: list[str] = []
+
+    def write(self, data: bytes) -> None:
+        try:
+            while data:
+                if self.room <= 0:
+                    self.rotate()
+                part, data = data[: self.room], data[self.room :]
+                done = os.write(self.fd, part)
+                self.offset += done
+                self.room -= done
+                data = part[done:] + data
+        except OSError:
+            return  # a full disk costs lines of the log, never the workload
+
+    def rotate(self) -> None:
+        name = f"{self.prefix}{self.offset:015d}"
+        fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        if self.fd >= 0:
+            os.close(self.fd)
+        self.fd, self.room = fd, self.segment
+        self.names.append(name)
+        while len(self.names) > self.keep:
+            os.unlink(self.names.pop(0))
+
+
+def become(plan: dict[str, Any], fifo: int) -> None:
+    """In the child, after the word to go: put on the workload's clothes."""
+    os.setsid()
+    if plan["mounts"] and own_mounts():
+        for source, target in plan["binds"]:
+            mount(source, target, None, _MS_BIND, None)
+        if plan["hide_proc"]:
+            hide_processes()
+    limits(plan["rlimits"])
+    os.umask(0o077)
+    if plan["uid"] is not None:
+        os.setgroups([])
+        os.setresgid(plan["gid"], plan["gid"], plan["gid"])
+        os.setresuid(plan["uid"], plan["uid"], plan["uid"])
+        _LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    for number in (_signal.SIGPIPE, _signal.SIGTERM, _signal.SIGINT, _signal.SIGHUP):
+        _signal.signal(number, _signal.SIG_DFL)
+    os.dup2(fifo, 1)
+    os.dup2(fifo, 2)
+    furnish(plan)
+    os.chdir(plan["cwd"])
+
+
+def furnish(plan: dict[str, Any]) -> None:
+    """Write the workload's own environment, as its own user: no link can lead root astray."""
+    for folder in plan["folders"]:
+        attempt(os.makedirs, folder, exist_ok=True)
+    for path, text, mode in plan["files"]:
+        attempt(place, path, text, mode)
+    for path, target in plan["links"]:
+        attempt(link, path, target)
+
+
+def attempt(step: Callable[..., object], *args: object, **kwargs: object) -> None:
+    """Go on without what can't be written: a user may have broken only his own layer."""
+    try:
+        step(*args, **kwargs)
+    except OSError as problem:
+        os.write(2, f"berth: {args[0]}: {problem.strerror}\n".encode())
+
+
+def place(path: str, text: str, mode: int) -> None:
+    fd = os.open(path + ".berth", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+    try:
+        os.write(fd, text.encode())
+        os.fchmod(fd, mode)
+    finally:
+        os.close(fd)
+    os.rename(path + ".berth", path)
+
+
+def link(path: str, target: str) -> None:
+    try:
+        os.unlink(path + ".berth")
+    except FileNotFoundError:
+        pass
+    os.symlink(target, path + ".berth")
+    os.rename(path + ".berth", path)
+
+
+def limits(wanted: list[tuple[str, int, int]]) -> None:
+    """Set resource limits; one that the machine refuses never stops a launch."""
+    import resource
+
+    for name, soft, hard in wanted:
+        number = getattr(resource, name)
+        top = resource.getrlimit(number)[1]
+        if top != resource.RLIM_INFINITY:
+            soft, hard = min(soft, top), min(hard, top)  # noqa: PLW2901
+        try:
+            resource.setrlimit(number, (soft, hard))
+        except (OSError, ValueError):
+            continue
+
+
+def child(plan: dict[str, Any], go: int, error: int, fifo: int) -> None:
+    """Wait for the word, then become the workload. Never returns."""
+    try:
+        if os.read(go, 1) != b"g":
+            os._exit(126)  # the shim died before it could record us: nothing may run
+        become(plan, fifo)
+        os.execve(plan["argv"][0], plan["argv"], plan["env"])  # noqa: S606 - that is the point
+    except OSError as problem:
+        os.write(error, f"{problem.strerror or problem}: {problem.filename or ''}".encode())
+    except BaseException as problem:  # noqa: BLE001 - nothing may return into the shim's code
+        os.write(error, repr(problem).encode())
+    finally:
+        os._exit(127)
+
+
+class Shim:
+    """The running parent."""
+
+    def __init__(self, plan: dict[str, Any]) -> None:
+        self.plan, self.dir, self.error = plan, plan["dir"], ""
+        self.log = Log(plan["log_prefix"], plan["log_segment"], plan["log_keep"])
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            self.boot = file.read().strip()
+
+    def record(self, name: str, **fields: float | str) -> None:
+        """Write a small JSON object; the values are numbers and plain words only."""
+        fields["attempt"] = self.plan["attempt"]
+        parts = [
+            f'"{key}": {value}' if isinstance(value, (int, float)) else f'"{key}": "{value}"'
+            for key, value in fields.items()
+        ]
+        write(f"{self.dir}/{name}.json", "{" + ", ".join(parts) + "}\n")
+
+    def claim(self) -> bool:
+        """Take the workload's lock and see that this attempt is still the wanted one."""
+        self.lock = os.open(f"{self.dir}/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(self.lock, fcntl.LOCK_EX)
+        with open(f"{self.dir}/attempt") as file:
+            return int(file.read()) == self.plan["attempt"]
+
+    def start(self) -> None:
+        killpoint("shim-locked")
+        _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        self.record("shim", pid=os.getpid(), start=start_time(os.getpid()), boot=self.boot)
+        killpoint("shim-recorded")
+        path = f"{self.dir}/output"
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            pass
+        os.mkfifo(path, 0o600)
+        if self.plan["uid"] is not None:
+            os.chown(path, self.plan["uid"], self.plan["gid"])
+        self.fifo = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        # Read and write: the workload keeps a reader itself, so our death costs it no SIGPIPE.
+        theirs = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        go_r, go_w = os.pipe()
+        error_r, error_w = os.pipe()
+        self.child = os.fork()
+        if self.child == 0:
+            os.close(go_w)
+            child(self.plan, go_r, error_w, theirs)
+        for fd in (go_r, error_w, theirs):
+            os.close(fd)
+        killpoint("shim-forked")
+        self.release(go_w, error_r)
+
+    def release(self, go: int, error: int) -> None:
+        """Record the waiting child, put it in its groups, let it run, see whether it could."""
+        for folder in self.plan["cgroups"]:
+            try:
+                with open(f"{folder}/cgroup.procs", "w") as file:
+                    file.write(str(self.child))
+            except OSError:
+                continue
+        now = time.time()
+        self.record("child", pid=self.child, start=start_time(self.child), boot=self.boot, at=now)
+        killpoint("shim-child-recorded")
+        os.write(go, b"g")
+        os.close(go)
+        self.error = os.read(error, 2000).decode(errors="replace")
+        os.close(error)
+        killpoint("shim-gone")
+        if not self.error:
+            self.record("went", at=time.time())
+        self.plan["env"] = {}  # the only copy of a secret is now the workload's own
+        killpoint("shim-went")
+        try:
+            os.write(1, b"went\n")
+        except OSError:
+            pass  # the supervisor is away; it will read the record
+
+    def watch(self) -> int:
+        """Carry output until the workload ends; reap everything that falls to us."""
+        wake_r, wake_w = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        _signal.set_wakeup_fd(wake_w)
+        _signal.signal(_signal.SIGCHLD, lambda *_: None)
+        poll = select.poll()
+        poll.register(self.fifo, select.POLLIN)
+        poll.register(wake_r, select.POLLIN)
+        while (status := self.reap()) is None:
+            for fd, _ in poll.poll():
+                if fd == wake_r:
+                    os.read(wake_r, 512)
+                else:
+                    self.pump()
+        return status
+
+    def reap(self) -> int | None:
+        """Collect the dead; return the workload's status once it is among them."""
+        found = None
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return found
+            if pid == 0:
+                return found
+            if pid == self.child:
+                found = status
+
+    def pump(self) -> bool:
+        """Carry one chunk; True when there may be more."""
+        try:
+            data = os.read(self.fifo, _CHUNK)
+        except BlockingIOError:
+            return False
+        self.log.write(data)
+        if len(data) == _CHUNK:
+            time.sleep(_FLOOD_PAUSE_S)
+        return bool(data)
+
+    def finish(self, status: int) -> None:
+        """Record the end first, then take everything down that the workload left behind."""
+        safe = "".join(c if c.isalnum() or c in " ._-:/'()" else "?" for c in self.error)
+        code, at = os.waitstatus_to_exitcode(status), time.time()
+        killpoint("shim-ended")
+        self.record("exit", code=code, at=at, error=safe)
+        killpoint("shim-exit-recorded")
+        kill_rest(self.plan["kill_file"])
+        for _ in range(64):
+            if not self.pump():
+                break
+        self.record("done", at=time.time())
+
+
+def kill_rest(kill_file: str) -> None:
+    """Kill all descendants: a subreaper inherits even those that detached themselves."""
+    if kill_file:
+        try:
+            with open(kill_file, "w") as file:
+                file.write("1")
+        except OSError:
+            pass  # the walk below does the same, slower
+    me = os.getpid()
+    while True:
+        for pid in children(me):
+            try:
+                os.kill(pid, _signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            return
+        time.sleep(0.002)
+
+
+def children(me: int) -> list[int]:
+    try:
+        with open(f"/proc/{me}/task/{me}/children") as file:
+            return [int(pid) for pid in file.read().split()]
+    except OSError:
+        everyone = map(int, filter(str.isdigit, os.listdir("/proc")))
+        return [pid for pid in everyone if parent(pid) == me]
+
+
+def parent(pid: int) -> int:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return int(file.read().rpartition(b")")[2].split()[1])
+    except OSError:
+        return -1
+
+
+def main() -> None:
+    if len(sys.argv) > 1:
+        selftest(sys.argv[1])
+        return
+    killpoint("shim-start")
+    with open(0, "rb") as stdin:
+        plan = marshal.load(stdin)  # noqa: S302 - written by the supervisor into a memfd
+    os.dup2(os.open("/dev/null", os.O_RDWR), 0)
+    for number in (_signal.SIGTERM, _signal.SIGINT, _signal.SIGHUP):
+        _signal.signal(number, _signal.SIG_IGN)
+    shim = Shim(plan)
+    if shim.claim():
+        shim.start()
+        shim.finish(shim.watch())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,393 @@
+"""One workload as the supervisor holds it: started, watched, stopped, taken up again."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from runtime.drivers.local import ending, listeners, logs, probing, procfs
+from runtime.drivers.local.killpoints import killpoint
+from runtime.drivers.local.launcher import Launcher, Machine, spawn
+from runtime.drivers.local.listeners import Listener
+from runtime.drivers.local.records import Record
+from runtime.drivers.local.users import SystemUser
+from runtime.drivers.local.wire import Refused
+from runtime.protocol import Seen
+
+_TRIES = 3
+_FOREIGN_TIMES = 3  # a listener is foreign when seen so, so many times in a row
+_UNSEEN_S = 0.1
+
+Facts = dict[str, Any]
+
+
+class Workload:
+    """State lives in the record on disk first; this object is what can be rebuilt from it."""
+
+    def __init__(self, machine: Machine, record: Record, changed: Callable[[str], int]) -> None:
+        self.machine, self.record, self._changed = machine, record, changed
+        self.uid = record.uid
+        self.spec: Facts = {}
+        self.seen, self.version = Seen.MISSING, 0
+        self.attempt, self.port = 0, None
+        self.times: dict[str, float | None] = {}
+        self.end = ending.Ending("")
+        self.notice = ("", "")  # reason and message while it is not ended
+        self.crowd: Callable[[], int] = lambda: 1
+        self._secrets: dict[str, str] | None = None  # only until it is ready
+        self._tries = 0
+        self.parent: tuple[int, int] | None = None  # pid and start time of the shim
+        self.child: tuple[int, int] | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self.watched: dict[int, Callable[[], None]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._probe: asyncio.Task[None] | None = None
+        self._pump: logs.OrphanPump | None = None
+        self.stop_timer: asyncio.TimerHandle | None = None
+        self.stopping = self._hijacked = self.orphan = False
+
+    # -- facts ---------------------------------------------------------------------------
+
+    @property
+    def launch(self) -> int:
+        return int(self.spec.get("launch", 0))
+
+    @property
+    def is_alive(self) -> bool:
+        return self.seen not in (Seen.MISSING, Seen.EXITED)
+
+    def members(self) -> set[int]:
+        """Return the processes of this workload, our own parent process not among them."""
+        if found := self.machine.groups.members(self.uid):
+            return found
+        if self.parent and not self.orphan and procfs.is_alive(*self.parent):
+            return procfs.descendants(self.parent[0]) - {self.parent[0]}
+        return procfs.marked(f"BERTH_WORKLOAD={self.uid}")
+
+    def become(self, seen: Seen) -> None:
+        self.seen = seen
+        self.version = self._changed(self.uid)
+
+    def task(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task: asyncio.Task[None] = asyncio.get_running_loop().create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def on_readable(self, fd: int, callback: Callable[[], None]) -> None:
+        self.watched[fd] = callback
+        asyncio.get_running_loop().add_reader(fd, callback)
+
+    def _forget_fd(self, fd: int) -> None:
+        if self.watched.pop(fd, None):
+            asyncio.get_running_loop().remove_reader(fd)
+
+    # -- start ---------------------------------------------------------------------------
+
+    def create(self, spec: Facts, user: SystemUser, secrets: dict[str, str]) -> None:
+        """Start this launch. The previous one has ended."""
+        launcher = Launcher(self.machine, spec, user)
+        launcher.check()
+        self._tries, self._secrets = 0, secrets
+        self._spawn(spec, user)
+
+    def _spawn(self, spec: Facts, user: SystemUser) -> None:
+        launcher = Launcher(self.machine, spec, user)
+        port = self._choose_port(spec)
+        if port is None and self._wants_port(spec):
+            raise Refused("not-yet", "no free port on this machine", retry_in=2.0)
+        launcher.make_folders()
+        facts = {**spec, "port_now": port, "system_user": [user.name, user.uid, user.gid]}
+        attempt = self.record.begin(facts)
+        if attempt is None:
+            raise Refused("not-yet", "the previous process is still ending", retry_in=0.05)
+        killpoint("recorded")
+        for _, path in logs.segments(self.record.folder, spec["launch"]):
+            path.unlink(missing_ok=True)
+        logs.drop_older(self.record.folder, spec["launch"])
+        self.spec, self.attempt, self.port = facts, attempt, port
+        self.times, self.end = {}, ending.Ending("")
+        self.stopping = self._hijacked = self.orphan = False
+        self.child = self.parent = None
+        plan = launcher.plan(self.record, attempt, port, self._secrets or {})
+        self._attach(spawn(plan))
+        self.become(Seen.CREATED)
+
+    @staticmethod
+    def _wants_port(spec: Facts) -> bool:
+        if spec["port"] or spec["probe"]:
+            return True
+        return any("{port}" in text for text in [*spec["command"], *spec["env"].values()])
+
+    def _choose_port(self, spec: Facts) -> int | None:
+        if spec["port"]:
+            return int(spec["port"])
+        if not self._wants_port(spec):
+            return None
+        return listeners.choose_port(*self.machine.ports, self.machine.ports_taken())
+
+    def _attach(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+        pidfd = os.pidfd_open(process.pid)
+        self.parent = (process.pid, 0)
+        self.on_readable(pidfd, lambda: self.parent_gone(pidfd))
+        told = process.stdout
+        if told is not None:
+            os.set_blocking(told.fileno(), False)
+            self.on_readable(told.fileno(), lambda: self._told(told.fileno()))
+
+    def _told(self, fd: int) -> None:
+        self._forget_fd(fd)  # one word only, then end of file
+        with contextlib.suppress(OSError):
+            if os.read(fd, 64):
+                self.went()
+
+    def went(self) -> None:
+        """The program runs: note who it is, then wait for its answer."""
+        child = self.record.read("child", attempt=self.attempt)
+        parent = self.record.read("shim", attempt=self.attempt)
+        if child is None:
+            return
+        self.child = (child["pid"], child["start"])
+        if parent:
+            self.parent = (parent["pid"], parent["start"])
+        self.times["started"] = child["at"]
+        if self.stopping:
+            ending.send(*self.child, signal.SIGTERM)
+        elif self.port is None:
+            self._ready()
+        else:
+            self.become(Seen.STARTING)
+            self._probe = self.task(self._until_ready())
+
+    # -- readiness -----------------------------------------------------------------------
+
+    def judge(self) -> Listener:
+        uid = self.spec["system_user"][1]
+        return listeners.judge(self.port or 0, uid=uid, members=self.members())
+
+    async def _until_ready(self) -> None:
+        begun, foreign = time.monotonic(), 0
+        wanted = self.spec["probe"]
+        while self.seen == Seen.STARTING:
+            if probing.connects(self.port or 0):
+                verdict = self.judge()
+                foreign = foreign + 1 if verdict == Listener.FOREIGN else 0
+                if foreign >= _FOREIGN_TIMES:
+                    self._taken_over()
+                    return
+                if verdict == Listener.OWN and (
+                    wanted is None
+                    or await probing.answers(self.port or 0, wanted["path"], wanted["status"])
+                ):
+                    self._ready()
+                    return
+            await asyncio.sleep(probing.delay(time.monotonic() - begun, self.crowd()))
+
+    def _ready(self) -> None:
+        if self.stopping or not self.is_alive:
+            return
+        killpoint("ready")
+        self.times["ready"] = time.time()
+        self.record.note("ready", {"attempt": self.attempt, "at": self.times["ready"]})
+        self._secrets, self.notice = None, ("", "")
+        killpoint("ready-recorded")
+        self.become(Seen.READY)
+
+    def _taken_over(self) -> None:
+        """Somebody else listens on our port: end this attempt and try another port."""
+        self._hijacked = True
+        self.notice = ("port-hijacked", "another program took its port; trying another one")
+        self.become(Seen.STARTING)
+        self.kill()
+
+    def recall_times(self) -> None:
+        for name, source in (("started", "child"), ("ready", "ready")):
+            if found := self.record.read(source, attempt=self.attempt):
+                self.times[name] = found["at"]
+
+    def resume(self) -> None:
+        """Go on where the record says we were; an address is checked again before it is told."""
+        child = self.record.read("child", attempt=self.attempt)
+        if child is None or not self.record.read("went", attempt=self.attempt):
+            return
+        self.child = (child["pid"], child["start"])
+        if self.stopping:
+            ending.send(*self.child, signal.SIGTERM)
+        elif self.seen == Seen.CREATED:
+            ready = self.times.get("ready") is not None
+            if ready and (self.port is None or self.judge() == Listener.OWN):
+                self.become(Seen.READY)
+            else:
+                self.went()
+
+    # -- stop ----------------------------------------------------------------------------
+
+    def stop(self, grace_s: float) -> None:
+        """Ask it to end; after the grace it is killed. Asking again changes nothing."""
+        if not self.is_alive or self.stopping:
+            return
+        killpoint("stop")
+        at = time.time() + grace_s
+        self.record.note("stop", {"attempt": self.attempt, "at": at, "grace": grace_s})
+        killpoint("stop-recorded")
+        self._stop_within(grace_s)
+
+    def _stop_within(self, grace_s: float) -> None:
+        self.stopping, self._secrets = True, None
+        if self.child:
+            ending.send(*self.child, signal.SIGTERM)
+        loop = asyncio.get_running_loop()
+        self.stop_timer = loop.call_later(max(grace_s, 0.0), self.kill)
+        self.become(Seen.STOPPING)
+
+    def hurry(self, grace_s: float) -> None:
+        """Shorten the grace of a workload that is to be removed."""
+        self.stop(grace_s)
+        if self.stop_timer:
+            left = self.stop_timer.when() - asyncio.get_running_loop().time()
+            if left > grace_s:
+                self.stop_timer.cancel()
+                self.stop_timer = asyncio.get_running_loop().call_later(grace_s, self.kill)
+
+    def kill(self) -> None:
+        """Kill the program; its parent takes down the rest. Without one we do it ourselves."""
+        if self.child:
+            ending.send(*self.child, signal.SIGKILL)
+        elif self._process:
+            self._process.kill()  # still our own unreaped child: the pid can't be another's
+        elif self.parent:
+            ending.send(*self.parent, signal.SIGKILL)
+        if self.orphan:
+            ending.kill_all(self.uid, self.machine.groups, by_mark=True)
+
+    # -- end -----------------------------------------------------------------------------
+
+    def parent_gone(self, pidfd: int) -> None:
+        self._forget_fd(pidfd)
+        os.close(pidfd)
+        if self._process:
+            self._process.wait()
+            if self._process.stdout:
+                self._forget_fd(self._process.stdout.fileno())
+                self._process.stdout.close()
+            self._process = None
+        found = self.record.read("exit", attempt=self.attempt)
+        if found is None:
+            self.orphan = True
+            self.adopt_orphan()
+        else:
+            self.task(self.settle(found))
+
+    def adopt_orphan(self) -> None:
+        """The parent was killed. Its program lives on under our own eyes, if it does."""
+        child = self.record.read("child", attempt=self.attempt)
+        pidfd = procfs.open_pidfd(child["pid"], child["start"]) if child else None
+        if pidfd is None:
+            self.task(self.settle(None))
+            return
+        self.child = (child["pid"], child["start"]) if child else None
+        self.on_readable(pidfd, lambda: self._orphan_gone(pidfd))
+        with contextlib.suppress(OSError):
+            self._pump = pump = logs.OrphanPump(self.record.folder, self.launch)
+            self.on_readable(pump.fd, pump.pump)
+        self.resume()
+        if self.seen == Seen.CREATED:
+            asyncio.get_running_loop().call_later(_UNSEEN_S, self._presume_went, pidfd)
+
+    def _presume_went(self, pidfd: int) -> None:
+        """A child whose parent died before the word to go has left by now; this one runs."""
+        if pidfd in self.watched and self.seen in (Seen.CREATED, Seen.STOPPING):
+            self.record.note("went", {"attempt": self.attempt, "at": time.time()})
+            self.resume()
+
+    def _orphan_gone(self, pidfd: int) -> None:
+        self._forget_fd(pidfd)
+        os.close(pidfd)
+        if self._pump:
+            self._forget_fd(self._pump.fd)
+            self._pump.pump()
+            self._pump.close()
+            self._pump = None
+        self.task(self.settle(None))
+
+    async def settle(self, exit_record: Facts | None) -> None:
+        """The program is gone: nothing of it may be left, then say how it ended."""
+        if self._probe:
+            self._probe.cancel()
+        if self.stop_timer:
+            self.stop_timer.cancel()
+            self.stop_timer = None
+        wait = 0.002
+        done = self.record.read("done", attempt=self.attempt) is not None
+        while ending.kill_all(self.uid, self.machine.groups, by_mark=not done):
+            await asyncio.sleep(wait)
+            wait = min(wait * 2, 0.5)
+        went = self.record.read("went", attempt=self.attempt) is not None
+        end = ending.classify(
+            exit_record,
+            went=went,
+            stopped=self.stopping,
+            oom_kills=self.machine.groups.oom_kills(self.uid),
+        )
+        if self._lost_port() and not self.stopping:
+            message = "another program took its port"
+            end = ending.Ending("port-hijacked", message, end.code, end.at)
+        if not (self._may_retry(end, went=went) and await self._retry()):
+            self.ended(end)
+
+    def _lost_port(self) -> bool:
+        early = "ready" not in self.times and self.port is not None
+        return self._hijacked or (early and self.judge() == Listener.FOREIGN)
+
+    def _may_retry(self, end: ending.Ending, *, went: bool) -> bool:
+        again = end.reason == "port-hijacked" or (end.reason == "start-failed" and not went)
+        if end.reason == "start-failed" and end.code is not None:
+            again = False  # it said why it can't start; it would say so again
+        if end.reason == "port-hijacked" and self.spec["port"]:
+            again = False  # a fixed port: there is no other
+        return again and self._secrets is not None and self._tries < _TRIES and not self.stopping
+
+    async def _retry(self) -> bool:
+        self._tries += 1
+        for _ in range(100):
+            with contextlib.suppress(Refused, OSError):
+                self._spawn(self._wanted(), SystemUser(*self.spec["system_user"]))
+                return True
+            await asyncio.sleep(0.02)
+        return False
+
+    def _wanted(self) -> Facts:
+        ours = ("port_now", "system_user", "attempt")
+        return {name: value for name, value in self.spec.items() if name not in ours}
+
+    def ended(self, end: ending.Ending) -> None:
+        self.end = ending.Ending(end.reason, end.message, end.code, end.at or time.time())
+        self.record.note(
+            "end",
+            {
+                "attempt": self.attempt,
+                "reason": self.end.reason,
+                "message": self.end.message,
+                "code": self.end.code,
+                "at": self.end.at,
+            },
+        )
+        killpoint("end-recorded")
+        self._secrets, self.child, self.notice = None, None, ("", "")
+        self.machine.groups.remove(self.uid)
+        (self.record.folder / "output").unlink(missing_ok=True)
+        self.become(Seen.EXITED)
+
+    def close(self) -> None:
+        """Let go of everything in this process; the workload itself is untouched."""
+        for task in tuple(self._tasks):
+            task.cancel()
+        if self.stop_timer:
+            self.stop_timer.cancel()
+        for fd in tuple(self.watched):
+            self._forget_fd(fd)

@@ -1,0 +1,211 @@
+"""All workloads of this machine: found again at start, made, removed, and who watches them."""
+
+import asyncio
+import contextlib
+import time
+from pathlib import Path
+from typing import Any
+
+from runtime.drivers.local import adoption, observing, procfs
+from runtime.drivers.local.killpoints import killpoint
+from runtime.drivers.local.launcher import Machine, checked_name
+from runtime.drivers.local.records import Record, write_atomic
+from runtime.drivers.local.wire import Refused
+from runtime.drivers.local.workload import Facts, Workload
+from runtime.protocol import Seen
+
+_REMOVE_GRACE_S = 2.0
+_ASK_AGAIN_S = 0.2
+
+
+class Watcher:
+    """One who watches: gets the uids that changed since it last looked, each once."""
+
+    def __init__(self) -> None:
+        self.dirty: set[str] = set()
+        self.event = asyncio.Event()
+
+    def tell(self, uid: str) -> None:
+        self.dirty.add(uid)
+        self.event.set()
+
+    async def changes(self, timeout_s: float) -> set[str]:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.event.wait(), timeout_s)
+        self.event.clear()
+        changed, self.dirty = self.dirty, set()
+        return changed
+
+
+class World:
+    """Every uid we know."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.workloads: dict[str, Workload] = {}
+        self.watchers: set[Watcher] = set()
+        self._making = asyncio.Lock()
+        self._emptying: asyncio.Task[None] | None = None
+        self._version = _new_epoch(machine.state / "epoch") << 32
+        machine.ports_taken = lambda: {
+            w.port for w in self.workloads.values() if w.port and w.is_alive
+        }
+
+    def adopt(self) -> None:
+        """Take up everything the previous supervisor left."""
+        boot = procfs.boot_id()
+        for folder in sorted(self.machine.records.iterdir()):
+            if folder.is_dir():
+                workload = self._workload(folder.name)
+                adoption.adopt(workload, boot)
+        self._empty_trash()
+
+    def _workload(self, uid: str) -> Workload:
+        found = self.workloads.get(uid)
+        if found is None:
+            record = Record(self.machine.records / uid)
+            found = self.workloads[uid] = Workload(self.machine, record, self.changed)
+            found.crowd = self.starting
+        return found
+
+    def changed(self, uid: str) -> int:
+        """Count a change of ``uid`` and tell who watches; return the new version."""
+        self._version += 1
+        for watcher in self.watchers:
+            watcher.tell(uid)
+        return self._version
+
+    def starting(self) -> int:
+        return sum(1 for w in self.workloads.values() if w.seen == Seen.STARTING)
+
+    def observation(self, uid: str) -> Facts:
+        if found := self.workloads.get(uid):
+            return observing.observation(found)
+        return {"uid": uid, "seen": str(Seen.MISSING), "version": self._version}
+
+    async def ensure(self, spec: Facts, secrets: dict[str, str] | None) -> Facts:
+        """Make (uid, launch) exist, once. Without ``secrets`` say whether they are needed."""
+        uid = checked_name(spec["uid"], "uid")
+        async with self._making:
+            found = self.workloads.get(uid)
+            if found and found.seen != Seen.MISSING:
+                if spec["launch"] <= found.launch:
+                    return self._reference(found)
+                if found.is_alive:
+                    found.stop(spec["stop_grace_s"])
+                    raise Refused("not-yet", "the previous launch is still ending", retry_in=0.2)
+            if secrets is None:
+                return {"need_secrets": True}
+            user = await self.machine.user_of(spec["project"], spec["owner"])
+            workload = self._workload(uid)
+            try:
+                workload.create(spec, user, secrets)
+            except BaseException:
+                if not workload.spec:
+                    del self.workloads[uid]
+                raise
+            return self._reference(workload)
+
+    @staticmethod
+    def _reference(workload: Workload) -> Facts:
+        return {"ref": {"supervisor": "local", "uid": workload.uid, "launch": workload.launch}}
+
+    def stop(self, uid: str, grace_s: float) -> None:
+        found = self.workloads.get(uid)
+        if found and found.is_alive:
+            found.stop(grace_s)
+            raise Refused("not-yet", "it is ending", retry_in=_ASK_AGAIN_S)
+
+    def remove(self, uid: str) -> None:
+        """Remove all traces but volumes; the record goes last."""
+        checked_name(uid, "uid")
+        found = self.workloads.get(uid)
+        if found and found.is_alive:
+            found.hurry(_REMOVE_GRACE_S)
+            raise Refused("not-yet", "it is ending", retry_in=_ASK_AGAIN_S)
+        killpoint("remove")
+        self.machine.groups.remove(uid)
+        self.machine.trash.take(self.machine.spaces / uid)
+        killpoint("remove-space-gone")
+        self.machine.trash.take(self.machine.records / uid)
+        killpoint("remove-record-gone")
+        if found:
+            found.close()
+            del self.workloads[uid]
+            self.changed(uid)
+        self._empty_trash()
+
+    def _empty_trash(self) -> None:
+        if self._emptying is None or self._emptying.done():
+            self._emptying = asyncio.get_running_loop().create_task(
+                asyncio.to_thread(self.machine.trash.empty)
+            )
+
+    async def stop_all(self) -> None:
+        """End every workload, each within its own grace."""
+        for workload in self.workloads.values():
+            workload.stop(float(workload.spec.get("stop_grace_s", _REMOVE_GRACE_S)))
+        while any(w.is_alive for w in self.workloads.values()):  # noqa: ASYNC110 - ends once
+            await asyncio.sleep(0.05)
+
+    async def close(self) -> None:
+        for workload in self.workloads.values():
+            workload.close()
+        if self._emptying:
+            with contextlib.suppress(Exception):
+                await self._emptying
+
+
+def _new_epoch(path: Path) -> int:
+    """Return a number higher than any before, even when the folder was lost in between."""
+    try:
+        before = int(path.read_text())
+    except (OSError, ValueError):
+        before = 0
+    epoch = max(before + 1, int(time.time()))
+    write_atomic(path, str(epoch))
+    return epoch
+
+
+def parse_spec(raw: Any) -> Facts:
+    """Return the spec with every field of the type we rely on, or refuse."""
+    try:
+        return {
+            "uid": str(raw["uid"]),
+            "kind": str(raw["kind"]),
+            "name": str(raw["name"]),
+            "launch": int(raw["launch"]),
+            "project": str(raw["project"]),
+            "owner": str(raw["owner"]),
+            "environment": str(raw["environment"]),
+            "command": _texts(raw["command"]),
+            "env": {str(k): str(v) for k, v in raw["env"].items()},
+            "resources": {k: int(raw["resources"][k]) for k in ("cpu_milli", "memory_mib", "pids")},
+            "devices": _texts(raw["devices"]),
+            "mounts": [_mount(mount) for mount in raw["mounts"]],
+            "port": int(raw["port"]) if raw["port"] else None,
+            "probe": _probe(raw["probe"]) if raw["probe"] else None,
+            "stop_grace_s": float(raw["stop_grace_s"]),
+        }
+    except (KeyError, TypeError, ValueError, AttributeError) as problem:
+        raise Refused("invalid-spec", f"the spec can't be read: {problem!r}") from None
+
+
+def _texts(values: Any) -> list[str]:
+    texts = [str(value) for value in values]
+    if any("\0" in text for text in texts):
+        raise ValueError("NUL in a word")
+    return texts
+
+
+def _mount(raw: Any) -> Facts:
+    if raw["role"] != "home":
+        raise ValueError("only a home can be mounted on this machine")
+    return {"volume_uid": checked_name(str(raw["volume_uid"]), "volume"), "role": "home"}
+
+
+def _probe(raw: Any) -> Facts:
+    path = str(raw["path"])
+    if not path.startswith("/") or any(c <= " " for c in path):
+        raise ValueError("a probe's path starts with / and has no space")
+    return {"path": path, "status": int(raw["status"])}
