@@ -3,3 +3,14 @@ from django.apps import AppConfig
 
 class NotebooksConfig(AppConfig):
     name = "notebooks"
+
+    def ready(self) -> None:
+        from hubapi import registry
+        from notebooks import hub, rules, timeline
+        from notebooks.reconciler import WorkspaceReconciler
+        from runtime import reconcilers
+
+        reconcilers.register(WorkspaceReconciler())
+        reconcilers.on_transition(timeline.on_transition)
+        registry.register(hub.WorkspaceLookup())
+        rules.connect()

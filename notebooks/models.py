@@ -10,7 +10,7 @@ from common.ids import new_short_id, new_uid
 from notebooks.choices import PresetKind, StopReason
 from projects.models import Project
 from runtime.models import Reconcilable
-from runtime.protocol import Desired, Resources
+from runtime.protocol import Desired, Phase, Resources
 from volumes.models import Volume
 
 MAX_CPU_MILLI = 1_024_000
@@ -22,14 +22,18 @@ class Size(models.Model):
     """What a workspace asks of a machine; shared by presets and workspaces."""
 
     cpu_milli = models.PositiveIntegerField(
-        _("CPU"), default=2000, validators=[MinValueValidator(100), MaxValueValidator(MAX_CPU_MILLI)]
+        _("CPU"),
+        default=2000,
+        validators=[MinValueValidator(100), MaxValueValidator(MAX_CPU_MILLI)],
     )
     memory_mib = models.PositiveIntegerField(
         _("memory"),
         default=4096,
         validators=[MinValueValidator(256), MaxValueValidator(MAX_MEMORY_MIB)],
     )
-    gpus = models.PositiveIntegerField(_("GPUs"), default=0, validators=[MaxValueValidator(MAX_GPUS)])
+    gpus = models.PositiveIntegerField(
+        _("GPUs"), default=0, validators=[MaxValueValidator(MAX_GPUS)]
+    )
     gpu_flavor = models.CharField(_("kind of GPU"), max_length=63, blank=True, default="")
 
     class Meta:
@@ -102,7 +106,9 @@ class Workspace(Size, Reconcilable):
     ends_at = models.DateTimeField(null=True)  # the time limit strikes
     warned_at = models.DateTimeField(null=True)
     stopped_at = models.DateTimeField(null=True)
-    stop_reason = models.CharField(max_length=24, choices=StopReason.choices, blank=True, default="")
+    stop_reason = models.CharField(
+        max_length=24, choices=StopReason.choices, blank=True, default=""
+    )
     stop_requested_at = models.DateTimeField(null=True)
     nonce = models.CharField(max_length=64, blank=True, default="")  # of the form that made it
     last_used_at = models.DateTimeField(null=True)
@@ -141,11 +147,37 @@ class Workspace(Size, Reconcilable):
         return self.name
 
     def get_absolute_url(self) -> str:
-        return f"/workspaces/{self.short_id}/"
+        return f"/projects/{self.project.slug}/workspaces/{self.short_id}/"
 
     @property
-    def is_wanted(self) -> bool:
-        return self.desired == Desired.RUNNING
+    def is_seen(self) -> bool:
+        """Whether the status tells of the latest intent."""
+        return self.observed_generation >= self.generation
+
+    @property
+    def is_on_its_way(self) -> bool:
+        """Whether it runs, or is wanted and will be looked at: starting it changes nothing."""
+        ended = self.phase in {Phase.STOPPED, Phase.FAILED}
+        return self.desired == Desired.RUNNING and not (ended and self.is_seen)
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether nothing of it runs and nothing is on its way: it can be resumed."""
+        ended = self.phase in {Phase.STOPPED, Phase.FAILED}
+        return ended and not self.is_on_its_way and self.desired != Desired.ABSENT
+
+    @property
+    def shown_phase(self) -> Phase:
+        """The phase for people: after a press, what was pressed, not what was before."""
+        phase = Phase(self.phase)
+        if self.is_seen:
+            return phase
+        if self.desired == Desired.ABSENT:
+            return Phase.DELETING
+        ended = phase in {Phase.STOPPED, Phase.FAILED}
+        if self.desired == Desired.RUNNING:
+            return Phase.PENDING if ended else phase
+        return phase if ended else Phase.STOPPING
 
 
 class Share(models.Model):

@@ -3,3 +3,9 @@ from django.apps import AppConfig
 
 class VolumesConfig(AppConfig):
     name = "volumes"
+
+    def ready(self) -> None:
+        from runtime.reconcilers import register
+        from volumes.reconciler import VolumeReconciler
+
+        register(VolumeReconciler())

@@ -1,0 +1,123 @@
+"""Would it start now? Advice for cards, forms and plans; the queue itself decides.
+
+``Room`` is one look at the machine (a constant number of queries), then asked for any number
+of sizes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from django.conf import settings
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from clusters import selectors as clusters
+from clusters.models import Claim, Cluster, Device
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from runtime.protocol import Resources
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """``position`` 0: it would start now. ``fits`` False: never on this machine."""
+
+    starts_now: bool
+    position: int
+    fits: bool
+    sentence: str
+
+
+class Room:
+    """What is free on a cluster at this moment, and who waits for it."""
+
+    def __init__(self, cluster_key: str = "local") -> None:
+        self._cluster = Cluster.objects.filter(key=cluster_key).first()
+        self._total: Counter[str] = Counter()
+        self._free: Counter[str] = Counter()
+        self._waiting: list[Claim] = []
+        self._cpu_left = self._memory_left = 0
+        self._cpu_total = self._memory_total = 0
+        if self._cluster is not None:
+            self._look(self._cluster)
+
+    def _look(self, cluster: Cluster) -> None:
+        rows = Device.objects.filter(cluster=cluster, healthy=True)
+        for flavor, hold in rows.values_list("flavor__name", "hold__id"):
+            for key in {"", flavor or ""}:
+                self._total[key] += 1
+                self._free[key] += hold is None
+        use = clusters.machine_use(cluster)
+        self._cpu_total = int(use.cpu_milli_total * _factor("BERTH_CPU_OVERCOMMIT", 4.0))
+        self._memory_total = int(use.memory_mib_total * _factor("BERTH_MEMORY_OVERCOMMIT", 1.0))
+        self._cpu_left = self._cpu_total - use.cpu_milli
+        self._memory_left = self._memory_total - use.memory_mib
+        self._waiting = list(clusters.queue(cluster.key))
+
+    def free_gpus(self, flavor: str = "") -> int:
+        return self._free[flavor]
+
+    def total_gpus(self, flavor: str = "") -> int:
+        return self._total[flavor]
+
+    def ask(self, wanted: Resources, *, uid: UUID | None = None) -> Forecast:
+        """Say whether a workload of this size would start now, and if not, where it stands."""
+        if self._never(wanted):
+            sentence = _("It asks for more than this machine has: it would wait without end.")
+            return Forecast(False, self._ahead(wanted, uid) + 1, False, sentence)
+        ahead = self._ahead(wanted, uid)
+        if not ahead and self._room(wanted):
+            return Forecast(True, 0, True, _("It would start now."))
+        if ahead:
+            sentence = ngettext(
+                "It would wait: %(n)d workload is ahead of it.",
+                "It would wait: %(n)d workloads are ahead of it.",
+                ahead,
+            ) % {"n": ahead}
+        else:
+            sentence = _("It would wait as the next one: what it asks for is in use.")
+        return Forecast(False, ahead + 1, True, sentence)
+
+    def _never(self, wanted: Resources) -> bool:
+        if self._cluster is None:
+            return False  # nothing is known yet: say nothing wrong
+        unknown = not self._cpu_total  # the machine was not looked at yet
+        return wanted.gpus > self._total[wanted.gpu_flavor] or (
+            not unknown
+            and (wanted.cpu_milli > self._cpu_total or wanted.memory_mib > self._memory_total)
+        )
+
+    def _room(self, wanted: Resources) -> bool:
+        if wanted.gpus > self._free[wanted.gpu_flavor]:
+            return False
+        if not self._cpu_total:
+            return True
+        return wanted.cpu_milli <= self._cpu_left and wanted.memory_mib <= self._memory_left
+
+    def _ahead(self, wanted: Resources, uid: UUID | None) -> int:
+        """Count the waiting ones that want something this one wants too and lack it."""
+        return sum(
+            1
+            for claim in self._waiting
+            if claim.workload_uid != uid and self._competes(claim, wanted)
+        )
+
+    def _competes(self, claim: Claim, wanted: Resources) -> bool:
+        lacks_gpu = claim.gpus > self._free[claim.gpu_flavor]
+        same_kind = not claim.gpu_flavor or not wanted.gpu_flavor
+        if wanted.gpus and lacks_gpu and (same_kind or claim.gpu_flavor == wanted.gpu_flavor):
+            return True
+        return claim.cpu_milli > self._cpu_left or claim.memory_mib > self._memory_left
+
+
+def forecast(wanted: Resources, *, cluster_key: str, uid: UUID | None = None) -> Forecast:
+    return Room(cluster_key).ask(wanted, uid=uid)
+
+
+def _factor(name: str, default: float) -> float:
+    return float(getattr(settings, name, default))

@@ -1,0 +1,80 @@
+"""What the Hub side asks about workspaces: who they are and who may open them now."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hubapi.registry import AccessLevel, WorkloadInfo, WorkloadLookup
+from hubapi.services import workload_url
+from notebooks import selectors
+from notebooks.models import Workspace
+from projects.models import Membership
+from runtime.protocol import Desired, Phase
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from uuid import UUID
+
+    from django.db.models import QuerySet
+
+    from accounts.models import User
+
+
+def info_of(row: Workspace) -> WorkloadInfo:
+    page = row.get_absolute_url()
+    return WorkloadInfo(
+        uid=row.uid,
+        kind=row.KIND,
+        short_id=row.short_id,
+        name=row.name,
+        owner_pk=row.owner.pk,
+        owner_uid=row.owner.uid,
+        owner_username=row.owner.username,
+        owner_label=row.owner.label,
+        project_uid=row.project.uid,
+        phase=Phase(row.phase),
+        launch=row.launch,
+        page_url=page,
+        public_url=workload_url(row.short_id),
+        resume_url=f"{page}start/",
+    )
+
+
+class WorkspaceLookup(WorkloadLookup):
+    """Asks the database at every question: access that was taken away is gone at once."""
+
+    def by_uid(self, uid: UUID) -> WorkloadInfo | None:
+        row = _rows().filter(uid=uid).first()
+        return None if row is None else info_of(row)
+
+    def by_short_id(self, short_id: str) -> WorkloadInfo | None:
+        row = _rows().filter(short_id=short_id).first()
+        return None if row is None else info_of(row)
+
+    def access(self, user: User, uid: UUID) -> AccessLevel:
+        row = _rows().filter(uid=uid).first()
+        if row is None:
+            return AccessLevel.NONE
+        access = selectors.access_of(user, row)
+        if access.owner:
+            return AccessLevel.OWNER
+        return AccessLevel.VISITOR if access.visitor else AccessLevel.NONE
+
+    def visitors(self, uid: UUID) -> Sequence[User]:
+        row = _rows().filter(uid=uid).first()
+        if row is None:
+            return ()
+        members = Membership.objects.filter(project=row.project_id).values("user_id")
+        return list(row.visitors.filter(pk__in=members, is_active=True).order_by("username"))
+
+    def openable_by(self, user: User) -> Sequence[WorkloadInfo]:
+        """Running workspaces, own ones first, the one used last first."""
+        rows = _rows().filter(phase=Phase.RUNNING, desired=Desired.RUNNING)
+        own = list(rows.filter(owner=user).order_by("-last_used_at")[:50])
+        shared = list(rows.filter(shares__user=user).order_by("-last_used_at")[:50])
+        found = [row for row in (*own, *shared) if selectors.access_of(user, row)]
+        return [info_of(row) for row in found]
+
+
+def _rows() -> QuerySet[Workspace]:
+    return Workspace.objects.filter(deleted_at__isnull=True).select_related("project", "owner")

@@ -1,0 +1,65 @@
+"""What people are told about their workspaces, outside the page they look at."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from django.conf import settings
+from django.utils import translation
+
+from notebooks.choices import StopReason
+from notifications.services import notify
+from runtime import reasons
+
+if TYPE_CHECKING:
+    from accounts.models import User
+    from accounts.principal import Principal
+    from notebooks.models import Workspace
+
+
+def tell_stops_soon(row: Workspace, *, minutes: int) -> None:
+    notify(
+        users=[row.owner],
+        kind="workspace.ending",
+        params={"name": row.name, "minutes": minutes},
+        url=row.get_absolute_url(),
+        key=str(row.uid),
+    )
+
+
+def tell_stopped(row: Workspace) -> None:
+    with translation.override(_language(row.owner)):
+        reason = str(StopReason(row.stop_reason).label) if row.stop_reason else ""
+    notify(
+        users=[row.owner],
+        kind="workspace.stopped",
+        params={"name": row.name, "reason": reason},
+        url=row.get_absolute_url(),
+        key=str(row.uid),
+    )
+
+
+def tell_failed(row: Workspace) -> None:
+    with translation.override(_language(row.owner)):
+        reason = str(reasons.info(row.reason).text)
+    notify(
+        users=[row.owner],
+        kind="workspace.failed",
+        params={"name": row.name, "reason": reason},
+        url=row.get_absolute_url(),
+        key=str(row.uid),
+    )
+
+
+def tell_shared(row: Workspace, *, by: Principal, user: User) -> None:
+    notify(
+        users=[user],
+        kind="workspace.shared",
+        params={"name": row.name, "who": by.user.label},
+        url=row.get_absolute_url(),
+        key=str(row.uid),
+    )
+
+
+def _language(user: User) -> str:
+    return user.language or settings.LANGUAGE_CODE

@@ -1,0 +1,143 @@
+"""Reading presets and workspaces. All rows come through ``projects.access``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from django.db.models import Exists, OuterRef, Q
+from django.utils.translation import gettext as _
+
+from common.errors import Forbidden, NotFound
+from notebooks.models import Preset, Share, Step, Workspace
+from projects.access import Permission, scoped
+from projects.models import Membership
+from runtime.protocol import Desired, Phase
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from django.db.models import QuerySet
+
+    from accounts.models import User
+    from accounts.principal import Principal
+    from projects.models import Project
+
+SETTLED = frozenset({Phase.RUNNING, Phase.STOPPED, Phase.FAILED, Phase.DELETED})
+ENDED = frozenset({Phase.STOPPED, Phase.FAILED})
+
+
+def presets_for(project: Project) -> QuerySet[Preset]:
+    """Return the active presets that may be used in ``project``."""
+    return (
+        Preset.objects.filter(Q(projects=None) | Q(projects=project), is_active=True)
+        .distinct()
+        .order_by("position", "name")
+    )
+
+
+def presets_visible_to(who: Principal) -> QuerySet[Preset]:
+    """Return the active presets of any project ``who`` belongs to; operators see all."""
+    if who.is_operator:
+        return Preset.objects.order_by("position", "name")
+    mine = Membership.objects.filter(user=who.user).values("project_id")
+    return (
+        Preset.objects.filter(Q(projects=None) | Q(projects__in=mine), is_active=True)
+        .distinct()
+        .order_by("position", "name")
+    )
+
+
+def preset_get(project: Project, slug: str) -> Preset:
+    """Return a preset that may be used in ``project``, or NotFound."""
+    preset = presets_for(project).filter(slug=slug).first()
+    if preset is None:
+        raise NotFound(_("There is no such preset in this project."))
+    return preset
+
+
+def workspaces_visible_to(who: Principal, project: Project | None = None) -> QuerySet[Workspace]:
+    """Return the workspaces whose name and state ``who`` may see, newest first."""
+    rows = Workspace.objects.filter(deleted_at__isnull=True).select_related(
+        "project", "owner", "preset", "home"
+    )
+    if project is not None:
+        rows = rows.filter(project=project)
+    return scoped(rows, who, Permission.WORKSPACE_READ).order_by("-id")
+
+
+def workspaces_of(who: Principal, project: Project | None = None) -> QuerySet[Workspace]:
+    """Return the workspaces ``who`` owns."""
+    return workspaces_visible_to(who, project).filter(owner=who.user)
+
+
+def workspaces_shared_with(who: Principal, project: Project | None = None) -> QuerySet[Workspace]:
+    """Return the workspaces of others that were shared with ``who``."""
+    mine = Share.objects.filter(workspace=OuterRef("pk"), user=who.user)
+    return workspaces_visible_to(who, project).filter(Exists(mine)).exclude(desired=Desired.ABSENT)
+
+
+def workspace_get(who: Principal, short_id: str, project: Project | None = None) -> Workspace:
+    """Return one workspace that ``who`` may see, or NotFound (the same for "not yours")."""
+    row = workspaces_visible_to(who, project).filter(short_id=short_id).first()
+    if row is None:
+        raise NotFound(_("There is no such workspace, or you may not see it."))
+    return row
+
+
+def require_owner(who: Principal, workspace: Workspace) -> None:
+    """Raise Forbidden unless ``who`` owns it: files, environment and logs are private."""
+    if workspace.owner_id != who.user.pk:
+        raise Forbidden(_("Only the owner of the workspace may see or change this."))
+
+
+def is_owner(who: Principal, workspace: Workspace) -> bool:
+    return workspace.owner_id == who.user.pk
+
+
+@dataclass(frozen=True)
+class Access:
+    """Who may open: the owner and those he shared with, while they are members."""
+
+    owner: bool = False
+    visitor: bool = False
+
+    def __bool__(self) -> bool:
+        return self.owner or self.visitor
+
+
+def access_of(user: User, workspace: Workspace) -> Access:
+    """Decide afresh at every question, so that a removed member is out at once."""
+    if not user.is_active or workspace.deleted_at or workspace.desired == Desired.ABSENT:
+        return Access()
+    member = Membership.objects.filter(project_id=workspace.project_id, user=user).exists()
+    if not member:
+        return Access()
+    if workspace.owner_id == user.pk:
+        return Access(owner=True)
+    shared = Share.objects.filter(workspace=workspace, user=user).exists()
+    return Access(visitor=shared)
+
+
+def shares_of(workspace: Workspace) -> QuerySet[Share]:
+    return workspace.shares.select_related("user", "created_by").order_by("user__username")
+
+
+def steps_of(workspace: Workspace, launch: int | None = None) -> Sequence[Step]:
+    """Return the timeline of one launch (the latest by default), oldest first."""
+    return list(workspace.steps.filter(launch=launch or workspace.launch).order_by("id"))
+
+
+def names_taken(project: Project, owner: User) -> frozenset[str]:
+    rows = Workspace.objects.filter(project=project, owner=owner, deleted_at__isnull=True)
+    return frozenset(rows.exclude(desired=Desired.ABSENT).values_list("name", flat=True))
+
+
+def next_name(base: str, taken: frozenset[str]) -> str:
+    """Return ``base``, or ``base 2``, ``base 3`` …, whichever is free."""
+    if base not in taken:
+        return base
+    number = 2
+    while f"{base[:58]} {number}" in taken:
+        number += 1
+    return f"{base[:58]} {number}"

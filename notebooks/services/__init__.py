@@ -1,0 +1,73 @@
+"""Every write to presets and workspaces. Split by subject; this is the door."""
+
+from notebooks.services.base import may_end
+from notebooks.services.launch import default_preset, workspace_launch, workspace_resume
+from notebooks.services.lifecycle import (
+    extension_left,
+    workspace_delete,
+    workspace_edit,
+    workspace_extend,
+    workspace_stop,
+    workspaces_request_delete,
+    workspaces_stop_for,
+)
+from notebooks.services.limits import limits_enforce
+from notebooks.services.manifest import (
+    manifest_of,
+    manifest_parse,
+    manifest_plan,
+    manifest_wrap,
+    workspace_apply,
+)
+from notebooks.services.plan import Change, Plan, QuotaEffect, workspace_plan
+from notebooks.services.presets import (
+    PresetFields,
+    ensure_default_presets,
+    ensure_gpu_preset,
+    preset_create,
+    preset_delete,
+    preset_update,
+)
+from notebooks.services.sampling import samples_prune, usage_sample
+from notebooks.services.sharing import shares_revoke_for, workspace_share, workspace_unshare
+from notebooks.services.specify import environments_of, spec_of
+from notebooks.spec import Spec, Wanted
+
+__all__ = [
+    "Change",
+    "Plan",
+    "PresetFields",
+    "QuotaEffect",
+    "Spec",
+    "Wanted",
+    "default_preset",
+    "ensure_default_presets",
+    "ensure_gpu_preset",
+    "environments_of",
+    "extension_left",
+    "limits_enforce",
+    "manifest_of",
+    "manifest_parse",
+    "manifest_plan",
+    "manifest_wrap",
+    "may_end",
+    "preset_create",
+    "preset_delete",
+    "preset_update",
+    "samples_prune",
+    "shares_revoke_for",
+    "spec_of",
+    "usage_sample",
+    "workspace_apply",
+    "workspace_delete",
+    "workspace_edit",
+    "workspace_extend",
+    "workspace_launch",
+    "workspace_plan",
+    "workspace_resume",
+    "workspace_share",
+    "workspace_stop",
+    "workspace_unshare",
+    "workspaces_request_delete",
+    "workspaces_stop_for",
+]

@@ -1,0 +1,186 @@
+"""Starting: one press makes a workspace, another one resumes it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from django.db import IntegrityError, transaction
+from django.utils.translation import gettext as _
+
+from common.clock import now
+from common.errors import Conflict, Invalid
+from events import services as events
+from notebooks import selectors
+from notebooks.models import Preset, Workspace
+from notebooks.services.base import changed, lock, own, step
+from notebooks.services.specify import spec_for, spec_of
+from notebooks.spec import Wanted, clean_name
+from projects.access import Permission, require
+from quotas import services as quotas
+from runtime.protocol import Desired
+from volumes.services import home_ensure
+
+if TYPE_CHECKING:
+    from accounts.principal import Principal
+    from notebooks.spec import Spec
+    from projects.models import Project
+
+# A repeated press of one form within this time is one press.
+NONCE_KEPT = timedelta(minutes=10)
+
+
+def workspace_launch(
+    *,
+    principal: Principal,
+    project: Project,
+    preset: Preset | None = None,
+    wanted: Wanted | None = None,
+    nonce: str = "",
+) -> Workspace:
+    """Make and start a workspace. Nothing is required: name and size come from the preset."""
+    require_startable(principal, project)
+    wanted = wanted or Wanted()
+    preset = preset or default_preset(project)
+    try:
+        with transaction.atomic():
+            return _launch(principal, project, preset, wanted, nonce[:64])
+    except IntegrityError as error:
+        if nonce and (made := _made_by(principal, nonce)):
+            return made  # the other half of a double click was faster
+        raise Conflict(
+            _("You already have a workspace of that name in this project."), code="name-taken"
+        ) from error
+
+
+def require_startable(principal: Principal, project: Project) -> None:
+    """Raise unless ``principal`` may start something in ``project`` now."""
+    require(principal, project, Permission.WORKSPACE_CREATE)
+    if project.archived_at is not None or project.desired == Desired.ABSENT:
+        raise Conflict(
+            _("The project is archived: nothing new starts in it."), code="project-archived"
+        )
+
+
+def default_preset(project: Project) -> Preset:
+    preset = selectors.presets_for(project).first()
+    if preset is None:
+        raise Conflict(_("There is no preset in this project yet."), code="no-preset")
+    return preset
+
+
+def _launch(
+    principal: Principal, project: Project, preset: Preset, wanted: Wanted, nonce: str
+) -> Workspace:
+    if nonce and (made := _made_by(principal, nonce)):
+        return made
+    spec = spec_for(project=project, preset=preset, wanted=wanted)
+    name = _name(principal, project, preset, wanted)
+    home = home_ensure(principal=principal, project=project, owner=principal.user)
+    row = Workspace.objects.create(
+        project=project,
+        owner=principal.user,
+        name=name,
+        preset=preset,
+        home=home,
+        nonce=nonce,
+        launch=1,
+        asked_at=now(),
+        phase_since=now(),
+        last_used_at=now(),
+        idle_stop_minutes=preset.idle_stop_minutes,
+        **_columns(spec),
+    )
+    reserve(principal, row, spec)
+    step(row, "accepted")
+    events.record(
+        actor=principal,
+        verb="workspace.launched",
+        target=row,
+        project_uid=project.uid,
+        data={"preset": preset.slug, **_public(spec)},
+    )
+    changed(row)
+    return row
+
+
+def reserve(principal: Principal, row: Workspace, spec: Spec) -> None:
+    """Hold what the workspace takes of the limits, in the transaction of the intent."""
+    quotas.reserve(
+        principal=principal,
+        project=row.project,
+        owner=row.owner,
+        uid=row.uid,
+        amounts=spec.amounts(),
+        launch=row.launch,
+    )
+
+
+@transaction.atomic
+def workspace_resume(*, principal: Principal, workspace: Workspace) -> Workspace:
+    """Start a stopped or failed workspace again, with its files, address and settings."""
+    own(principal, workspace)
+    require_startable(principal, workspace.project)
+    row = lock(workspace)
+    if row.is_on_its_way:
+        return row  # a second press changes nothing
+    begin_launch(row)
+    row.desired = Desired.RUNNING
+    row.save()
+    reserve(principal, row, spec_of(row))
+    step(row, "accepted")
+    events.record(
+        actor=principal, verb="workspace.resumed", target=row, project_uid=row.project.uid
+    )
+    changed(row)
+    return row
+
+
+def begin_launch(row: Workspace) -> None:
+    """Set the columns of a new launch; the caller saves."""
+    row.launch += 1
+    row.generation += 1
+    row.asked_at = row.last_used_at = now()
+    row.started_at = row.ready_at = row.ends_at = row.warned_at = row.stopped_at = None
+    row.stop_requested_at, row.stop_reason = None, ""
+    row.extended_minutes = 0
+
+
+def _name(principal: Principal, project: Project, preset: Preset, wanted: Wanted) -> str:
+    taken = selectors.names_taken(project, principal.user)
+    if wanted.name is None or not wanted.name.strip():
+        return selectors.next_name(preset.name, taken)
+    name = clean_name(wanted.name)
+    if name in taken:
+        message = _("You already have a workspace of that name in this project.")
+        raise Invalid(message, code="name-taken", fields={"name": [message]})
+    return name
+
+
+def _made_by(principal: Principal, nonce: str) -> Workspace | None:
+    made = Workspace.objects.filter(owner=principal.user, nonce=nonce).first()
+    if made is None:
+        return None
+    if made.created_at < now() - NONCE_KEPT:
+        Workspace.objects.filter(pk=made.pk).update(nonce="")
+        return None
+    return made
+
+
+def _columns(spec: Spec) -> dict[str, object]:
+    return {
+        "environment": spec.environment,
+        "cpu_milli": spec.cpu_milli,
+        "memory_mib": spec.memory_mib,
+        "gpus": spec.gpus,
+        "gpu_flavor": spec.gpu_flavor,
+        "env": dict(spec.env),
+        "time_limit_minutes": spec.time_limit_minutes,
+    }
+
+
+def _public(spec: Spec) -> dict[str, object]:
+    """What an event may tell: sizes, never values of the environment."""
+    columns = _columns(spec)
+    columns.pop("env")
+    return columns

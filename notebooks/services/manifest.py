@@ -1,0 +1,162 @@
+"""The YAML door: the same object as the form, parsed by a strict list of our own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from django.db import transaction
+from django.utils.translation import gettext as _
+
+from common.errors import Invalid
+from notebooks import selectors
+from notebooks.models import Preset, Workspace
+from notebooks.services.launch import workspace_launch, workspace_resume
+from notebooks.services.lifecycle import workspace_edit
+from notebooks.services.plan import Plan, workspace_plan
+from notebooks.spec import Wanted, clean_name
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from accounts.principal import Principal
+    from projects.models import Project
+
+API_VERSION = "berth.dev/v1"
+KIND = "Workspace"
+_SPEC: dict[str, type] = {
+    "preset": str,
+    "environment": str,
+    "cpu_milli": int,
+    "memory_mib": int,
+    "gpus": int,
+    "gpu_flavor": str,
+    "env": dict,
+    "time_limit_minutes": int,
+}
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a document says, with every key known and every value of its type."""
+
+    name: str
+    project: str
+    preset: str
+    wanted: Wanted
+
+
+def manifest_parse(document: Any) -> Manifest:
+    """Return what the document says; Invalid names the first thing that is not right."""
+    top = _mapping(document, "", {"apiVersion", "kind", "metadata", "spec"})
+    if top.get("apiVersion") != API_VERSION:
+        raise _wrong("apiVersion", _("It must be “%(value)s”.") % {"value": API_VERSION})
+    if top.get("kind") != KIND:
+        raise _wrong("kind", _("It must be “%(value)s”.") % {"value": KIND})
+    meta = _mapping(top.get("metadata"), "metadata", {"name", "project"})
+    name, project = meta.get("name"), meta.get("project", "")
+    if not isinstance(name, str):
+        raise _wrong("metadata.name", _("Give it a name."))
+    if not isinstance(project, str):
+        raise _wrong("metadata.project", _("It must be text."))
+    spec = _mapping(top.get("spec") or {}, "spec", set(_SPEC))
+    for key, value in spec.items():
+        _check_type(key, value)
+    values = {k: v for k, v in spec.items() if k != "preset" and v is not None}
+    if spec.get("time_limit_minutes", 0) is None:
+        values["time_limit_minutes"] = 0  # written as null: no limit
+    cleaned = clean_name(name)
+    return Manifest(cleaned, project, spec.get("preset") or "", Wanted(name=cleaned, **values))
+
+
+def _mapping(value: Any, where: str, known: set[str]) -> Mapping[str, Any]:
+    if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
+        raise _wrong(where or "document", _("It must be a mapping."))
+    for key in value:
+        if key not in known:
+            path = f"{where}.{key}" if where else key
+            raise _wrong(path, _("There is no such field."))
+    return value
+
+
+def _check_type(key: str, value: Any) -> None:
+    wanted = _SPEC[key]
+    if value is None:
+        return
+    if not isinstance(value, wanted) or isinstance(value, bool):
+        names = {str: _("text"), int: _("a whole number"), dict: _("a mapping")}
+        raise _wrong(f"spec.{key}", _("It must be %(kind)s.") % {"kind": names[wanted]})
+
+
+def _wrong(where: str, message: str) -> Invalid:
+    return Invalid(f"{where}: {message}", fields={where: [message]})
+
+
+def manifest_of(row: Workspace, *, with_env: bool) -> dict[str, Any]:
+    """Return the document of a workspace; values of the environment for its owner only."""
+    spec: dict[str, Any] = {
+        "preset": row.preset.slug if row.preset else None,
+        "environment": row.environment,
+        "cpu_milli": row.cpu_milli,
+        "memory_mib": row.memory_mib,
+        "gpus": row.gpus,
+        "gpu_flavor": row.gpu_flavor,
+        "time_limit_minutes": row.time_limit_minutes,
+    }
+    if with_env:
+        spec["env"] = dict(row.env)
+    return manifest_wrap(row.name, row.project.slug, spec)
+
+
+def manifest_wrap(name: str, project: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "metadata": {"name": name, "project": project},
+        "spec": dict(spec),
+    }
+
+
+def manifest_plan(*, principal: Principal, project: Project, document: Any) -> Plan:
+    """Say what ``workspace_apply`` would do now."""
+    manifest = _for_project(document, project)
+    row = _existing(principal, project, manifest.name)
+    return workspace_plan(
+        principal=principal,
+        project=project,
+        wanted=manifest.wanted,
+        preset=_preset(project, manifest),
+        workspace=row,
+    )
+
+
+@transaction.atomic
+def workspace_apply(*, principal: Principal, project: Project, document: Any) -> Workspace:
+    """Create the workspace the document names, or change and start it when it is there."""
+    manifest = _for_project(document, project)
+    row = _existing(principal, project, manifest.name)
+    if row is None:
+        return workspace_launch(
+            principal=principal,
+            project=project,
+            preset=_preset(project, manifest),
+            wanted=manifest.wanted,
+        )
+    row = workspace_edit(principal=principal, workspace=row, wanted=manifest.wanted)
+    return workspace_resume(principal=principal, workspace=row)
+
+
+def _for_project(document: Any, project: Project) -> Manifest:
+    manifest = manifest_parse(document)
+    if manifest.project not in {"", project.slug}:
+        raise _wrong("metadata.project", _("It names another project than the one it was sent to."))
+    return manifest
+
+
+def _existing(principal: Principal, project: Project, name: str) -> Workspace | None:
+    mine = selectors.workspaces_of(principal, project).exclude(desired="absent")
+    return mine.filter(name=name).first()
+
+
+def _preset(project: Project, manifest: Manifest) -> Preset | None:
+    return selectors.preset_get(project, manifest.preset) if manifest.preset else None

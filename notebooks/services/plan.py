@@ -1,0 +1,234 @@
+"""The plan before the act: the same answer in the form's foot, ``--plan`` and the API."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from django.utils.translation import gettext as _
+
+from clusters.models import Flavor
+from notebooks import selectors
+from notebooks.forecast import Forecast, forecast
+from notebooks.services.base import own
+from notebooks.services.launch import default_preset, require_startable
+from notebooks.services.lifecycle import changed_fields, needs_restart
+from notebooks.services.specify import spec_edited, spec_for, spec_of
+from notebooks.spec import Spec, Wanted, clean_name
+from quotas import selectors as quotas
+from quotas.choices import label_of, words
+from runtime.protocol import Resources
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from accounts.principal import Principal
+    from notebooks.models import Preset, Workspace
+    from projects.models import Project
+
+
+@dataclass(frozen=True)
+class Change:
+    """One field that would be set or changed. Values of the environment are never shown."""
+
+    field: str
+    before: Any
+    after: Any
+
+
+@dataclass(frozen=True)
+class QuotaEffect:
+    """What would be used of one limit afterwards; ``limit`` None: no limit."""
+
+    resource: str
+    label: str
+    used: int
+    after: int
+    limit: int | None
+    used_words: str
+    after_words: str
+    limit_words: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """``action`` is create, update or none; ``allowed`` False: it would be refused now."""
+
+    action: str
+    name: str
+    spec: Spec
+    preset: str
+    changes: tuple[Change, ...] = ()
+    restarts: bool = False
+    allowed: bool = True
+    refusal: str = ""
+    quota: tuple[QuotaEffect, ...] = ()
+    forecast: Forecast | None = None
+    cost_per_hour: Decimal = Decimal(0)
+    sentences: tuple[str, ...] = field(default=())
+
+
+def workspace_plan(
+    *,
+    principal: Principal,
+    project: Project,
+    wanted: Wanted,
+    preset: Preset | None = None,
+    workspace: Workspace | None = None,
+) -> Plan:
+    """Say what a launch (or an edit of ``workspace``) would do now. Changes nothing."""
+    if workspace is not None:
+        return _plan_edit(principal, workspace, wanted)
+    require_startable(principal, project)
+    preset = preset or default_preset(project)
+    spec = spec_for(project=project, preset=preset, wanted=wanted)
+    taken = selectors.names_taken(project, principal.user)
+    name = clean_name(wanted.name) if wanted.name else selectors.next_name(preset.name, taken)
+    changes = tuple(Change(k, None, v) for k, v in public_fields(spec).items())
+    plan = _judged(principal, project, spec, starts=True, workspace=None)
+    refusal = plan.refusal
+    if name in taken:
+        refusal = _("You already have a workspace of that name in this project.")
+    return _said(
+        Plan(
+            action="create",
+            name=name,
+            spec=spec,
+            preset=preset.slug,
+            changes=changes,
+            allowed=not refusal,
+            refusal=refusal,
+            quota=plan.quota,
+            forecast=plan.forecast,
+            cost_per_hour=plan.cost_per_hour,
+        )
+    )
+
+
+def _plan_edit(principal: Principal, workspace: Workspace, wanted: Wanted) -> Plan:
+    own(principal, workspace)
+    before, after = spec_of(workspace), spec_edited(workspace, wanted)
+    fields = changed_fields(before, after)
+    old, new = public_fields(before), public_fields(after)
+    changes = [Change(k, old[k], new[k]) for k in fields if k != "env"]
+    if "env" in fields:
+        changes.append(Change("env", sorted(before.env), sorted(after.env)))
+    name = clean_name(wanted.name) if wanted.name else workspace.name
+    if name != workspace.name:
+        changes.insert(0, Change("name", workspace.name, name))
+    restarts = needs_restart(workspace, fields)
+    judged = _judged(principal, workspace.project, after, starts=restarts, workspace=workspace)
+    refusal = judged.refusal if restarts else ""
+    return _said(
+        Plan(
+            action="update" if changes else "none",
+            name=name,
+            spec=after,
+            preset=workspace.preset.slug if workspace.preset else "",
+            changes=tuple(changes),
+            restarts=restarts,
+            allowed=not refusal,
+            refusal=refusal,
+            quota=judged.quota,
+            forecast=judged.forecast,
+            cost_per_hour=judged.cost_per_hour,
+        )
+    )
+
+
+@dataclass(frozen=True)
+class _Judged:
+    refusal: str
+    quota: tuple[QuotaEffect, ...]
+    forecast: Forecast | None
+    cost_per_hour: Decimal
+
+
+def _judged(
+    principal: Principal,
+    project: Project,
+    spec: Spec,
+    *,
+    starts: bool,
+    workspace: Workspace | None,
+) -> _Judged:
+    amounts = spec.amounts()
+    uid = workspace.uid if workspace else None
+    verdict = quotas.would_fit(project=project, owner=principal.user, amounts=amounts, uid=uid)
+    held = quotas.held_by(uid) if uid else {}
+    resources = Resources(
+        cpu_milli=spec.cpu_milli,
+        memory_mib=spec.memory_mib,
+        gpus=spec.gpus,
+        gpu_flavor=spec.gpu_flavor,
+    )
+    return _Judged(
+        refusal=verdict.sentence,
+        quota=_quota(principal, project, amounts, held),
+        forecast=forecast(resources, cluster_key="local", uid=uid) if starts else None,
+        cost_per_hour=cost_per_hour(spec.gpus, spec.gpu_flavor),
+    )
+
+
+def _quota(
+    principal: Principal, project: Project, amounts: Mapping[str, int], held: Mapping[str, int]
+) -> tuple[QuotaEffect, ...]:
+    effects = []
+    for share in quotas.project_share(project, principal.user):
+        asked = amounts.get(share.resource, 0) - held.get(share.resource, 0)
+        if share.resource not in amounts:
+            continue
+        after = share.used + asked
+        effects.append(
+            QuotaEffect(
+                resource=share.resource,
+                label=label_of(share.resource),
+                used=share.used,
+                after=after,
+                limit=share.limit,
+                used_words=words(share.resource, share.used),
+                after_words=words(share.resource, after),
+                limit_words=share.limit_words,
+            )
+        )
+    return tuple(effects)
+
+
+def cost_per_hour(gpus: int, flavor: str) -> Decimal:
+    """Return the price of an hour; with "any kind" that of the dearest, never too little."""
+    if not gpus:
+        return Decimal(0)
+    prices = Flavor.objects.all()
+    if flavor:
+        prices = prices.filter(name=flavor)
+    return gpus * max(prices.values_list("price_per_hour", flat=True), default=Decimal(0))
+
+
+def public_fields(spec: Spec) -> dict[str, Any]:
+    """Return a specification without the values of its environment, only their names."""
+    return {
+        "environment": spec.environment,
+        "cpu_milli": spec.cpu_milli,
+        "memory_mib": spec.memory_mib,
+        "gpus": spec.gpus,
+        "gpu_flavor": spec.gpu_flavor,
+        "env": sorted(spec.env),
+        "time_limit_minutes": spec.time_limit_minutes,
+    }
+
+
+def _said(plan: Plan) -> Plan:
+    """Add the sentences that a person reads, in the order of what matters."""
+    said: list[str] = []
+    if plan.refusal:
+        said.append(plan.refusal)
+    elif plan.action == "none":
+        said.append(_("Nothing would change."))
+    if plan.restarts:
+        said.append(_("It restarts: files are kept, what is in memory is lost."))
+    if plan.forecast is not None and plan.allowed:
+        said.append(plan.forecast.sentence)
+    if plan.cost_per_hour:
+        said.append(_("It costs %(price)s per hour.") % {"price": plan.cost_per_hour})
+    return Plan(**{**plan.__dict__, "sentences": tuple(said)})

@@ -1,0 +1,188 @@
+"""Presets are made by operators; everybody else presses them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from django.db import transaction
+from django.utils.translation import gettext as _
+
+from clusters.models import Device
+from common.errors import Conflict, Forbidden, Invalid
+from common.ids import slugify
+from events import services as events
+from notebooks.models import MAX_CPU_MILLI, MAX_GPUS, MAX_MEMORY_MIB, Preset
+from notebooks.spec import MAX_MINUTES, clean_count, clean_env, clean_name
+from projects.models import Project
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from accounts.principal import Principal
+
+_COUNTS = {
+    "cpu_milli": (100, MAX_CPU_MILLI),
+    "memory_mib": (256, MAX_MEMORY_MIB),
+    "gpus": (0, MAX_GPUS),
+    "position": (0, 100_000),
+}
+_MINUTES = ("time_limit_minutes", "max_time_limit_minutes", "idle_stop_minutes")
+_TEXTS = {"description": 300, "gpu_flavor": 63, "environment": 255, "icon": 40}
+
+
+@dataclass(frozen=True)
+class PresetFields:
+    """What an operator says of a preset; unknown keys were refused before."""
+
+    values: Mapping[str, Any]
+    projects: Sequence[Project] | None = field(default=None)  # None: as it is; empty: all
+
+
+@transaction.atomic
+def preset_create(*, principal: Principal, fields: PresetFields) -> Preset:
+    _require_operator(principal)
+    preset = Preset(slug=_slug(fields.values))
+    _assign(preset, fields.values)
+    if not preset.name:
+        message = _("Give it a name.")
+        raise Invalid(message, fields={"name": [message]})
+    preset.save()
+    if fields.projects is not None:
+        preset.projects.set(fields.projects)
+    events.record(actor=principal, verb="preset.created", target=preset)
+    return preset
+
+
+@transaction.atomic
+def preset_update(*, principal: Principal, preset: Preset, fields: PresetFields) -> Preset:
+    """Change a preset. Workspaces made from it keep what they have."""
+    _require_operator(principal)
+    row = Preset.objects.select_for_update().get(pk=preset.pk)
+    _assign(row, fields.values)
+    row.save()
+    if fields.projects is not None:
+        row.projects.set(fields.projects)
+    events.record(
+        actor=principal, verb="preset.changed", target=row, data={"fields": sorted(fields.values)}
+    )
+    return row
+
+
+@transaction.atomic
+def preset_delete(*, principal: Principal, preset: Preset) -> None:
+    """Remove a preset. Workspaces made from it stay and keep what they have."""
+    _require_operator(principal)
+    events.record(actor=principal, verb="preset.deleted", target=preset)
+    preset.delete()
+
+
+def ensure_default_presets() -> list[Preset]:
+    """Make the first presets where there are none; called at every start, changes nothing then."""
+    if Preset.objects.exists():
+        return []
+    made = [Preset.objects.create(**values) for values in _defaults()]
+    if Device.objects.exists():
+        made.append(Preset.objects.create(**_GPU_PRESET))
+    return made
+
+
+def ensure_gpu_preset() -> Preset | None:
+    """Offer a GPU once the machine is seen to have one, unless an operator made presets."""
+    if not Device.objects.exists() or Preset.objects.filter(gpus__gt=0).exists():
+        return None
+    if Preset.objects.exclude(slug__in=[d["slug"] for d in _defaults()]).exists():
+        return None
+    return Preset.objects.create(**_GPU_PRESET)
+
+
+def _defaults() -> list[dict[str, Any]]:
+    return [
+        {
+            "slug": "jupyterlab",
+            "name": "JupyterLab",
+            "description": "Notebooks, terminal and files.",
+            "icon": "notebook",
+            "cpu_milli": 2000,
+            "memory_mib": 4096,
+            "position": 10,
+        },
+        {
+            "slug": "small",
+            "name": "Small",
+            "description": "For reading, writing and short scripts; starts when little is free.",
+            "icon": "feather",
+            "cpu_milli": 1000,
+            "memory_mib": 1024,
+            "position": 20,
+        },
+        {
+            "slug": "large",
+            "name": "Large",
+            "description": "For data that wants memory. Ends after eight hours; can be extended.",
+            "icon": "stack-2",
+            "cpu_milli": 4000,
+            "memory_mib": 8192,
+            "time_limit_minutes": 480,
+            "max_time_limit_minutes": 2880,
+            "position": 30,
+        },
+    ]
+
+
+_GPU_PRESET: dict[str, Any] = {
+    "slug": "jupyterlab-gpu",
+    "name": "JupyterLab + 1 GPU",
+    "description": "One whole GPU of any kind. Ends after eight hours; can be extended.",
+    "icon": "cpu-2",
+    "cpu_milli": 4000,
+    "memory_mib": 16384,
+    "gpus": 1,
+    "time_limit_minutes": 480,
+    "max_time_limit_minutes": 2880,
+    "position": 5,
+}
+
+
+def _require_operator(principal: Principal) -> None:
+    if not principal.is_operator:
+        raise Forbidden(_("Only operators may change presets."))
+
+
+def _slug(values: Mapping[str, Any]) -> str:
+    slug = slugify(str(values.get("slug") or values.get("name") or ""))
+    if not slug:
+        message = _("Give it a name with at least one Latin letter or digit, or a short name.")
+        raise Invalid(message, fields={"slug": [message]})
+    if Preset.objects.filter(slug=slug).exists():
+        raise Conflict(_("There is a preset with this short name already."), code="name-taken")
+    return slug
+
+
+def _assign(preset: Preset, values: Mapping[str, Any]) -> None:
+    for name, value in values.items():
+        if name == "slug":
+            continue  # it stands in scripts and files: it never changes
+        setattr(preset, name, _clean(name, value))
+    limit, longest = preset.time_limit_minutes, preset.max_time_limit_minutes
+    if longest is not None and (limit is None or limit > longest):
+        message = _("With a longest time, the time limit must be set and not be longer.")
+        raise Invalid(message, fields={"time_limit_minutes": [message]})
+
+
+def _clean(name: str, value: Any) -> Any:
+    if name == "name":
+        return clean_name(str(value))[:60]
+    if name in _COUNTS:
+        low, high = _COUNTS[name]
+        return clean_count(name, value, low=low, high=high)
+    if name in _MINUTES:
+        return None if value is None else clean_count(name, value, low=1, high=MAX_MINUTES)
+    if name == "default_env":
+        return clean_env(value)
+    if name == "is_active":
+        return bool(value)
+    if name in _TEXTS:
+        return str(value).strip()[: _TEXTS[name]]
+    message = _("There is no such field.")
+    raise Invalid(message, fields={name: [message]})

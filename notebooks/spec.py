@@ -1,0 +1,166 @@
+"""What somebody wants of a workspace: the one shape behind form, YAML, CLI and API.
+
+Pure: no ORM and no HTTP here, so the rules can be read and tested as rules.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+from django.utils.translation import gettext as _
+
+from common.errors import Invalid
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MAX_NAME = 63
+MAX_ENV_VARIABLES = 100
+MAX_ENV_VALUE = 8 * 1024
+MAX_ENV_TOTAL = 64 * 1024
+MAX_MINUTES = 60 * 24 * 366
+
+_ENV_NAME = re.compile(r"\A[A-Za-z_][A-Za-z0-9_]{0,127}\Z")
+# Names that change what code is loaded, which devices are seen, or who the workload is.
+_REFUSED_PREFIXES = ("LD_", "DYLD_", "NVIDIA_", "CUDA_", "JUPYTERHUB_", "BERTH_", "GLIBC_")
+_REFUSED_NAMES = frozenset(
+    {
+        *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "PWD", "TMPDIR", "VIRTUAL_ENV"),
+        *("PYTHONHOME", "PYTHONPATH", "PYTHONSTARTUP", "PYTHONUSERBASE", "PYTHONINSPECT"),
+        *("JUPYTER_CONFIG_DIR", "JUPYTER_CONFIG_PATH", "JUPYTER_PATH", "JUPYTER_RUNTIME_DIR"),
+        *("JUPYTER_DATA_DIR", "MEM_LIMIT", "CPU_LIMIT", "BASH_ENV", "ENV", "IFS", "GCONV_PATH"),
+        *("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "NODE_OPTIONS"),
+    }
+)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A partial specification. None means: as the preset (or the row, in an edit) says.
+
+    ``time_limit_minutes`` 0 means "no time limit", where the preset allows that.
+    """
+
+    name: str | None = None
+    environment: str | None = None
+    cpu_milli: int | None = None
+    memory_mib: int | None = None
+    gpus: int | None = None
+    gpu_flavor: str | None = None
+    env: Mapping[str, str] | None = None
+    time_limit_minutes: int | None = None
+
+    def given(self) -> dict[str, Any]:
+        """Return only what was said."""
+        pairs = ((f.name, getattr(self, f.name)) for f in fields(self))
+        return {name: value for name, value in pairs if value is not None}
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A whole specification: every field has a value."""
+
+    environment: str
+    cpu_milli: int
+    memory_mib: int
+    gpus: int
+    gpu_flavor: str
+    env: Mapping[str, str]
+    time_limit_minutes: int | None
+
+    def amounts(self) -> dict[str, int]:
+        """Return what a running workspace of this size takes of the limits."""
+        taken = {"workspaces": 1, "cpu_milli": self.cpu_milli, "memory_mib": self.memory_mib}
+        if self.gpus:
+            taken["gpus"] = self.gpus
+            if self.gpu_flavor:
+                taken[f"gpus:{self.gpu_flavor}"] = self.gpus
+        return taken
+
+
+# Changing one of these needs a new process.
+RESTARTING = frozenset({"environment", "cpu_milli", "memory_mib", "gpus", "gpu_flavor", "env"})
+
+
+def clean_name(name: str) -> str:
+    """Return the name without surrounding space, or raise Invalid with the field."""
+    text = name.strip()
+    if not text:
+        raise _invalid("name", _("Give it a name."))
+    if len(text) > MAX_NAME:
+        raise _invalid("name", _("At most %(n)d characters.") % {"n": MAX_NAME})
+    if not text.isprintable():
+        raise _invalid("name", _("Only characters that can be printed."))
+    return text
+
+
+def clean_env(env: Mapping[str, Any]) -> dict[str, str]:
+    """Return the variables, or raise Invalid that names the first bad one and says why."""
+    if len(env) > MAX_ENV_VARIABLES:
+        raise _invalid("env", _("At most %(n)d variables.") % {"n": MAX_ENV_VARIABLES})
+    cleaned: dict[str, str] = {}
+    for name, value in env.items():
+        cleaned[_env_name(name)] = _env_value(name, value)
+    if sum(len(k) + len(v.encode()) for k, v in cleaned.items()) > MAX_ENV_TOTAL:
+        raise _invalid("env", _("All variables together are longer than 64 KiB."))
+    return cleaned
+
+
+def _env_name(name: Any) -> str:
+    if not isinstance(name, str) or not _ENV_NAME.match(name):
+        raise _invalid(
+            "env",
+            _("“%(name)s” is no name of a variable: letters, digits and _, not a digit first.")
+            % {"name": str(name)[:40]},
+        )
+    upper = name.upper()
+    if upper in _REFUSED_NAMES or upper.startswith(_REFUSED_PREFIXES):
+        raise _invalid(
+            "env",
+            _(
+                "“%(name)s” cannot be set: Berth sets it itself, because it decides which code "
+                "is loaded, which GPUs are seen, or who the workspace is."
+            )
+            % {"name": name},
+        )
+    return name
+
+
+def _env_value(name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise _invalid("env", _("The value of “%(name)s” must be text.") % {"name": name})
+    if "\x00" in value:
+        raise _invalid("env", _("The value of “%(name)s” holds a NUL.") % {"name": name})
+    if len(value.encode(errors="surrogatepass")) > MAX_ENV_VALUE:
+        raise _invalid("env", _("The value of “%(name)s” is longer than 8 KiB.") % {"name": name})
+    return value
+
+
+def clean_time_limit(asked: int | None, *, default: int | None, longest: int | None) -> int | None:
+    """Return the limit in minutes, None for none; Invalid when the preset forbids it."""
+    if asked is None:
+        return default
+    if asked < 0 or asked > MAX_MINUTES:
+        raise _invalid("time_limit_minutes", _("A number of minutes, at most one year."))
+    if longest is not None and (asked == 0 or asked > longest):
+        raise _invalid(
+            "time_limit_minutes",
+            _("This preset allows at most %(n)d minutes.") % {"n": longest},
+        )
+    return asked or None
+
+
+def clean_count(field: str, value: Any, *, low: int, high: int) -> int:
+    """Return a whole number inside the bounds, or raise Invalid with both of them."""
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise _invalid(
+            field,
+            _("A whole number from %(low)d to %(high)d.") % {"low": low, "high": high},
+        )
+    return value
+
+
+def _invalid(field: str, message: str) -> Invalid:
+    return Invalid(message, fields={field: [message]})
