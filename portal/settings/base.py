@@ -11,6 +11,7 @@ from django.utils.translation import gettext_lazy as _
 
 from portal.settings import database
 from portal.settings.env import ROOT, VAR, flag, number, text, words
+from portal.settings.people import *
 
 BASE_DIR = ROOT
 BERTH_VERSION = "0.1.0"
@@ -26,6 +27,8 @@ BERTH_PROXY_PORT = number("PROXY_PORT", BERTH_PORT + 1)
 BERTH_INTERNAL_PORT = number("INTERNAL_PORT", BERTH_PORT + 2)
 BERTH_PROXY_API_PORT = number("PROXY_API_PORT", BERTH_PORT + 3)
 BERTH_PROXY_TOKEN = text("PROXY_TOKEN")
+# every proxy that carries people to workspaces; each gets every route
+BERTH_PROXY_API_URLS = words("PROXY_API_URLS", f"http://127.0.0.1:{BERTH_PROXY_API_PORT}")
 BERTH_PUBLIC_URL = text("PUBLIC_URL", f"http://localhost:{BERTH_PORT}").rstrip("/")
 # host: one host per workspace under NOTEBOOK_DOMAIN; path: one other host, path per workspace.
 BERTH_NOTEBOOK_ROUTING = text("NOTEBOOK_ROUTING", "host")
@@ -49,7 +52,7 @@ INSTALLED_APPS = [
     "allauth",
     "allauth.account",
     "allauth.socialaccount",
-    "allauth.socialaccount.providers.openid_connect",
+    "accounts.oidc",
     "allauth.mfa",
     "allauth.usersessions",
     "rest_framework",
@@ -77,6 +80,7 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "common.middleware.RequestContextMiddleware",
     "common.middleware.ListenerMiddleware",
+    "common.metrics.RequestMetricsMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "common.middleware.ContentSecurityPolicyMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
@@ -171,7 +175,8 @@ BERTH_BUS = "redis" if BERTH_REDIS_URL else "unix"
 BERTH_BUS_DIR = VAR / "run" / "bus"
 
 # --- Work on this machine ---------------------------------------------------------------------
-BERTH_SUPERVISOR_SOCKET = Path(text("SUPERVISOR_SOCKET", str(VAR / "run" / "supervisor.sock")))
+# In a folder of its own: started as root, it belongs to root, and berth must not replace it.
+BERTH_SUPERVISOR_SOCKET = Path(text("SUPERVISOR_SOCKET", str(VAR / "supervisor" / "sock")))
 BERTH_WORKLOADS_DIR = Path(text("WORKLOADS_DIR", str(VAR / "workloads")))
 BERTH_VOLUMES_DIR = Path(text("VOLUMES_DIR", str(VAR / "volumes")))
 BERTH_ENVIRONMENTS_DIR = Path(text("ENVIRONMENTS_DIR", str(VAR / "environments")))
@@ -180,6 +185,13 @@ BERTH_LOG_DIR = VAR / "log"
 BERTH_LOCAL_CLUSTER = flag("LOCAL_CLUSTER", default=True)
 BERTH_LOCAL_DRIVER = text("LOCAL_DRIVER", "local")  # local | fake
 BERTH_ROUTER = text("ROUTER", "chp")  # chp | fake
+# how much more may be asked for in all than the machine has (the local queue)
+BERTH_CPU_OVERCOMMIT = number("CPU_OVERCOMMIT", 4)
+BERTH_MEMORY_OVERCOMMIT = number("MEMORY_OVERCOMMIT", 1)
+
+# --- Watching Berth -----------------------------------------------------------------------------
+# empty: /metrics answers this machine only; set: whoever sends it as a bearer token
+BERTH_METRICS_TOKEN = text("METRICS_TOKEN")
 
 # --- People -----------------------------------------------------------------------------------
 AUTH_USER_MODEL = "accounts.User"
@@ -212,6 +224,9 @@ CSRF_COOKIE_SAMESITE = "Lax"
 CSRF_FAILURE_VIEW = "portal.views.csrf_failed"
 SESSION_COOKIE_AGE = 14 * 24 * 3600
 BERTH_SECURE = BERTH_PUBLIC_URL.startswith("https://")
+BERTH_TLS_CERT = text("TLS_CERT")  # files: Berth answers browsers by TLS itself
+BERTH_TLS_KEY = text("TLS_KEY")
+BERTH_BEHIND_TLS_PROXY = flag("BEHIND_TLS_PROXY")  # or something in front of it does
 if BERTH_SECURE:
     SESSION_COOKIE_NAME = "__Host-berth_session"
     CSRF_COOKIE_NAME = "__Host-berth_csrf"
@@ -221,7 +236,7 @@ if BERTH_SECURE:
     SECURE_HSTS_SECONDS = number("HSTS_SECONDS", 31536000)
     SECURE_HSTS_INCLUDE_SUBDOMAINS = True
     SECURE_HSTS_PRELOAD = True
-    if flag("BEHIND_TLS_PROXY"):
+    if BERTH_BEHIND_TLS_PROXY:
         SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
 X_FRAME_OPTIONS = "DENY"
 SECURE_REFERRER_POLICY = "same-origin"
@@ -264,6 +279,7 @@ REST_FRAMEWORK = {
         "accounts.api.authentication.SessionAuthentication",
     ],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    "DEFAULT_THROTTLE_CLASSES": ["accounts.api.throttling.FairUseThrottle"],
     "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PAGINATION_CLASS": "common.drf.pagination.CursorPagination",

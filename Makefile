@@ -1,0 +1,59 @@
+# Every target says what it does in its own line: `make help`.
+# PYTHON: the first Python that is new enough. The set-up answers in a sentence when there is none.
+PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python3.14; do \
+	if $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then echo $$p; exit; fi; \
+	done; echo python3)
+BOOTSTRAP = $(PYTHON) tools/bootstrap.py
+DEV = .venv/bin
+UNIT = not real and not browser and not postgres and not redis and not root and not gpu
+
+.DEFAULT_GOAL := help
+.PHONY: help run down test check lint types unit dev screens bench schema messages lock
+
+help: ## say what there is
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: ## set up what is missing and start Berth here; Ctrl-C ends it, workspaces go on
+	@exec $(BOOTSTRAP) run $(ARGS)
+
+down: ## end a Berth that runs here, and its workspaces
+	@.venv-server/bin/python -m portal.server down --workspaces
+
+test: ## everything: unit, real processes, browser, PostgreSQL, Redis (ARGS="-k word" for some)
+	@exec $(BOOTSTRAP) test $(ARGS)
+
+check: dev ## the quick one: style, layers, types, migrations, unit tests
+	@$(MAKE) --no-print-directory lint types unit
+
+lint: ## style and layers
+	$(DEV)/ruff check .
+	$(DEV)/ruff format --check .
+	$(DEV)/lint-imports
+	$(DEV)/djlint --check --lint --quiet templates
+
+types: ## types, model changes without a migration, Django's own checks
+	$(DEV)/mypy .
+	$(DEV)/python manage.py makemigrations --check --dry-run --settings portal.settings.test
+	$(DEV)/python manage.py check --settings portal.settings.test
+
+unit: ## unit tests only
+	$(DEV)/pytest -m "$(UNIT)" $(ARGS)
+
+dev: ## the developers' environment in .venv
+	@$(BOOTSTRAP) dev
+
+screens: dev ## pictures of every page, light and dark, wide and narrow
+	$(DEV)/python tools/screens.py $(ARGS)
+
+bench: dev ## measure against the goals and write the report
+	$(DEV)/python benchmarks/run.py $(ARGS)
+
+schema: dev ## write docs/openapi.yaml from the code
+	$(DEV)/python manage.py spectacular --file docs/openapi.yaml --validate --fail-on-warn \
+		--settings portal.settings.test
+
+messages: dev ## collect the texts to translate
+	$(DEV)/python tools/messages.py $(ARGS)
+
+lock: ## pin every dependency again, with hashes
+	@$(PYTHON) tools/lock.py

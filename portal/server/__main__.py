@@ -1,0 +1,5 @@
+import sys
+
+from portal.server.main import main
+
+sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,294 @@
+"""``berth backup`` and ``berth restore``: one file with what can't be made again.
+
+It is a tar archive: ``manifest.json``, ``secrets.json`` (without it, what is encrypted or signed
+can't be read any more), the database, and on request the homes.  The database is copied as of one
+moment while Berth runs; homes are copied as they are found.
+"""
+
+import contextlib
+import io
+import json
+import os
+import shutil
+import sqlite3
+import stat
+import subprocess
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from portal.server.places import Places, Refusal, private_umask, running, write_private
+from portal.server.preflight import setup
+
+FORMAT = 1
+COPIES_KEPT = 3
+DATABASE = {"sqlite": "database.sqlite3", "postgresql": "database.pgdump"}
+
+
+def backup(name: str, *, homes: bool) -> int:
+    private_umask()
+    setup()
+    from django.conf import settings
+
+    places = Places.from_environment()
+    target = Path(name).absolute()
+    if target.exists():
+        message = f"{target} exists already; a backup never replaces one. Choose another name."
+        raise Refusal(message)
+    fresh = target.with_name(f".{target.name}.part")
+    kind = vendor()
+    try:
+        # Beside the database, because its owner, not root, makes the copy.
+        with tempfile.TemporaryDirectory(dir=places.var / "backups") as work:
+            belong(Path(work), places.run.stat())
+            with tarfile.open(fresh, "w:gz", compresslevel=6) as archive:
+                add_text(archive, "manifest.json", json.dumps(manifest(kind, homes=homes)))
+                with contextlib.suppress(FileNotFoundError):
+                    archive.add(places.secrets, "secrets.json")
+                archive.add(dump(kind, Path(work)), DATABASE[kind])
+                if homes:
+                    add_homes(archive, settings.BERTH_VOLUMES_DIR)
+        fresh.replace(target)
+    except OSError as error:
+        message = f"The backup could not be written: {error.filename or target}: {error.strerror}."
+        raise Refusal(message) from error
+    finally:
+        fresh.unlink(missing_ok=True)
+    size = target.stat().st_size / 2**20
+    print(
+        f"Wrote {target} ({size:.1f} MiB). It holds the secrets: keep it where only you can read."
+    )
+    return 0
+
+
+def restore(name: str, *, replace: bool) -> int:
+    private_umask()
+    places = Places.from_environment()
+    if running(places):
+        message = "Berth runs; end it first with `berth down`."
+        raise Refusal(message)
+    source = Path(name).absolute()
+    with opened(source) as archive:
+        about = read_manifest(archive, source)
+        setup()
+        kind = vendor()
+        if about["database"] != kind:
+            message = f"This backup is of {about['database']}; BERTH_DATABASE_URL names {kind}."
+            raise Refusal(message)
+        if not replace and holds_data(kind):
+            message = "There is data here already; --yes replaces it (the old is kept beside it)."
+            raise Refusal(message)
+        places.prepare()
+        put_back(archive, about, kind, places)
+    print(f"Restored the backup of {about['made_at']} made by Berth {about['version']}.")
+    return 0
+
+
+def vendor() -> str:
+    from django.db import connection
+
+    return connection.vendor
+
+
+def manifest(kind: str, *, homes: bool) -> dict[str, Any]:
+    from django.conf import settings
+
+    made = datetime.now(UTC).isoformat(timespec="seconds")
+    version = settings.BERTH_VERSION
+    return {"format": FORMAT, "version": version, "made_at": made, "database": kind, "homes": homes}
+
+
+def add_text(archive: tarfile.TarFile, name: str, text: str) -> None:
+    info = tarfile.TarInfo(name)
+    info.size, info.mode = len(text.encode()), 0o600
+    archive.addfile(info, io.BytesIO(text.encode()))
+
+
+# --- The database -------------------------------------------------------------------------------
+
+
+def dump(kind: str, work: Path) -> Path:
+    copy = work / DATABASE[kind]
+    if kind == "sqlite":
+        copy_sqlite(sqlite_path(), copy)
+    else:
+        postgresql("pg_dump", "--format=custom", "--no-owner", "--file", str(copy))
+    return copy
+
+
+def sqlite_path() -> Path:
+    from django.db import connection
+
+    return Path(connection.settings_dict["NAME"])
+
+
+def copy_sqlite(source: Path, target: Path) -> None:
+    """A copy as of one moment, with writers at work. Root leaves no file of its own behind."""
+    if not source.exists():
+        message = f"There is no database at {source}; has Berth been started here once?"
+        raise Refusal(message)
+    content = target.with_suffix(".tmp")
+    content.touch(mode=0o600)
+    owner = source.stat()
+    if os.geteuid() == 0:
+        os.chown(content, owner.st_uid, owner.st_gid)
+    with (
+        acting_as(owner),
+        contextlib.closing(sqlite3.connect(source, timeout=30)) as old,
+        contextlib.closing(sqlite3.connect(content)) as new,
+    ):
+        old.backup(new)
+    content.rename(target)
+
+
+@contextlib.contextmanager
+def acting_as(owner: os.stat_result) -> Iterator[None]:
+    """SQLite makes helper files beside the database; they must belong to its owner."""
+    if os.geteuid() != 0 or owner.st_uid == 0:
+        yield
+        return
+    os.setegid(owner.st_gid)
+    os.seteuid(owner.st_uid)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        os.setegid(0)
+
+
+def copy_before_upgrade(places: Places) -> Path:
+    """Keeps the database as it was before a migration, and the newest few of such copies."""
+    folder = places.var / "backups"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+    target = folder / f"before-upgrade-{stamp}.sqlite3"
+    copy_sqlite(sqlite_path(), target)
+    for old in sorted(folder.glob("before-upgrade-*.sqlite3"))[:-COPIES_KEPT]:
+        old.unlink()
+    return target
+
+
+def postgresql(program: str, *options: str) -> None:
+    from django.db import connection
+
+    found = shutil.which(program)
+    if not found:
+        message = f"{program} is not on this machine; install PostgreSQL's client programs."
+        raise Refusal(message)
+    given = connection.settings_dict
+    words = [found, "--dbname", given["NAME"], *options]
+    for option, key in (("--host", "HOST"), ("--port", "PORT"), ("--username", "USER")):
+        if given[key]:
+            words += [option, str(given[key])]
+    env = {**os.environ, "PGPASSWORD": given["PASSWORD"] or ""}
+    done = subprocess.run(words, env=env, capture_output=True, text=True, check=False)
+    if done.returncode:
+        message = f"{program} failed: {done.stderr.strip()[-500:]}"
+        raise Refusal(message)
+
+
+# --- Homes -----------------------------------------------------------------------------------
+
+
+def add_homes(archive: tarfile.TarFile, volumes: Path) -> None:
+    def plain(info: tarfile.TarInfo) -> tarfile.TarInfo | None:
+        return info if info.isreg() or info.isdir() or info.issym() or info.islnk() else None
+
+    if volumes.is_dir():
+        archive.add(volumes, "volumes", filter=plain)
+
+
+# --- Restoring -------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def opened(source: Path) -> Iterator[tarfile.TarFile]:
+    try:
+        with tarfile.open(source, "r:gz") as archive:
+            yield archive
+    except (OSError, tarfile.TarError, EOFError) as error:
+        message = f"{source} can't be read as a backup: {error}."
+        raise Refusal(message) from error
+
+
+def read_manifest(archive: tarfile.TarFile, source: Path) -> dict[str, Any]:
+    try:
+        about: dict[str, Any] = json.loads(read(archive, "manifest.json"))
+        known = about["format"] == FORMAT and about["database"] in DATABASE
+    except (KeyError, TypeError, ValueError) as error:
+        message = f"{source} is not a backup of Berth."
+        raise Refusal(message) from error
+    if not known:
+        message = f"{source} was made by another version ({about.get('version')}); use that one."
+        raise Refusal(message)
+    return about
+
+
+def read(archive: tarfile.TarFile, name: str) -> bytes:
+    member = archive.extractfile(name)
+    if member is None:
+        raise KeyError(name)
+    return member.read()
+
+
+def holds_data(kind: str) -> bool:
+    from django.db import connection
+
+    if kind == "sqlite":
+        return sqlite_path().exists()
+    return bool(connection.introspection.table_names())
+
+
+def put_back(archive: tarfile.TarFile, about: dict[str, Any], kind: str, places: Places) -> None:
+    from django.conf import settings
+
+    with tempfile.TemporaryDirectory(dir=places.var / "backups") as work:
+        fresh = Path(work) / DATABASE[kind]
+        with fresh.open("wb") as file, contextlib.closing(member(archive, DATABASE[kind])) as data:
+            shutil.copyfileobj(data, file)
+        # Only now is everything read that could turn out to be broken.
+        if kind == "sqlite":
+            replace_sqlite(fresh, places)
+        else:
+            options = ("--clean", "--if-exists", "--no-owner", "--single-transaction")
+            postgresql("pg_restore", *options, str(fresh))
+    if "secrets.json" in archive.getnames():
+        write_private(places.secrets, read(archive, "secrets.json").decode())
+        belong(places.secrets, places.run.stat())
+    if about["homes"]:
+        homes = [m for m in archive.getmembers() if m.name.partition("/")[0] == "volumes"]
+        archive.extractall(settings.BERTH_VOLUMES_DIR.parent, members=homes, filter="tar")
+
+
+def member(archive: tarfile.TarFile, name: str) -> Any:
+    try:
+        return archive.extractfile(name)
+    except KeyError as error:
+        message = f"The backup holds no {name}."
+        raise Refusal(message) from error
+
+
+def replace_sqlite(fresh: Path, places: Places) -> None:
+    with contextlib.closing(sqlite3.connect(fresh)) as check:
+        if check.execute("PRAGMA integrity_check").fetchone()[0] != "ok":
+            message = "The database in this backup is damaged; nothing was changed."
+            raise Refusal(message)
+    target = sqlite_path()
+    if target.exists():
+        kept = places.var / "backups" / datetime.now(UTC).strftime("replaced-%Y%m%d-%H%M%S.sqlite3")
+        copy_sqlite(target, kept)
+        print(f"The database that was here is kept as {kept}.")
+    for leftover in (f"{target}-wal", f"{target}-shm"):
+        Path(leftover).unlink(missing_ok=True)
+    fresh.replace(target)
+    target.chmod(stat.S_IRUSR | stat.S_IWUSR)
+    belong(target, places.run.stat())
+
+
+def belong(path: Path, example: os.stat_result) -> None:
+    """Root restores for the user that runs the portal."""
+    if os.geteuid() == 0:
+        os.chown(path, example.st_uid, example.st_gid)

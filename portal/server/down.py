@@ -1,0 +1,71 @@
+"""``berth down`` and ``berth status``."""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import time
+from pathlib import Path
+
+from portal.server.places import Places, Refusal, running
+
+PATIENCE_S = 60.0
+SHUTDOWN_TIMEOUT_S = 60.0
+
+
+def down(*, workspaces: bool) -> int:
+    places = Places.from_environment()
+    number = running(places)
+    if number:
+        end(places, number)
+    else:
+        print(f"Berth does not run on {places.var}.")
+    if workspaces:
+        end_workspaces(places)
+    return 0
+
+
+def end(places: Places, number: int) -> None:
+    try:
+        os.kill(number, signal.SIGTERM)
+    except PermissionError as error:
+        message = f"Berth runs as another user (process {number}); run this as that user or root."
+        raise Refusal(message) from error
+    except ProcessLookupError:
+        return
+    deadline = time.monotonic() + PATIENCE_S
+    while running(places) == number:
+        if time.monotonic() > deadline:
+            message = f"Process {number} has not ended after {PATIENCE_S:.0f} s; see var/log."
+            raise Refusal(message)
+        time.sleep(0.05)
+    print("Berth has ended.")
+
+
+def end_workspaces(places: Places) -> None:
+    """Asks the supervisor itself: it takes the processes down and then ends."""
+    path = Path(os.environ.get("BERTH_SUPERVISOR_SOCKET") or places.var / "supervisor" / "sock")
+    request = {"id": 1, "verb": "shutdown", "workspaces": True}
+    with socket.socket(socket.AF_UNIX) as one:
+        one.settimeout(SHUTDOWN_TIMEOUT_S)
+        try:
+            one.connect(str(path))
+        except OSError:
+            print("No workspaces run: there is no supervisor.")
+            return
+        with contextlib.suppress(OSError):
+            one.sendall(json.dumps(request).encode() + b"\n")
+            while one.recv(65536):  # it ends the connection when it is gone
+                pass
+    print("All workspaces have been ended.")
+
+
+def status() -> int:
+    places = Places.from_environment()
+    number = running(places)
+    if number is None:
+        print(f"Berth does not run on {places.var}.")
+        return 3
+    print(f"Berth runs on {places.var} (process {number}).")
+    return 0

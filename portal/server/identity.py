@@ -1,0 +1,118 @@
+"""Started as root: the portal runs as a system user of its own, only the supervisor stays root."""
+
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from portal.server.places import ROOT, Places, Refusal
+
+NAME = "berth"
+OPEN_TO_PASS = 0o1771  # sticky: the portal's user can't replace what belongs to root in there
+CHECK = "import django, ssl, sqlite3"
+
+
+def service_user(places: Places) -> pwd.struct_passwd | None:
+    """The user that runs the portal; None when this machine can't have it (said on stderr)."""
+    user = existing() or create()
+    if user is None:
+        return without("this machine has no useradd to make the user berth")
+    problem = cannot_run(user)
+    if problem:
+        return without(problem)
+    hand_over(places, user)
+    return user
+
+
+def without(reason: str) -> None:
+    print(
+        f"  warning: running without user isolation because {reason}. The portal itself runs as"
+        " root: use this machine alone, or start Berth as an ordinary user.",
+        file=sys.stderr,
+        flush=True,
+    )
+
+
+def existing() -> pwd.struct_passwd | None:
+    try:
+        return pwd.getpwnam(NAME)
+    except KeyError:
+        return None
+
+
+def create() -> pwd.struct_passwd | None:
+    program = shutil.which("useradd") or "/usr/sbin/useradd"
+    command = [program, "--system", "--user-group", "--no-create-home"]
+    command += ["--home-dir", "/nonexistent", "--shell", "/usr/sbin/nologin", NAME]
+    try:
+        subprocess.run(command, check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    print("  made the system user berth, which runs the portal", flush=True)
+    return existing()
+
+
+def cannot_run(user: pwd.struct_passwd) -> str:
+    """Why this user can't run what lies here; empty when it can."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-I", "-c", CHECK],
+            user=user.pw_uid,
+            group=user.pw_gid,
+            extra_groups=[],
+            cwd="/",
+            env={"PATH": os.defpath},
+            capture_output=True,
+            check=False,
+        )
+    except OSError:
+        return f"the user {NAME} can't run {sys.executable} (a folder above it is closed)"
+    if done.returncode:
+        return f"the user {NAME} can't use the Python packages beside {sys.executable}"
+    reader = [sys.executable, "-I", "-c", f"open({str(ROOT / 'manage.py')!r}).close()"]
+    done = subprocess.run(
+        reader,
+        user=user.pw_uid,
+        group=user.pw_gid,
+        extra_groups=[],
+        cwd="/",
+        capture_output=True,
+        check=False,
+    )
+    return f"the user {NAME} can't read {ROOT}; move it to /opt or /srv" if done.returncode else ""
+
+
+def hand_over(places: Places, user: pwd.struct_passwd) -> None:
+    """``var`` belongs to root and can be written by berth; what workspaces use stays root's."""
+    try:
+        places.var.mkdir(parents=True, exist_ok=True)
+        os.chown(places.var, 0, user.pw_gid)
+        places.var.chmod(OPEN_TO_PASS)
+        for folder in (*places.private, places.var / "static"):
+            own(folder, user)
+        for name in ("workloads", "volumes", "environments"):
+            folder = places.var / name
+            folder.mkdir(exist_ok=True)
+            folder.chmod(0o755 if name == "environments" else 0o711)
+        supervisor = places.var / "supervisor"
+        supervisor.mkdir(exist_ok=True)
+        os.chown(supervisor, 0, user.pw_gid)
+        supervisor.chmod(0o750)
+        for name in ("secrets.json", "berth.sqlite3", "berth.sqlite3-wal", "berth.sqlite3-shm"):
+            if (places.var / name).exists():
+                os.chown(places.var / name, user.pw_uid, user.pw_gid, follow_symlinks=False)
+    except OSError as error:
+        message = f"{error.filename} can't be prepared: {error.strerror}."
+        raise Refusal(message) from error
+
+
+def own(folder: Path, user: pwd.struct_passwd) -> None:
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if folder.lstat().st_uid != user.pw_uid:  # from a start as root alone
+        for place, folders, files in os.walk(folder):
+            for name in (*folders, *files):
+                os.chown(Path(place) / name, user.pw_uid, user.pw_gid, follow_symlinks=False)
+        os.chown(folder, user.pw_uid, user.pw_gid, follow_symlinks=False)
+    folder.chmod(0o700)

@@ -1,0 +1,97 @@
+"""``berth up``, ``down``, ``backup`` …: reads the command line and calls one function."""
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+
+from portal.server.places import Refusal
+
+Verb = Callable[[argparse.Namespace], int]
+
+
+def main(argv: Sequence[str]) -> int:
+    options = parser().parse_args(argv)
+    verb: Verb = options.verb
+    try:
+        return verb(options)
+    except Refusal as refusal:
+        print(f"berth: {refusal}", file=sys.stderr, flush=True)
+        return refusal.code
+    except KeyboardInterrupt:
+        return 130
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(prog="berth", description="Runs Berth on this machine.")
+    verbs = top.add_subparsers(required=True, metavar="VERB")
+
+    one = verbs.add_parser("up", help="start the portal and stay in the foreground")
+    one.add_argument(
+        "--insecure-http",
+        action="store_true",
+        help="allow an address that other machines reach, without TLS",
+    )
+    one.set_defaults(verb=_up)
+
+    one = verbs.add_parser("down", help="end the portal; workspaces go on")
+    one.add_argument("--workspaces", action="store_true", help="end the workspaces too")
+    one.set_defaults(verb=_down)
+
+    one = verbs.add_parser("status", help="say whether the portal runs")
+    one.set_defaults(verb=_status)
+
+    one = verbs.add_parser("backup", help="write the database and the secrets to one file")
+    one.add_argument("file")
+    one.add_argument("--homes", action="store_true", help="include everybody's files")
+    one.set_defaults(verb=_backup)
+
+    one = verbs.add_parser("restore", help="put back what a backup holds; Berth must be down")
+    one.add_argument("file")
+    one.add_argument("--yes", action="store_true", help="replace existing data without asking")
+    one.set_defaults(verb=_restore)
+
+    _admin(verbs.add_parser("admin", help="repair access"))
+    return top
+
+
+def _admin(admin: argparse.ArgumentParser) -> None:
+    verbs = admin.add_subparsers(required=True, metavar="VERB")
+    one = verbs.add_parser("reset-password", help="give a user a new password, printed once")
+    one.add_argument("user")
+    one.set_defaults(verb=_reset_password)
+
+
+def _up(options: argparse.Namespace) -> int:
+    from portal.server.up import up
+
+    return up(insecure_http=options.insecure_http)
+
+
+def _down(options: argparse.Namespace) -> int:
+    from portal.server.down import down
+
+    return down(workspaces=options.workspaces)
+
+
+def _status(_: argparse.Namespace) -> int:
+    from portal.server.down import status
+
+    return status()
+
+
+def _backup(options: argparse.Namespace) -> int:
+    from portal.server.backup import backup
+
+    return backup(options.file, homes=options.homes)
+
+
+def _restore(options: argparse.Namespace) -> int:
+    from portal.server.backup import restore
+
+    return restore(options.file, replace=options.yes)
+
+
+def _reset_password(options: argparse.Namespace) -> int:
+    from portal.server.admin import reset_password
+
+    return reset_password(options.user)

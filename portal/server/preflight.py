@@ -1,0 +1,212 @@
+"""What needs Django before a start: settings, policy, database, first administrator.
+
+Runs in a process of its own and hands the manager a plan; says each thing that is wrong in one
+sentence, before anything was started.
+"""
+
+import argparse
+import ipaddress
+import json
+import os
+import sys
+from typing import Any
+
+from portal.server.places import Places, Refusal, private_umask
+from portal.server.up import EXPLAINED
+
+PORT_MAX = 65535
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--plan-fd", type=int, required=True)
+    parser.add_argument("--insecure-http", action="store_true")
+    options = parser.parse_args()
+    private_umask()
+    try:
+        plan = prepared(insecure_http=options.insecure_http)
+    except Refusal as refusal:
+        print(f"berth: {refusal}", file=sys.stderr, flush=True)
+        return EXPLAINED
+    with os.fdopen(options.plan_fd, "w") as file:
+        json.dump(plan, file)
+    return 0
+
+
+def prepared(*, insecure_http: bool) -> dict[str, Any]:
+    setup()
+    check_address(insecure_http=insecure_http)
+    prepare_database()
+    return plan()
+
+
+def setup() -> None:
+    """Loads settings and apps; a wrong setting is a sentence, not a trace."""
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings.dev")
+    import django
+    from django.core.exceptions import ImproperlyConfigured
+
+    try:
+        django.setup()
+        from django.conf import settings
+
+        _ = settings.BERTH_PORT
+    except ImproperlyConfigured as error:
+        raise Refusal(str(error), code=2) from error
+
+
+def check_address(*, insecure_http: bool) -> None:
+    from django.conf import settings
+
+    ports = port_numbers()
+    if any(not 0 < port <= PORT_MAX for port in ports.values()):
+        message = f"Ports lie between 1 and 65535; these do not: {ports}."
+        raise Refusal(message)
+    if len(set(ports.values())) < len(ports):
+        message = f"Berth needs four different ports; the settings give {ports}."
+        raise Refusal(message)
+    if bool(settings.BERTH_TLS_CERT) != bool(settings.BERTH_TLS_KEY):
+        message = "BERTH_TLS_CERT and BERTH_TLS_KEY belong together; only one is set."
+        raise Refusal(message)
+    if is_loopback(settings.BERTH_BIND) or insecure_http:
+        return
+    missing = []
+    if not (settings.BERTH_TLS_CERT or settings.BERTH_BEHIND_TLS_PROXY):
+        missing.append("TLS (BERTH_TLS_CERT and BERTH_TLS_KEY, or BERTH_BEHIND_TLS_PROXY=yes)")
+    if not settings.BERTH_SECURE:
+        missing.append("an https:// address in BERTH_PUBLIC_URL")
+    domain = settings.BERTH_NOTEBOOK_DOMAIN
+    if settings.BERTH_NOTEBOOK_ROUTING == "host" and domain.endswith("localhost"):
+        missing.append("a domain for workspaces in BERTH_NOTEBOOK_DOMAIN")
+    if missing:
+        message = (
+            f"BERTH_BIND={settings.BERTH_BIND} can be reached by other machines, and that needs "
+            + " and ".join(missing)
+            + ". For a network you trust entirely there is --insecure-http."
+        )
+        raise Refusal(message)
+
+
+def is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return address == "localhost"
+
+
+def prepare_database() -> None:
+    from django.core.management import call_command
+    from django.db import DatabaseError, connection
+
+    try:
+        newer = unknown_migrations()
+        if newer:
+            message = (
+                "The database was made by a newer Berth (it has "
+                + ", ".join(newer[:3])
+                + (" …" if len(newer) > 3 else "")  # noqa: PLR2004
+                + "). Install that version, or restore a backup made by this one."
+            )
+            raise Refusal(message)
+        if pending_migrations():
+            migrate()
+        call_command("createcachetable", verbosity=0)
+        call_command("berth_bootstrap")
+    except DatabaseError as error:
+        name = connection.settings_dict["NAME"]
+        message = f"The database {name} can't be used: {str(error).strip()}."
+        if connection.vendor == "sqlite":
+            message += " Restore a backup with `berth restore FILE`, or move the file away."
+        raise Refusal(message) from error
+    finally:
+        connection.close()
+
+
+def unknown_migrations() -> list[str]:
+    """Migrations in the database that this code does not have, of apps that it does."""
+    from django.db import connection
+    from django.db.migrations.loader import MigrationLoader
+
+    loader = MigrationLoader(connection, ignore_no_initial=True)
+    known = set(loader.disk_migrations or {})
+    for migration in (loader.disk_migrations or {}).values():
+        known.update(migration.replaces)
+    ours = loader.migrated_apps
+    return sorted(
+        f"{app}.{name}"
+        for app, name in loader.applied_migrations or {}
+        if app in ours and (app, name) not in known
+    )
+
+
+def pending_migrations() -> list[str]:
+    from django.db import connection
+    from django.db.migrations.executor import MigrationExecutor
+
+    executor = MigrationExecutor(connection)
+    return [str(step) for step, _ in executor.migration_plan(executor.loader.graph.leaf_nodes())]
+
+
+def migrate() -> None:
+    """Brings the database to this version; a copy of the old one is kept first."""
+    from django.core.management import call_command
+    from django.db import connection
+
+    from portal.server.backup import copy_before_upgrade
+
+    if connection.vendor == "sqlite" and connection.introspection.table_names():
+        copy = copy_before_upgrade(Places.from_environment())
+        print(f"  Upgrading the database; the old one is kept as {copy}", flush=True)
+    else:
+        print("  Preparing the database", flush=True)
+    call_command("migrate", interactive=False, verbosity=0)
+
+
+def port_numbers() -> dict[str, int]:
+    from django.conf import settings
+
+    return {
+        "web": settings.BERTH_PORT,
+        "proxy": settings.BERTH_PROXY_PORT,
+        "internal": settings.BERTH_INTERNAL_PORT,
+        "proxy_api": settings.BERTH_PROXY_API_PORT,
+    }
+
+
+def plan() -> dict[str, Any]:
+    from django.conf import settings
+
+    return {
+        "bind": "127.0.0.1" if settings.BERTH_BIND == "localhost" else settings.BERTH_BIND,
+        "ports": port_numbers(),
+        "public_url": settings.BERTH_PUBLIC_URL,
+        "proxy_token": settings.BERTH_PROXY_TOKEN,
+        "proxy_options": proxy_options(),
+        "supervisor": {
+            "wanted": settings.BERTH_LOCAL_CLUSTER and settings.BERTH_LOCAL_DRIVER == "local",
+            "socket": str(settings.BERTH_SUPERVISOR_SOCKET),
+            "state": str(settings.BERTH_WORKLOADS_DIR),
+            "volumes": str(settings.BERTH_VOLUMES_DIR),
+            "environments": str(settings.BERTH_ENVIRONMENTS_DIR),
+        },
+    }
+
+
+def proxy_options() -> list[str]:
+    from django.conf import settings
+
+    words = ["--scheme", settings.BERTH_NOTEBOOK_SCHEME]
+    words += ["--fallback-url", f"http://127.0.0.1:{settings.BERTH_INTERNAL_PORT}/hub/424"]
+    if settings.BERTH_NOTEBOOK_ROUTING == "host":
+        words.append("--host-routing")
+    else:
+        words += ["--path-host", settings.BERTH_NOTEBOOK_PATH_HOST]
+    if settings.BERTH_TLS_CERT:
+        words += ["--tls-cert", settings.BERTH_TLS_CERT, "--tls-key", settings.BERTH_TLS_KEY]
+    if settings.BERTH_BEHIND_TLS_PROXY:
+        words.append("--behind-proxy")
+    return words
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,92 @@
+"""Keeps one process supervisor alive without owning it: it and the workspaces outlive the portal.
+
+It is found by its socket (the kernel says whose it is), so a portal that starts again adopts the
+one that runs, and notices its end without asking again and again.
+"""
+
+import contextlib
+import os
+import socket
+import struct
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from portal.server.processes import Child
+
+CONNECT_TIMEOUT_S = 2.0
+_CREDENTIALS = struct.Struct("3i")  # struct ucred: pid, uid, gid
+
+
+@dataclass
+class Supervisor(Child):
+    socket: Path = Path()
+    pidfd: int | None = None
+    adopted: int = 0
+
+    @property
+    def alive(self) -> bool:
+        if self.process is not None:
+            return self.process.poll() is None
+        return bool(self.adopted) and owner(self.socket) == self.adopted
+
+    @property
+    def number(self) -> int:
+        return self.process.pid if self.process else self.adopted
+
+    def start(self, cwd: Path) -> None:
+        self.started_at = time.monotonic()
+        self.adopted = owner(self.socket) or 0
+        if self.adopted:
+            return
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                list(self.command),
+                cwd=cwd,
+                env={**os.environ, **self.env},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def ended(self, now: float) -> int:
+        self.adopted = 0
+        return super().ended(now)
+
+    def stop(self) -> None:
+        """Does nothing: it stays, and with it the workspaces."""
+        self.process = None
+        self.adopted = 0
+
+
+def owner(path: Path) -> int | None:
+    """The process that listens on this socket, or None when nobody does."""
+    with socket.socket(socket.AF_UNIX) as one:
+        one.settimeout(CONNECT_TIMEOUT_S)
+        try:
+            one.connect(str(path))
+            raw = one.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        except OSError:
+            return None
+    return int(_CREDENTIALS.unpack(raw)[0]) or None
+
+
+def command(paths: dict[str, str], group: str | None) -> list[str]:
+    """How the supervisor is started; ``paths`` as the settings have them."""
+    words = [sys.executable, "-m", "runtime.drivers.local.supervisor"]
+    for name in ("socket", "state", "volumes", "environments"):
+        words += [f"--{name}", paths[name]]
+    return words + (["--group", group] if group else [])
+
+
+def wait_for(path: Path, seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if owner(path):
+            return True
+        with contextlib.suppress(InterruptedError):
+            time.sleep(0.02)
+    return False

@@ -1,0 +1,203 @@
+"""``berth up``: everything for one machine, in the foreground."""
+
+import json
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from portal.server import identity, supervisor
+from portal.server.manager import Manager, say
+from portal.server.places import ROOT, Places, Refusal, take_lock
+from portal.server.processes import Child, end_with_parent
+from portal.server.supervisor import Supervisor
+
+# Two memory arenas instead of one per thread: the threads wait most of the time.
+LEAN = {"MALLOC_ARENA_MAX": "2", "PYTHONUNBUFFERED": "1"}
+GO = "BERTH_SUPERVISED_FD"  # set for the unprivileged half: tells root's half to go on
+EXPLAINED = 78  # the check before the start has already said what is wrong
+
+
+def up(*, insecure_http: bool) -> int:
+    places = Places.from_environment()
+    if os.geteuid() == 0 and GO not in os.environ:
+        user = identity.service_user(places)
+        if user is not None:
+            return Rooted(places, user, insecure_http=insecure_http).run()
+    return portal(places, insecure_http=insecure_http)
+
+
+# --- the portal, as whoever we are -------------------------------------------------------------
+
+
+def portal(places: Places, *, insecure_http: bool) -> int:
+    begun = time.monotonic()
+    os.umask(0o077)
+    places.prepare()
+    lock = take_lock(places)
+    os.environ["BERTH_VAR"] = str(places.var)
+    places.ensure_secrets()
+    plan = checked_plan(insecure_http=insecure_http)
+    sockets = {name: bind(plan, name) for name in ("web", "internal", "proxy", "proxy_api")}
+    children = processes(places, plan, sockets)
+    if GO in os.environ:
+        go = int(os.environ.pop(GO))
+        os.write(go, (json.dumps(plan["supervisor"]) + "\n").encode())
+        os.close(go)
+    elif plan["supervisor"]["wanted"]:
+        children.insert(0, keeper(plan["supervisor"], places.log, None))
+    manager = Manager(children, logs=places.log)
+    manager.when_ready(plan["ports"]["internal"], lambda: announce(plan, begun))
+    say("Starting Berth; Ctrl-C ends it, workspaces go on.")
+    code = manager.run()
+    say("Berth has ended. Workspaces go on; `berth down --workspaces` ends them too.")
+    os.close(lock)
+    return code
+
+
+def announce(plan: dict[str, Any], begun: float) -> None:
+    say(f"Berth is ready at {plan['public_url']} ({time.monotonic() - begun:.1f} s)")
+
+
+def checked_plan(*, insecure_http: bool) -> dict[str, Any]:
+    """Runs what needs Django in a process that ends again, so that this one stays small."""
+    reader, writer = os.pipe()
+    command = [sys.executable, "-m", "portal.server.preflight", "--plan-fd", str(writer)]
+    if insecure_http:
+        command.append("--insecure-http")
+    process = subprocess.Popen(command, cwd=ROOT, pass_fds=(writer,), stdin=subprocess.DEVNULL)
+    os.close(writer)
+    with os.fdopen(reader) as file:
+        text = file.read()
+    code = process.wait()
+    if code == EXPLAINED:
+        raise SystemExit(1)
+    if code or not text:
+        message = "The check before the start failed; the lines above say where."
+        raise Refusal(message)
+    plan: dict[str, Any] = json.loads(text)
+    return plan
+
+
+def bind(plan: dict[str, Any], name: str) -> socket.socket:
+    """Listens before any process starts: a busy port stops us whole, and restarts lose nobody."""
+    port = plan["ports"][name]
+    address = plan["bind"] if name in {"web", "proxy"} else "127.0.0.1"
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    one = socket.socket(family, socket.SOCK_STREAM)
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        one.bind((address, port))
+        one.listen(1024)
+    except OSError as error:
+        one.close()
+        setting = f"BERTH_{name.upper()}_PORT" if name != "web" else "BERTH_PORT"
+        message = (
+            f"Port {port} of {address} can't be used: {(error.strerror or str(error)).lower()}."
+            f" End what uses it, or choose another: {setting}={port + 1000} make run"
+            + (" (the other three ports follow it)" if name == "web" else "")
+        )
+        raise Refusal(message) from error
+    return one
+
+
+def processes(
+    places: Places, plan: dict[str, Any], sockets: dict[str, socket.socket]
+) -> list[Child]:
+    fd = {name: one.fileno() for name, one in sockets.items()}
+    own = [sys.executable, "-m"]
+    proxy = [node(), str(ROOT / "proxy/berth-proxy.mjs"), *plan["proxy_options"]]
+    proxy += ["--fd", str(fd["proxy"]), "--api-fd", str(fd["proxy_api"])]
+    proxy_env = {"CONFIGPROXY_AUTH_TOKEN": plan["proxy_token"], "NODE_ENV": "production"}
+    web = [*own, "portal.server.web", str(fd["web"]), str(fd["internal"])]
+    worker = [*own, "portal.server.worker"]
+    log = places.log
+    pair = (fd["proxy"], fd["proxy_api"])
+    return [
+        Child("proxy", proxy, log / "proxy.log", proxy_env, pair),
+        Child("web", web, log / "web.log", LEAN, (fd["web"], fd["internal"])),
+        Child("worker", worker, log / "worker.log", LEAN, grace_s=15),
+    ]
+
+
+def node() -> str:
+    beside = Path(sys.prefix) / "node"  # where the set-up puts a link to the one it chose
+    found = os.environ.get("BERTH_NODE") or (str(beside) if beside.exists() else None)
+    program = found or shutil.which("node")
+    if not program:
+        message = "The notebook proxy needs Node 20 or newer: `make run` fetches one."
+        raise Refusal(message)
+    return program
+
+
+def keeper(paths: dict[str, str], logs: Path, group: str | None) -> Supervisor:
+    Path(paths["socket"]).parent.mkdir(mode=0o700, exist_ok=True)
+    return Supervisor(
+        "supervisor",
+        supervisor.command(paths, group),
+        logs / "supervisor.log",
+        socket=Path(paths["socket"]),
+    )
+
+
+# --- started as root ---------------------------------------------------------------------------
+
+
+@dataclass
+class Unprivileged(Child):
+    """The same program as the user berth; it talks to the terminal itself."""
+
+    user: pwd.struct_passwd | None = None
+
+    def start(self, cwd: Path) -> None:
+        if self.user is None:
+            raise AssertionError
+        self.process = subprocess.Popen(
+            list(self.command),
+            cwd=cwd,
+            env={**os.environ, **self.env},
+            stdin=subprocess.DEVNULL,
+            pass_fds=tuple(self.sockets),
+            start_new_session=True,
+            user=self.user.pw_uid,
+            group=self.user.pw_gid,
+            extra_groups=[],
+            umask=0o077,
+            preexec_fn=end_with_parent,  # noqa: PLW1509 - nothing has threads here
+        )
+        self.started_at = time.monotonic()
+
+
+class Rooted:
+    """Root's half: starts the other half as berth, and keeps the supervisor. Nothing else."""
+
+    def __init__(self, places: Places, user: pwd.struct_passwd, *, insecure_http: bool) -> None:
+        self.places = places
+        self.user = user
+        self.insecure_http = insecure_http
+
+    def run(self) -> int:
+        reader, writer = os.pipe()
+        command = [sys.executable, "-m", "portal.server", "up"]
+        if self.insecure_http:
+            command.append("--insecure-http")
+        env = {GO: str(writer), "BERTH_VAR": str(self.places.var), "HOME": "/nonexistent"}
+        half = Unprivileged("portal", command, Path(), env, (writer,), 40.0, user=self.user)
+        half.start(ROOT)
+        os.close(writer)
+        with os.fdopen(reader) as file:
+            line = file.readline()  # comes when lock, checks and ports are good
+        if not line or half.process is None:
+            return half.process.wait() if half.process else 1
+        paths = json.loads(line)
+        children: list[Child] = [half]
+        if paths["wanted"]:
+            logs = self.places.var / "supervisor"
+            children.insert(0, keeper(paths, logs, identity.NAME))
+        return Manager(children, until=half).run()

