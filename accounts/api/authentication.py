@@ -2,23 +2,57 @@
 
 from typing import Any
 
+import structlog
+from django.utils.translation import gettext as _
 from rest_framework import authentication
+from rest_framework.exceptions import AuthenticationFailed, PermissionDenied
 from rest_framework.request import Request
 
+from accounts.models import ApiToken, User
 from accounts.principal import Principal
+from accounts.services import record_denied, token_authenticate
 from common.middleware import client_ip
 
-
-class SessionAuthentication(authentication.SessionAuthentication):
-    def authenticate(self, request: Request) -> tuple[Any, Any] | None:
-        found = super().authenticate(request)
-        if found is not None:
-            request._request.principal = Principal(user=found[0], ip=client_ip(request._request))
-        return found
+SAFE = {"GET", "HEAD", "OPTIONS"}
+_MAX_HEADER = 256
 
 
 class TokenAuthentication(authentication.BaseAuthentication):
-    """``Authorization: Bearer berth_…``; the accounts owner completes this."""
+    """``Authorization: Bearer berth_…``, and nowhere else: never a query or a cookie."""
+
+    def authenticate(self, request: Request) -> tuple[User, ApiToken] | None:
+        header = request.headers.get("Authorization", "")
+        scheme, _sep, secret = header.partition(" ")
+        if scheme.lower() != "bearer":
+            return None
+        plain = request._request  # noqa: SLF001 - principal_of reads the plain request
+        ip = client_ip(plain)
+        token = None
+        if len(header) <= _MAX_HEADER:
+            token = token_authenticate(secret=secret.strip(), ip=ip)
+        if token is None:
+            record_denied(verb="token.denied", ip=ip)
+            raise AuthenticationFailed(
+                _("This token is unknown, expired or revoked."), code="invalid-token"
+            )
+        who = Principal(user=token.user, token=token, ip=ip)
+        plain.principal = who  # type: ignore[attr-defined]
+        structlog.contextvars.bind_contextvars(user=token.user.username)
+        if token.read_only and plain.method not in SAFE:
+            record_denied(verb="token.write-denied", ip=ip, who=who)
+            raise PermissionDenied(_("This token may only read."))
+        return token.user, token
+
+    def authenticate_header(self, request: Request) -> str:  # noqa: ARG002
+        return 'Bearer realm="berth"'
+
+
+class SessionAuthentication(authentication.SessionAuthentication):
+    """The portal's own pages; every unsafe request needs the CSRF token."""
 
     def authenticate(self, request: Request) -> tuple[Any, Any] | None:
-        return None
+        found = super().authenticate(request)
+        if found is not None:
+            plain = request._request  # noqa: SLF001
+            plain.principal = Principal(user=found[0], ip=client_ip(plain))  # type: ignore[attr-defined]
+        return found

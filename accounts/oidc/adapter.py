@@ -1,0 +1,79 @@
+"""What is checked of an answer of the provider before anybody is signed in."""
+
+# ruff: noqa: ARG002 - the signatures are allauth's
+
+import hmac
+from typing import Any
+
+from allauth.socialaccount.internal import jwtkit
+from allauth.socialaccount.models import SocialApp, SocialLogin, SocialToken
+from allauth.socialaccount.providers.oauth2.client import OAuth2Error
+from allauth.socialaccount.providers.openid_connect.views import OpenIDConnectOAuth2Adapter
+from allauth.utils import build_absolute_uri
+from django.http import HttpRequest
+from django.urls import reverse
+
+SIGNATURES = {"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA"}
+
+
+class OidcAdapter(OpenIDConnectOAuth2Adapter):
+    """``login_state`` is set by the callback view before ``complete_login`` is called."""
+
+    login_state: dict[str, Any] | None = None
+
+    def __init__(self, request: HttpRequest, provider_id: str = "oidc") -> None:
+        super().__init__(request, provider_id)
+
+    @property
+    def openid_config(self) -> dict[str, Any]:
+        config: dict[str, Any] = super().openid_config
+        issuer = self.get_provider().app.settings["server_url"]
+        if str(config.get("issuer", "")).rstrip("/") != issuer:
+            raise OAuth2Error("The provider calls itself by another issuer than the settings do.")
+        return config
+
+    def complete_login(
+        self, request: HttpRequest, app: SocialApp, token: SocialToken, **kwargs: Any
+    ) -> SocialLogin:
+        raw = kwargs["response"].get("id_token")
+        if not isinstance(raw, str):
+            raise OAuth2Error("The provider sent no id_token.")
+        claims = self.verified_claims(app, raw)
+        sent = str((self.login_state or {}).get("nonce", ""))
+        if not sent or not hmac.compare_digest(sent, str(claims.get("nonce", ""))):
+            raise OAuth2Error("The nonce of the id_token is not the one of this sign-in.")
+        data = dict(claims)
+        if self.openid_config.get("userinfo_endpoint"):
+            userinfo = self._fetch_user_info(token.token)
+            if userinfo.get("sub") != claims.get("sub"):
+                raise OAuth2Error("userinfo tells of somebody else than the id_token.")
+            data |= userinfo
+        return self.get_provider().sociallogin_from_response(
+            request, {"userinfo": data, "id_token": claims}
+        )
+
+    def verified_claims(self, app: SocialApp, raw: str) -> dict[str, Any]:
+        """Return the claims of a token whose signature, issuer, audience and time are right."""
+        try:
+            header = jwtkit.jwt.get_unverified_header(raw)
+            if header.get("alg") not in SIGNATURES or "kid" not in header:
+                raise OAuth2Error("The id_token is not signed in a way that Berth accepts.")
+            claims: dict[str, Any] = jwtkit.verify_and_decode(
+                credential=raw,
+                keys_url=self.openid_config["jwks_uri"],
+                issuer=self.openid_config["issuer"],
+                audience=app.client_id,
+                lookup_kid=jwtkit.lookup_kid_jwk,
+                verify_signature=True,
+            )
+        except (jwtkit.jwt.PyJWTError, KeyError, TypeError, ValueError) as error:
+            raise OAuth2Error("The id_token can't be read.") from error
+        if not all(claims.get(name) for name in ("sub", "exp", "iat")):
+            raise OAuth2Error("The id_token lacks a claim that it must have.")
+        authorised = claims.get("azp", app.client_id)
+        if authorised != app.client_id:
+            raise OAuth2Error("The id_token was made for another client.")
+        return claims
+
+    def get_callback_url(self, request: HttpRequest, app: SocialApp) -> str:
+        return str(build_absolute_uri(request, reverse("oidc_callback")))

@@ -1,0 +1,110 @@
+"""Reading accounts."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from allauth.usersessions.models import UserSession
+from django.contrib.sessions.models import Session
+from django.db.models import Q, QuerySet
+from django.utils.translation import gettext as _
+
+from accounts.choices import PlatformRole
+from accounts.models import ApiToken, SshKey, User
+from accounts.principal import Principal
+from common.clock import now
+from common.errors import NotFound
+
+
+@dataclass(frozen=True)
+class SessionInfo:
+    id: int
+    ip: str
+    device: str
+    created_at: datetime
+    last_seen_at: datetime
+    is_current: bool
+
+
+def sessions_of(who: Principal, current_key: str = "") -> list[SessionInfo]:
+    """Return the person's live sessions, the current one first, then the latest seen."""
+    rows = UserSession.objects.filter(user=who.user).order_by("-last_seen_at")[:200]
+    live = set(
+        Session.objects.filter(
+            session_key__in=[r.session_key for r in rows], expire_date__gt=now()
+        ).values_list("session_key", flat=True)
+    )
+    found = [
+        SessionInfo(
+            id=row.pk,
+            ip=str(row.ip),
+            device=device_of(row.user_agent),
+            created_at=row.created_at,
+            last_seen_at=row.last_seen_at,
+            is_current=row.session_key == current_key,
+        )
+        for row in rows
+        if row.session_key in live
+    ]
+    return sorted(found, key=lambda s: not s.is_current)
+
+
+def tokens_of(who: Principal) -> QuerySet[ApiToken]:
+    return ApiToken.objects.filter(user=who.user).order_by("-id")
+
+
+def live_tokens_of(who: Principal) -> QuerySet[ApiToken]:
+    alive = Q(expires_at__isnull=True) | Q(expires_at__gt=now())
+    return tokens_of(who).filter(alive, revoked_at__isnull=True)
+
+
+def ssh_keys_of(who: Principal) -> QuerySet[SshKey]:
+    return SshKey.objects.filter(user=who.user).order_by("-id")
+
+
+def users_all(
+    *, search: str = "", is_active: bool | None = None, platform_role: str | None = None
+) -> QuerySet[User]:
+    """Return people for operators and auditors; callers check the right."""
+    users = User.objects.order_by("-id")
+    if search:
+        users = users.filter(
+            Q(username__icontains=search)
+            | Q(display_name__icontains=search)
+            | Q(email__icontains=search)
+        )
+    if is_active is not None:
+        users = users.filter(is_active=is_active)
+    if platform_role is not None and platform_role in PlatformRole.values:
+        users = users.filter(platform_role=platform_role)
+    return users
+
+
+def user_get(uid: UUID | str) -> User:
+    try:
+        found = User.objects.filter(uid=UUID(str(uid))).first()
+    except ValueError:
+        found = None
+    if found is None:
+        raise NotFound(_("There is no such person."))
+    return found
+
+
+_BROWSERS = (("Edg/", "Edge"), ("OPR/", "Opera"), ("Firefox/", "Firefox"))
+_BROWSERS += (("Chrome/", "Chrome"), ("Safari/", "Safari"), ("curl/", "curl"))
+_SYSTEMS = (("iPhone", "iPhone"), ("iPad", "iPad"), ("Android", "Android"))
+_SYSTEMS += (("Windows", "Windows"), ("Mac OS X", "macOS"), ("CrOS", "ChromeOS"))
+_SYSTEMS += (("Linux", "Linux"),)
+
+
+def device_of(user_agent: str) -> str:
+    """Return "Firefox, Linux", or what the browser calls itself."""
+    words = [_first(_BROWSERS, user_agent), _first(_SYSTEMS, user_agent)]
+    known = ", ".join(w for w in words if w)
+    shown = known or user_agent[:60] or _("Unknown device")
+    return "".join(c if c.isprintable() else "?" for c in shown)
+
+
+def _first(table: Iterable[tuple[str, str]], user_agent: str) -> str:
+    return next((name for mark, name in table if mark in user_agent), "")
