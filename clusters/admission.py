@@ -1,12 +1,303 @@
-"""The local queue of one machine: who starts, with which GPUs, and who waits."""
+"""The local queue of one machine: who starts, with which GPUs, and who waits.
 
+First come, first served for each kind of resource. A later claim may pass an earlier one only
+when it needs nothing that the earlier one waits for; so nobody starves. All decisions are made
+with the cluster's row locked, so that they are atomic on PostgreSQL and on SQLite (IMMEDIATE).
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from django.conf import settings
+from django.db import transaction
+from django.utils.translation import gettext as _
+
+from clusters import registry
+from clusters.models import Claim, Cluster, Device, Hold
+from common.clock import now
+from runtime import hints
 from runtime.ports import AdmissionRequest, Granted, Waiting
+from runtime.protocol import Resources, Unreachable
+from runtime.reasons import Reason
+
+# Positions that are refreshed at once after a release; the others follow within a minute.
+_REFRESHED = 20
+
+
+@dataclass
+class _Free:
+    """What nobody holds. ``block`` keeps what an earlier waiting claim lacks from later ones."""
+
+    cpu_milli: float
+    memory_mib: float
+    devices: list[Device]
+    blocked: set[str] = field(default_factory=set)
+
+    def lacking(self, claim: Claim) -> list[str]:
+        short = []
+        if claim.cpu_milli and (claim.cpu_milli > self.cpu_milli or "cpu" in self.blocked):
+            short.append("cpu")
+        if claim.memory_mib and (claim.memory_mib > self.memory_mib or "memory" in self.blocked):
+            short.append("memory")
+        if claim.gpus > len(self.matching(claim.gpu_flavor)):
+            short.append(_gpu_word(claim.gpu_flavor))
+        return short
+
+    def matching(self, flavor: str) -> list[Device]:
+        return [d for d in self.devices if _is_of(d, flavor)]
+
+    def take(self, claim: Claim) -> list[Device]:
+        self.cpu_milli -= claim.cpu_milli
+        self.memory_mib -= claim.memory_mib
+        chosen = self.matching(claim.gpu_flavor)[: claim.gpus]
+        self.devices = [d for d in self.devices if d not in chosen]
+        return chosen
+
+    def block(self, claim: Claim, short: Iterable[str]) -> None:
+        for word in short:
+            if word in {"cpu", "memory"}:
+                self.blocked.add(word)
+            else:
+                kept = self.matching(claim.gpu_flavor)
+                self.devices = [d for d in self.devices if d not in kept]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the queue says about one waiting claim."""
+
+    claim: Claim
+    devices: tuple[Device, ...] = ()
+    lacking: tuple[str, ...] = ()
+    ahead: int = 0
+    never: bool = False  # more than the whole machine
+
+    @property
+    def fits(self) -> bool:
+        return not self.lacking
 
 
 def admit(request: AdmissionRequest) -> Granted | Waiting:
-    del request
-    return Granted()
+    """Ask for a place, or ask again how it stands. Idempotent by ``uid``."""
+    cluster = _cluster(request.cluster_key)
+    if cluster.driver not in registry.QUEUED_HERE:
+        return Granted()
+    if cluster.checked_at is None:
+        from clusters.services import health_refresh
+
+        health_refresh(key=cluster.key)
+    with transaction.atomic():
+        cluster = _locked(cluster)
+        claim = _claim(cluster, request)
+        if claim.granted_at is None:
+            verdicts = _judge(cluster)
+            _grant(verdicts, mine=claim)
+            claim.refresh_from_db()
+            if claim.granted_at is None:
+                mine = next(v for v in verdicts if v.claim.pk == claim.pk)
+                return _waiting(cluster, mine)
+        return Granted(tuple(claim.holds.values_list("device__uuid", flat=True)))
+
+
+def preview(cluster_key: str, resources: Resources) -> Granted | Waiting:
+    """Say what ``admit`` would say to a new workload, without asking for a place."""
+    cluster = _cluster(cluster_key)
+    if cluster.driver not in registry.QUEUED_HERE:
+        return Granted()
+    trial = Claim(
+        cluster=cluster,
+        cpu_milli=resources.cpu_milli,
+        memory_mib=resources.memory_mib,
+        gpus=resources.gpus,
+        gpu_flavor=resources.gpu_flavor,
+        asked_at=now(),
+    )
+    verdict = _judge(cluster, extra=trial)[-1]
+    if verdict.fits:
+        return Granted(tuple(d.uuid for d in verdict.devices))
+    return _waiting(cluster, verdict)
 
 
 def release(uid: str) -> None:
-    del uid
+    """Give back the place of a workload; what waits for it becomes due at once."""
+    known = Claim.objects.filter(workload_uid=uid).select_related("cluster").first()
+    if known is None:
+        return
+    with transaction.atomic():
+        cluster = _locked(known.cluster)
+        Claim.objects.filter(workload_uid=uid).delete()  # with its holds
+        verdicts = _judge(cluster)
+        _grant(verdicts)
+        _wake([v.claim for v in verdicts if not v.fits][:_REFRESHED])
+
+
+def grant_waiting(cluster: Cluster) -> None:
+    """Let in whoever fits now; after devices or capacity changed."""
+    with transaction.atomic():
+        _grant(_judge(_locked(cluster)))
+
+
+def _cluster(key: str) -> Cluster:
+    cluster = Cluster.objects.filter(key=key).first()
+    if cluster is None:
+        registry.driver_for(key)  # makes the local one, or raises
+        cluster = Cluster.objects.filter(key=key).first()
+    if cluster is None:
+        message = f"There is no cluster called {key!r}."
+        raise Unreachable(message)
+    return cluster
+
+
+def _locked(cluster: Cluster) -> Cluster:
+    return Cluster.objects.select_for_update().get(pk=cluster.pk)
+
+
+def _claim(cluster: Cluster, request: AdmissionRequest) -> Claim:
+    """Return the workload's claim; a changed size goes to the end of the queue."""
+    asked = request.resources
+    size = {
+        "cpu_milli": asked.cpu_milli,
+        "memory_mib": asked.memory_mib,
+        "gpus": asked.gpus,
+        "gpu_flavor": asked.gpu_flavor,
+    }
+    claim, made = Claim.objects.get_or_create(
+        workload_uid=UUID(request.uid),
+        defaults={
+            "cluster": cluster,
+            "workload_kind": request.kind,
+            "project_uid": UUID(request.project_uid),
+            "owner_uid": UUID(request.owner_uid) if request.owner_uid else None,
+            "asked_at": now(),
+            **size,
+        },
+    )
+    if made or all(getattr(claim, name) == value for name, value in size.items()):
+        return claim
+    claim.holds.all().delete()
+    for name, value in size.items():
+        setattr(claim, name, value)
+    claim.asked_at, claim.granted_at = now(), None
+    claim.save()
+    return claim
+
+
+def _judge(cluster: Cluster, *, extra: Claim | None = None) -> list[Verdict]:
+    """Walk the queue in order. Pure but for three reads."""
+    claims = list(Claim.objects.filter(cluster=cluster).order_by("asked_at", "pk"))
+    total = _total(cluster)
+    free = _Free(total.cpu_milli, total.memory_mib, _free_devices(total.devices))
+    for claim in claims:
+        if claim.granted_at is not None:
+            free.cpu_milli -= claim.cpu_milli
+            free.memory_mib -= claim.memory_mib
+    waiting = [c for c in claims if c.granted_at is None] + ([extra] if extra else [])
+    verdicts: list[Verdict] = []
+    for claim in waiting:
+        if never := total.lacking(claim):
+            verdicts.append(Verdict(claim, lacking=tuple(never), never=True))
+            continue
+        short = free.lacking(claim)
+        if short:
+            ahead = sum(1 for v in verdicts if _overlap(v, short))
+            verdicts.append(Verdict(claim, lacking=tuple(short), ahead=ahead))
+            free.block(claim, short)
+        else:
+            verdicts.append(Verdict(claim, devices=tuple(free.take(claim))))
+    return verdicts
+
+
+def _total(cluster: Cluster) -> _Free:
+    capacity = cluster.capacity or {}
+    devices = Device.objects.filter(cluster=cluster, healthy=True).select_related("flavor")
+    # The cheapest first, so that "any GPU" leaves the better ones to those who ask for them.
+    order = sorted(
+        devices, key=lambda d: (d.flavor.price_per_hour if d.flavor else 0, d.memory_mib, d.index)
+    )
+    unknown = float("inf")
+    return _Free(
+        (capacity.get("cpu_milli") or unknown) * settings.BERTH_CPU_OVERCOMMIT,
+        (capacity.get("memory_mib") or unknown) * settings.BERTH_MEMORY_OVERCOMMIT,
+        order,
+    )
+
+
+def _free_devices(devices: list[Device]) -> list[Device]:
+    held = set(Hold.objects.values_list("device_id", flat=True))
+    return [d for d in devices if d.pk not in held]
+
+
+def _grant(verdicts: list[Verdict], *, mine: Claim | None = None) -> None:
+    """Make the decisions true, and wake the others that were let in."""
+    at = now()
+    let_in = [v for v in verdicts if v.fits]
+    for verdict in let_in:
+        Hold.objects.bulk_create(Hold(claim=verdict.claim, device=d) for d in verdict.devices)
+    Claim.objects.filter(pk__in=[v.claim.pk for v in let_in]).update(granted_at=at)
+    _wake([v.claim for v in let_in if mine is None or v.claim.pk != mine.pk])
+
+
+def _wake(claims: list[Claim]) -> None:
+    by_kind: dict[str, list[UUID]] = defaultdict(list)
+    for claim in claims:
+        by_kind[claim.workload_kind].append(claim.workload_uid)
+    for kind, uids in by_kind.items():
+        hints.hint_uids(kind, uids)
+
+
+def _waiting(cluster: Cluster, verdict: Verdict) -> Waiting:
+    reason = Reason.DOES_NOT_FIT if verdict.never else Reason.QUEUED
+    return Waiting(
+        position=verdict.ahead + 1,
+        ahead=verdict.ahead,
+        reason=reason,
+        message=_sentence(cluster, verdict),
+        lacking=verdict.lacking,
+    )
+
+
+def _sentence(cluster: Cluster, verdict: Verdict) -> str:
+    claim = verdict.claim
+    things = ", ".join(_words(claim, word) for word in verdict.lacking)
+    if verdict.never:
+        return _("%(place)s has less than it asks for: %(things)s.") % {
+            "place": cluster.name,
+            "things": things,
+        }
+    return _("Waiting for %(things)s; position %(position)d in the queue.") % {
+        "things": things,
+        "position": verdict.ahead + 1,
+    }
+
+
+def _words(claim: Claim, word: str) -> str:
+    if word == "cpu":
+        return _("%(n)g CPU") % {"n": claim.cpu_milli / 1000}
+    if word == "memory":
+        return _("%(n)g GiB of memory") % {"n": round(claim.memory_mib / 1024, 1)}
+    if not claim.gpu_flavor:
+        return _("%(n)d GPU") % {"n": claim.gpus}
+    return _("%(n)d x %(flavor)s") % {"n": claim.gpus, "flavor": claim.gpu_flavor}
+
+
+def _gpu_word(flavor: str) -> str:
+    return f"gpu:{flavor}" if flavor else "gpu"
+
+
+def _is_of(device: Device, flavor: str) -> bool:
+    return not flavor or (device.flavor is not None and device.flavor.name == flavor)
+
+
+def _overlap(verdict: Verdict, short: list[str]) -> bool:
+    if verdict.fits or verdict.never:
+        return False
+    if set(verdict.lacking) & set(short):
+        return True
+    gpus = [w for w in (*verdict.lacking, *short) if w.startswith("gpu")]
+    return (
+        "gpu" in gpus
+        and any(w.startswith("gpu") for w in verdict.lacking)
+        and any(w.startswith("gpu") for w in short)
+    )

@@ -1,8 +1,19 @@
 """Writing what is known about clusters."""
 
-from django.conf import settings
+from datetime import timedelta
 
-from clusters.models import Cluster
+import structlog
+from django.conf import settings
+from django.db import transaction
+
+from clusters import registry
+from clusters.models import Claim, Cluster, Device, Flavor
+from common import ids
+from common.clock import now
+from runtime import bus
+from runtime import protocol as p
+
+log = structlog.get_logger(__name__)
 
 
 def ensure_local_cluster() -> Cluster:
@@ -14,3 +25,85 @@ def ensure_local_cluster() -> Cluster:
         cluster.driver = settings.BERTH_LOCAL_DRIVER
         cluster.save(update_fields=["driver"])
     return cluster
+
+
+def health_refresh(*, key: str) -> Cluster:
+    """Ask the driver how the cluster is and write it down; unreachable is an answer too."""
+    try:
+        health = registry.driver_for(key).probe()
+    except p.DriverError as error:
+        health = p.Health(reachable=False, message=str(error))
+    return health_store(key=key, health=health)
+
+
+@transaction.atomic
+def health_store(*, key: str, health: p.Health) -> Cluster:
+    """Write down what ``probe`` answered. Devices that are not seen are not healthy."""
+    cluster = Cluster.objects.select_for_update().get(key=key)
+    cluster.reachable = health.reachable
+    cluster.message = health.message
+    cluster.checked_at = now()
+    if health.reachable:
+        cluster.version = health.version
+        cluster.capacity = {"cpu_milli": health.cpu_milli, "memory_mib": health.memory_mib}
+        cluster.isolation = dict(health.isolation)
+        if _devices_store(cluster, health.devices):
+            from clusters.admission import grant_waiting
+
+            cluster.save()
+            grant_waiting(cluster)
+    cluster.save()
+    bus.publish(["operators"], {"kind": "cluster", "uid": str(cluster.uid)})
+    return cluster
+
+
+def health_refresh_if_older(*, key: str, seconds: float) -> None:
+    """For pages that somebody looks at: bars are at most ``seconds`` old."""
+    old = now() - timedelta(seconds=seconds)
+    if not Cluster.objects.filter(key=key, checked_at__gte=old).exists():
+        health_refresh(key=key)
+
+
+def seconds_to_next_check(*, key: str) -> float:
+    """Return how long health may rest: shortly while work runs, longer when quiet."""
+    busy = Claim.objects.filter(cluster__key=key, granted_at__isnull=False).exists()
+    return 15.0 if busy else 60.0
+
+
+def _devices_store(cluster: Cluster, seen: tuple[p.Device, ...]) -> bool:
+    """Upsert devices; True when more can be given out than before."""
+    known = {d.uuid: d for d in Device.objects.filter(cluster=cluster)}
+    flavors = list(Flavor.objects.all())
+    before = {u for u, d in known.items() if d.healthy}
+    at = now()
+    for found in seen:
+        device = known.get(found.uuid) or Device(cluster=cluster, uuid=found.uuid)
+        device.index, device.name = found.index, found.name[:120]
+        device.memory_mib = found.memory_mib
+        device.memory_used_mib = found.memory_used_mib
+        device.utilisation = found.utilisation
+        device.healthy, device.seen_at = found.healthy, at
+        if device.flavor_id is None:
+            device.flavor = _flavor_of(found, flavors)
+        device.save()
+    missing = set(known) - {d.uuid for d in seen}
+    Device.objects.filter(cluster=cluster, uuid__in=missing).update(healthy=False)
+    return bool({d.uuid for d in seen if d.healthy} - before)
+
+
+def _flavor_of(found: p.Device, flavors: list[Flavor]) -> Flavor:
+    """Return the kind of GPU by its name; an unknown kind becomes a flavor of its own."""
+    for flavor in flavors:
+        if flavor.match and flavor.match.lower() in found.name.lower():
+            return flavor
+    name = ids.slugify(found.name, limit=63) or "gpu"
+    made, _new = Flavor.objects.get_or_create(
+        name=name,
+        defaults={
+            "label": found.name[:120],
+            "match": found.name[:200],
+            "memory_mib": found.memory_mib,
+        },
+    )
+    flavors.append(made)
+    return made

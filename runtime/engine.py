@@ -19,7 +19,7 @@ from django.db import models, transaction
 from django.db.models import Case, F, Q, Value, When
 
 from common.clock import now
-from runtime import bus, incarnation, reconcilers
+from runtime import bus, incarnation, observe, reconcilers
 from runtime.killpoints import killpoint
 from runtime.models import Reconcilable
 from runtime.protocol import (
@@ -28,6 +28,7 @@ from runtime.protocol import (
     InvalidSpec,
     NoCapacity,
     NotYet,
+    Observation,
     Phase,
     Unreachable,
 )
@@ -107,7 +108,7 @@ def attempt(held: Claim) -> tuple[Outcome, int]:  # noqa: PLR0911 - one line per
         log.error("engine.parked", kind=row.KIND, uid=str(row.uid), attempts=held.attempts)
         return Outcome(Phase.FAILED, Reason.PARKED_POISON), 0
     try:
-        return held.reconciler.step(row, None), 0
+        return held.reconciler.step(row, _observation(held)), 0
     except NotYet as error:
         return _same(held, row.reason, row.message, error.retry_in), row.failures
     except Unreachable as error:
@@ -126,6 +127,12 @@ def attempt(held: Claim) -> tuple[Outcome, int]:  # noqa: PLR0911 - one line per
     except (DriverError, Exception) as error:
         log.exception("engine.step_failed", kind=row.KIND, uid=str(row.uid), error=repr(error))
         return _same(held, Reason.INTERNAL_ERROR, "", backoff(row.failures)), row.failures + 1
+
+
+def _observation(held: Claim) -> Observation | None:
+    if not getattr(held.reconciler, "observes", False):
+        return None
+    return observe.cached(held.row)
 
 
 def _same(held: Claim, reason: str, message: str, again: float) -> Outcome:

@@ -1,5 +1,8 @@
 """Waking the engine after a change of intent."""
 
+from collections.abc import Iterable
+from uuid import UUID
+
 from django.db import transaction
 
 from common.clock import now
@@ -11,12 +14,31 @@ def hint(row: Reconcilable) -> None:
 
     Losing the wake-up loses nothing: the sweep finds the due row.
     """
-    type(row).objects.filter(pk=row.pk).update(next_reconcile_at=now())  # type: ignore[attr-defined]
-    kind, pk = row.KIND, row.pk
+    type(row)._default_manager.filter(pk=row.pk).update(next_reconcile_at=now())  # noqa: SLF001
+    _wake_on_commit(row.KIND, [row.pk])
 
+
+def hint_uids(kind: str, uids: Iterable[UUID]) -> None:
+    """The same for many rows of one kind, by uid. Rows that are gone are left alone."""
+    from runtime import reconcilers
+
+    known = reconcilers.registered().get(kind)
+    if known is None:
+        return
+    rows = known.model._default_manager.filter(  # noqa: SLF001
+        uid__in=list(uids), deleted_at__isnull=True
+    )
+    pks = list(rows.values_list("pk", flat=True))
+    rows.update(next_reconcile_at=now())
+    _wake_on_commit(kind, pks)
+
+
+def _wake_on_commit(kind: str, pks: list[int]) -> None:
     def wake() -> None:
         from runtime.tasks import wake as send
 
-        send(kind, pk)
+        for pk in pks:
+            send(kind, pk)
 
-    transaction.on_commit(wake)
+    if pks:
+        transaction.on_commit(wake, robust=True)

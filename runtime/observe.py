@@ -1,9 +1,240 @@
-"""What was seen: the table that ``watch`` keeps and the engine reads."""
+"""What was seen: the table that ``watch`` keeps and the engine reads.
+
+A version fences each workload: what is older than what is known never overwrites it. The watch
+itself holds a ``Lease`` per cluster, so that one process writes.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import asdict
+from typing import Any
+
+import structlog
+from django.db import close_old_connections, connection, transaction
 
 from common.clock import now
-from runtime.models import Lease
+from runtime import reconcilers
+from runtime.leases import Held, acquire
+from runtime.models import Lease, ObservedWorkload
+from runtime.ports import places
+from runtime.protocol import Observation, Phase, Seen, SupportsWatch, Unreachable
+
+log = structlog.get_logger(__name__)
+
+WATCH_LEASE_S = 45.0
+RENEW_S = 15.0
+DEAD_AFTER_S = 60.0  # a driver sends at least a heartbeat every 30 s
+_WATCHED_CACHE_S = 1.0
+_SETTLED = (Phase.STOPPED, Phase.FAILED, Phase.DELETED)
+
+Wake = Callable[[str, int], None]
+_watched: dict[str, tuple[float, bool]] = {}
 
 
 def is_watched(cluster_key: str) -> bool:
     """Whether somebody watches the cluster now, so that changes wake the engine."""
-    return Lease.objects.filter(name=f"watch:{cluster_key}", until__gt=now()).exists()
+    at, known = _watched.get(cluster_key, (0.0, False))
+    if time.monotonic() - at < _WATCHED_CACHE_S:
+        return known
+    name = f"watch:{cluster_key}"
+    known = Lease.objects.filter(name=name, until__gt=now()).exists()
+    _watched[cluster_key] = (time.monotonic(), known)
+    return known
+
+
+def cached(row: Any) -> Observation | None:
+    """Return what the watch knows of the row, None when nobody watches or it knows nothing."""
+    if not is_watched(row.cluster_key):
+        return None
+    seen = ObservedWorkload.objects.filter(cluster_key=row.cluster_key, uid=row.uid).first()
+    return None if seen is None else observation_of(seen)
+
+
+def observation_of(row: ObservedWorkload) -> Observation:
+    known = {k: v for k, v in row.data.items() if k in Observation.__dataclass_fields__}
+    return Observation(**{**known, "uid": str(row.uid), "seen": Seen(row.seen)})
+
+
+def store(cluster_key: str, batch: Iterable[Observation], *, full: bool) -> list[tuple[str, int]]:
+    """Write a batch; return (kind, pk) of the rows that are due because of it.
+
+    ``full``: the batch is everything there is, so what is not in it is missing.
+    """
+    seen = {o.uid: o for o in batch}
+    with transaction.atomic():
+        known = {
+            str(r.uid): r
+            for r in _known(cluster_key, None if full else list(seen)).select_for_update()
+        }
+        changed = [o for o in seen.values() if _is_news(known.get(o.uid), o, full=full)]
+        if full:
+            changed += [
+                Observation(uid=uid, seen=Seen.MISSING, version=r.version, kind=r.kind)
+                for uid, r in known.items()
+                if uid not in seen and r.seen != Seen.MISSING
+            ]
+        _write(cluster_key, changed, known)
+        due = _mark_due(cluster_key, changed, known)
+        if full:
+            due += _mark_unseen(cluster_key, seen.keys())
+    return due
+
+
+def _known(cluster_key: str, uids: list[str] | None) -> Any:
+    rows = ObservedWorkload.objects.filter(cluster_key=cluster_key)
+    return rows if uids is None else rows.filter(uid__in=uids)
+
+
+def _is_news(known: ObservedWorkload | None, found: Observation, *, full: bool) -> bool:
+    if known is None:
+        return True
+    if full:  # a driver that lost its state counts from the start again
+        return known.version != found.version or known.seen != found.seen
+    return found.version > known.version
+
+
+def _write(
+    cluster_key: str, changed: list[Observation], known: dict[str, ObservedWorkload]
+) -> None:
+    at = now()
+    made = []
+    for o in changed:
+        row = known.get(o.uid) or ObservedWorkload(cluster_key=cluster_key, uid=o.uid)
+        row.kind = o.kind or row.kind
+        row.seen, row.launch, row.version, row.seen_at = o.seen, o.launch, o.version, at
+        row.data = {**asdict(o), "seen": str(o.seen), "detail": dict(o.detail)}
+        made.append(row)
+    ObservedWorkload.objects.bulk_create(
+        made,
+        update_conflicts=True,
+        unique_fields=["cluster_key", "uid"],
+        update_fields=["kind", "seen", "launch", "version", "seen_at", "data"],
+    )
+
+
+def _mark_due(
+    cluster_key: str, changed: list[Observation], known: dict[str, ObservedWorkload]
+) -> list[tuple[str, int]]:
+    by_kind: dict[str, list[str]] = {}
+    for o in changed:
+        row = known.get(o.uid)
+        by_kind.setdefault(o.kind or (row.kind if row else ""), []).append(o.uid)
+    due = []
+    for kind, uids in by_kind.items():
+        reconciler = reconcilers.registered().get(kind)
+        if reconciler is None:
+            continue
+        rows = reconciler.model._default_manager.filter(  # noqa: SLF001
+            uid__in=uids, cluster_key=cluster_key, deleted_at__isnull=True
+        )
+        pks = list(rows.values_list("pk", flat=True))
+        rows.update(next_reconcile_at=now())
+        due += [(kind, pk) for pk in pks]
+    return due
+
+
+def _mark_unseen(cluster_key: str, seen: Iterable[str]) -> list[tuple[str, int]]:
+    """Rows that think they live but are not in a full list: a restore, a lost machine."""
+    there = set(seen)
+    due = []
+    for kind, reconciler in reconcilers.registered().items():
+        if not getattr(reconciler, "observes", False):
+            continue
+        rows = reconciler.model._default_manager.filter(  # noqa: SLF001
+            cluster_key=cluster_key, deleted_at__isnull=True
+        ).exclude(phase__in=_SETTLED)
+        pks = [pk for pk, uid in rows.values_list("pk", "uid") if str(uid) not in there]
+        if pks:
+            rows.filter(pk__in=pks).update(next_reconcile_at=now())
+        due += [(kind, pk) for pk in pks]
+    return due
+
+
+class Watcher:
+    """A thread that keeps the table of one cluster fresh and wakes what changed."""
+
+    def __init__(self, cluster_key: str, wake: Wake) -> None:
+        self.cluster_key = cluster_key
+        self._wake = wake
+        self._stop = threading.Event()
+        self._held: Held | None = None
+        self._thread: threading.Thread | None = None
+        self.last_beat = time.monotonic()
+
+    def start(self) -> None:
+        name = f"watch-{self.cluster_key}"
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self.last_beat = time.monotonic()
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        if self._held is not None:
+            self._held.release()
+
+    def join(self, timeout_s: float) -> None:
+        if self._thread is not None:
+            self._thread.join(timeout_s)
+
+    @property
+    def is_dead(self) -> bool:
+        """Silent for too long, or its thread ended: replace it."""
+        if self._thread is not None and not self._thread.is_alive():
+            return not self._stop.is_set()
+        return self._held is not None and time.monotonic() - self.last_beat > DEAD_AFTER_S
+
+    def _run(self) -> None:
+        pause = 0.5
+        try:
+            while not self._stop.wait(0):
+                pause = self._once(pause)
+                self._stop.wait(pause)
+        finally:
+            connection.close()
+
+    def _once(self, pause: float) -> float:
+        """Watch until it breaks; return how long to rest before the next try."""
+        try:
+            close_old_connections()
+            driver = places().driver_for(self.cluster_key)
+            if not isinstance(driver, SupportsWatch):
+                return 60.0
+            self._held = acquire(f"watch:{self.cluster_key}", ttl_s=WATCH_LEASE_S)
+            if self._held is None:
+                return 5.0
+            self._follow(driver, self._held)
+        except Unreachable as error:
+            log.warning("watch.unreachable", cluster=self.cluster_key, error=str(error))
+        except Exception:
+            log.exception("watch.failed", cluster=self.cluster_key)
+        else:
+            return 0.2
+        finally:
+            self._release()
+        return min(pause * 2, 10.0)
+
+    def _release(self) -> None:
+        held, self._held = self._held, None
+        _watched.pop(self.cluster_key, None)
+        if held is not None:
+            try:
+                held.release()
+            except Exception:  # noqa: BLE001 - the lease ends by itself
+                log.warning("watch.release_failed", cluster=self.cluster_key)
+
+    def _follow(self, driver: SupportsWatch, held: Held) -> None:
+        first, renewed = True, time.monotonic()
+        for batch in driver.watch(stop=self._stop.is_set):
+            self.last_beat = time.monotonic()
+            if self._stop.is_set():
+                return
+            if first or batch:
+                for kind, pk in store(self.cluster_key, batch, full=first):
+                    self._wake(kind, pk)
+            first = False
+            if time.monotonic() - renewed > RENEW_S or not batch:
+                renewed = time.monotonic()
+                if not held.renew():
+                    log.warning("watch.lost_lease", cluster=self.cluster_key)
+                    return

@@ -19,6 +19,7 @@ from uuid import UUID
 
 import structlog
 
+from runtime import observe
 from runtime.killpoints import killpoint
 from runtime.models import ObservedWorkload, Reconcilable, Route
 from runtime.ports import AdmissionRequest, Granted, Waiting, places
@@ -87,6 +88,7 @@ class WorkloadReconciler:
     """See the module. Subclasses set ``kind`` and ``model``."""
 
     kind: str = ""
+    observes: ClassVar[bool] = True
     model: type[Reconcilable] = Reconcilable
     related: ClassVar[tuple[str, ...]] = ("project", "owner")
     start_timeout_s: ClassVar[float] = 600.0
@@ -156,7 +158,7 @@ class WorkloadReconciler:
             return self._outcome(state, Phase(row.phase), row.reason, row.message)
         state.note("accepted")
         seen = given or self._look(row)
-        if seen.seen == Seen.MISSING and given is not None and state.ensured:
+        if given is not None and state.ensured and seen.launch < row.launch:
             seen = self._look(row)  # the cache may be older than the launch
         status = status_of(row.desired, seen, launch=row.launch, ensured=state.ensured)
         if status.phase == Phase.PENDING or status.reason == Reason.PREVIOUS_ENDING:
@@ -387,9 +389,7 @@ class WorkloadReconciler:
         return places().driver_for(row.cluster_key).observe([uid])[uid]
 
     def _watched(self, row: Any) -> bool:
-        from runtime.observe import is_watched
-
-        return is_watched(row.cluster_key)
+        return observe.is_watched(row.cluster_key)
 
     def _outcome(
         self,

@@ -151,6 +151,9 @@ CELERY_TASK_SOFT_TIME_LIMIT = 45
 CELERY_TASK_TIME_LIMIT = 60
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_TASK_DEFAULT_QUEUE = "default"
+CELERY_WORKER_ENABLE_REMOTE_CONTROL = False
+# The timetable is code; the clock runs inside ``worker`` (portal.beat). Apps add their lines.
+CELERY_BEAT_SCHEDULE: dict[str, dict[str, object]] = {}
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 if BERTH_REDIS_URL:
     CELERY_BROKER_URL = BERTH_REDIS_URL
@@ -168,7 +171,8 @@ else:
         "control_folder": str(_broker / "control"),
         "processed_folder": str(_broker / "processed"),
         "store_processed": False,
-        "polling_interval": 0.02,
+        # Wake-ups go straight to the worker (runtime.bus_backends); this is for the rest.
+        "polling_interval": 0.5,
     }
 # bus: "" = no bus (tests), "unix" = datagram sockets in BERTH_BUS_DIR, else Redis pub/sub
 BERTH_BUS = "redis" if BERTH_REDIS_URL else "unix"

@@ -1,0 +1,185 @@
+"""The threads of the worker and how they begin and end together."""
+
+import threading
+import time
+from collections.abc import Callable
+
+import structlog
+from django.conf import settings
+from django.db import DatabaseError, close_old_connections, connection
+
+from clusters import services as clusters
+from clusters.models import Cluster
+from portal import beat
+from portal.celery import app, prepare_broker
+from runtime import incarnation, leases, observe, orphans, routes, sweep
+from runtime.bus_backends import EngineEar
+
+log = structlog.get_logger(__name__)
+
+CELERY_THREADS = 4
+DUTY_LEASE_S = 15.0
+CHECK_S = 5.0
+
+
+class Loop:
+    """Calls ``act`` every ``every_s`` in a thread, in one process only when ``lease`` is set."""
+
+    def __init__(
+        self, name: str, act: Callable[[], object], every_s: float, *, leased: bool = False
+    ) -> None:
+        self.name = name
+        self._act = act
+        self._every_s = every_s
+        self._leased = leased
+        self._held: leases.Held | None = None
+        self._renewed = 0.0
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    def join(self, timeout_s: float) -> None:
+        self._thread.join(timeout_s)
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            pause = self._every_s
+            try:
+                close_old_connections()
+                if self._lead():
+                    self._act()
+                else:
+                    pause = CHECK_S
+            except DatabaseError as error:
+                log.warning("worker.database", duty=self.name, error=repr(error))
+                pause = max(pause, 2.0)
+            except Exception:
+                log.exception("worker.duty_failed", duty=self.name)
+                pause = max(pause, 2.0)
+            self._stop.wait(pause)
+        self._leave()
+
+    def _lead(self) -> bool:
+        if not self._leased:
+            return True
+        at = time.monotonic()
+        if self._held is not None and at - self._renewed < DUTY_LEASE_S / 3:
+            return True
+        self._renewed = at
+        if self._held is not None and self._held.renew():
+            return True
+        self._held = leases.acquire(f"duty:{self.name}", ttl_s=DUTY_LEASE_S)
+        return self._held is not None
+
+    def _leave(self) -> None:
+        try:
+            if self._held is not None:
+                self._held.release()
+        except DatabaseError as error:
+            log.warning("worker.leave_failed", duty=self.name, error=repr(error))
+        finally:
+            connection.close()
+
+
+class Health:
+    """Asks each cluster how it is: often while work runs, seldom when quiet."""
+
+    def __init__(self) -> None:
+        self._next: dict[str, float] = {}
+
+    def tick(self) -> None:
+        for key in Cluster.objects.values_list("key", flat=True):
+            if time.monotonic() >= self._next.get(key, 0.0):
+                clusters.health_refresh(key=key)
+                self._next[key] = time.monotonic() + clusters.seconds_to_next_check(key=key)
+
+
+class Watches:
+    """One watcher per cluster; a silent one is replaced (dead man's timer)."""
+
+    def __init__(self, wake: observe.Wake) -> None:
+        self._wake = wake
+        self._running: dict[str, observe.Watcher] = {}
+
+    def tick(self) -> None:
+        for key in Cluster.objects.values_list("key", flat=True):
+            old = self._running.get(key)
+            if old is not None and not old.is_dead:
+                continue
+            if old is not None:
+                log.error("watch.replaced", cluster=key)
+                old.stop()
+            self._running[key] = observe.Watcher(key, self._wake)
+            self._running[key].start()
+
+    def stop(self) -> None:
+        for watcher in self._running.values():
+            watcher.stop()
+
+
+class Worker:
+    """All of it. ``run`` returns when Celery was told to end."""
+
+    def __init__(self) -> None:
+        self.pool = sweep.Pool()
+        self.sweeper = sweep.Sweeper(self.pool.submit)
+        self.ear = EngineEar(self.pool.submit)
+        self.watches = Watches(self.pool.submit)
+        self.loops = [
+            Loop("routes", routes.Keeper().tick, routes.EPOCH_S, leased=True),
+            Loop("health", Health().tick, CHECK_S, leased=True),
+            Loop("watches", self.watches.tick, CHECK_S),
+            Loop("orphans", orphans.collect_orphans, 60.0, leased=True),
+        ]
+
+    def start(self) -> None:
+        prepare_broker()
+        if settings.BERTH_LOCAL_CLUSTER:
+            clusters.ensure_local_cluster()
+        incarnation.beat()
+        self.ear.start()
+        self.sweeper.start()
+        for loop in self.loops:
+            loop.start()
+        beat.start()
+        log.info("worker.ready")
+
+    def run(self) -> int:
+        self.start()
+        try:
+            self.celery()
+        finally:
+            self.stop()
+        return 0
+
+    def celery(self) -> None:
+        """Serve messages until a signal says to end."""
+        app.Worker(
+            pool="threads",
+            concurrency=CELERY_THREADS,
+            without_gossip=True,
+            without_mingle=True,
+            without_heartbeat=True,
+            quiet=True,
+            loglevel=settings.LOGGING["root"]["level"],
+        ).start()
+
+    def stop(self) -> None:
+        """Drain: nothing new is taken, what runs may end, then say goodbye."""
+        self.ear.stop()
+        self.sweeper.stop()
+        self.watches.stop()
+        for loop in self.loops:
+            loop.stop()
+        ended = self.pool.drain()
+        self.sweeper.join(2)
+        for loop in self.loops:
+            loop.join(1)
+        if ended:
+            incarnation.leave()
+        log.info("worker.ended", drained=ended)

@@ -1,0 +1,101 @@
+"""Things outside without a live row: seen twice, with a grace between, then removed.
+
+The other way round (a row without its thing) is the reconciler's: it reports ``vanished``.
+Volumes are never touched: they are data.
+"""
+
+from datetime import timedelta
+from uuid import UUID
+
+import structlog
+from django.core.cache import cache
+
+from common.clock import now
+from events.services import record
+from runtime import reconcilers
+from runtime.models import ObservedWorkload, Route
+from runtime.ports import places
+from runtime.protocol import Driver, DriverError, NotYet, Observation
+
+log = structlog.get_logger(__name__)
+
+GRACE_S = 90.0
+_MEMORY_S = 3600
+
+
+def collect_orphans() -> int:
+    """Return how many orphans were removed on all clusters."""
+    removed = 0
+    for key in places().keys():  # noqa: SIM118 - a method of ours, not a dict
+        try:
+            removed += _collect(key, places().driver_for(key))
+        except DriverError as error:
+            log.info("orphans.cluster_skipped", cluster=key, error=str(error))
+    _forget_rows()
+    return removed
+
+
+def live_uids(uids: set[str]) -> set[str]:
+    """Return those of ``uids`` that belong to a row that still stands for something."""
+    found: set[str] = set()
+    for reconciler in reconcilers.registered().values():
+        rows = reconciler.model._default_manager.filter(  # noqa: SLF001
+            uid__in=uids, deleted_at__isnull=True
+        )
+        found |= {str(u) for u in rows.values_list("uid", flat=True)}
+    return found
+
+
+def _collect(key: str, driver: Driver) -> int:
+    owned = {o.uid: o for o in driver.list_owned() if _is_uid(o.uid)}
+    lost = set(owned) - live_uids(set(owned))
+    return sum(_remove(key, driver, owned[uid]) for uid in sorted(lost) if _seen_twice(key, uid))
+
+
+def _seen_twice(key: str, uid: str) -> bool:
+    name = f"orphan:{key}:{uid}"
+    first = cache.get(name)
+    if first is None:
+        cache.set(name, now(), _MEMORY_S)
+        return False
+    return bool(now() - first >= timedelta(seconds=GRACE_S))
+
+
+def _remove(key: str, driver: Driver, found: Observation) -> bool:
+    try:
+        driver.remove(found.uid)
+    except NotYet:
+        return False  # under way; the next pass finishes it
+    cache.delete(f"orphan:{key}:{found.uid}")
+    places().release(found.uid)
+    record(
+        actor=None,
+        verb="orphan.removed",
+        target_kind=found.kind or "workload",
+        target_name=found.uid,
+        message="A workload without a row was removed.",
+        data={"cluster": key, "seen": str(found.seen)},
+    )
+    log.warning("orphans.removed", cluster=key, uid=found.uid, kind=found.kind)
+    return True
+
+
+def _forget_rows() -> None:
+    """Our own notes about workloads that are no more: routes and observations."""
+    old = now() - timedelta(seconds=GRACE_S)
+    for rows in (
+        Route.objects.filter(created_at__lt=old),
+        ObservedWorkload.objects.filter(seen_at__lt=old),
+    ):
+        uids = {str(u) for u in rows.values_list("uid", flat=True)}
+        gone = uids - live_uids(uids)
+        if gone:
+            rows.filter(uid__in=gone).delete()
+
+
+def _is_uid(text: str) -> bool:
+    try:
+        UUID(text)
+    except ValueError:
+        return False
+    return True

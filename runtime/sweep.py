@@ -1,0 +1,228 @@
+"""Finding due rows in the database: the net under every lost message, inside the worker.
+
+One loop per installation by Lease. It sleeps until the next row is due (at most ``IDLE_S``),
+so an idle worker costs a few small queries every few seconds.
+"""
+
+import threading
+import time
+from collections import defaultdict, deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from itertools import chain, zip_longest
+from typing import Any
+
+import structlog
+from django.db import DatabaseError, close_old_connections, connection
+from django.db.models import Min, Q
+
+from common.clock import now
+from runtime import engine, incarnation, leases, reconcilers
+
+log = structlog.get_logger(__name__)
+
+IDLE_S = 5.0
+SWEEP_LEASE_S = 20.0
+LIMIT = 500
+THREADS = 8
+DRAIN_S = 12.0
+
+Item = tuple[str, int]
+
+
+def due_items(*, limit: int = LIMIT) -> list[Item]:
+    """Return due, free rows of all kinds, fair between projects, longest overdue first."""
+    at = now()
+    queues: dict[Any, list[Item]] = defaultdict(list)
+    for kind, reconciler in reconcilers.registered().items():
+        column = "project_id" if _has_project(reconciler.model) else "pk"
+        rows = reconciler.model._default_manager.filter(  # noqa: SLF001
+            Q(lease_until__isnull=True) | Q(lease_until__lt=at),
+            deleted_at__isnull=True,
+            next_reconcile_at__lte=at,
+        ).order_by("next_reconcile_at")
+        for pk, project in rows.values_list("pk", column)[:limit]:
+            queues[project if column == "project_id" else ""].append((kind, pk))
+    turns = zip_longest(*queues.values())
+    return [item for item in chain.from_iterable(turns) if item is not None][:limit]
+
+
+def _has_project(model: Any) -> bool:
+    return any(f.name == "project" and f.concrete for f in model._meta.get_fields())  # noqa: SLF001
+
+
+def seconds_to_next(longest: float = IDLE_S) -> float:
+    """Return how long nothing is due, at most ``longest``."""
+    at = now()
+    soonest = longest
+    for reconciler in reconcilers.registered().values():
+        rows = reconciler.model._default_manager.filter(deleted_at__isnull=True)  # noqa: SLF001
+        first = rows.aggregate(at=Min("next_reconcile_at"))["at"]
+        if first is not None:
+            soonest = min(soonest, (first - at).total_seconds())
+    return max(0.0, soonest)
+
+
+def sweep_once() -> int:
+    """Reconcile everything that is due now, in this thread. Returns the number of rows."""
+    items = due_items()
+    for kind, pk in items:
+        engine.reconcile_one(kind, pk)
+    return len(items)
+
+
+def free_dead_leases() -> int:
+    """Free rows that are held by workers that are no more. Returns how many."""
+    living = incarnation.alive()
+    freed = 0
+    for reconciler in reconcilers.registered().values():
+        rows = reconciler.model._default_manager.filter(lease_until__gt=now())  # noqa: SLF001
+        for pk, token in rows.values_list("pk", "lease_token"):
+            if token is None or incarnation.owner_of(token) in living:
+                continue
+            freed += rows.filter(pk=pk, lease_token=token).update(
+                lease_until=None, next_reconcile_at=now()
+            )
+    if freed:
+        log.warning("engine.took_over", rows=freed)
+    return freed
+
+
+class Pool:
+    """Reconciles rows in a few threads; a row is never twice in it at the same time."""
+
+    def __init__(self, threads: int = THREADS) -> None:
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="engine")
+        self._lock = threading.Lock()
+        self._inside: set[Item] = set()
+        self._again: set[Item] = set()
+        self._closing = False
+
+    def submit(self, kind: str, pk: int) -> None:
+        """Look at the row soon. If it is being looked at now, look again afterwards."""
+        item = (kind, pk)
+        with self._lock:
+            if self._closing:
+                return
+            if item in self._inside:
+                self._again.add(item)
+                return
+            self._inside.add(item)
+            self._pool.submit(self._work, item)
+
+    def __len__(self) -> int:
+        return len(self._inside)
+
+    def _work(self, item: Item) -> None:
+        try:
+            close_old_connections()
+            engine.reconcile_one(*item)
+        except DatabaseError as error:
+            log.warning("engine.database", error=repr(error))
+        except Exception:
+            log.exception("engine.unexpected", item=item)
+        finally:
+            close_old_connections()
+            self._done(item)
+
+    def _done(self, item: Item) -> None:
+        with self._lock:
+            if item in self._again and not self._closing:
+                self._again.discard(item)
+                self._pool.submit(self._work, item)
+                return
+            self._inside.discard(item)
+            self._again.discard(item)
+
+    def drain(self, timeout_s: float = DRAIN_S) -> bool:
+        """Take nothing more, wait for what runs. True when all of it ended in time."""
+        with self._lock:
+            self._closing = True
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        end = time.monotonic() + timeout_s
+        threads = deque(getattr(self._pool, "_threads", ()))
+        for thread in threads:
+            thread.join(max(0.0, end - time.monotonic()))
+        return not any(t.is_alive() for t in threads)
+
+
+class Sweeper:
+    """The loop. ``wake`` ends its sleep."""
+
+    def __init__(self, submit: Callable[[str, int], None]) -> None:
+        self._submit = submit
+        self._stop = threading.Event()
+        self._held: leases.Held | None = None
+        self._beaten = 0.0
+        self._taken_over = 0.0
+        self._thread = threading.Thread(target=self._run, name="sweep", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    def join(self, timeout_s: float) -> None:
+        self._thread.join(timeout_s)
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            try:
+                close_old_connections()
+                pause = self.once()
+            except DatabaseError as error:
+                log.warning("sweep.database", error=repr(error))
+                pause = 2.0
+            except Exception:
+                log.exception("sweep.failed")
+                pause = 2.0
+            self._stop.wait(pause)
+        self._leave()
+
+    def once(self) -> float:
+        """One look; return how long to sleep."""
+        at = time.monotonic()
+        if at - self._beaten > incarnation.BEAT_S:
+            incarnation.beat()
+            self._beaten = at
+        if not self._lead():
+            return IDLE_S
+        if at - self._taken_over > IDLE_S - 0.5:
+            free_dead_leases()
+            self._taken_over = at
+        items = due_items()
+        for kind, pk in items:
+            self._submit(kind, pk)
+        # What was just handed over is due until its thread has claimed it: no busy loop.
+        return max(seconds_to_next(), 0.25 if items else 0.05)
+
+    def _lead(self) -> bool:
+        if self._held is not None and self._held.renew():
+            return True
+        self._held = leases.acquire("sweep", ttl_s=SWEEP_LEASE_S)
+        return self._held is not None
+
+    def _leave(self) -> None:
+        try:
+            if self._held is not None:
+                self._held.release()
+        except DatabaseError as error:
+            log.warning("sweep.leave_failed", error=repr(error))
+        finally:
+            connection.close()
+
+
+def overdue_since() -> timedelta:
+    """Return how long the longest overdue row has waited (health and metrics)."""
+    at = now()
+    longest = timedelta(0)
+    for reconciler in reconcilers.registered().values():
+        rows = reconciler.model._default_manager.filter(  # noqa: SLF001
+            Q(lease_until__isnull=True) | Q(lease_until__lt=at), deleted_at__isnull=True
+        )
+        first = rows.aggregate(at=Min("next_reconcile_at"))["at"]
+        if first is not None:
+            longest = max(longest, at - first)
+    return longest

@@ -1,0 +1,7 @@
+"""Settings of a real worker process in tests: own folder, own database, the fake machine."""
+
+from portal.settings.base import *
+
+INSTALLED_APPS = [*INSTALLED_APPS, "tests.engineapp.apps.EngineAppConfig"]
+MIGRATION_MODULES = {"engineapp": None}
+ROOT_URLCONF = "tests.engineapp.urls"
