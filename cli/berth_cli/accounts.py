@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 import webbrowser
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import click
@@ -134,8 +135,8 @@ def token_create(
             "name": name,
             "read_only": read_only,
             "scopes": list(scopes),
-            "projects": list(projects),
-            "expires_in_days": days,
+            "project_uids": [s.client.get(f"projects/{slug}")["id"] for slug in projects],
+            "expires_at": (datetime.now(UTC) + timedelta(days=days)).isoformat(),
         },
     )
     if s.fmt == "table":

@@ -76,8 +76,8 @@ def project_members(ctx: click.Context) -> None:
         rows,
         fmt=s.fmt,
         columns=(
-            ("USER", lambda r: r["username"]),
-            ("NAME", lambda r: r.get("display_name")),
+            ("USER", lambda r: r["user"]["username"]),
+            ("NAME", lambda r: r["user"]["name"]),
             ("ROLE", lambda r: r["role"]),
         ),
     )

@@ -148,8 +148,7 @@ class Portal:
                 "from accounts.models import User; from accounts.principal import Principal\n"
                 "from accounts.services import token_create\n"
                 f"user = User.objects.get(username={username!r})\n"
-                "made = token_create(principal=Principal(user=user), name='tests')\n"
-                "answer = made[1] if isinstance(made, tuple) else made.secret"
+                "answer = token_create(who=Principal(user=user), name='tests')[1]"
             )
         )
 
