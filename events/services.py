@@ -20,7 +20,7 @@ class Actor(Protocol):
     def ip(self) -> str: ...
 
 
-def record(
+def record(  # noqa: PLR0913 - one column each
     *,
     actor: Actor | None,
     verb: str,

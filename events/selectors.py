@@ -1,0 +1,56 @@
+"""Reading what happened."""
+
+from datetime import datetime
+from uuid import UUID
+
+from django.db.models import Q, QuerySet
+
+from events.models import Event
+
+
+def nothing() -> QuerySet[Event]:
+    return Event.objects.none()
+
+
+def of_project(project_uid: UUID) -> QuerySet[Event]:
+    """Return what members of a project may see of it, newest first.
+
+    Refusals are for auditors: they tell of people, not of the project.
+    """
+    return Event.objects.filter(project_uid=project_uid).exclude(outcome="denied").order_by("-id")
+
+
+def of_target(uid: object) -> QuerySet[Event]:
+    return Event.objects.filter(target_uid=str(uid)).exclude(outcome="denied").order_by("-id")
+
+
+def audit(
+    *,
+    search: str = "",
+    verb: str = "",
+    actor: str = "",
+    outcome: str = "",
+    project_uid: UUID | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+) -> QuerySet[Event]:
+    """Return the audit log, newest first; for operators and auditors only."""
+    rows = Event.objects.order_by("-id")
+    if search:
+        rows = rows.filter(
+            Q(target_name__icontains=search)
+            | Q(message__icontains=search)
+            | Q(target_uid=search)
+            | Q(request_id=search)
+        )
+    if verb:
+        rows = rows.filter(verb__startswith=verb)
+    if actor:
+        rows = rows.filter(actor_name=actor)
+    if outcome:
+        rows = rows.filter(outcome=outcome)
+    if project_uid is not None:
+        rows = rows.filter(project_uid=project_uid)
+    if since is not None:
+        rows = rows.filter(at__gte=since)
+    return rows.filter(at__lt=until) if until is not None else rows

@@ -1,0 +1,69 @@
+"""What a project holds, told by the apps that put it there.
+
+Workload apps and volumes register here in ``AppConfig.ready``. Deleting a project asks each
+to delete its own (intent only); the project's row goes after all summaries are empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from accounts.principal import Principal
+    from projects.models import Project
+
+
+@dataclass(frozen=True)
+class ContentSummary:
+    """One line of "this will be lost": ``text`` is for people ("3 workspaces, 2 running")."""
+
+    kind: str
+    text: str
+    count: int
+    running: int = 0
+    names: tuple[str, ...] = ()
+
+
+Summarize = Callable[["Project"], list[ContentSummary]]
+Ask = Callable[["Project", "Principal | None"], None]
+
+
+@dataclass(frozen=True)
+class Source:
+    """``request_delete`` and ``request_stop`` are idempotent and only write intent."""
+
+    summarize: Summarize
+    request_delete: Ask
+    request_stop: Ask | None = None
+
+
+_sources: dict[str, Source] = {}
+
+
+def register(
+    kind: str, summarize: Summarize, *, request_delete: Ask, request_stop: Ask | None = None
+) -> None:
+    """``summarize`` lists what is not gone yet, also what is being deleted."""
+    _sources[kind] = Source(summarize, request_delete, request_stop)
+
+
+def summaries(project: Project) -> list[ContentSummary]:
+    found = [s for source in _sources.values() for s in source.summarize(project)]
+    return [s for s in found if s.count]
+
+
+def running(project: Project) -> int:
+    return sum(s.running for s in summaries(project))
+
+
+def request_delete(project: Project, who: Principal | None) -> None:
+    for source in _sources.values():
+        source.request_delete(project, who)
+
+
+def request_stop(project: Project, who: Principal | None) -> None:
+    for source in _sources.values():
+        if source.request_stop is not None:
+            source.request_stop(project, who)

@@ -1,0 +1,29 @@
+"""Lets an invited person make an account although sign-up is closed (accounts.invitations)."""
+
+from django.http import HttpRequest
+
+from accounts.invitations import Permit
+from accounts.models import User
+from common.errors import NotFound
+from common.middleware import client_ip
+from projects import services
+
+SESSION_SECRET = "berth_invitation"  # noqa: S105 - the name of a session key
+
+
+class InvitationGate:
+    """The link's secret lies in the visitor's session, never in a later address."""
+
+    def permit(self, request: HttpRequest) -> Permit | None:
+        secret = request.session.get(SESSION_SECRET, "")
+        if not secret:
+            return None
+        try:
+            row = services.invitation_find(secret)
+        except NotFound:
+            return None
+        return Permit(email=row.email, invited_to=row.project.name if row.project else "")
+
+    def accept(self, request: HttpRequest, user: User) -> None:
+        secret = request.session.pop(SESSION_SECRET, "")
+        services.invitation_accept(user=user, secret=secret, ip=client_ip(request))

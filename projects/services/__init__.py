@@ -1,0 +1,47 @@
+"""Everything that changes a project, its members and its invitations."""
+
+from projects.services.groups import group_role_remove, group_role_set, groups_sync
+from projects.services.invitations import (
+    invitation_accept,
+    invitation_create,
+    invitation_find,
+    invitation_link,
+    invitation_revoke,
+)
+from projects.services.life import (
+    project_archive,
+    project_create,
+    project_request_delete,
+    project_unarchive,
+    project_update,
+    require_active,
+)
+from projects.services.members import (
+    member_add,
+    member_leave,
+    member_remove,
+    member_set_role,
+    roles_grantable,
+)
+
+__all__ = [
+    "group_role_remove",
+    "group_role_set",
+    "groups_sync",
+    "invitation_accept",
+    "invitation_create",
+    "invitation_find",
+    "invitation_link",
+    "invitation_revoke",
+    "member_add",
+    "member_leave",
+    "member_remove",
+    "member_set_role",
+    "project_archive",
+    "project_create",
+    "project_request_delete",
+    "project_unarchive",
+    "project_update",
+    "require_active",
+    "roles_grantable",
+]
