@@ -1,3 +1,1 @@
-from portal.celery import app as celery_app
-
-__all__ = ["celery_app"]
+"""The composition root. Imports nothing: the process manager below it must stay small."""

@@ -170,7 +170,8 @@ class Manager:
             answer = b""
         self._asking.close()
         self._asking = None
-        if answer.startswith(b"HTTP/") and self._on_ready:
+        status = answer[9:10]  # of "HTTP/1.1 200"; 5xx: it answers, but does not work
+        if answer.startswith(b"HTTP/") and status < b"5" and self._on_ready:
             then, self._on_ready = self._on_ready, None
             then()
 

@@ -56,7 +56,8 @@ class Places:
         try:
             if not self.var.exists():
                 # As root, workspaces run as users who pass through here to their own folders.
-                self.var.mkdir(mode=0o711 if os.geteuid() == 0 else 0o700, parents=True)
+                self.var.mkdir(mode=0o700, parents=True)
+                self.var.chmod(0o711 if os.geteuid() == 0 else 0o700)
             for folder in self.private:
                 folder.mkdir(mode=0o700, exist_ok=True)
             for name in ("queue", "control", "processed"):

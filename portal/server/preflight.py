@@ -127,7 +127,7 @@ def unknown_migrations() -> list[str]:
     from django.db import connection
     from django.db.migrations.loader import MigrationLoader
 
-    loader = MigrationLoader(connection, ignore_no_initial=True)
+    loader = MigrationLoader(connection)
     known = set(loader.disk_migrations or {})
     for migration in (loader.disk_migrations or {}).values():
         known.update(migration.replaces)

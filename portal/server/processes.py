@@ -62,7 +62,7 @@ class Child:
     def ended(self, now: float) -> int:
         """Plans the restart; answers how often in a row it ended soon after its start."""
         self.quick_ends = 0 if now - self.started_at >= LIVED_LONG_S else self.quick_ends + 1
-        self.due_at = now + PAUSES_S[min(self.quick_ends, len(PAUSES_S) - 1)]
+        self.due_at = now + PAUSES_S[min(max(self.quick_ends - 1, 0), len(PAUSES_S) - 1)]
         self.process = None
         return self.quick_ends
 
