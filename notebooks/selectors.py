@@ -77,9 +77,14 @@ def workspaces_shared_with(who: Principal, project: Project | None = None) -> Qu
     return workspaces_visible_to(who, project).filter(Exists(mine)).exclude(desired=Desired.ABSENT)
 
 
-def workspace_get(who: Principal, short_id: str, project: Project | None = None) -> Workspace:
+def workspace_get(
+    who: Principal, short_id: str, project: Project | None = None, *, for_update: bool = False
+) -> Workspace:
     """Return one workspace that ``who`` may see, or NotFound (the same for "not yours")."""
-    row = workspaces_visible_to(who, project).filter(short_id=short_id).first()
+    rows = workspaces_visible_to(who, project)
+    if for_update:
+        rows = rows.select_for_update(of=("self",))
+    row = rows.filter(short_id=short_id).first()
     if row is None:
         raise NotFound(_("There is no such workspace, or you may not see it."))
     return row

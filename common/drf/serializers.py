@@ -1,0 +1,20 @@
+"""Input that says no to what it does not know (A5: nobody sets columns he was not offered)."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.utils.translation import gettext as _
+from rest_framework import serializers
+
+
+class StrictSerializer(serializers.Serializer[Any]):
+    """Unknown fields are an error that names them, never silently dropped."""
+
+    def to_internal_value(self, data: Any) -> Any:
+        if isinstance(data, Mapping):
+            unknown = sorted(str(key)[:80] for key in data if key not in self.fields)
+            if unknown:
+                raise serializers.ValidationError(
+                    {key: [_("There is no such field.")] for key in unknown[:20]}
+                )
+        return super().to_internal_value(data)

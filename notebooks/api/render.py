@@ -1,0 +1,135 @@
+"""One shape of a workspace for every answer of the API, built from plain columns.
+
+Lists hold thousands of rows: columns are read as values, no model is made per row.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django.db.models import Exists, OuterRef
+
+from hubapi.services import workload_url
+from notebooks import selectors
+from notebooks.choices import StopReason
+from notebooks.models import Share
+from runtime import reasons
+from runtime.protocol import Phase
+
+if TYPE_CHECKING:
+    from django.db.models import QuerySet
+
+    from accounts.principal import Principal
+    from notebooks.models import Workspace
+    from notebooks.services import Plan
+    from projects.models import Project
+
+COLUMNS = (
+    *("id", "uid", "short_id", "name", "generation", "observed_generation", "desired"),
+    *("phase", "reason", "message", "phase_since", "external_ref", "environment"),
+    *("cpu_milli", "memory_mib", "gpus", "gpu_flavor", "env", "time_limit_minutes"),
+    *("launch", "created_at", "asked_at", "started_at", "ready_at", "ends_at", "stopped_at"),
+    *("stop_reason", "idle_stop_minutes", "owner_id"),
+    *("owner__username", "project__slug", "preset__slug", "home__uid"),
+)
+
+
+def workspace_values(who: Principal, project: Project) -> QuerySet[Any]:
+    """Return rows ready for ``workspace_out``, newest first."""
+    mine = Share.objects.filter(workspace=OuterRef("pk"), user=who.user)
+    rows = selectors.workspaces_visible_to(who, project).select_related(None)
+    return rows.annotate(is_visitor=Exists(mine)).values(*COLUMNS, "is_visitor")
+
+
+def workspace_out(row: dict[str, Any], who: Principal) -> dict[str, Any]:
+    owner = row["owner_id"] == who.user.pk
+    may_open = owner or row["is_visitor"]
+    running = row["phase"] == Phase.RUNNING
+    return {
+        "id": row["short_id"],
+        "uid": row["uid"],
+        "name": row["name"],
+        "project": row["project__slug"],
+        "owner": row["owner__username"],
+        "preset": row["preset__slug"],
+        "access": "owner" if owner else "visitor" if may_open else "none",
+        "generation": row["generation"],
+        "desired": row["desired"],
+        "spec": {
+            "environment": row["environment"],
+            "cpu_milli": row["cpu_milli"],
+            "memory_mib": row["memory_mib"],
+            "gpus": row["gpus"],
+            "gpu_flavor": row["gpu_flavor"],
+            "env": row["env"] if owner else None,
+            "time_limit_minutes": row["time_limit_minutes"],
+        },
+        "status": {
+            "phase": row["phase"],
+            "reason": row["reason"],
+            "message": _message(row),
+            "observed_generation": row["observed_generation"],
+            "since": row["phase_since"],
+            "position": (row["external_ref"].get("queue") or {}).get("position"),
+            "url": workload_url(row["short_id"]) if running and may_open else None,
+        },
+        "launch": row["launch"],
+        "home": row["home__uid"],
+        "created_at": row["created_at"],
+        "asked_at": row["asked_at"],
+        "started_at": row["started_at"],
+        "ready_at": row["ready_at"],
+        "ends_at": row["ends_at"],
+        "stopped_at": row["stopped_at"],
+        "stop_reason": row["stop_reason"],
+        "idle_stop_minutes": row["idle_stop_minutes"],
+    }
+
+
+def _message(row: dict[str, Any]) -> str:
+    if row["message"]:
+        return str(row["message"])
+    if row["stop_reason"] and row["phase"] in {Phase.STOPPED, Phase.STOPPING}:
+        return str(StopReason(row["stop_reason"]).label)
+    return str(reasons.info(row["reason"]).text)
+
+
+def workspace_one(who: Principal, row: Workspace) -> dict[str, Any]:
+    values = workspace_values(who, row.project).filter(pk=row.pk).get()
+    return workspace_out(values, who)
+
+
+def plan_out(plan: Plan) -> dict[str, Any]:
+    spec = plan.spec
+    return {
+        "action": plan.action,
+        "name": plan.name,
+        "preset": plan.preset or None,
+        "allowed": plan.allowed,
+        "refusal": plan.refusal,
+        "restarts": plan.restarts,
+        "spec": {
+            "environment": spec.environment,
+            "cpu_milli": spec.cpu_milli,
+            "memory_mib": spec.memory_mib,
+            "gpus": spec.gpus,
+            "gpu_flavor": spec.gpu_flavor,
+            "env": dict(spec.env),
+            "time_limit_minutes": spec.time_limit_minutes,
+        },
+        "changes": [{"field": c.field, "from": c.before, "to": c.after} for c in plan.changes],
+        "quota": [
+            {
+                "resource": q.resource,
+                "label": q.label,
+                "used": q.used,
+                "after": q.after,
+                "limit": q.limit,
+            }
+            for q in plan.quota
+        ],
+        "starts_now": plan.forecast.starts_now if plan.forecast else None,
+        "position": plan.forecast.position if plan.forecast else None,
+        "cost_per_hour": str(plan.cost_per_hour),
+        "sentences": list(plan.sentences),
+    }

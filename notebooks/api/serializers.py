@@ -1,0 +1,178 @@
+"""What the API takes (strictly), and the shapes of what it gives, for the schema."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework import serializers
+
+from common.drf.serializers import StrictSerializer
+from notebooks.models import MAX_CPU_MILLI, MAX_GPUS, MAX_MEMORY_MIB
+from notebooks.services import Wanted
+from notebooks.spec import MAX_MINUTES, MAX_NAME
+
+_OPTIONAL: dict[str, Any] = {"required": False, "allow_null": True}
+
+
+class WorkspaceIn(StrictSerializer):
+    """Every field is optional: what is missing comes from the preset (or stays as it is)."""
+
+    preset = serializers.SlugField(max_length=40, **_OPTIONAL)
+    name = serializers.CharField(max_length=MAX_NAME, **_OPTIONAL)
+    environment = serializers.CharField(max_length=255, **_OPTIONAL)
+    cpu_milli = serializers.IntegerField(min_value=100, max_value=MAX_CPU_MILLI, **_OPTIONAL)
+    memory_mib = serializers.IntegerField(min_value=256, max_value=MAX_MEMORY_MIB, **_OPTIONAL)
+    gpus = serializers.IntegerField(min_value=0, max_value=MAX_GPUS, **_OPTIONAL)
+    gpu_flavor = serializers.CharField(
+        max_length=63, required=False, allow_blank=True, allow_null=True
+    )
+    env = serializers.DictField(
+        child=serializers.CharField(allow_blank=True, trim_whitespace=False, max_length=8192),
+        **_OPTIONAL,
+    )
+    time_limit_minutes = serializers.IntegerField(
+        min_value=0, max_value=MAX_MINUTES, help_text="0: no limit", **_OPTIONAL
+    )
+
+    def wanted(self) -> Wanted:
+        values = {k: v for k, v in self.validated_data.items() if k != "preset" and v is not None}
+        return Wanted(**values)
+
+
+class WorkspaceEdit(WorkspaceIn):
+    preset = None  # type: ignore[assignment]
+
+
+class ExtendIn(StrictSerializer):
+    minutes = serializers.IntegerField(min_value=1, max_value=60 * 24 * 7, default=60)
+
+
+class ShareIn(StrictSerializer):
+    username = serializers.CharField(max_length=64)
+
+
+class EmptyIn(StrictSerializer):
+    """A POST without fields."""
+
+
+class SpecOut(serializers.Serializer[Any]):
+    environment = serializers.CharField()
+    cpu_milli = serializers.IntegerField()
+    memory_mib = serializers.IntegerField()
+    gpus = serializers.IntegerField()
+    gpu_flavor = serializers.CharField(allow_blank=True)
+    env = serializers.DictField(
+        child=serializers.CharField(allow_blank=True),
+        allow_null=True,
+        help_text="null unless you own the workspace",
+    )
+    time_limit_minutes = serializers.IntegerField(allow_null=True)
+
+
+class StatusOut(serializers.Serializer[Any]):
+    phase = serializers.CharField()
+    reason = serializers.CharField(allow_blank=True)
+    message = serializers.CharField(allow_blank=True)
+    observed_generation = serializers.IntegerField()
+    since = serializers.DateTimeField(allow_null=True)
+    position = serializers.IntegerField(allow_null=True)
+    url = serializers.CharField(allow_null=True)
+
+
+class WorkspaceOut(serializers.Serializer[Any]):
+    id = serializers.CharField()
+    uid = serializers.UUIDField()
+    name = serializers.CharField()
+    project = serializers.CharField()
+    owner = serializers.CharField()
+    preset = serializers.CharField(allow_null=True)
+    access = serializers.CharField(help_text="owner, visitor or none")
+    generation = serializers.IntegerField()
+    desired = serializers.CharField()
+    spec = SpecOut()
+    status = StatusOut()
+    launch = serializers.IntegerField()
+    home = serializers.UUIDField()
+    created_at = serializers.DateTimeField()
+    asked_at = serializers.DateTimeField(allow_null=True)
+    started_at = serializers.DateTimeField(allow_null=True)
+    ready_at = serializers.DateTimeField(allow_null=True)
+    ends_at = serializers.DateTimeField(allow_null=True)
+    stopped_at = serializers.DateTimeField(allow_null=True)
+    stop_reason = serializers.CharField(allow_blank=True)
+    idle_stop_minutes = serializers.IntegerField(allow_null=True)
+
+
+class ChangeOut(serializers.Serializer[Any]):
+    field = serializers.CharField()  # type: ignore[assignment]
+    to = serializers.JSONField(allow_null=True)
+
+    def get_fields(self) -> dict[str, Any]:
+        # "from" is a word of Python and cannot be a class attribute
+        return {**super().get_fields(), "from": serializers.JSONField(allow_null=True)}
+
+
+class QuotaOut(serializers.Serializer[Any]):
+    resource = serializers.CharField()
+    label = serializers.CharField()  # type: ignore[assignment]
+    used = serializers.IntegerField()
+    after = serializers.IntegerField()
+    limit = serializers.IntegerField(allow_null=True)
+
+
+class PlanOut(serializers.Serializer[Any]):
+    action = serializers.CharField(help_text="create, update or none")
+    name = serializers.CharField()
+    preset = serializers.CharField(allow_null=True)
+    allowed = serializers.BooleanField()
+    refusal = serializers.CharField(allow_blank=True)
+    restarts = serializers.BooleanField()
+    spec = SpecOut()
+    changes = ChangeOut(many=True)
+    quota = QuotaOut(many=True)
+    starts_now = serializers.BooleanField(allow_null=True)
+    position = serializers.IntegerField(allow_null=True)
+    cost_per_hour = serializers.CharField()
+    sentences = serializers.ListField(child=serializers.CharField())
+
+
+class ShareOut(serializers.Serializer[Any]):
+    username = serializers.CharField()
+    display_name = serializers.CharField(allow_blank=True)
+    created_at = serializers.DateTimeField()
+
+
+class LogOut(serializers.Serializer[Any]):
+    text = serializers.CharField(allow_blank=True)
+    offset = serializers.IntegerField(help_text="where to go on")
+
+
+class StepOut(serializers.Serializer[Any]):
+    launch = serializers.IntegerField()
+    word = serializers.CharField()
+    at = serializers.DateTimeField()
+    message = serializers.CharField(allow_blank=True)
+
+
+class SampleOut(serializers.Serializer[Any]):
+    at = serializers.DateTimeField()
+    cpu_milli = serializers.IntegerField(allow_null=True)
+    memory_mib = serializers.IntegerField(allow_null=True)
+    gpu_utilisation = serializers.FloatField(allow_null=True)
+    gpu_memory_mib = serializers.IntegerField(allow_null=True)
+
+
+class PresetOut(serializers.Serializer[Any]):
+    slug = serializers.CharField()
+    name = serializers.CharField()
+    description = serializers.CharField(allow_blank=True)
+    icon = serializers.CharField()
+    environment = serializers.CharField()
+    cpu_milli = serializers.IntegerField()
+    memory_mib = serializers.IntegerField()
+    gpus = serializers.IntegerField()
+    gpu_flavor = serializers.CharField(allow_blank=True)
+    time_limit_minutes = serializers.IntegerField(allow_null=True)
+    max_time_limit_minutes = serializers.IntegerField(allow_null=True)
+    idle_stop_minutes = serializers.IntegerField(allow_null=True)
+    is_active = serializers.BooleanField()

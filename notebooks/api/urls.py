@@ -1,0 +1,33 @@
+"""Mounted below /api/v1/. No trailing slashes."""
+
+from django.urls import path
+
+from notebooks.api import views
+
+_ALL = "projects/<slug:project>/workspaces"
+_ONE = f"{_ALL}/<slug:workspace>"
+
+urlpatterns = [
+    path("presets", views.PresetList.as_view(), name="api-presets"),
+    path(
+        "projects/<slug:project>/presets",
+        views.ProjectPresetList.as_view(),
+        name="api-project-presets",
+    ),
+    path(_ALL, views.WorkspaceList.as_view(), name="api-workspaces"),
+    path(f"{_ALL}/apply", views.WorkspaceApply.as_view(), name="api-workspace-apply"),
+    path(_ONE, views.WorkspaceDetail.as_view(), name="api-workspace"),
+    path(f"{_ONE}/start", views.WorkspaceStart.as_view(), name="api-workspace-start"),
+    path(f"{_ONE}/stop", views.WorkspaceStop.as_view(), name="api-workspace-stop"),
+    path(f"{_ONE}/extend", views.WorkspaceExtend.as_view(), name="api-workspace-extend"),
+    path(f"{_ONE}/shares", views.WorkspaceShares.as_view(), name="api-workspace-shares"),
+    path(
+        f"{_ONE}/shares/<str:username>",
+        views.WorkspaceShareDetail.as_view(),
+        name="api-workspace-share",
+    ),
+    path(f"{_ONE}/logs", views.WorkspaceLogs.as_view(), name="api-workspace-logs"),
+    path(f"{_ONE}/events", views.WorkspaceEvents.as_view(), name="api-workspace-events"),
+    path(f"{_ONE}/usage", views.WorkspaceUsage.as_view(), name="api-workspace-usage"),
+    path(f"{_ONE}/manifest", views.WorkspaceManifest.as_view(), name="api-workspace-manifest"),
+]

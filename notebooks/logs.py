@@ -1,0 +1,58 @@
+"""Reading what a workspace wrote: bounded parts by offset, through the driver."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from django.utils.translation import gettext as _
+
+from clusters.registry import driver_for
+from common.errors import Conflict, Unavailable
+from runtime.protocol import DriverError, SupportsLogs, Unreachable
+
+if TYPE_CHECKING:
+    from notebooks.models import Workspace
+
+PART = 64 * 1024
+TAIL = 256 * 1024
+_SCAN = 256 * 1024
+
+
+@dataclass(frozen=True)
+class LogPart:
+    """``next_offset`` is where to go on; the same as the offset asked: nothing new yet."""
+
+    data: bytes
+    offset: int
+    next_offset: int
+
+    @property
+    def text(self) -> str:
+        return self.data.decode(errors="replace")
+
+
+def log_read(cluster_key: str, uid: str, *, offset: int = 0, limit: int = PART) -> LogPart:
+    """Return one part of the log. Takes plain values: a stream holds no row."""
+    try:
+        driver = driver_for(cluster_key)
+        if not isinstance(driver, SupportsLogs):
+            raise Conflict(_("This cluster keeps no logs."), code="no-logs")
+        data, following = driver.read_log(uid, offset=offset, limit=limit)
+    except Unreachable as error:
+        raise Unavailable(_("The machine does not answer; its logs are kept there.")) from error
+    except DriverError as error:
+        raise Unavailable(str(error)) from error
+    return LogPart(data, offset, following)
+
+
+def log_tail(row: Workspace, *, limit: int = TAIL) -> LogPart:
+    """Return the end of the log, at most ``limit`` bytes of it."""
+    offset, part = 0, LogPart(b"", 0, 0)
+    kept = b""
+    while True:
+        part = log_read(row.cluster_key, str(row.uid), offset=offset, limit=_SCAN)
+        kept = (kept + part.data)[-limit:]
+        if part.next_offset == offset or not part.data:
+            return LogPart(kept, max(0, part.next_offset - len(kept)), part.next_offset)
+        offset = part.next_offset

@@ -1,0 +1,258 @@
+"""The API of workspaces, through HTTP."""
+
+import json
+
+import pytest
+
+from notebooks.models import Workspace
+
+BASE = "/api/v1/projects/vision/workspaces"
+
+
+@pytest.fixture
+def api(as_user):
+    """Call as somebody: api(user, "POST", path, body, **headers)."""
+
+    def call(user, verb, path, body=None, **headers):
+        client = as_user(user)
+        extra = {f"HTTP_{k.upper()}": v for k, v in headers.items()}
+        data = {} if body is None else {"data": json.dumps(body)}
+        return client.generic(verb, path, content_type="application/json", **data, **extra)
+
+    return call
+
+
+def test_one_post_without_fields_launches_the_first_preset(api, presets, project, alice, settle):
+    answer = api(alice, "POST", BASE, {})
+    assert answer.status_code == 202, answer.content
+    body = answer.json()
+    assert body["name"] == "JupyterLab"
+    assert body["status"]["phase"] == "pending"
+    assert answer["Location"].endswith(body["id"])
+    settle()
+    body = api(alice, "GET", answer["Location"]).json()
+    assert body["status"]["phase"] == "running"
+    assert body["status"]["url"].startswith(f"http://{body['id']}.nb.localhost")
+    assert body["status"]["observed_generation"] == body["generation"]
+
+
+def test_the_same_idempotency_key_gives_the_same_workspace(api, presets, project, alice):
+    first = api(alice, "POST", BASE, {"name": "a"}, idempotency_key="k1")
+    again = api(alice, "POST", BASE, {"name": "a"}, idempotency_key="k1")
+    other = api(alice, "POST", BASE, {"name": "b"}, idempotency_key="k1")
+    assert first.json()["id"] == again.json()["id"]
+    assert other.status_code == 409
+    assert Workspace.objects.count() == 1
+
+
+def test_a_plan_changes_nothing_and_says_what_would_happen(api, presets, project, alice):
+    answer = api(alice, "POST", f"{BASE}?plan=1", {"preset": "large", "cpu_milli": 3000})
+    assert answer.status_code == 200
+    plan = answer.json()
+    assert (plan["action"], plan["name"], plan["allowed"]) == ("create", "Large", True)
+    assert plan["spec"]["cpu_milli"] == 3000
+    assert plan["starts_now"] is True
+    assert not Workspace.objects.exists()
+
+
+def test_a_plan_names_the_limit_that_would_refuse(
+    api, presets, project, alice, operator, principal
+):
+    from quotas.services import limits_set
+
+    limits_set(principal=principal(operator), project=project, limits={"cpu_milli": 1000})
+    plan = api(alice, "POST", f"{BASE}?plan=1", {}).json()
+    assert plan["allowed"] is False
+    assert "CPU" in plan["refusal"]
+    assert api(alice, "POST", BASE, {}).status_code == 409
+
+
+def test_unknown_and_forbidden_fields_are_refused(api, presets, project, alice, bob):
+    for field, value in {"owner": "bob", "launch": 9, "phase": "running", "nonce": "x"}.items():
+        answer = api(alice, "POST", BASE, {field: value})
+        assert answer.status_code == 400
+        assert field in answer.json()["fields"]
+    assert not Workspace.objects.exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["LD_PRELOAD", "NVIDIA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "JUPYTERHUB_API_TOKEN"]
+)
+def test_c4_variables_that_change_code_or_devices_are_refused(api, presets, project, alice, name):
+    answer = api(alice, "POST", BASE, {"env": {name: "all"}})
+    assert answer.status_code == 400
+    assert name in answer.json()["fields"]["env"][0]
+    assert not Workspace.objects.exists()
+
+
+def test_c4_what_berth_sets_wins_over_the_environment_of_a_preset(launch, alice, presets):
+    from notebooks.reconciler import WorkspaceReconciler
+
+    presets["jupyterlab"].default_env = {"JUPYTERHUB_USER": "root", "SHARED": "1"}
+    presets["jupyterlab"].save()
+    spec = WorkspaceReconciler().spec_of(launch(alice))
+    assert spec.env["JUPYTERHUB_USER"] == "alice"
+    assert spec.env["SHARED"] == "1"
+    assert "JUPYTERHUB_API_TOKEN" not in spec.env
+    assert spec.secret_env()["JUPYTERHUB_API_TOKEN"]
+
+
+def test_environment_and_logs_are_private_among_colleagues(
+    api, launch, alice, bob, mona, operator, settle
+):
+    row = settle(launch(alice, env={"WANDB_KEY": "canary-6471"}))
+    for other in (bob, mona, operator):
+        body = api(other, "GET", f"{BASE}/{row.short_id}")
+        assert body.status_code == 200
+        assert body.json()["spec"]["env"] is None
+        assert body.json()["status"]["url"] is None
+        assert api(other, "GET", f"{BASE}/{row.short_id}/logs").status_code == 403
+        listed = (
+            api(other, "GET", BASE).content
+            + api(other, "GET", f"{BASE}/{row.short_id}/manifest").content
+        )
+        assert b"canary-6471" not in body.content + listed
+    assert api(alice, "GET", f"{BASE}/{row.short_id}").json()["spec"]["env"] == {
+        "WANDB_KEY": "canary-6471"
+    }
+    assert api(alice, "GET", f"{BASE}/{row.short_id}/logs").status_code == 200
+
+
+def test_a1_a_stranger_finds_nothing_by_any_verb(api, launch, alice, charlie, settle):
+    row = settle(launch(alice))
+    one = f"{BASE}/{row.short_id}"
+    tries = [("GET", BASE), ("POST", BASE), ("GET", one), ("PATCH", one), ("DELETE", one)]
+    tries += [("POST", f"{one}/{verb}") for verb in ("start", "stop", "extend", "shares")]
+    tries += [("GET", f"{one}/{part}") for part in ("logs", "events", "usage", "manifest")]
+    tries += [("DELETE", f"{one}/shares/bob"), ("POST", f"{BASE}/apply")]
+    for verb, path in tries:
+        answer = api(charlie, verb, path, {})
+        assert answer.status_code == 404, (verb, path)
+    row.refresh_from_db()
+    assert (row.desired, row.generation) == ("running", 1)
+
+
+def test_a1_a_workspace_is_not_reached_through_another_project(api, launch, alice, charlie, settle):
+    from projects.models import Membership, Project
+
+    row = settle(launch(alice))
+    other = Project.objects.create(slug="other", name="Other", phase="running")
+    Membership.objects.create(project=other, user=charlie, role="owner")
+    path = f"/api/v1/projects/other/workspaces/{row.short_id}"
+    assert api(charlie, "GET", path).status_code == 404
+    assert api(charlie, "DELETE", path).status_code == 404
+
+
+def test_if_match_refuses_a_change_of_what_was_not_seen(api, launch, alice, settle):
+    row = settle(launch(alice))
+    path = f"{BASE}/{row.short_id}"
+    seen = api(alice, "GET", path)["ETag"]
+    assert api(alice, "PATCH", path, {"name": "One"}, if_match=seen).status_code == 202
+    assert api(alice, "PATCH", path, {"name": "Two"}, if_match=seen).status_code == 412
+    row.refresh_from_db()
+    assert row.name == "One"
+
+
+def test_sharing_is_for_members_and_can_be_taken_back(api, launch, alice, bob, charlie, settle):
+    row = settle(launch(alice))
+    shares = f"{BASE}/{row.short_id}/shares"
+    assert api(alice, "POST", shares, {"username": "charlie"}).status_code == 400
+    assert api(alice, "POST", shares, {"username": "nobody"}).status_code == 400
+    assert api(bob, "POST", shares, {"username": "bob"}).status_code == 403
+    assert api(alice, "POST", shares, {"username": "bob"}).status_code == 201
+    body = api(bob, "GET", f"{BASE}/{row.short_id}").json()
+    assert body["access"] == "visitor"
+    assert body["status"]["url"]
+    assert api(bob, "GET", f"{BASE}/{row.short_id}/logs").status_code == 403
+    assert api(alice, "DELETE", f"{shares}/bob").status_code == 204
+    assert api(bob, "GET", f"{BASE}/{row.short_id}").json()["access"] == "none"
+
+
+def test_a_manifest_makes_the_same_workspace_again(api, launch, alice, settle):
+    row = settle(launch(alice, "large", env={"A": "1"}, cpu_milli=3000))
+    path = f"{BASE}/{row.short_id}"
+    manifest = api(alice, "GET", f"{path}/manifest").json()
+    assert manifest["spec"]["cpu_milli"] == 3000
+    plan = api(alice, "POST", f"{BASE}/apply?plan=1", manifest).json()
+    assert plan["action"] == "none"
+    same = api(alice, "POST", f"{BASE}/apply", manifest)
+    assert (same.status_code, same.json()["id"]) == (202, row.short_id)
+    manifest["metadata"]["name"] = "Copy"
+    copy = api(alice, "POST", f"{BASE}/apply", manifest).json()
+    made = Workspace.objects.get(short_id=copy["id"])
+    assert (made.name, made.cpu_milli, made.env) == ("Copy", 3000, {"A": "1"})
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"apiVersion": "v1"}, "apiVersion"),
+        ({"kind": "Pod"}, "kind"),
+        ({"extra": 1}, "extra"),
+        ({"metadata": {"name": "x", "labels": {}}}, "metadata.labels"),
+        ({"metadata": {"name": 7}}, "metadata.name"),
+        ({"spec": {"hostPath": "/"}}, "spec.hostPath"),
+        ({"spec": {"gpus": "2"}}, "spec.gpus"),
+        ({"spec": {"gpus": True}}, "spec.gpus"),
+        ({"spec": []}, "spec"),
+    ],
+)
+def test_a_manifest_is_parsed_strictly(api, presets, project, alice, change, field):
+    document = {
+        "apiVersion": "berth.dev/v1",
+        "kind": "Workspace",
+        "metadata": {"name": "x"},
+        "spec": {},
+        **change,
+    }
+    answer = api(alice, "POST", f"{BASE}/apply", document)
+    if field == "spec":
+        assert answer.status_code in {202, 400}
+        return
+    assert answer.status_code == 400
+    assert field in answer.json()["fields"]
+
+
+def test_the_list_filters_and_takes_few_queries(
+    api, launch, alice, bob, project, django_assert_max_num_queries, as_user
+):
+    for _ in range(3):
+        launch(alice)
+    launch(bob)
+    assert len(api(alice, "GET", BASE).json()["results"]) == 4
+    assert len(api(alice, "GET", f"{BASE}?mine=1").json()["results"]) == 3
+    assert len(api(alice, "GET", f"{BASE}?q=lab 2").json()["results"]) == 1
+    assert api(alice, "GET", f"{BASE}?phase=nonsense").status_code == 400
+    client = as_user(alice)
+    client.get(BASE)  # the first request of a session notes the session
+    with django_assert_max_num_queries(6):
+        client.get(BASE)
+
+
+def test_the_schema_of_the_answer_is_what_is_answered(api, launch, alice):
+    from notebooks.api import serializers as s
+
+    launch(alice)
+    row = api(alice, "GET", BASE).json()["results"][0]
+    assert set(row) == set(s.WorkspaceOut().fields)
+    assert set(row["spec"]) == set(s.SpecOut().fields)
+    assert set(row["status"]) == set(s.StatusOut().fields)
+    plan = api(alice, "POST", f"{BASE}?plan=1", {}).json()
+    assert set(plan) == set(s.PlanOut().fields)
+
+
+def test_deleting_through_the_api_is_seen_to_its_end(api, launch, alice, settle):
+    row = settle(launch(alice))
+    path = f"{BASE}/{row.short_id}"
+    answer = api(alice, "DELETE", path)
+    assert (answer.status_code, answer.json()["desired"]) == (202, "absent")
+    settle()
+    assert api(alice, "GET", path).status_code == 404
+    home = api(alice, "GET", "/api/v1/projects/vision/volumes").json()["results"]
+    assert [v["owner"] for v in home] == ["alice"]
+
+
+def test_presets_are_listed_for_a_project(api, presets, project, alice):
+    slugs = [p["slug"] for p in api(alice, "GET", "/api/v1/projects/vision/presets").json()]
+    assert slugs == ["jupyterlab", "small", "large"]
+    assert len(api(alice, "GET", "/api/v1/presets").json()) == 3
