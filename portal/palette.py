@@ -114,17 +114,15 @@ def _presets(who: Principal, terms: list[str], slug: str) -> list[dict[str, Any]
         return []
     start = _("Start")
     terms = terms[1:] if terms and start.lower().startswith(terms[0]) else terms
-    found = []
-    for preset in presets_for(project):
-        if _matches(preset.name, terms):
-            found.append(
-                {
-                    "label": _("Start %(name)s") % {"name": preset.name},
-                    "icon": "rocket",
-                    "hint": project.name,
-                    "method": "post",
-                    "url": url,
-                    "fields": {"preset": preset.slug, "nonce": secrets.token_urlsafe(12)},
-                }
-            )
-    return found[:EACH]
+    return [
+        {
+            "label": _("Start %(name)s") % {"name": preset.name},
+            "icon": "rocket",
+            "hint": project.name,
+            "method": "post",
+            "url": url,
+            "fields": {"preset": preset.slug, "nonce": secrets.token_urlsafe(12)},
+        }
+        for preset in presets_for(project)
+        if _matches(preset.name, terms)
+    ][:EACH]

@@ -5,8 +5,13 @@ from importlib.util import find_spec
 from django.urls import URLPattern, URLResolver, include, path
 
 from portal import views
+from portal.health import Livez, Readyz
+from portal.metrics import Metrics
 
 urlpatterns: list[URLPattern | URLResolver] = [
+    path("livez", Livez.as_view(), name="livez"),
+    path("readyz", Readyz.as_view(), name="readyz"),
+    path("metrics", Metrics.as_view(), name="metrics"),
     path("preferences", views.Preferences.as_view(), name="preferences"),
     path("project-switch", views.ProjectSwitch.as_view(), name="project-switch"),
     path("palette", views.Palette.as_view(), name="palette"),

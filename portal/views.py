@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _
 from django.views import View
 
 from accounts.choices import Theme
-from accounts.models import User
+from accounts.services.people import profile_update
 from common.errors import BerthError, Forbidden, Invalid, NotFound, Unavailable
 from portal import palette
 from projects.access import projects_visible_to
@@ -55,8 +55,9 @@ class Preferences(View):
         if theme:
             chosen["theme"] = theme
             self._cookie(answer, "berth_theme", theme)
-        if request.user.is_authenticated and chosen:
-            User.objects.filter(pk=request.user.pk).update(**chosen)
+        who = getattr(request, "principal", None)
+        if who is not None and chosen:
+            profile_update(who=who, **chosen)
         return answer
 
     def _cookie(self, answer: HttpResponse, name: str, value: str) -> None:

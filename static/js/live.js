@@ -82,6 +82,16 @@ function connect() {
   });
 }
 
+// Parts that count on their own (GPU bars) say how often, and only while somebody looks.
+setInterval(() => {
+  const moment = Math.floor(Date.now() / 1000);
+  enqueue(
+    document.hidden
+      ? []
+      : marked().filter((node) => node.dataset.liveEvery && moment % Number(node.dataset.liveEvery) === 0),
+  );
+}, 1000);
+
 function wake() {
   const nodes = [...stale].filter((node) => node.isConnected);
   stale.clear();

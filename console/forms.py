@@ -1,0 +1,211 @@
+"""Forms of the console: filters, and what operators write."""
+
+from typing import Any
+
+from django import forms
+from django.utils.translation import gettext_lazy as _
+
+from accounts.choices import PlatformRole
+from console.views.base import FilterForm
+from notifications.choices import Severity
+from projects.models import Project
+from quotas.choices import CPU_MILLI, GPUS, LABELS, MEMORY_MIB, STORAGE_MIB, WORKSPACES
+
+ANY = ("", _("Any"))
+
+
+def search_field() -> forms.CharField:
+    widget = forms.TextInput(attrs={"type": "search"})
+    return forms.CharField(label=_("Search"), required=False, max_length=80, widget=widget)
+
+
+def choice(label: Any, *options: tuple[str, Any]) -> forms.ChoiceField:
+    return forms.ChoiceField(label=label, required=False, choices=[ANY, *options])
+
+
+def moment(label: Any, *, help_text: Any = "") -> forms.DateTimeField:
+    widget = forms.DateTimeInput(attrs={"type": "datetime-local"}, format="%Y-%m-%dT%H:%M")
+    formats = ["%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M"]
+    return forms.DateTimeField(
+        label=label, required=False, widget=widget, input_formats=formats, help_text=help_text
+    )
+
+
+class UserFilter(FilterForm):
+    q = search_field()
+    state = choice(_("State"), ("active", _("Active")), ("disabled", _("Disabled")))
+    role = choice(
+        _("Platform role"),
+        (PlatformRole.OPERATOR.value, PlatformRole.OPERATOR.label),
+        (PlatformRole.AUDITOR.value, PlatformRole.AUDITOR.label),
+    )
+
+
+class ProjectFilter(FilterForm):
+    q = search_field()
+    state = choice(_("State"), ("active", _("Active")), ("archived", _("Archived")))
+
+
+class WorkspaceFilter(FilterForm):
+    q = search_field()
+    phase = choice(
+        _("State"),
+        ("pending", _("Waiting")),
+        ("starting", _("Starting")),
+        ("running", _("Running")),
+        ("stopping", _("Stopping")),
+        ("stopped", _("Stopped")),
+        ("failed", _("Failed")),
+    )
+    gpu = choice(_("GPU"), ("yes", _("With GPU")), ("no", _("Without GPU")))
+
+
+class PresetFilter(FilterForm):
+    q = search_field()
+
+
+class AnnouncementFilter(FilterForm):
+    q = search_field()
+
+
+class AuditFilter(FilterForm):
+    q = search_field()
+    actor = forms.CharField(label=_("Who"), required=False, max_length=80)
+    verb = forms.CharField(label=_("What"), required=False, max_length=64)
+    outcome = choice(
+        _("Outcome"), ("done", _("Done")), ("denied", _("Denied")), ("failed", _("Failed"))
+    )
+    since = moment(_("From"))
+    until = moment(_("Until"))
+
+
+class UserCreateForm(forms.Form):
+    username = forms.CharField(label=_("Username"), max_length=64)
+    display_name = forms.CharField(label=_("Name"), max_length=120, required=False)
+    email = forms.EmailField(label=_("E-mail"), required=False)
+    platform_role = forms.ChoiceField(
+        label=_("Platform role"), choices=PlatformRole.choices, required=False
+    )
+
+
+class RoleForm(forms.Form):
+    platform_role = forms.ChoiceField(
+        label=_("Platform role"), choices=PlatformRole.choices, required=False
+    )
+
+
+class PresetForm(forms.Form):
+    """Numbers as people say them (CPUs, GiB, hours); ``values`` translates for the service."""
+
+    name = forms.CharField(label=_("Name"), max_length=60)
+    description = forms.CharField(label=_("Description"), max_length=300, required=False)
+    icon = forms.SlugField(
+        label=_("Icon"),
+        max_length=40,
+        initial="notebook",
+        required=False,
+        help_text=_("A name of the Tabler icons, such as notebook, cpu-2 or flask."),
+    )
+    environment = forms.CharField(label=_("Environment"), max_length=255, initial="jupyterlab")
+    cpus = forms.DecimalField(label=_("CPUs"), min_value=0, decimal_places=1, initial=2)
+    memory_gib = forms.DecimalField(
+        label=_("Memory in GiB"), min_value=0, decimal_places=2, initial=4
+    )
+    gpus = forms.IntegerField(label=_("GPUs"), min_value=0, initial=0)
+    gpu_flavor = forms.CharField(
+        label=_("Kind of GPU"), max_length=63, required=False, help_text=_("Empty: any kind.")
+    )
+    time_limit_minutes = forms.IntegerField(
+        label=_("Time limit in minutes"),
+        min_value=1,
+        required=False,
+        help_text=_("Empty: it runs until it is stopped."),
+    )
+    max_time_limit_minutes = forms.IntegerField(
+        label=_("Longest time in minutes"),
+        min_value=1,
+        required=False,
+        help_text=_("How far a person may extend. Empty: as far as he likes."),
+    )
+    idle_stop_minutes = forms.IntegerField(
+        label=_("Stop after idle minutes"),
+        min_value=1,
+        required=False,
+        help_text=_("Empty: never stopped for being idle."),
+    )
+    position = forms.IntegerField(
+        label=_("Position"), min_value=0, initial=50, help_text=_("Smaller numbers come first.")
+    )
+    projects = forms.ModelMultipleChoiceField(
+        label=_("Only for these projects"),
+        queryset=Project.objects.none(),
+        required=False,
+        help_text=_("None chosen: every project."),
+    )
+    is_active = forms.BooleanField(label=_("Offered to people"), required=False, initial=True)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        field = self.fields["projects"]
+        field.queryset = Project.objects.filter(deleted_at__isnull=True).order_by("name")  # type: ignore[attr-defined]
+
+    def values(self) -> dict[str, Any]:
+        data = dict(self.cleaned_data)
+        data.pop("projects")
+        data["cpu_milli"] = round(data.pop("cpus") * 1000)
+        data["memory_mib"] = round(data.pop("memory_gib") * 1024)
+        data["icon"] = data["icon"] or "notebook"
+        return data
+
+
+class AnnouncementForm(forms.Form):
+    message = forms.CharField(
+        label=_("Message"), max_length=500, widget=forms.Textarea(attrs={"rows": 3})
+    )
+    severity = forms.ChoiceField(label=_("Severity"), choices=Severity.choices)
+    starts_at = moment(_("From"), help_text=_("Empty: from now."))
+    ends_at = moment(_("Until"), help_text=_("Empty: until it is removed."))
+
+
+class LimitsForm(forms.Form):
+    """Each field empty = no limit. Memory and storage in GiB, CPU in CPUs."""
+
+    UNITS = {CPU_MILLI: 1000, MEMORY_MIB: 1024, STORAGE_MIB: 1024}
+    NAMES = {
+        GPUS: LABELS[GPUS],
+        CPU_MILLI: _("CPUs"),
+        MEMORY_MIB: _("Memory in GiB"),
+        STORAGE_MIB: _("Storage in GiB"),
+        WORKSPACES: LABELS[WORKSPACES],
+    }
+
+    def __init__(self, *args: Any, flavors: list[tuple[str, str]], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for key, label in self.NAMES.items():
+            self._add(key, label)
+            if key == GPUS:
+                for name, shown in flavors:
+                    self._add(f"gpus:{name}", _("GPUs of the kind %(kind)s") % {"kind": shown})
+
+    def _add(self, key: str, label: Any) -> None:
+        self.fields[key] = forms.DecimalField(
+            label=label,
+            required=False,
+            min_value=0,
+            decimal_places=2 if key in self.UNITS else 0,
+            max_digits=12,
+        )
+
+    @classmethod
+    def initial_of(cls, limits: dict[str, int]) -> dict[str, Any]:
+        return {key: _plain(amount / cls.UNITS.get(key, 1)) for key, amount in limits.items()}
+
+    def limits(self) -> dict[str, int | None]:
+        return {
+            key: None if value is None else round(value * self.UNITS.get(key, 1))
+            for key, value in self.cleaned_data.items()
+        }
+
+
+def _plain(value: float) -> float | int:
+    return int(value) if value == int(value) else round(value, 2)

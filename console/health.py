@@ -1,0 +1,138 @@
+"""Checks of what Berth stands on; each is bounded and none raises."""
+
+import os
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from django.conf import settings
+from django.db import connection
+from django.db.migrations.executor import MigrationExecutor
+from django.utils.functional import Promise
+from django.utils.translation import gettext as _t
+from django.utils.translation import gettext_lazy as _
+
+from clusters.models import Cluster
+from common.clock import now
+
+BOUND_S = 2.0
+STALE = timedelta(minutes=3)
+
+
+@dataclass(frozen=True)
+class Check:
+    """One answer. ``vital``: without it no page can be served."""
+
+    name: str
+    label: str | Promise
+    ok: bool
+    message: str
+    vital: bool
+    took_ms: float
+
+
+class Down(Exception):  # noqa: N818 - an answer, not an error
+    """The checked thing does not work; the text says what to do."""
+
+
+def _database() -> str:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT 1")
+        cursor.fetchone()
+    return connection.vendor
+
+
+_migrations_done = False
+
+
+def _migrations() -> str:
+    global _migrations_done  # noqa: PLW0603 - once true it stays true for this process
+    if _migrations_done:
+        return _t("all applied")
+    executor = MigrationExecutor(connection)
+    plan = executor.migration_plan(executor.loader.graph.leaf_nodes())
+    if plan:
+        raise Down(_t("%(n)d migrations wait: run “manage.py migrate”.") % {"n": len(plan)})
+    _migrations_done = True
+    return _t("all applied")
+
+
+def _broker() -> str:
+    if settings.BERTH_REDIS_URL:
+        import redis
+
+        client = redis.Redis.from_url(
+            settings.BERTH_REDIS_URL, socket_timeout=BOUND_S, socket_connect_timeout=BOUND_S
+        )
+        try:
+            client.ping()
+        finally:
+            client.close()
+        return "Redis"
+    folder = Path(
+        settings.CELERY_BROKER_TRANSPORT_OPTIONS.get("data_folder_in", settings.BERTH_VAR)
+    )
+    if not folder.is_dir():
+        raise Down(_t("The folder %(folder)s is missing.") % {"folder": folder})
+    if not os.access(folder, os.W_OK):
+        raise Down(_t("The folder %(folder)s can't be written.") % {"folder": folder})
+    return _t("folder")
+
+
+def _proxy() -> str:
+    from clusters.registry import router
+
+    pool = ThreadPoolExecutor(1, thread_name_prefix="health")
+    try:
+        return _t("run %(epoch)s") % {"epoch": pool.submit(router().epoch).result(BOUND_S)[:12]}
+    except FutureTimeoutError as error:
+        raise Down(_t("The proxy does not answer within 2 s.")) from error
+    finally:
+        pool.shutdown(wait=False)
+
+
+def _machines() -> str:
+    """Read what the engine last saw: a page never calls a machine."""
+    rows = list(Cluster.objects.all())
+    if not rows:
+        raise Down(_t("There is no machine to run work on."))
+    for row in rows:
+        if not row.reachable:
+            raise Down(f"{row.name}: {row.message or _t('does not answer')}")
+        if row.checked_at is None or now() - row.checked_at > STALE:
+            raise Down(
+                _t("%(name)s was not looked at for a while; is the worker running?")
+                % {"name": row.name}
+            )
+    return ", ".join(row.name for row in rows)
+
+
+CHECKS: tuple[tuple[str, str | Promise, Callable[[], str], bool], ...] = (
+    ("database", _("Database"), _database, True),
+    ("migrations", _("Migrations"), _migrations, True),
+    ("broker", _("Broker"), _broker, False),
+    ("proxy", _("Notebook proxy"), _proxy, False),
+    ("machines", _("Machines"), _machines, False),
+)
+
+
+def check_all() -> list[Check]:
+    """Run every check; each is bounded and none raises."""
+    found = []
+    for name, label, check, vital in CHECKS:
+        started = time.perf_counter()
+        try:
+            ok, message = True, check()
+        except Down as down:
+            ok, message = False, str(down)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the answer is "down"
+            ok, message = False, f"{type(error).__name__}: {error}"[:200]
+        took = (time.perf_counter() - started) * 1000
+        found.append(Check(name, label, ok, message, vital, round(took, 1)))
+        if not ok and name == "database":
+            break
+    return found

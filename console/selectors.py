@@ -1,0 +1,291 @@
+"""Reading across apps for the operators' pages; a constant number of queries each."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Count, Exists, OuterRef, Q, QuerySet, Sum
+from django.utils.translation import gettext as _
+
+from accounts.models import User
+from clusters import selectors as clusters
+from clusters.models import Claim, Cluster, Device
+from events.models import Event, Seal
+from notebooks.models import Preset, Workspace
+from projects.models import Project
+from quotas.models import Reservation
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who holds a device: as much as an operator may see (never what is inside)."""
+
+    name: str
+    owner: str
+    project: str
+    since: datetime | None
+    phase: str = ""
+
+
+@dataclass(frozen=True)
+class Gpu:
+    device: Device
+    holder: Holder | None
+
+    @property
+    def memory_share(self) -> int | None:
+        used, total = self.device.memory_used_mib, self.device.memory_mib
+        return None if used is None or not total else round(used * 100 / total)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """One cluster with what an operator wants to know at a glance."""
+
+    cluster: Cluster
+    gpus: list[Gpu]
+    cpu_milli: int
+    cpu_milli_total: int
+    memory_mib: int
+    memory_mib_total: int
+    isolation: list[tuple[str, bool, str]] = field(default_factory=list)
+
+    @property
+    def free(self) -> int:
+        return sum(1 for gpu in self.gpus if gpu.holder is None and gpu.device.healthy)
+
+    @property
+    def shares_one_circle(self) -> bool:
+        """No separation between people: everybody on the machine must trust everybody."""
+        return self.cluster.isolation.get("users") is False
+
+
+def machines() -> list[Machine]:
+    """Return every machine with devices and holders. Five queries."""
+    devices = list(clusters.devices())
+    holders = holders_of(_claims(devices))
+    sums = {
+        row["cluster_id"]: row
+        for row in Claim.objects.filter(granted_at__isnull=False)
+        .values("cluster_id")
+        .annotate(cpu=Sum("cpu_milli"), memory=Sum("memory_mib"))
+    }
+    found = []
+    for cluster in clusters.clusters():
+        capacity, used = cluster.capacity or {}, sums.get(cluster.pk, {})
+        found.append(
+            Machine(
+                cluster=cluster,
+                gpus=[Gpu(d, _holder(d, holders)) for d in devices if d.cluster_id == cluster.pk],
+                cpu_milli=used.get("cpu") or 0,
+                cpu_milli_total=int(capacity.get("cpu_milli") or 0),
+                memory_mib=used.get("memory") or 0,
+                memory_mib_total=int(capacity.get("memory_mib") or 0),
+                isolation=isolation_words(cluster),
+            )
+        )
+    return found
+
+
+def isolation_words(cluster: Cluster) -> list[tuple[str, bool, str]]:
+    """Return (what, whether, sentence) for each thing the machine was asked to keep apart."""
+    sentences = {
+        "users": (
+            _("People"),
+            _("Each person's work runs as a system user of its own."),
+            _("All work runs as one user: everybody on this machine is one circle of trust."),
+        ),
+        "proc": (
+            _("Processes"),
+            _("Nobody sees the processes of others."),
+            _("Names of processes of others can be seen."),
+        ),
+        "tmp": (
+            _("Temporary files"),
+            _("Each workspace has a /tmp of its own."),
+            _("The folder /tmp is shared; only the owner of a file protects it."),
+        ),
+        "memory": (
+            _("Memory"),
+            _("Limits are enforced."),
+            _("Limits can't be enforced here; one workspace can take all memory."),
+        ),
+        "cpu": (_("CPU"), _("Limits are enforced."), _("Limits can't be enforced here.")),
+        "pids": (
+            _("Number of processes"),
+            _("Limits are enforced."),
+            _("Limits can't be enforced here."),
+        ),
+        "gpu": (
+            _("GPUs"),
+            _("A workspace can open only the devices it was given."),
+            _("Work is told which GPUs to use, but nothing stops it from using others."),
+        ),
+    }
+    return [
+        (words[0], bool(cluster.isolation[key]), words[1] if cluster.isolation[key] else words[2])
+        for key, words in sentences.items()
+        if key in cluster.isolation
+    ]
+
+
+def _claims(devices: Iterable[Device]) -> list[Claim]:
+    return [d.hold.claim for d in devices if hasattr(d, "hold")]
+
+
+def _holder(device: Device, holders: dict[UUID, Holder]) -> Holder | None:
+    if not hasattr(device, "hold"):
+        return None
+    claim = device.hold.claim
+    fallback = Holder(claim.workload_kind, "", "", claim.granted_at)
+    return holders.get(claim.workload_uid, fallback)
+
+
+def holders_of(claims: Iterable[Claim]) -> dict[UUID, Holder]:
+    """Return who is behind claims, in one query."""
+    since = {c.workload_uid: c.granted_at or c.asked_at for c in claims}
+    rows = Workspace.objects.filter(uid__in=since).select_related("owner", "project")
+    return {
+        row.uid: Holder(row.name, row.owner.label, row.project.name, since[row.uid], row.phase)
+        for row in rows
+    }
+
+
+@dataclass(frozen=True)
+class Waiter:
+    position: int
+    claim: Claim
+    name: str
+    owner: str
+    project: str
+    sentence: str
+
+
+def queue() -> list[Waiter]:
+    """Return who waits on any machine, in order, with the reason as the owner reads it."""
+    claims = list(clusters.queue()[:200])
+    rows = {
+        row.uid: row
+        for row in Workspace.objects.filter(
+            uid__in=[c.workload_uid for c in claims]
+        ).select_related("owner", "project")
+    }
+    found = []
+    for position, claim in enumerate(claims, 1):
+        row = rows.get(claim.workload_uid)
+        found.append(
+            Waiter(
+                position=position,
+                claim=claim,
+                name=row.name if row else claim.workload_kind,
+                owner=row.owner.label if row else "",
+                project=row.project.name if row else "",
+                sentence=row.message if row else "",
+            )
+        )
+    return found
+
+
+def flavors() -> list[clusters.FlavorUse]:
+    return clusters.flavor_use()
+
+
+def users(chosen: dict[str, Any]) -> QuerySet[User]:
+    from accounts.selectors import users_all
+
+    state = {"active": True, "disabled": False}.get(chosen.get("state") or "")
+    rows = users_all(
+        search=chosen.get("q") or "",
+        is_active=state,
+        platform_role=chosen.get("role") or None,
+    )
+    return rows.annotate(project_count=Count("memberships", distinct=True))
+
+
+def projects(chosen: dict[str, Any]) -> QuerySet[Project]:
+    rows = Project.objects.filter(deleted_at__isnull=True)
+    if q := chosen.get("q"):
+        rows = rows.filter(Q(name__icontains=q) | Q(slug__icontains=q))
+    if chosen.get("state") == "archived":
+        rows = rows.filter(archived_at__isnull=False)
+    elif chosen.get("state") == "active":
+        rows = rows.filter(archived_at__isnull=True)
+    return rows.annotate(member_count=Count("memberships", distinct=True)).order_by("name")
+
+
+def use_of(project_ids: Iterable[int]) -> dict[int, dict[str, int]]:
+    """Return what is reserved in each of some projects, in one query."""
+    found: dict[int, dict[str, int]] = {}
+    rows = (
+        Reservation.objects.filter(project_id__in=list(project_ids))
+        .values("project_id", "resource")
+        .annotate(n=Sum("amount"))
+    )
+    for row in rows:
+        found.setdefault(row["project_id"], {})[row["resource"]] = row["n"]
+    return found
+
+
+def workspaces(chosen: dict[str, Any]) -> QuerySet[Workspace]:
+    rows = Workspace.objects.filter(deleted_at__isnull=True).select_related(
+        "project", "owner", "preset"
+    )
+    if q := chosen.get("q"):
+        rows = rows.filter(
+            Q(name__icontains=q)
+            | Q(short_id__icontains=q)
+            | Q(owner__username__icontains=q)
+            | Q(project__name__icontains=q)
+        )
+    if phase := chosen.get("phase"):
+        rows = rows.filter(phase=phase)
+    if chosen.get("gpu") == "yes":
+        rows = rows.filter(gpus__gt=0)
+    elif chosen.get("gpu") == "no":
+        rows = rows.filter(gpus=0)
+    return rows.order_by("-id")
+
+
+def presets(chosen: dict[str, Any]) -> QuerySet[Preset]:
+    rows = Preset.objects.order_by("position", "name")
+    if q := chosen.get("q"):
+        rows = rows.filter(Q(name__icontains=q) | Q(slug__icontains=q))
+    live = Workspace.objects.filter(preset=OuterRef("pk"), deleted_at__isnull=True)
+    return rows.annotate(used=Exists(live)).prefetch_related("projects")
+
+
+def events(chosen: dict[str, Any]) -> QuerySet[Event]:
+    """Return the audit log, newest first, narrowed by the filters."""
+    rows = Event.objects.order_by("-id")
+    if actor := chosen.get("actor"):
+        rows = rows.filter(actor_name__icontains=actor)
+    if verb := chosen.get("verb"):
+        rows = rows.filter(verb__startswith=verb)
+    if outcome := chosen.get("outcome"):
+        rows = rows.filter(outcome=outcome)
+    if q := chosen.get("q"):
+        rows = rows.filter(
+            Q(target_name__icontains=q) | Q(message__icontains=q) | Q(target_uid__startswith=q)
+        )
+    if begin := chosen.get("since"):
+        rows = rows.filter(at__gte=begin)
+    if end := chosen.get("until"):
+        rows = rows.filter(at__lte=end)
+    return rows
+
+
+@dataclass(frozen=True)
+class ChainState:
+    """How far the audit log is sealed."""
+
+    sealed_to: int
+    unsealed: int
+    last: Seal | None
+
+
+def chain_state() -> ChainState:
+    last = Seal.objects.order_by("-last_event_id").first()
+    sealed_to = last.last_event_id if last else 0
+    return ChainState(sealed_to, Event.objects.filter(pk__gt=sealed_to).count(), last)

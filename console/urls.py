@@ -1,0 +1,57 @@
+"""The operators' pages; auditors see them without the buttons."""
+
+from django.urls import path
+
+from console.views import (
+    audit,
+    banners,
+    machines,
+    overview,
+    presets,
+    projects,
+    system,
+    users,
+    workspaces,
+)
+
+app_name = "console"
+urlpatterns = [
+    path("console/", overview.Overview.as_view(), name="overview"),
+    path("console/users/", users.UserList.as_view(), name="users"),
+    path("console/users/new", users.UserCreate.as_view(), name="user-create"),
+    path("console/users/<uuid:user>/", users.UserDetail.as_view(), name="user"),
+    path("console/users/<uuid:user>/role", users.UserRole.as_view(), name="user-role"),
+    path("console/users/<uuid:user>/state", users.UserState.as_view(), name="user-state"),
+    path("console/users/<uuid:user>/password", users.UserPassword.as_view(), name="user-password"),
+    path("console/users/<uuid:user>/sessions", users.UserSessions.as_view(), name="user-sessions"),
+    path("console/users/<uuid:user>/limits", users.UserLimits.as_view(), name="user-limits"),
+    path("console/projects/", projects.ProjectList.as_view(), name="projects"),
+    path("console/projects/<uuid:uid>/limits", projects.Limits.as_view(), name="limits"),
+    path("console/presets/", presets.PresetList.as_view(), name="presets"),
+    path("console/presets/new", presets.PresetCreate.as_view(), name="preset-create"),
+    path("console/presets/<uuid:preset>/", presets.PresetEdit.as_view(), name="preset"),
+    path(
+        "console/presets/<uuid:preset>/delete", presets.PresetDelete.as_view(), name="preset-delete"
+    ),
+    path("console/machines/", machines.Machines.as_view(), name="machines"),
+    path("console/workspaces/", workspaces.WorkspaceList.as_view(), name="workspaces"),
+    path(
+        "console/workspaces/<uuid:workspace>/stop", workspaces.Stop.as_view(), name="workspace-stop"
+    ),
+    path("console/queue/", machines.Queue.as_view(), name="queue"),
+    path("console/audit/", audit.AuditLog.as_view(), name="audit"),
+    path("console/audit/export", audit.AuditExport.as_view(), name="audit-export"),
+    path("console/announcements/", banners.AnnouncementList.as_view(), name="announcements"),
+    path(
+        "console/announcements/new", banners.AnnouncementEdit.as_view(), name="announcement-create"
+    ),
+    path(
+        "console/announcements/<uuid:uid>/", banners.AnnouncementEdit.as_view(), name="announcement"
+    ),
+    path(
+        "console/announcements/<uuid:uid>/delete",
+        banners.AnnouncementDelete.as_view(),
+        name="announcement-delete",
+    ),
+    path("console/system/", system.System.as_view(), name="system"),
+]

@@ -1,0 +1,39 @@
+"""All workspaces of all projects: names and states, never what is inside."""
+
+from typing import Any, ClassVar
+
+from django.contrib import messages
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import reverse
+from django.utils.translation import gettext as _
+
+from common.errors import NotFound
+from console import forms, selectors, tables
+from console.views.base import ConsoleView, ListView
+from notebooks.models import Workspace
+from notebooks.services import lifecycle
+
+
+class WorkspaceList(ListView):
+    template_name = "console/workspaces.html"
+    table_class = tables.WorkspaceTable
+    filter_class = forms.WorkspaceFilter
+
+    def rows(self, chosen: dict[str, Any]) -> QuerySet[Workspace]:
+        return selectors.workspaces(chosen)
+
+    def extra(self) -> dict[str, Any]:
+        return {"heading": _("All workspaces"), "live": "operators"}
+
+
+class Stop(ConsoleView):
+    required_platform: ClassVar[Any] = {"POST": "operator"}
+
+    def post(self, request: HttpRequest, workspace: Any) -> HttpResponse:
+        row = Workspace.objects.filter(uid=workspace, deleted_at__isnull=True).first()
+        if row is None:
+            raise NotFound(_("There is no such workspace."))
+        lifecycle.workspace_stop(principal=self.principal, workspace=row)
+        messages.success(request, _("“%(name)s” is being stopped.") % {"name": row.name})
+        return HttpResponseRedirect(reverse("console:workspaces"))

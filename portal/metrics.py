@@ -1,0 +1,113 @@
+"""``/metrics``: what the product does, read from the database when Prometheus asks."""
+
+import hmac
+import ipaddress
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from django.conf import settings
+from django.contrib.auth.decorators import login_not_required
+from django.db.models import Count, Max, Min
+from django.http import HttpRequest, HttpResponse
+from django.utils.decorators import method_decorator
+from django.views import View
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from clusters.models import Claim, Cluster, Device
+from common.clock import now
+from common.metrics import REGISTRY
+from events.models import Event, Seal
+from runtime.reconcilers import registered
+
+
+class DomainCollector(Collector):
+    """One query per family; registered only for the time of a scrape."""
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        yield from self._phases()
+        yield from self._due()
+        yield from self._machines()
+        yield self._audit()
+
+    def _phases(self) -> Iterator[GaugeMetricFamily]:
+        family = GaugeMetricFamily("berth_objects", "Objects by phase.", labels=["kind", "phase"])
+        for kind, reconciler in registered().items():
+            rows = reconciler.model.objects.filter(deleted_at__isnull=True)  # type: ignore[attr-defined]
+            for row in rows.values("phase").annotate(n=Count("pk")).order_by("phase"):
+                family.add_metric([kind, row["phase"]], row["n"])
+        yield family
+
+    def _due(self) -> Iterator[GaugeMetricFamily]:
+        count = GaugeMetricFamily("berth_due_objects", "Objects due for a pass.", labels=["kind"])
+        age = GaugeMetricFamily(
+            "berth_due_oldest_seconds", "How long the oldest due object waits.", labels=["kind"]
+        )
+        moment = now()
+        for kind, reconciler in registered().items():
+            due = reconciler.model.objects.filter(  # type: ignore[attr-defined]
+                deleted_at__isnull=True, next_reconcile_at__lte=moment
+            ).aggregate(n=Count("pk"), first=Min("next_reconcile_at"))
+            count.add_metric([kind], due["n"])
+            waited = (moment - due["first"]).total_seconds() if due["first"] else 0.0
+            age.add_metric([kind], waited)
+        yield count
+        yield age
+
+    def _machines(self) -> Iterator[GaugeMetricFamily]:
+        up = GaugeMetricFamily("berth_cluster_up", "Whether it answers.", labels=["cluster"])
+        for key, reachable in Cluster.objects.values_list("key", "reachable"):
+            up.add_metric([key], float(reachable))
+        yield up
+        gpus = GaugeMetricFamily("berth_gpus", "GPUs by state.", labels=["cluster", "state"])
+        rows: dict[tuple[str, str], int] = {}
+        devices = Device.objects.select_related("cluster").annotate(held=Count("hold"))
+        for device in devices:
+            state = "unhealthy" if not device.healthy else "held" if device.held else "free"
+            rows[device.cluster.key, state] = rows.get((device.cluster.key, state), 0) + 1
+        for (cluster, state), number in rows.items():
+            gpus.add_metric([cluster, state], number)
+        yield gpus
+        waiting = GaugeMetricFamily("berth_queue_waiting", "Workloads that wait for room.")
+        waiting.add_metric([], Claim.objects.filter(granted_at__isnull=True).count())
+        yield waiting
+
+    def _audit(self) -> GaugeMetricFamily:
+        family = GaugeMetricFamily("berth_audit_unsealed_events", "Events not in the chain yet.")
+        sealed = Seal.objects.aggregate(last=Max("last_event_id"))["last"] or 0
+        family.add_metric([], Event.objects.filter(pk__gt=sealed).count())
+        return family
+
+
+def allowed(request: HttpRequest) -> bool:
+    """Whoever has the token; without one only this machine, and not through a proxy."""
+    token = getattr(settings, "BERTH_METRICS_TOKEN", "")
+    given = request.headers.get("Authorization", "")
+    if token:
+        return hmac.compare_digest(given.encode(), f"Bearer {token}".encode())
+    if "X-Forwarded-For" in request.headers or "Forwarded" in request.headers:
+        return False
+    try:
+        return ipaddress.ip_address(request.META.get("REMOTE_ADDR", "")).is_loopback
+    except ValueError:
+        return False
+
+
+@method_decorator(login_not_required, name="dispatch")
+class Metrics(View):
+    http_method_names: ClassVar[Any] = ["get", "head"]
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        if not allowed(request):
+            return HttpResponse("Not from here.\n", status=403, content_type="text/plain")
+        text = generate_latest(REGISTRY)
+        domain = generate_latest(_Once())
+        return HttpResponse(text + domain, content_type=CONTENT_TYPE_LATEST)
+
+
+class _Once(Collector):
+    """Looks like a registry to ``generate_latest``, without describing itself at start."""
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        return DomainCollector().collect()

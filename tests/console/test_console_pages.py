@@ -1,0 +1,242 @@
+"""Operators see and change; auditors see; everybody else gets nothing."""
+
+from typing import Any
+
+import pytest
+from django.urls import reverse
+
+from clusters.models import Claim, Cluster, Device, Hold
+from common.clock import now
+from events.models import Event
+from notebooks.models import Preset
+from notifications.models import Announcement
+from quotas.models import Limit
+
+pytestmark = pytest.mark.django_db
+
+PAGES = [
+    "users",
+    "user-create",
+    "projects",
+    "presets",
+    "preset-create",
+    "machines",
+    "workspaces",
+    "queue",
+    "audit",
+    "audit-export",
+    "announcements",
+    "announcement-create",
+    "system",
+]
+WRITING = {"user-create", "preset-create", "announcement-create"}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_operators_see_every_page(name: str, as_user: Any, operator: Any, project: Any) -> None:
+    answer = as_user(operator).get(reverse(f"console:{name}"))
+    assert answer.status_code == 200
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_auditors_see_what_is_not_for_writing(
+    name: str, as_user: Any, auditor: Any, project: Any
+) -> None:
+    expected = 403 if name in WRITING else 200
+    assert as_user(auditor).get(reverse(f"console:{name}")).status_code == expected
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_members_see_no_console_page(name: str, as_user: Any, alice: Any) -> None:
+    assert as_user(alice).get(reverse(f"console:{name}")).status_code in {403, 404}
+
+
+def test_the_rail_shows_the_console_to_operators_only(
+    as_user: Any, operator: Any, alice: Any
+) -> None:
+    page = as_user(operator).get(reverse("console:system")).content.decode()
+    assert reverse("console:audit") in page
+    assert "console" not in as_user(alice).get("/nothing-here").content.decode()
+
+
+def test_a_made_person_gets_a_password_that_is_shown_once(as_user: Any, operator: Any) -> None:
+    client = as_user(operator)
+    answer = client.post(reverse("console:user-create"), {"username": "dora", "email": "d@x.org"})
+    assert answer.status_code == 201
+    from accounts.models import User
+
+    dora = User.objects.get(username="dora")
+    password = answer.context["password"]
+    assert dora.check_password(password)
+    assert password in answer.content.decode()
+    assert password not in client.get(reverse("console:user", args=[dora.uid])).content.decode()
+
+
+def test_a_wrong_username_comes_back_with_its_sentence(
+    as_user: Any, operator: Any, alice: Any
+) -> None:
+    answer = as_user(operator).post(reverse("console:user-create"), {"username": "alice"})
+    assert answer.status_code == 400
+    assert "errorlist" in answer.content.decode()
+
+
+def test_disabling_needs_the_typed_username(as_user: Any, operator: Any, bob: Any) -> None:
+    client, url = as_user(operator), reverse("console:user-state", args=[bob.uid])
+    assert client.post(url, {"confirm": "bobby"}).status_code == 400
+    bob.refresh_from_db()
+    assert bob.is_active
+    assert client.post(url, {"confirm": "bob"}).status_code == 302
+    bob.refresh_from_db()
+    assert not bob.is_active
+    client.post(url, {"state": "enable"})
+    bob.refresh_from_db()
+    assert bob.is_active
+
+
+def test_the_last_operator_keeps_his_role(as_user: Any, operator: Any) -> None:
+    url = reverse("console:user-role", args=[operator.uid])
+    answer = as_user(operator).post(url, {"platform_role": ""})
+    assert answer.status_code == 409
+    operator.refresh_from_db()
+    assert operator.platform_role == "operator"
+
+
+def test_auditors_change_nothing(as_user: Any, auditor: Any, bob: Any) -> None:
+    client = as_user(auditor)
+    for name in ("user-state", "user-role", "user-password", "user-sessions"):
+        assert client.post(reverse(f"console:{name}", args=[bob.uid])).status_code == 403
+    bob.refresh_from_db()
+    assert bob.is_active
+
+
+def test_limits_show_what_follows_before_they_are_saved(
+    as_user: Any, operator: Any, project: Any
+) -> None:
+    client, url = as_user(operator), reverse("console:limits", args=[project.uid])
+    answer = client.post(url, {"gpus": "2", "memory_mib": "64", "preview": "1"})
+    assert answer.status_code == 200
+    assert answer.context["effects"]
+    assert not Limit.objects.exists()
+    assert client.post(url, {"gpus": "2", "memory_mib": "64"}).status_code == 302
+    found = dict(Limit.objects.values_list("resource", "amount"))
+    assert found == {"gpus": 2, "memory_mib": 64 * 1024}
+    client.post(url, {"gpus": "", "memory_mib": "64"})
+    assert dict(Limit.objects.values_list("resource", "amount")) == {"memory_mib": 64 * 1024}
+
+
+def test_presets_are_made_changed_and_deleted_by_typed_name(as_user: Any, operator: Any) -> None:
+    client = as_user(operator)
+    fields = {
+        "name": "Two GPUs",
+        "environment": "jupyterlab",
+        "cpus": "4",
+        "memory_gib": "16",
+        "gpus": "2",
+        "position": "5",
+        "is_active": "on",
+    }
+    assert client.post(reverse("console:preset-create"), fields).status_code == 302
+    preset = Preset.objects.get(slug="two-gpus")
+    assert (preset.cpu_milli, preset.memory_mib, preset.gpus) == (4000, 16384, 2)
+    url = reverse("console:preset", args=[preset.uid])
+    assert client.post(url, {**fields, "gpus": "1"}).status_code == 302
+    preset.refresh_from_db()
+    assert preset.gpus == 1
+    gone = reverse("console:preset-delete", args=[preset.uid])
+    assert client.post(gone, {"confirm": "wrong"}).status_code == 400
+    assert client.post(gone, {"confirm": "Two GPUs"}).status_code == 302
+    assert not Preset.objects.exists()
+
+
+def test_machines_say_who_holds_a_gpu_and_what_is_not_kept_apart(
+    as_user: Any, auditor: Any, project: Any
+) -> None:
+    cluster = Cluster.objects.create(
+        key="m1",
+        name="Machine one",
+        reachable=True,
+        checked_at=now(),
+        capacity={"cpu_milli": 8000, "memory_mib": 32768},
+        isolation={"users": False, "memory": True},
+    )
+    held = Device.objects.create(
+        cluster=cluster,
+        uuid="GPU-1",
+        name="H100",
+        memory_mib=81920,
+        memory_used_mib=40960,
+        utilisation=73,
+        seen_at=now(),
+    )
+    Device.objects.create(cluster=cluster, uuid="GPU-2", index=1, name="H100", memory_mib=81920)
+    claim = Claim.objects.create(
+        cluster=cluster,
+        workload_uid=project.uid,
+        workload_kind="workspace",
+        project_uid=project.uid,
+        asked_at=now(),
+        granted_at=now(),
+        cpu_milli=2000,
+        memory_mib=4096,
+        gpus=1,
+    )
+    Hold.objects.create(claim=claim, device=held)
+    page = as_user(auditor).get(reverse("console:machines")).content.decode()
+    assert "73 %" in page
+    assert "unknown" in page  # the second GPU's utilisation is not invented
+    assert "one circle of trust" in page
+    assert "2 of 8 given" in page
+
+
+def test_the_audit_log_is_filtered_and_exported_safely(
+    as_user: Any, auditor: Any, operator: Any
+) -> None:
+    Event.objects.create(at=now(), verb="x.done", actor_name="mallory", target_name="=HYPER()")
+    Event.objects.create(at=now(), verb="y.done", actor_name="olga", outcome="denied")
+    client = as_user(auditor)
+    page = client.get(reverse("console:audit"), {"verb": "x."}).content.decode()
+    assert "x.done" in page
+    assert "y.done" not in page
+    body = b"".join(client.get(reverse("console:audit-export"), {"verb": "x."})).decode()
+    assert "'=HYPER()" in body
+    assert "y.done" not in body
+    lines = client.get(reverse("console:audit-export"), {"format": "jsonl"})
+    assert b'"verb": "y.done"' in b"".join(lines)
+
+
+def test_an_announcement_appears_on_every_page_and_goes(
+    as_user: Any, operator: Any, alice: Any
+) -> None:
+    from notifications.selectors import forget_announcements
+
+    client = as_user(operator)
+    client.post(reverse("console:announcement-create"), {"message": "Tea", "severity": "warning"})
+    row = Announcement.objects.get()
+    forget_announcements()
+    assert "Tea" in client.get(reverse("console:system")).content.decode()
+    client.post(reverse("console:announcement-delete", args=[row.uid]))
+    forget_announcements()
+    assert "Tea" not in client.get(reverse("console:system")).content.decode()
+
+
+@pytest.mark.parametrize("name", ["users", "projects", "workspaces", "audit", "presets"])
+def test_lists_have_as_many_queries_for_many_rows_as_for_few(
+    name: str,
+    as_user: Any,
+    operator: Any,
+    make_user: Any,
+    project: Any,
+    django_assert_max_num_queries: Any,
+) -> None:
+    from projects.models import Project
+
+    for i in range(30):
+        make_user(f"person{i}")
+        Project.objects.create(slug=f"p{i}", name=f"P {i}")
+        Preset.objects.create(slug=f"p{i}", name=f"P {i}")
+        Event.objects.create(at=now(), verb="x.done")
+    client = as_user(operator)
+    url = reverse(f"console:{name}")
+    client.get(url)
+    with django_assert_max_num_queries(14):
+        assert client.get(url).status_code == 200
