@@ -23,6 +23,7 @@ from hubapi.addresses import base_path
 from hubapi.models import Activity, Client, NotebookToken, TokenKind
 from runtime.models import Route
 
+POLL_S = 60.0
 AT_ONCE = 32
 _TIMEOUT = httpx.Timeout(5.0)
 _MAX_ANSWER = 512 * 1024

@@ -5,6 +5,7 @@ again when no server can still believe an old answer about it, because JupyterLa
 within that time.
 """
 
+import time
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from itertools import groupby
@@ -92,3 +93,25 @@ def clean_up() -> None:
     dead = NotebookToken.objects.filter(kind=TokenKind.USER, cut_due_at=None)
     dead.filter(revoked_at__lt=old).delete()
     dead.filter(expires_at__lt=old).delete()
+
+
+class Keeper:
+    """A duty of the worker, called every two seconds: one indexed read when quiet."""
+
+    EVERY_S = 2.0
+    SWEEP_S = 20.0
+    CLEAN_S = 3600.0
+
+    def __init__(self) -> None:
+        self._swept = self._cleaned = float("-inf")
+
+    def tick(self) -> None:
+        cut_due()
+        at = time.monotonic()
+        if at - self._swept >= self.SWEEP_S:
+            self._swept = at
+            if sweep_tokens():
+                cut_due()
+        if at - self._cleaned >= self.CLEAN_S:
+            self._cleaned = at
+            clean_up()

@@ -28,7 +28,6 @@ from projects.models import Project
 # How long an honest server goes on believing an answer about a token.
 CACHE_AGE_S = 10
 ACTIVITY_INTERVAL_S = 60
-TOKEN_AGE_S = settings.SESSION_COOKIE_AGE
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,6 @@ class LaunchCredentials:
     api_token: str = field(repr=False)
 
 
-@transaction.atomic
 def client_ensure(
     *, uid: UUID, short_id: str, owner: User, project: Project, launch: int
 ) -> LaunchCredentials:
@@ -47,31 +45,59 @@ def client_ensure(
 
     A late step of an older launch changes nothing, and a revoked launch stays revoked.
     """
-    client_id = f"ws-{short_id}"
-    known = Client.objects.select_for_update().filter(uid=uid).first()
-    if known is not None and known.launch > launch:
-        return LaunchCredentials(client_id, keys.derive("server", uid, launch))
-    if known is not None and known.launch == launch:
-        _follow_addresses(known)
-        secret = keys.derive_matching("server", uid, launch, known.secret_digest)
-        return LaunchCredentials(client_id, secret)
-    secret = keys.derive("server", uid, launch)
+    wanted = _Wanted(uid, short_id, owner, project, launch)
+    # Steps come again and again: an unchanged client costs one read and no lock.
+    known = Client.objects.filter(uid=uid).first()
+    if known is not None and _is_settled(known, wanted):
+        return wanted.credentials(known)
+    with transaction.atomic():
+        known = Client.objects.select_for_update().filter(uid=uid).first()
+        if known is not None and known.launch >= launch:
+            if known.launch == launch:
+                _follow_addresses(known)
+            return wanted.credentials(known)
+        return _client_write(wanted)
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    uid: UUID
+    short_id: str
+    owner: User
+    project: Project
+    launch: int
+
+    def credentials(self, known: Client) -> LaunchCredentials:
+        digest = known.secret_digest if known.launch == self.launch else ""
+        secret = keys.derive_matching("server", self.uid, self.launch, digest)
+        return LaunchCredentials(f"ws-{self.short_id}", secret)
+
+
+def _is_settled(known: Client, wanted: _Wanted) -> bool:
+    if known.launch > wanted.launch:
+        return True
+    return known.launch == wanted.launch and known.redirect_uris == redirect_uris(known.short_id)
+
+
+def _client_write(wanted: _Wanted) -> LaunchCredentials:
+    uid, launch = wanted.uid, wanted.launch
+    made = LaunchCredentials(f"ws-{wanted.short_id}", keys.derive("server", uid, launch))
     Client.objects.update_or_create(
         uid=uid,
         defaults={
-            "short_id": short_id,
-            "client_id": client_id,
-            "secret_digest": keys.digest(secret),
-            "redirect_uris": redirect_uris(short_id),
-            "owner": owner,
-            "project": project,
+            "short_id": wanted.short_id,
+            "client_id": made.client_id,
+            "secret_digest": keys.digest(made.api_token),
+            "redirect_uris": redirect_uris(wanted.short_id),
+            "owner": wanted.owner,
+            "project": wanted.project,
             "launch": launch,
             "revoked_at": None,
         },
     )
-    _launch_tokens(uid=uid, owner=owner, launch=launch, secret=secret)
+    _launch_tokens(uid=uid, owner=wanted.owner, launch=launch, secret=made.api_token)
     Activity.objects.update_or_create(uid=uid, defaults=dict.fromkeys(_ACTIVITY_TIMES))
-    return LaunchCredentials(client_id, secret)
+    return made
 
 
 _ACTIVITY_TIMES = ("pushed_at", "last_activity", "last_busy_at", "polled_at", "failed_at")
@@ -214,15 +240,8 @@ def revoke_tokens(pks: Iterable[int]) -> None:
 
 
 def _revoke(tokens: QuerySet[NotebookToken], *, at: datetime, cut: bool = True) -> None:
-    changed = tokens.filter(revoked_at=None).update(revoked_at=at, cut_due_at=at if cut else None)
-    if changed and cut:
-        transaction.on_commit(_wake_cutter)
-
-
-def _wake_cutter() -> None:
-    from hubapi.tasks import wake_cutter
-
-    wake_cutter()
+    """``cut``: a worker looks for these rows every two seconds (hubapi.cutting)."""
+    tokens.filter(revoked_at=None).update(revoked_at=at, cut_due_at=at if cut else None)
 
 
 def origin_of(url: str) -> str:

@@ -1,4 +1,7 @@
-"""Everything under /hub, and Lab's /logout. No trailing slashes: servers POST here, and a redirect would lose it."""
+"""Everything under /hub, and Lab's /logout.
+
+No trailing slashes: servers POST here, and a redirect would lose the body.
+"""
 
 from django.urls import include, path
 

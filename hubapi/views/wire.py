@@ -8,6 +8,7 @@ from typing import Any
 
 from django.contrib.auth.decorators import login_not_required
 from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.utils.cache import patch_vary_headers
 from django.views.decorators.csrf import csrf_exempt
 
 from common.errors import BerthError, Forbidden, Invalid
@@ -89,7 +90,7 @@ def body_json(request: HttpRequest) -> dict[str, Any]:
 def _allow_workload_origin(request: HttpRequest, response: HttpResponse) -> None:
     """Let the page of a workload read answers to its own token; nobody else's page."""
     origin = request.headers.get("Origin", "")
-    response["Vary"] = "Origin"
+    patch_vary_headers(response, ["Origin"])
     if not origin or not _is_workload_origin(request, origin):
         return
     response["Access-Control-Allow-Origin"] = origin

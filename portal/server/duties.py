@@ -10,6 +10,7 @@ from django.db import DatabaseError, close_old_connections, connection
 
 from clusters import services as clusters
 from clusters.models import Cluster
+from hubapi import activity, cutting
 from portal import beat
 from portal.celery import app, prepare_broker
 from runtime import incarnation, leases, observe, orphans, routes, sweep
@@ -135,6 +136,8 @@ class Worker:
             Loop("health", Health().tick, CHECK_S, leased=True),
             Loop("watches", self.watches.tick, CHECK_S),
             Loop("orphans", orphans.collect_orphans, 60.0, leased=True),
+            Loop("notebook-tokens", cutting.Keeper().tick, cutting.Keeper.EVERY_S, leased=True),
+            Loop("notebook-activity", activity.poll, activity.POLL_S, leased=True),
         ]
 
     def start(self) -> None:

@@ -1,0 +1,60 @@
+"""Eight redemptions of one code at once; run as a program against a database of its own."""
+# ruff: noqa: E402, T201
+
+import json
+import os
+import threading
+from collections import Counter
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings.test")
+
+import django
+
+django.setup()
+
+from django.core.management import call_command
+from django.db import connections
+from django.test import Client as Browser
+
+from accounts.models import User
+from hubapi import registry
+from hubapi.models import NotebookToken
+from projects.models import Project
+from tests.hubapi.conftest import Lookup, World, describe, ensure
+
+THREADS = 8
+
+
+def main() -> None:
+    call_command("migrate", verbosity=0)
+    alice = User.objects.create(username="alice", password="!")
+    project = Project.objects.create(slug="race", name="Race")
+    lookup = Lookup()
+    registry.register(lookup)
+    info = describe(alice, project)
+    lookup.infos[info.uid] = info
+    world = World(info, ensure(info, alice, project, 1), alice, project)
+    browser = Browser()
+    browser.force_login(alice, backend="allauth.account.auth_backends.AuthenticationBackend")
+    code = world.code(browser)
+    results: Counter[int] = Counter()
+    barrier = threading.Barrier(THREADS)
+
+    def redeem() -> None:
+        barrier.wait()
+        try:
+            results[world.redeem(code).status_code] += 1
+        finally:
+            connections.close_all()
+
+    threads = [threading.Thread(target=redeem) for _ in range(THREADS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    tokens = NotebookToken.objects.filter(kind="user").count()
+    print(json.dumps({"won": results[200], "refused": results[400], "tokens": tokens}))
+
+
+if __name__ == "__main__":
+    main()

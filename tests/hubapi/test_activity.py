@@ -1,0 +1,153 @@
+"""What is known of the use of a workspace."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import time_machine
+from django.test import Client as Browser
+
+from common.clock import now
+from common.ids import new_uid
+from hubapi import activity
+from hubapi.models import Activity
+from hubapi.selectors import idle_state
+from tests.hubapi.conftest import World
+
+
+def push(world: World, *, name: str = "alice", token: str = "", **body: Any) -> Any:
+    moment = now().isoformat()
+    data = body or {
+        "servers": {world.info.short_id: {"last_activity": moment}},
+        "last_activity": moment,
+    }
+    headers = {"Authorization": f"token {token or world.credentials.api_token}"}
+    return Browser(enforce_csrf_checks=True).post(
+        f"/hub/api/users/{name}/activity", json.dumps(data), "application/json", headers=headers
+    )
+
+
+def test_server_reports_its_activity(world: World) -> None:
+    response = push(world)
+    assert response.status_code == 200
+    row = Activity.objects.get(uid=world.info.uid)
+    assert row.pushed_at is not None
+    assert row.last_activity is not None
+
+
+def test_reports_more_often_than_needed_are_not_written(world: World) -> None:
+    push(world)
+    first = Activity.objects.get(uid=world.info.uid).pushed_at
+    push(world)
+    assert Activity.objects.get(uid=world.info.uid).pushed_at == first
+    with time_machine.travel(now() + timedelta(minutes=1), tick=False):
+        push(world)
+    assert Activity.objects.get(uid=world.info.uid).pushed_at > first
+
+
+def test_activity_never_goes_back_and_never_lies_in_the_future(world: World) -> None:
+    at = now()
+    activity.note_push(uid=world.info.uid, last_activity=at)
+    with time_machine.travel(at + timedelta(minutes=5), tick=False):
+        old = (at - timedelta(days=1)).isoformat()
+        push(world, servers={world.info.short_id: {"last_activity": old}})
+        assert Activity.objects.get(uid=world.info.uid).last_activity == at
+    with time_machine.travel(at + timedelta(minutes=10), tick=False):
+        push(world, servers={world.info.short_id: {"last_activity": "2999-01-01T00:00:00Z"}})
+        assert Activity.objects.get(uid=world.info.uid).last_activity <= now()
+
+
+def test_nobody_reports_for_another(
+    world: World, make_workload: Any, as_user: Any, alice: Any, bob: Any
+) -> None:
+    other = make_workload(bob)
+    assert push(world, name="bob").status_code == 403
+    body = {other.short_id: {"last_activity": now().isoformat()}}
+    assert push(world, servers=body).status_code == 403
+    assert push(world, token=world.token(as_user(alice))).status_code == 403
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "nonsense",
+        "[]",
+        '{"servers": []}',
+        '{"servers": {"SHORT": {"last_activity": 5}}}',
+        '{"servers": {"SHORT": {"last_activity": "yesterday"}}}',
+        '{"servers": {"SHORT": {"last_activity": "9999-12-31T23:59:59-14:00"}}}',
+        "[" * 20000,
+        '"' + "x" * 70000 + '"',
+        "\xff\x00",
+    ],
+)
+def test_f1_odd_reports_are_400(world: World, body: str) -> None:
+    headers = {"Authorization": f"token {world.credentials.api_token}"}
+    text = body.replace("SHORT", world.info.short_id)
+    response = Browser().post(
+        "/hub/api/users/alice/activity", text, "application/json", headers=headers
+    )
+    assert response.status_code == 400
+
+
+def kernel(state: str, at: datetime, connections: Any = 1) -> dict[str, Any]:
+    return {"execution_state": state, "last_activity": at.isoformat(), "connections": connections}
+
+
+def keep(world: World, *kernels: Any, terminals: Any = ()) -> None:
+    activity._keep([activity.reading_of(world.info.uid, list(kernels), list(terminals))])
+
+
+def test_busy_silent_kernel_is_not_idle(world: World) -> None:
+    keep(world, kernel("busy", now() - timedelta(hours=10)))
+    state = idle_state(world.info.uid)
+    assert (state.since, state.busy_kernels, state.known) == (None, 1, True)
+    assert "1" in state.words
+
+
+def test_time_after_computing_counts_from_its_end(world: World) -> None:
+    started = now() - timedelta(hours=10)
+    keep(world, kernel("busy", started))
+    ended = now()
+    with time_machine.travel(ended + timedelta(minutes=48), tick=False):
+        keep(world, kernel("idle", started))
+        state = idle_state(world.info.uid)
+    assert state.since is not None
+    assert abs(state.since - ended) < timedelta(seconds=5)
+    assert "48" in state.words or "47" in state.words
+
+
+def test_terminal_output_is_use(world: World) -> None:
+    old = now() - timedelta(hours=3)
+    recent = [{"name": "1", "last_activity": (now() - timedelta(minutes=9)).isoformat()}]
+    keep(world, kernel("idle", old), terminals=recent)
+    state = idle_state(world.info.uid)
+    assert state.terminals == 1
+    assert "9" in state.words
+
+
+def test_unknown_use_is_said_to_be_unknown(world: World) -> None:
+    assert idle_state(world.info.uid).known is False
+    assert idle_state(new_uid()).known is False
+
+
+def test_old_answers_do_not_count_as_knowledge(world: World) -> None:
+    keep(world, kernel("idle", now()))
+    with time_machine.travel(now() + timedelta(minutes=10), tick=False):
+        assert idle_state(world.info.uid).known is False
+
+
+def test_answers_of_a_hostile_server_are_read_with_care() -> None:
+    nonsense = [
+        None,
+        5,
+        [],
+        {"last_activity": 1e400, "connections": -5, "execution_state": ["busy"]},
+        {"last_activity": "9999-12-31T23:59:59+00:00", "connections": 10**30},
+        {"connections": True},
+    ]
+    reading = activity.reading_of(new_uid(), nonsense, nonsense)
+    assert (reading.kernels, reading.busy, reading.connections) == (3, 0, 1000)
+    assert reading.last_activity is not None
+    assert reading.last_activity <= datetime.now(UTC)

@@ -1,0 +1,103 @@
+"""A revocation is felt within seconds, and again after the longest that a server believes."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import time_machine
+
+from clusters import registry as clusters
+from common.clock import now
+from hubapi import cutting, keys, services
+from hubapi.models import Code, NotebookToken
+from tests.hubapi.conftest import World, whoami
+
+
+@pytest.fixture
+def proxy() -> Any:
+    clusters.reset()
+    yield clusters.router()
+    clusters.reset()
+
+
+@pytest.fixture
+def visit(world: World, lookup: Any, as_user: Any, bob: Any) -> Any:
+    lookup.share(world.info.uid, bob)
+    browser = as_user(bob)
+    world.consent(browser)
+    return browser, world.token(browser)
+
+
+def test_visitors_connections_are_cut_and_cut_again_when_no_server_believes_him(
+    world: World, lookup: Any, bob: Any, visit: Any, proxy: Any
+) -> None:
+    lookup.unshare(world.info.uid, bob)
+    assert cutting.cut_due() == 1
+    wanted = (services.route_key(world.info.short_id), keys.digest(visit[1]))
+    assert proxy.cuts() == [wanted]
+    assert cutting.cut_due() == 0
+    assert 0 < cutting.next_cut_in() <= services.CACHE_AGE_S + 2
+    with time_machine.travel(now() + timedelta(seconds=services.CACHE_AGE_S + 3), tick=False):
+        assert cutting.cut_due() == 1
+        assert cutting.cut_due() == 0
+        assert cutting.next_cut_in() is None
+    assert proxy.cuts() == [wanted, wanted]
+
+
+def test_e7_proxy_that_is_down_is_asked_again(
+    world: World, lookup: Any, bob: Any, visit: Any, proxy: Any
+) -> None:
+    proxy.down = True
+    lookup.unshare(world.info.uid, bob)
+    assert cutting.cut_due() == 0
+    proxy.down = False
+    assert cutting.cut_due() == 1
+
+
+def test_stop_leaves_nothing_to_cut_because_the_route_goes(
+    world: World, visit: Any, proxy: Any
+) -> None:
+    services.revoke_workload(world.info.uid)
+    assert cutting.next_cut_in() is None
+
+
+@pytest.mark.parametrize("loss", ["session", "share", "password", "disabled", "deleted"])
+def test_a3_sweep_finds_tokens_that_lost_their_ground(
+    world: World, lookup: Any, bob: Any, visit: Any, loss: str
+) -> None:
+    browser, token = visit
+    if loss == "session":
+        browser.session.delete()
+    elif loss == "share":
+        lookup.guests.clear()
+    elif loss == "password":
+        bob.set_password("another horse battery")
+        bob.save()
+    elif loss == "disabled":
+        bob.is_active = False
+        bob.save()
+    else:
+        del lookup.infos[world.info.uid]
+    assert cutting.sweep_tokens() == 1
+    row = NotebookToken.objects.get(digest=keys.digest(token))
+    assert row.revoked_at is not None
+    assert row.cut_due_at is not None
+
+
+def test_sweep_leaves_good_tokens_alone(world: World, visit: Any) -> None:
+    assert cutting.sweep_tokens() == 0
+    assert whoami(visit[1]).status_code == 200
+
+
+def test_old_codes_and_tokens_are_forgotten(
+    world: World, lookup: Any, bob: Any, visit: Any, proxy: Any
+) -> None:
+    cutting.clean_up()
+    assert Code.objects.exists()
+    lookup.unshare(world.info.uid, bob)
+    with time_machine.travel(now() + timedelta(days=2), tick=False):
+        cutting.cut_due()
+        cutting.clean_up()
+    assert not Code.objects.exists()
+    assert not NotebookToken.objects.filter(kind="user").exists()
+    assert NotebookToken.objects.filter(kind="server").exists()
