@@ -29,7 +29,7 @@ lint: ## style and layers
 	$(DEV)/ruff check .
 	$(DEV)/ruff format --check .
 	$(DEV)/lint-imports
-	$(DEV)/djlint --check --lint --quiet templates
+	$(DEV)/djlint --lint --quiet templates
 
 types: ## types, model changes without a migration, Django's own checks
 	$(DEV)/mypy .
