@@ -277,6 +277,7 @@ class WorkloadReconciler:
     # --- it ended -----------------------------------------------------------------------------
     def _give_up(self, state: _Pass) -> Outcome:
         row = state.row
+        state.ref["gave_up"] = row.launch
         try:
             places().driver_for(row.cluster_key).stop(str(row.uid), grace_s=self.stop_grace_s)
         except NotYet as error:
@@ -289,6 +290,8 @@ class WorkloadReconciler:
         self, state: _Pass, seen: Observation, phase: Phase, reason: str, message: str
     ) -> Outcome:
         state.ref["exit"] = {"code": seen.exit_code, "reason": str(reason), "at": seen.ended_at}
+        if state.ref.get("gave_up") == state.row.launch:
+            return self._failed(state, Reason.START_TIMEOUT, "", seen)
         if phase == Phase.STOPPED:
             return self._finish(state, phase, reason, message, seen)
         return self._failed(state, reason, message, seen)

@@ -1,0 +1,204 @@
+"""The local queue: first come, first served for each kind of resource, exclusive devices."""
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from clusters import admission, selectors, services
+from clusters.models import Claim, Device, Hold
+from runtime.ports import Granted, Waiting
+from runtime.protocol import Health
+from runtime.reasons import Reason
+
+pytestmark = pytest.mark.django_db
+
+
+def test_what_fits_starts_and_gets_devices_of_its_own(machine, ask):
+    machine(gpus=["H100", "H100"])
+    one, two = admission.admit(ask(gpus=1)), admission.admit(ask(gpus=1))
+    assert isinstance(one, Granted)
+    assert isinstance(two, Granted)
+    assert set(one.devices).isdisjoint(two.devices)
+    assert len(one.devices) == len(two.devices) == 1
+
+
+def test_no_gpu_is_a_normal_machine_and_none_is_given_unasked(machine, ask):
+    machine(gpus=["H100"])
+    assert admission.admit(ask(cpu_milli=1000)) == Granted(())
+
+
+def test_the_next_one_waits_and_sees_its_position(machine, ask):
+    machine(gpus=["H100"])
+    admission.admit(ask(gpus=1))
+    second, third = admission.admit(ask(gpus=1)), admission.admit(ask(gpus=1))
+    assert isinstance(second, Waiting)
+    assert isinstance(third, Waiting)
+    assert (second.position, second.ahead, second.reason) == (1, 0, Reason.QUEUED)
+    assert (third.position, third.ahead) == (2, 1)
+    assert "1 GPU" in second.message
+
+
+def test_asking_again_changes_nothing(machine, ask):
+    machine(gpus=["H100"])
+    first, second = ask(gpus=1), ask(gpus=1)
+    granted = admission.admit(first)
+    admission.admit(second)
+    assert admission.admit(first) == granted
+    assert admission.admit(second).position == 1
+    assert Claim.objects.count() == 2
+
+
+def test_a_release_lets_in_the_head_and_nobody_else(machine, ask):
+    machine(gpus=["H100"])
+    first, second, third = ask(gpus=1), ask(gpus=1), ask(gpus=1)
+    for request in (first, second, third):
+        admission.admit(request)
+    admission.release(first.uid)
+    assert isinstance(admission.admit(third), Waiting)
+    assert isinstance(admission.admit(second), Granted)
+    admission.release(first.uid)  # again: nothing
+    assert Hold.objects.count() == 1
+
+
+def test_a_small_one_passes_when_it_needs_nothing_the_head_waits_for(machine, ask):
+    machine(cpu_milli=8000, memory_mib=8000, gpus=["H100"])
+    admission.admit(ask(gpus=1, cpu_milli=1000, memory_mib=1000))
+    assert isinstance(admission.admit(ask(gpus=1, cpu_milli=1000, memory_mib=1000)), Waiting)
+    assert isinstance(admission.admit(ask(cpu_milli=1000, memory_mib=1000)), Granted)
+
+
+def test_a_small_one_does_not_pass_when_it_would_starve_the_head(machine, ask):
+    machine(gpus=["H100", "H100"])
+    admission.admit(ask(gpus=1))
+    assert isinstance(admission.admit(ask(gpus=2)), Waiting)
+    later = admission.admit(ask(gpus=1))  # one is free, but the head waits for it
+    assert isinstance(later, Waiting)
+    assert later.ahead == 1
+
+
+def test_other_kinds_of_gpu_are_other_queues(machine, ask):
+    machine(gpus=["H100", "A100"])
+    admission.admit(ask(gpus=1, flavor="h100"))
+    assert isinstance(admission.admit(ask(gpus=1, flavor="h100")), Waiting)
+    assert isinstance(admission.admit(ask(gpus=1, flavor="a100")), Granted)
+
+
+def test_any_gpu_does_not_take_the_one_that_the_head_waits_for(machine, ask):
+    machine(gpus=["H100", "H100", "A100"])
+    admission.admit(ask(gpus=1, flavor="h100"))
+    assert isinstance(admission.admit(ask(gpus=2, flavor="h100")), Waiting)
+    granted = admission.admit(ask(gpus=1))
+    assert granted == Granted(("GPU-2",))
+
+
+def test_memory_and_cpu_of_the_machine_count_with_their_factors(machine, ask, settings):
+    settings.BERTH_CPU_OVERCOMMIT, settings.BERTH_MEMORY_OVERCOMMIT = 4, 1
+    machine(cpu_milli=1000, memory_mib=4096)
+    assert isinstance(admission.admit(ask(cpu_milli=4000, memory_mib=1024)), Granted)
+    waiting = admission.admit(ask(cpu_milli=100, memory_mib=1024))
+    assert waiting.lacking == ("cpu",)
+    admission.release(str(Claim.objects.order_by("pk").first().workload_uid))
+    assert isinstance(admission.admit(ask(memory_mib=3072)), Granted)
+    assert admission.admit(ask(memory_mib=1024)).lacking == ("memory",)
+
+
+def test_more_than_the_machine_has_is_told_and_stops_nobody(machine, ask):
+    machine(cpu_milli=1000, memory_mib=4096, gpus=["H100"])
+    for request in (ask(gpus=2), ask(memory_mib=9000), ask(gpus=1, flavor="b200")):
+        answer = admission.admit(request)
+        assert answer.reason == Reason.DOES_NOT_FIT
+        assert "less than it asks for" in answer.message
+    assert isinstance(admission.admit(ask(gpus=1, memory_mib=1000)), Granted)
+
+
+def test_a_changed_size_asks_again_at_the_end(machine, ask):
+    machine(gpus=["H100", "H100"])
+    one = ask(gpus=1)
+    admission.admit(one)
+    admission.admit(ask(gpus=1))
+    admission.admit(ask(gpus=1))
+    answer = admission.admit(ask(one.uid, gpus=2))
+    assert isinstance(answer, Waiting)
+    assert answer.ahead == 0  # its old place let the waiting one in
+    assert Hold.objects.count() == 2
+
+
+def test_a_device_that_is_gone_is_not_given_out_and_one_that_is_back_is(machine, ask):
+    cluster = machine(gpus=["H100"])
+    services.health_store(key=cluster.key, health=Health(True, "1"))
+    assert not Device.objects.get().healthy
+    assert admission.admit(ask(gpus=1)).reason == Reason.DOES_NOT_FIT
+    machine(gpus=["H100"])
+    assert Claim.objects.get().granted_at is not None
+
+
+def test_preview_says_what_would_happen_and_takes_nothing(machine, ask):
+    machine(gpus=["H100"])
+    resources = ask(gpus=1).resources
+    assert admission.preview("local", resources) == Granted(("GPU-0",))
+    assert not Claim.objects.exists()
+    admission.admit(ask(gpus=1))
+    assert admission.preview("local", resources).position == 1
+
+
+def test_what_is_free_is_told_by_kind(machine, ask):
+    machine(gpus=["H100", "H100", "A100"])
+    admission.admit(ask(gpus=1, flavor="h100"))
+    admission.admit(ask(gpus=2, flavor="h100"))
+    use = {u.flavor.name: (u.total, u.free, u.waiting) for u in selectors.flavor_use()}
+    assert use == {"h100": (2, 1, 2), "a100": (1, 1, 0)}
+    assert [c.gpus for c in selectors.queue()] == [2]
+
+
+def test_an_unknown_kind_of_gpu_becomes_a_kind(machine):
+    machine(gpus=["NVIDIA H200 NVL"])
+    device = Device.objects.get()
+    assert (device.flavor.name, device.flavor.label) == ("nvidia-h200-nvl", "NVIDIA H200 NVL")
+    assert device.utilisation is None  # unknown is not 0
+
+
+acts = st.lists(
+    st.one_of(
+        st.tuples(
+            st.just("ask"),
+            st.integers(0, 3),
+            st.sampled_from(["", "h100", "a100"]),
+            st.integers(0, 6000),
+        ),
+        st.tuples(st.just("release"), st.integers(0, 40)),
+        st.tuples(st.just("again"), st.integers(0, 40)),
+    ),
+    max_size=25,
+)
+
+
+@given(acts=acts)
+@settings(
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+def test_c12_never_more_is_held_than_there_is_and_the_head_is_served(machine, ask, acts):
+    Claim.objects.all().delete()
+    cluster = machine(cpu_milli=2000, memory_mib=8000, gpus=["H100", "H100", "A100"])
+    asked = []
+    for act in acts:
+        if act[0] == "ask":
+            asked.append(ask(gpus=act[1], flavor=act[2], memory_mib=act[3]))
+            admission.admit(asked[-1])
+        elif asked:
+            request = asked[act[1] % len(asked)]
+            (admission.release if act[0] == "release" else admission.admit)(
+                request.uid if act[0] == "release" else request
+            )
+        granted = Claim.objects.filter(granted_at__isnull=False)
+        assert sum(c.memory_mib for c in granted) <= 8000
+        for claim in granted:
+            assert claim.holds.count() == claim.gpus
+        assert not Hold.objects.filter(claim__granted_at__isnull=True).exists()
+    # everybody who was let in leaves: the queue empties, nobody starves
+    for _round in range(len(asked) + 1):
+        for claim in Claim.objects.filter(granted_at__isnull=False):
+            admission.release(str(claim.workload_uid))
+    left = admission._judge(cluster)
+    assert all(v.never for v in left)
