@@ -1,0 +1,82 @@
+"""Forms of projects. The rules are in the services; a form only names the fields."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+from django import forms
+from django.utils.translation import gettext_lazy as _
+
+from common.errors import BerthError, Conflict, Invalid
+from projects.choices import Role
+
+T = TypeVar("T")
+
+
+def attempt(form: forms.Form, act: Callable[[], T]) -> T | None:
+    """Run ``act``; what the person can correct becomes an error of the form, and None."""
+    try:
+        return act()
+    except (Invalid, Conflict) as error:
+        show(form, error)
+        return None
+
+
+def show(form: forms.Form, error: BerthError) -> None:
+    known = {k: v for k, v in error.fields.items() if k in form.fields}
+    for name, sentences in known.items():
+        for sentence in sentences:
+            form.add_error(name, sentence)
+    if not known:
+        form.add_error(None, str(error.message))
+
+
+class ProjectForm(forms.Form):
+    name = forms.CharField(label=_("Name"), max_length=120)
+    slug = forms.CharField(
+        label=_("Address"),
+        max_length=40,
+        required=False,
+        help_text=_(
+            "Small letters, digits and dashes. Made from the name when left empty; it stays."
+        ),
+    )
+    description = forms.CharField(
+        label=_("Description"),
+        max_length=2000,
+        required=False,
+        widget=forms.Textarea(attrs={"rows": 3}),
+    )
+
+
+class ProjectEditForm(forms.Form):
+    name = forms.CharField(label=_("Name"), max_length=120)
+    description = forms.CharField(
+        label=_("Description"),
+        max_length=2000,
+        required=False,
+        widget=forms.Textarea(attrs={"rows": 3}),
+    )
+
+
+def _roles(roles: Iterable[Role]) -> list[tuple[str, Any]]:
+    return [(r.value, r.label) for r in roles]
+
+
+class AddPersonForm(forms.Form):
+    """One field for both: a known person is added, an unknown address is invited."""
+
+    person = forms.CharField(
+        label=_("Username or e-mail address"),
+        max_length=254,
+        widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false"}),
+    )
+    role = forms.ChoiceField(label=_("Role"))
+
+    def __init__(self, *args: Any, roles: Iterable[Role], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["role"].choices = _roles(roles)  # type: ignore[attr-defined]
+        self.fields["role"].initial = Role.MEMBER
+
+
+class RoleForm(forms.Form):
+    role = forms.ChoiceField(choices=Role.choices)

@@ -1,0 +1,37 @@
+"""Pages of projects, mounted at the root."""
+
+from django.urls import path
+
+from projects.ui import invitations, views
+
+app_name = "projects"
+urlpatterns = [
+    path("projects/", views.ProjectList.as_view(), name="list"),
+    path("projects/new", views.ProjectCreate.as_view(), name="create"),
+    path("projects/permissions", views.PermissionTable.as_view(), name="permissions"),
+    path("projects/<slug:project>/", views.Overview.as_view(), name="overview"),
+    path("projects/<slug:project>/members", views.Members.as_view(), name="members"),
+    path(
+        "projects/<slug:project>/members/<str:username>/role",
+        views.MemberRole.as_view(),
+        name="member-role",
+    ),
+    path(
+        "projects/<slug:project>/members/<str:username>/remove",
+        views.MemberRemove.as_view(),
+        name="member-remove",
+    ),
+    path("projects/<slug:project>/leave", views.Leave.as_view(), name="leave"),
+    path(
+        "projects/<slug:project>/invitations/<uuid:uid>/revoke",
+        views.InvitationRevoke.as_view(),
+        name="invitation-revoke",
+    ),
+    path("projects/<slug:project>/activity", views.Activity.as_view(), name="events"),
+    path("projects/<slug:project>/settings", views.Settings.as_view(), name="settings"),
+    path("projects/<slug:project>/archive", views.Archive.as_view(), name="archive"),
+    path("projects/<slug:project>/unarchive", views.Unarchive.as_view(), name="unarchive"),
+    path("projects/<slug:project>/delete", views.Delete.as_view(), name="delete"),
+    path("invitations/accept", invitations.AcceptInvitation.as_view(), name="invitation-accept"),
+    path("invitations/<str:secret>/", invitations.OpenInvitation.as_view(), name="invitation-open"),
+]
