@@ -1,0 +1,93 @@
+"""Folders, secrets and the lock, before Django is there."""
+
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from portal.server.main import main
+from portal.server.places import GENERATED, Places, Refusal, running, take_lock
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Places:
+    one = Places(tmp_path / "var")
+    one.prepare()
+    return one
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_what_the_portal_keeps_is_closed_to_others(places: Places) -> None:
+    places.ensure_secrets()
+    assert mode(places.secrets) == 0o600
+    assert {mode(folder) for folder in places.private} == {0o700}
+    assert mode(places.var) & 0o066 == 0  # others may pass through at most
+
+
+def test_secrets_are_made_once_and_never_replaced(places: Places) -> None:
+    places.ensure_secrets()
+    first = json.loads(places.secrets.read_text())
+    assert set(first) == set(GENERATED)
+    assert all(len(value) >= 50 for value in first.values())
+    places.secrets.write_text(json.dumps({"BERTH_SECRET_KEY": first["BERTH_SECRET_KEY"], "x": "y"}))
+    places.ensure_secrets()
+    second = json.loads(places.secrets.read_text())
+    assert second["BERTH_SECRET_KEY"] == first["BERTH_SECRET_KEY"]
+    assert second["x"] == "y"
+    assert second["BERTH_PROXY_TOKEN"] != first["BERTH_PROXY_TOKEN"]
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "\x00"])
+def test_a_corrupt_secrets_file_is_named_and_kept(places: Places, text: str) -> None:
+    places.secrets.write_text(text)
+    with pytest.raises(Refusal, match=r"secrets\.json can't be read"):
+        places.ensure_secrets()
+    assert places.secrets.read_text() == text
+
+
+def test_a_second_portal_on_the_same_folder_is_refused_with_the_number_of_the_first(
+    places: Places,
+) -> None:
+    held = take_lock(places)
+    assert running(places) == os.getpid()
+    with pytest.raises(Refusal, match=f"already runs .*process {os.getpid()}"):
+        take_lock(places)
+    os.close(held)
+    assert running(places) is None
+    os.close(take_lock(places))
+
+
+def test_a_folder_that_can_not_be_written_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "var").write_text("a file where a folder should be")
+    monkeypatch.setenv("BERTH_VAR", str(tmp_path / "var"))
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    assert main(["up"]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("berth: ")
+    assert "name another folder with BERTH_VAR" in said
+    assert said.count("\n") == 1
+
+
+def test_a_full_disk_is_one_sentence(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = type("usage", (), {"free": 5 * 2**20})
+    monkeypatch.setattr("shutil.disk_usage", lambda _: usage)
+    with pytest.raises(Refusal, match="has 5 MiB left"):
+        places.prepare()
+
+
+def test_status_of_a_folder_without_a_portal_has_its_own_exit_code(
+    places: Places, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("BERTH_VAR", str(places.var))
+    assert main(["status"]) == 3
+    held = take_lock(places)
+    assert main(["status"]) == 0
+    assert "Berth runs on" in capsys.readouterr().out
+    os.close(held)

@@ -1,0 +1,80 @@
+"""``make test``: what the whole suite needs of this machine, then the suite, then the tear-down.
+
+What can't be had is said by name and counted, and its tests are left out; nothing is silently
+skipped.  The last line is pytest's own summary.
+"""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tools.provision_tests import Services, notebook_environments, provision  # noqa: E402
+from tools.setup_shell import SetupError, explain, say  # noqa: E402
+
+SUMMARY = re.compile(r"\d+ (passed|failed|error|skipped|deselected).* in [\d.]+s")
+MARKS = ("postgres", "redis", "browser", "root", "gpu")
+
+
+def main(arguments: list[str]) -> int:
+    say("Preparing the tests:")
+    missing = provision()
+    notebook_environments()
+    services = Services()
+    # A kill must reach the throwaway servers as well.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: sys.exit(143))
+    try:
+        env = services.start(missing)
+        return run_pytest(arguments, missing, env)
+    finally:
+        services.stop()
+
+
+def run_pytest(arguments: list[str], missing: dict[str, str], env: dict[str, str]) -> int:
+    left_out = [mark for mark in MARKS if mark in missing]
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments]
+    if left_out:
+        command += ["-m", " and ".join(f"not {mark}" for mark in left_out)]
+        for mark in left_out:
+            say(f"  without the tests marked {mark}: {missing[mark]}")
+    say(f"Running the tests{' (all of them)' if not left_out and not arguments else ''}:")
+    code, summary = relayed(command, {**os.environ, **env})
+    if left_out:
+        say(f"Left out by what this machine lacks: {', '.join(left_out)} (reasons above).")
+    say(summary)
+    return code
+
+
+def relayed(command: list[str], env: dict[str, str]) -> tuple[int, str]:
+    """Shows pytest's output as it comes, and keeps its summary for the very end."""
+    summary = "pytest gave no summary"
+    with subprocess.Popen(
+        command, cwd=ROOT, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            for line in process.stdout or ():
+                if SUMMARY.search(line):
+                    summary = line.strip()
+                else:
+                    print(line, end="", flush=True)
+        except BaseException:
+            process.terminate()
+            raise
+    return process.returncode, summary
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except SetupError as error:
+        sys.stderr.write(f"\n{error}\n")
+        sys.exit(1)
+    except OSError as error:
+        sys.stderr.write(f"\n{explain(error)}\n")
+        sys.exit(1)
