@@ -8,8 +8,8 @@ os.environ.setdefault("BERTH_SECRET_KEY", "test-only-key-that-is-long-enough-for
 if "BERTH_VAR" not in os.environ:
     os.environ["BERTH_VAR"] = tempfile.mkdtemp(prefix="berth-test-")
 
-from portal.settings.base import *  # noqa: E402
-from portal.settings import database as _database  # noqa: E402
+from portal.settings import database as _database
+from portal.settings.base import *
 
 ALLOWED_HOSTS = ["*"]
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
@@ -24,6 +24,9 @@ BERTH_ROUTER = "fake"
 WHITENOISE_AUTOREFRESH = True
 if url := os.environ.get("BERTH_TEST_DATABASE_URL"):
     DATABASES = {"default": _database.from_url(url, Path(os.environ["BERTH_VAR"]))}
+elif DATABASES["default"]["ENGINE"].endswith("sqlite3"):
+    # A file, as in real life: a database in memory can't be used by several threads.
+    DATABASES["default"]["TEST"] = {"NAME": str(Path(os.environ["BERTH_VAR"]) / "test.sqlite3")}
 LOGGING["root"]["level"] = "WARNING"
 # A kind of workload of the tests' own; its table is made without migrations.
 INSTALLED_APPS = [*INSTALLED_APPS, "tests.engineapp.apps.EngineAppConfig"]

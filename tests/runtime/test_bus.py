@@ -1,0 +1,144 @@
+"""Changes reach browsers: over datagrams on one machine, as server-sent events."""
+
+import asyncio
+import socket
+
+import pytest
+from asgiref.sync import sync_to_async
+from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
+from django.contrib.sessions.backends.db import SessionStore
+from django.test import AsyncRequestFactory
+
+from runtime import bus, bus_backends, sse
+
+
+@pytest.fixture
+def unix_bus(settings, tmp_path):
+    settings.BERTH_BUS, settings.BERTH_BUS_DIR = "unix", tmp_path
+    return tmp_path
+
+
+async def test_a_message_reaches_readers_of_its_topic_only(unix_bus):
+    async with bus.subscription(["workspace:a"]) as a, bus.subscription(["workspace:b"]) as b:
+        assert bus_backends.send(["workspace:a", "user:1"], {"kind": "workspace"}) == 1
+        assert await a.get(timeout_s=2) == {"kind": "workspace"}
+        assert await b.get(timeout_s=0.05) is None
+    await asyncio.sleep(0)
+    assert list(unix_bus.glob("*.sock")) == []
+
+
+async def test_a_slow_reader_is_told_to_look_again_and_holds_nobody_up(unix_bus):
+    async with bus.subscription(["t"]) as slow:
+        for i in range(bus.QUEUE * 3):
+            slow.offer({"t"}, {"n": i})
+        first = await slow.get(timeout_s=1)
+        assert first == bus.RESYNC
+
+
+async def test_a_listener_that_died_is_forgotten(unix_bus):
+    dead = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    dead.bind(str(unix_bus / "1-dead.pages.sock"))
+    dead.close()
+    assert bus_backends.send(["t"], {}) == 0
+    assert list(unix_bus.iterdir()) == []
+
+
+async def test_subscribe_yields_messages(unix_bus):
+    stream = bus.subscribe(["t"])
+    waiting = asyncio.ensure_future(anext(stream))
+    await asyncio.sleep(0.02)
+    bus_backends.send(["t"], {"n": 1})
+    assert await asyncio.wait_for(waiting, 2) == {"n": 1}
+    await stream.aclose()
+
+
+def test_too_large_a_message_becomes_a_request_to_look_again():
+    topics, message = bus_backends.unpack(bus_backends.pack(["t"], {"x": "y" * 9000}))
+    assert (topics, message) == ({"t"}, {"kind": "resync"})
+
+
+def test_rubbish_on_the_bus_is_nothing():
+    assert bus_backends.unpack(b"\xff") == (set(), {})
+    assert bus_backends.unpack(b'{"t":3}') == (set(), {})
+
+
+def test_a_message_waits_for_the_commit(db, monkeypatch, django_capture_on_commit_callbacks):
+    sent = []
+    monkeypatch.setattr(bus_backends, "send", lambda *a: sent.append(a))
+    with django_capture_on_commit_callbacks(execute=True):
+        bus.publish(["t"], {"n": 1})
+        bus.publish([], {"n": 2})
+        assert sent == []
+    assert sent == [(["t"], {"n": 1})]
+
+
+class TestStream:
+    @pytest.fixture
+    def signed_in(self, transactional_db, make_user):
+        user = make_user("dora")
+        session = SessionStore()
+        session[SESSION_KEY] = str(user.pk)
+        session[BACKEND_SESSION_KEY] = "django.contrib.auth.backends.ModelBackend"
+        session[HASH_SESSION_KEY] = user.get_session_auth_hash()
+        session.create()
+
+        def request(topics="user:x"):
+            made = AsyncRequestFactory().get("/events/stream", {"topics": topics})
+            made.session, made.user = SessionStore(session.session_key), user
+            return made
+
+        request.session, request.user = session, user
+        return request
+
+    @staticmethod
+    def view(allowed=("user:x",)):
+        return sse.make_stream(lambda request, asked: [t for t in asked if t in allowed])
+
+    async def test_a_change_is_told(self, signed_in, unix_bus):
+        response = await self.view()(signed_in())
+        assert response["Content-Type"] == "text/event-stream"
+        parts = response.streaming_content
+        assert "hello" in (await anext(parts)).decode()
+        bus_backends.send(["user:x"], {"kind": "workspace", "uid": "u"})
+        told = (await asyncio.wait_for(anext(parts), 2)).decode()
+        assert told == 'event: changed\ndata: {"kind": "workspace", "uid": "u"}\n\n'
+        await parts.aclose()
+
+    async def test_topics_of_others_are_not_there(self, signed_in):
+        assert (await self.view()(signed_in("user:y"))).status_code == 404
+
+    async def test_without_a_session_there_is_no_stream(self, signed_in):
+        request = signed_in()
+        await sync_to_async(signed_in.session.delete)()
+        assert (await self.view()(request)).status_code == 401
+
+    async def test_f2_streams_are_bounded_for_each_user(self, signed_in, unix_bus):
+        held = []
+        for _ in range(sse.PER_USER):
+            parts = (await self.view()(signed_in())).streaming_content
+            await anext(parts)
+            held.append(parts)
+        refused = await self.view()(signed_in())
+        assert refused.status_code == 429
+        assert refused["Retry-After"]
+        for parts in held:
+            await parts.aclose()
+        assert (await self.view()(signed_in())).status_code == 200
+        assert not sse._open
+
+    @pytest.mark.parametrize("how", ["session", "user", "topic"])
+    async def test_the_stream_ends_when_the_right_ends(self, signed_in, unix_bus, monkeypatch, how):
+        monkeypatch.setattr(sse, "HEARTBEAT_S", 0.02)
+        monkeypatch.setattr(sse, "RECHECK_S", 0.0)
+        allowed = ["user:x"]
+        parts = (await self.view(allowed)(signed_in())).streaming_content
+        await anext(parts)
+        if how == "session":
+            await sync_to_async(signed_in.session.delete)()
+        elif how == "user":
+            signed_in.user.is_active = False
+            await sync_to_async(signed_in.user.save)()
+        else:
+            allowed.clear()
+        left = [part async for part in parts]  # ends by itself
+        assert len(left) <= 2

@@ -1,0 +1,199 @@
+"""The cache of observations: fenced by version, kept by one watcher, read by the engine."""
+
+import threading
+import time
+
+import pytest
+
+from clusters import registry, services
+from common.clock import now
+from runtime import leases, observe, routes
+from runtime.models import Lease, ObservedWorkload, Route
+from runtime.protocol import Observation, Phase, Seen
+from runtime.sweep import Pool
+from tests.engineapp.models import Thing
+
+
+def seen(thing, state, version, **more):
+    return Observation(
+        uid=str(thing.uid), seen=state, version=version, kind="thing", launch=1, **more
+    )
+
+
+def test_news_is_written_and_makes_the_row_due(make_thing):
+    thing = make_thing(next_reconcile_at=None)
+    due = observe.store("local", [seen(thing, Seen.READY, 5)], full=False)
+    assert due == [("thing", thing.pk)]
+    thing.refresh_from_db()
+    assert thing.next_reconcile_at <= now()
+    assert ObservedWorkload.objects.get().seen == Seen.READY
+
+
+def test_an_older_version_never_overwrites_a_newer_one(make_thing):
+    thing = make_thing(next_reconcile_at=None)
+    observe.store("local", [seen(thing, Seen.EXITED, 7)], full=False)
+    assert observe.store("local", [seen(thing, Seen.READY, 6)], full=False) == []
+    assert ObservedWorkload.objects.get().seen == Seen.EXITED
+
+
+def test_what_is_not_in_a_full_list_is_missing(make_thing):
+    here, gone = make_thing(next_reconcile_at=None), make_thing(next_reconcile_at=None)
+    both = [seen(here, Seen.READY, 1), seen(gone, Seen.READY, 2)]
+    observe.store("local", both, full=True)
+    due = observe.store("local", both[:1], full=True)
+    assert due[0] == ("thing", gone.pk)
+    assert ObservedWorkload.objects.get(uid=gone.uid).seen == Seen.MISSING
+
+
+def test_e11_rows_that_think_they_live_are_looked_at_after_a_restore(make_thing):
+    lost = make_thing(next_reconcile_at=None, phase=Phase.RUNNING)
+    stopped = make_thing(next_reconcile_at=None, phase=Phase.STOPPED)
+    assert observe.store("local", [], full=True) == [("thing", lost.pk)]
+    stopped.refresh_from_db()
+    assert stopped.next_reconcile_at is None
+
+
+def test_an_observation_comes_back_whole(make_thing):
+    thing = make_thing()
+    sent = seen(thing, Seen.EXITED, 3, exit_code=137, reason="oom", detail={"pid": 7})
+    observe.store("local", [sent], full=False)
+    assert observe.observation_of(ObservedWorkload.objects.get()) == sent
+
+
+def test_a_lease_has_one_holder_and_a_growing_fence(db):
+    first = leases.acquire("watch:x", ttl_s=30)
+    assert leases.acquire("watch:x", ttl_s=30) is None
+    assert first.renew()
+    Lease.objects.filter(name="watch:x").update(until=now())
+    second = leases.acquire("watch:x", ttl_s=30)
+    assert second.fence == first.fence + 1
+    assert not first.renew()
+    assert not first.is_mine()
+    first.release()  # of no effect: it is not ours any more
+    assert second.is_mine()
+
+
+@pytest.fixture
+def watching(transactional_db):
+    """A real watcher and a real pool over the fake machine."""
+    services.ensure_local_cluster()
+    pool = Pool(threads=2)
+    watcher = observe.Watcher("local", pool.submit)
+    watcher.start()
+    yield watcher
+    watcher.stop()
+    watcher.join(5)
+    assert pool.drain()
+
+
+def wait_for(check, seconds=5.0):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if check():
+            return True
+        threading.Event().wait(0.005)
+    return False
+
+
+def test_ready_opens_the_route_within_moments(watching, monkeypatch):
+    driver, router = registry.driver_for("local"), registry.router()
+    driver.script("*", never_ready=True)
+    thing = Thing.objects.create(next_reconcile_at=now())
+    from runtime import engine
+
+    assert wait_for(lambda: observe.is_watched("local"))
+    engine.reconcile_one("thing", thing.pk)
+    assert wait_for(lambda: ObservedWorkload.objects.filter(seen=Seen.STARTING).exists())
+    before = time.monotonic()
+    driver.make_ready(thing.uid)
+    assert wait_for(lambda: bool(router.list()))
+    assert time.monotonic() - before < 0.5  # the real figure is measured in benchmarks
+    assert wait_for(lambda: Thing.objects.get(pk=thing.pk).phase == Phase.RUNNING)
+
+
+def test_an_exit_is_seen_without_anybody_asking(watching):
+    driver = registry.driver_for("local")
+    thing = Thing.objects.create(next_reconcile_at=now())
+    from runtime import engine
+
+    engine.reconcile_one("thing", thing.pk)
+    assert wait_for(lambda: Thing.objects.get(pk=thing.pk).phase == Phase.RUNNING)
+    driver.exit(thing.uid, code=1)
+    assert wait_for(lambda: Thing.objects.get(pk=thing.pk).phase == Phase.FAILED)
+    assert not Route.objects.exists()
+
+
+def test_only_one_process_watches_a_cluster(watching):
+    assert wait_for(lambda: observe.is_watched("local"))
+    assert leases.acquire("watch:local", ttl_s=5) is None
+
+
+def test_a_silent_watch_is_known_to_be_dead(watching):
+    assert wait_for(lambda: watching._held is not None)
+    assert not watching.is_dead
+    watching.last_beat -= observe.DEAD_AFTER_S + 1
+    assert watching.is_dead
+
+
+def test_an_unreachable_machine_is_watched_again_when_it_is_back(transactional_db):
+    services.ensure_local_cluster()
+    driver = registry.driver_for("local")
+    driver.fail("watch", "unreachable", times=1)
+    watcher = observe.Watcher("local", lambda kind, pk: None)
+    watcher.start()
+    try:
+        assert wait_for(lambda: driver.calls("watch") >= 3)
+    finally:
+        watcher.stop()
+        watcher.join(5)
+
+
+class TestRoutes:
+    def test_a_restarted_proxy_gets_its_routes_back_at_the_next_look(
+        self, make_thing, settle, router
+    ):
+        thing = settle(make_thing())
+        keeper = routes.Keeper()
+        keeper.tick()
+        router.restart()
+        assert router.list() == {}
+        keeper.tick()
+        assert list(router.list()) == [f"/thing-{thing.uid}"]
+
+    def test_a_route_that_nobody_wants_is_dropped_and_a_wrong_one_put_right(
+        self, make_thing, settle, router
+    ):
+        from runtime.protocol import RouteEntry
+
+        thing = settle(make_thing())
+        key = f"/thing-{thing.uid}"
+        right = router.list()[key]
+        router.put(RouteEntry("/stranger", "http://127.0.0.1:1", str(thing.uid)))
+        router.put(RouteEntry(key, "http://127.0.0.1:2", str(thing.uid)))
+        assert routes.resync(router) == routes.Repair(put=1, dropped=1)
+        assert router.list() == {key: right}
+        assert routes.resync(router) == routes.Repair()
+
+    def test_many_routes_are_put_back_side_by_side(self, db, router):
+        from uuid import uuid4
+
+        Route.objects.bulk_create(
+            Route(key=f"/r{i}", uid=uuid4(), target="http://127.0.0.1:9") for i in range(60)
+        )
+        assert routes.resync(router).put == 60
+
+    def test_a_quiet_proxy_is_only_asked_for_its_epoch(
+        self, make_thing, settle, router, django_assert_num_queries
+    ):
+        settle(make_thing())
+        keeper = routes.Keeper()
+        keeper.tick()
+        with django_assert_num_queries(0):
+            keeper.tick()
+
+    def test_a_proxy_that_does_not_answer_is_counted_and_tried_again(self, db, router):
+        keeper = routes.Keeper()
+        router.down = True
+        assert keeper.tick() == 1
+        router.down = False
+        assert keeper.tick() == 0

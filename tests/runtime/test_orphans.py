@@ -1,0 +1,61 @@
+"""E11: things outside without a row are removed, once seen twice with a grace between."""
+
+import datetime as dt
+from uuid import uuid4
+
+import pytest
+import time_machine
+from django.core.cache import cache
+
+from clusters import services
+from common.clock import now
+from events.models import Event
+from runtime.orphans import collect_orphans
+from runtime.protocol import WorkloadSpec
+from tests.engineapp.models import Thing
+
+
+@pytest.fixture(autouse=True)
+def _empty_cache():
+    cache.clear()
+
+
+@pytest.fixture
+def stray(driver):
+    services.ensure_local_cluster()
+    uid = str(uuid4())
+    driver.ensure(
+        WorkloadSpec(uid, "thing", "stray", 1, 1, str(uuid4()), str(uuid4()), "x", ("true",))
+    )
+    return uid
+
+
+def test_e11_a_stray_is_removed_after_two_sightings_and_told(driver, stray):
+    assert collect_orphans() == 0
+    assert collect_orphans() == 0  # seen twice, but too soon
+    with time_machine.travel(now() + dt.timedelta(seconds=120)):
+        assert collect_orphans() == 1
+    assert list(driver.list_owned()) == []
+    event = Event.objects.get(verb="orphan.removed")
+    assert event.target_name == stray
+
+
+def test_e11_what_has_a_row_is_left_alone(driver, make_thing, settle):
+    settle(make_thing())
+    collect_orphans()
+    with time_machine.travel(now() + dt.timedelta(seconds=120)):
+        assert collect_orphans() == 0
+    assert len(list(driver.list_owned())) == 1
+
+
+def test_e11_a_row_that_is_gone_does_not_protect_its_thing(driver, make_thing, settle):
+    thing = settle(make_thing())
+    Thing.objects.filter(pk=thing.pk).update(deleted_at=now())
+    collect_orphans()
+    with time_machine.travel(now() + dt.timedelta(seconds=120)):
+        assert collect_orphans() == 1
+
+
+def test_a_machine_that_is_down_is_passed_over(driver, stray):
+    driver.fail("list_owned", "unreachable", times=-1)
+    assert collect_orphans() == 0
