@@ -34,8 +34,10 @@ class LoginForm(allauth_forms.LoginForm):  # type: ignore[misc]
         if "remember" in self.fields:
             self.fields["remember"].label = _("Stay signed in for two weeks")
 
-    def clean_login(self) -> str:
-        return check_login(str(super().clean_login()))
+    def full_clean(self) -> None:
+        if self.is_bound:  # before any field or validator has a look
+            check_login(str(self.data.get(self.add_prefix("login"), "")).strip())
+        super().full_clean()
 
 
 class SignupForm(allauth_forms.SignupForm):  # type: ignore[misc]

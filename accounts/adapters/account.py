@@ -2,8 +2,11 @@
 
 # ruff: noqa: ARG002, FBT001, FBT002 - the signatures are allauth's
 
+from contextlib import suppress
 from typing import Any
+from urllib.parse import urlsplit
 
+import structlog
 from allauth.account.adapter import DefaultAccountAdapter
 from allauth.account.utils import user_username
 from allauth.core import context
@@ -11,6 +14,7 @@ from django.conf import settings
 from django.db import transaction
 from django.forms import BaseForm
 from django.http import HttpRequest, HttpResponse
+from django.utils.translation import gettext as _
 
 from accounts import invitations, oidc_session
 from accounts.models import User
@@ -18,8 +22,11 @@ from accounts.names import free_username
 from accounts.principal import Principal
 from accounts.services import invited_user_accept, record_denied
 from accounts.services.sessions import session_forget, sessions_end_others
+from common.errors import Unavailable
 from common.middleware import client_ip
 from events import services as events
+
+_log = structlog.get_logger(__name__)
 
 
 class AccountAdapter(DefaultAccountAdapter):
@@ -97,6 +104,28 @@ class AccountAdapter(DefaultAccountAdapter):
         sessions_end_others(user=user, keep=keep, who=who)
         events.record(actor=who, verb="user.password-changed", target=user)
 
+    # --- mail ---------------------------------------------------------------------------------
+    def send_mail(self, template_prefix: str, email: str, context: dict[str, Any]) -> None:
+        """Links lead to the portal's own address, whatever host the request named."""
+        fixed = {k: _public(v) if k.endswith("_url") else v for k, v in context.items()}
+        host = urlsplit(settings.BERTH_PUBLIC_URL).netloc
+        fixed["current_site"] = {"name": "Berth", "domain": host}
+        try:
+            super().send_mail(template_prefix, email, fixed)
+        except OSError as error:  # SMTPException is one
+            _log.warning("mail_failed", template=template_prefix, error=type(error).__name__)
+            raise Unavailable(_("Mail can't be sent at the moment. Ask an operator.")) from error
+
+    def send_notification_mail(self, *args: Any, **kwargs: Any) -> None:
+        with suppress(Unavailable):  # logged; the act it tells of must not fail for it
+            super().send_notification_mail(*args, **kwargs)
+
     # --- the caller ---------------------------------------------------------------------------
     def get_client_ip(self, request: HttpRequest) -> str:
         return client_ip(request) or "0.0.0.0"  # noqa: S104 - no address: a Unix socket
+
+
+def _public(url: object) -> str:
+    parts = urlsplit(str(url))
+    query = f"?{parts.query}" if parts.query else ""
+    return f"{settings.BERTH_PUBLIC_URL}{parts.path}{query}"

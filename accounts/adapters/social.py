@@ -106,7 +106,10 @@ class SocialAccountAdapter(DefaultSocialAccountAdapter):
     def save_user(self, request: HttpRequest, sociallogin: SocialLogin, form: Any = None) -> User:
         with transaction.atomic():
             user = sociallogin.user
-            user.username = free_username(user.username or user.email.partition("@")[0])
+            # allauth has emptied a name that is taken, so it is read from the claims again.
+            said = (sociallogin.account.extra_data or {}).get("userinfo") or {}
+            wanted = str(said.get("preferred_username") or "") or user.email.partition("@")[0]
+            user.username = free_username(wanted)
             user.set_unusable_password()
             sociallogin.save(request)
             events.record(

@@ -72,7 +72,7 @@ def record_denied(
     if not _minute.admit(verb, source):
         return False
     shown = "".join(c if c.isprintable() else "?" for c in name[:80])
-    _log.warning("denied", verb=verb, ip=ip, name=shown)
+    _log.warning("denied", verb=verb, ip=ip, name=shown, reason=message[:200])
     events.record(
         actor=who or Visitor(ip=ip),
         verb=verb,
