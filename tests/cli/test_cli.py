@@ -1,0 +1,184 @@
+"""Every verb of the client through a listening portal; the engine is driven by hand."""
+
+from __future__ import annotations
+
+import json
+import stat
+
+import pytest
+
+from tests.cli.conftest import read
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+MANIFEST = """
+apiVersion: berth.dev/v1
+kind: Workspace
+metadata:
+  name: From a file
+spec:
+  preset: jupyterlab
+  memory_mib: 1024
+"""
+
+
+@pytest.fixture
+def world(project, db):
+    from clusters import registry
+    from notebooks.services import ensure_default_presets
+    from runtime import engine
+
+    registry.reset()
+    ensure_default_presets()
+    yield engine
+    registry.reset()
+
+
+@pytest.fixture
+def ann(berth, token_of, alice, world):
+    """The client signed in as the owner of ``vision``."""
+    token = token_of(alice)
+    return lambda *args, stdin=None: berth(*args, token=token, stdin=stdin)
+
+
+def test_a_token_from_standard_input_signs_in_and_is_kept_readable_by_its_owner_only(
+    berth, config_file, token_of, alice, live_server
+):
+    result = berth("login", live_server.url, "--token-stdin", stdin=token_of(alice) + "\n")
+    assert result.exit_code == 0, result.output
+    assert "as alice" in result.output
+    assert stat.S_IMODE(config_file.stat().st_mode) == 0o600
+    assert json.loads(config_file.read_text())["server"] == live_server.url
+    assert read(berth("whoami", "-o", "json"))["username"] == "alice"
+
+
+def test_a_wrong_token_is_one_sentence_and_exit_code_3_and_nothing_is_kept(berth, config_file):
+    result = berth("login", "--token-stdin", stdin="berth_" + "x" * 40 + "\n")
+    assert result.exit_code == 3
+    assert not config_file.exists()
+
+
+def test_a_portal_that_is_not_there_is_exit_code_7(berth, monkeypatch):
+    monkeypatch.setenv("BERTH_URL", "http://127.0.0.1:9")
+    result = berth("whoami", token="berth_x")
+    assert result.exit_code == 7
+
+
+def test_launch_list_show_stop_resume_extend_and_delete(ann, world):
+    made = read(ann("workspace", "launch", "jupyterlab", "--name", "lab", "-o", "json"))
+    assert made["status"]["phase"] == "pending"
+    world.run_due()
+    shown = read(ann("workspace", "show", "lab", "-o", "json"))
+    assert shown["status"]["phase"] == "running"
+    listed = ann("workspace", "list")
+    assert "lab" in listed.stdout
+    assert "running" in listed.stdout
+    opened = ann("workspace", "open", "lab", "--print")
+    assert opened.stdout.strip() == shown["status"]["url"]
+    assert ann("workspace", "stop", "lab").exit_code == 0
+    world.run_due()
+    assert ann("workspace", "open", "lab", "--print").exit_code == 5
+    assert ann("workspace", "resume", made["id"]).exit_code == 0
+    world.run_due()
+    assert read(ann("workspace", "show", "lab", "-o", "json"))["launch"] == 2
+    wrong = ann("workspace", "delete", "lab", stdin="other\n")
+    assert wrong.exit_code == 2
+    assert ann("workspace", "delete", "lab", stdin="lab\n").exit_code == 0
+    world.run_due()
+    assert read(ann("workspace", "list", "-o", "json")) == []
+
+
+def test_wait_follows_the_state_and_ends_when_it_runs(ann, world):
+    made = read(ann("workspace", "launch", "-o", "json"))
+    world.run_due()
+    again = ann("workspace", "resume", made["id"], "--wait", "-o", "json")
+    assert again.exit_code in {0, 5}  # it runs already: done, or said so
+    timed_out = ann("workspace", "stop", made["id"], "--wait", "--timeout", "0.1")
+    assert timed_out.exit_code == 6
+
+
+def test_the_four_doors_make_the_same_object(ann, world, tmp_path):
+    file = tmp_path / "workspace.yaml"
+    file.write_text(MANIFEST)
+    plan = read(ann("workspace", "launch", "-f", str(file), "--plan", "-o", "json"))
+    assert plan["action"] == "create"
+    assert read(ann("workspace", "list", "-o", "json")) == []
+    made = read(ann("apply", "-f", str(file), "-o", "json"))
+    assert made["spec"]["memory_mib"] == 1024
+    by_option = read(
+        ann("workspace", "launch", "jupyterlab", "--memory", "1024", "--name", "b", "-o", "json")
+    )
+    assert by_option["spec"] == made["spec"]
+    twice = read(ann("apply", "-f", str(file), "--plan", "-o", "json"))
+    assert twice["action"] in {"none", "nothing", "unchanged"}
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [("a: [", "not YAML"), ("", "holds nothing"), ("- 1", "mapping"), ("kind: Pod", "")],
+)
+def test_a_broken_file_is_a_sentence_and_exit_code_2(ann, world, tmp_path, text, word):
+    file = tmp_path / "broken.yaml"
+    file.write_text(text)
+    result = ann("apply", "-f", str(file))
+    assert result.exit_code == 2
+    assert word in str(result.exception)
+
+
+def test_someone_elses_project_is_exit_code_4_as_if_it_were_not_there(
+    berth, token_of, charlie, world
+):
+    token = token_of(charlie)
+    there = berth("workspace", "list", "--project", "vision", token=token)
+    absent = berth("workspace", "list", "--project", "nothing", token=token)
+    assert there.exit_code == absent.exit_code == 4
+    assert str(there.exception) == str(absent.exception)
+
+
+def test_tokens_are_listed_made_once_and_revoked(ann, berth):
+    made = read(ann("token", "create", "ci", "--read-only", "--days", "7", "-o", "json"))
+    assert made["token"].startswith("berth_")
+    assert berth("project", "list", token=made["token"]).exit_code == 0
+    assert berth("workspace", "launch", "-p", "vision", token=made["token"]).exit_code == 4
+    assert "ci" in ann("token", "list").stdout
+    assert ann("token", "revoke", made["id"]).exit_code == 0
+    assert berth("project", "list", token=made["token"]).exit_code == 3
+
+
+def test_projects_and_presets_are_listed_and_one_is_chosen(ann):
+    assert "vision" in ann("project", "list").stdout
+    assert "alice" in ann("project", "members").stdout
+    assert "jupyterlab" in ann("preset", "list").stdout
+    assert ann("project", "use", "vision").exit_code == 0
+    assert ann("project", "use", "nothing").exit_code == 4
+
+
+def test_names_that_hold_control_sequences_do_not_steer_the_terminal(ann, world):
+    from berth_cli.output import printable
+
+    from notebooks.models import Workspace
+
+    read(ann("workspace", "launch", "--name", "x", "-o", "json"))
+    Workspace.objects.update(name="\x1b[31mred")
+    assert "\x1b" not in ann("workspace", "list").stdout
+    assert printable("a\x1b[2Jb\n") == "a[2Jb\n"
+
+
+def test_help_needs_no_portal_and_no_django(config_file):
+    import subprocess
+    import sys
+    from pathlib import Path
+
+    code = (
+        "import sys; sys.modules['django'] = None; sys.path.insert(0, '.');"
+        "from berth_cli.main import main; sys.argv = ['berth', 'workspace', '--help']; main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=Path(__file__).resolve().parents[2] / "cli",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "launch" in done.stdout
