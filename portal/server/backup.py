@@ -38,6 +38,7 @@ def backup(name: str, *, homes: bool) -> int:
     if target.exists():
         message = f"{target} exists already; a backup never replaces one. Choose another name."
         raise Refusal(message)
+    places.prepare()
     fresh = target.with_name(f".{target.name}.part")
     kind = vendor()
     try:

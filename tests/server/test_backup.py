@@ -1,0 +1,202 @@
+"""Backup and restore, as an administrator uses them."""
+
+import os
+import stat
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from tests.support.portal import ROOT
+
+pytestmark = pytest.mark.real
+
+
+class Server:
+    """The server's verbs on one folder."""
+
+    def __init__(self, var: Path, **env: str) -> None:
+        self.var = var
+        names = ("BERTH_", "DJANGO_")
+        plain = {k: v for k, v in os.environ.items() if not k.startswith(names)}
+        self.env = {**plain, "BERTH_VAR": str(var), **env}
+
+    def run(self, *words: str, module: str = "portal.server") -> "subprocess.CompletedProcess[str]":
+        start = ["manage.py"] if module == "manage" else ["-m", module]
+        return subprocess.run(
+            [sys.executable, *start, *words],
+            cwd=ROOT,
+            env=self.env,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+    def fill(self, username: str) -> None:
+        self.var.mkdir(parents=True, exist_ok=True)
+        if not (self.var / "secrets.json").exists():
+            (self.var / "secrets.json").write_text('{"BERTH_SECRET_KEY": "' + username * 20 + '"}')
+        done = self.run("migrate", "--skip-checks", "--verbosity", "0", module="manage")
+        assert done.returncode == 0, done.stderr
+        self.shell(f"User.objects.create(username={username!r})")
+
+    def shell(self, code: str) -> str:
+        done = self.run("shell", "-c", f"from accounts.models import User\n{code}", module="manage")
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def users(self) -> str:
+        code = (
+            "print(','.join(User.objects.order_by('username').values_list('username', flat=True)))"
+        )
+        return self.shell(code).strip().splitlines()[-1]
+
+
+@pytest.fixture
+def alices(tmp_path: Path) -> Server:
+    tmp_path.chmod(0o755)
+    server = Server(tmp_path / "one")
+    server.fill("alice")
+    home = server.var / "volumes" / "abc" / "work"
+    home.mkdir(parents=True)
+    (home / "notes.txt").write_text("mine")
+    (home / "link").symlink_to("notes.txt")
+    return server
+
+
+def test_a_backup_restored_elsewhere_has_the_same_people_secrets_and_files(
+    tmp_path: Path, alices: Server
+) -> None:
+    file = tmp_path / "berth.backup"
+    done = alices.run("backup", str(file), "--homes")
+    assert done.returncode == 0, done.stderr
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    other = Server(tmp_path / "two")
+    done = other.run("restore", str(file))
+    assert done.returncode == 0, done.stderr
+    assert other.users() == "alice"
+    assert (other.var / "secrets.json").read_text() == (alices.var / "secrets.json").read_text()
+    home = other.var / "volumes" / "abc" / "work"
+    assert (home / "notes.txt").read_text() == "mine"
+    assert (home / "link").readlink() == Path("notes.txt")
+    assert stat.S_IMODE((other.var / "berth.sqlite3").stat().st_mode) == 0o600
+
+
+def test_homes_are_left_out_unless_asked_for(tmp_path: Path, alices: Server) -> None:
+    file = tmp_path / "berth.backup"
+    assert alices.run("backup", str(file)).returncode == 0
+    with tarfile.open(file) as archive:
+        names = archive.getnames()
+    assert sorted(names) == ["database.sqlite3", "manifest.json", "secrets.json"]
+
+
+def test_what_is_written_during_a_backup_does_not_damage_it(tmp_path: Path, alices: Server) -> None:
+    writer = subprocess.Popen(
+        [
+            sys.executable,
+            "manage.py",
+            "shell",
+            "-c",
+            (
+                "from accounts.models import User\n"
+                "for i in range(100000): User.objects.create(username=f'u{i}')"
+            ),
+        ],
+        cwd=ROOT,
+        env=alices.env,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        file = tmp_path / "berth.backup"
+        assert alices.run("backup", str(file)).returncode == 0
+    finally:
+        writer.kill()
+        writer.wait()
+    other = Server(tmp_path / "two")
+    assert other.run("restore", str(file)).returncode == 0
+    assert "alice" in other.users()
+
+
+def test_restore_never_replaces_data_unasked_and_keeps_the_old(
+    tmp_path: Path, alices: Server
+) -> None:
+    file = tmp_path / "berth.backup"
+    assert alices.run("backup", str(file)).returncode == 0
+    bobs = Server(tmp_path / "two")
+    bobs.fill("bob")
+    done = bobs.run("restore", str(file))
+    assert done.returncode == 1
+    assert "--yes replaces it" in done.stderr
+    assert bobs.users() == "bob"
+    assert bobs.run("restore", str(file), "--yes").returncode == 0
+    assert bobs.users() == "alice"
+    assert len(list((bobs.var / "backups").glob("replaced-*.sqlite3"))) == 1
+
+
+def test_a_backup_never_overwrites_a_file(tmp_path: Path, alices: Server) -> None:
+    file = tmp_path / "berth.backup"
+    file.write_text("precious")
+    done = alices.run("backup", str(file))
+    assert done.returncode == 1
+    assert "exists already" in done.stderr
+    assert file.read_text() == "precious"
+
+
+@pytest.mark.parametrize("damage", ["text", "truncated", "foreign"])
+def test_a_file_that_is_no_whole_backup_changes_nothing(
+    tmp_path: Path, alices: Server, damage: str
+) -> None:
+    file = tmp_path / "berth.backup"
+    if damage == "text":
+        file.write_text("hello")
+    elif damage == "foreign":
+        with tarfile.open(file, "w:gz") as archive:
+            archive.add(ROOT / "manage.py", "manage.py")
+    else:
+        assert alices.run("backup", str(tmp_path / "whole")).returncode == 0
+        whole = (tmp_path / "whole").read_bytes()
+        file.write_bytes(whole[: len(whole) // 2])
+    done = alices.run("restore", str(file), "--yes")
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert alices.users() == "alice"
+
+
+def test_an_upgrade_keeps_a_copy_of_the_database_as_it_was(tmp_path: Path, alices: Server) -> None:
+    code = (
+        "from portal.server.backup import copy_before_upgrade\n"
+        "from portal.server.places import Places\n"
+        "import time\n"
+        "for _ in range(5): copy_before_upgrade(Places.from_environment()); time.sleep(1.01)"
+    )
+    alices.shell(code)
+    kept = list((alices.var / "backups").glob("before-upgrade-*.sqlite3"))
+    assert len(kept) == 3
+
+
+@pytest.mark.postgres
+def test_a_round_trip_on_postgresql(tmp_path: Path) -> None:
+    url = os.environ.get("BERTH_TEST_POSTGRES")
+    if not url:
+        pytest.skip("BERTH_TEST_POSTGRES is not set")
+    import psycopg
+
+    tmp_path.chmod(0o755)
+    with psycopg.connect(url, autocommit=True) as admin:
+        for name in ("backup_one", "backup_two"):
+            admin.execute(f"DROP DATABASE IF EXISTS {name}")
+            admin.execute(f"CREATE DATABASE {name}")
+    base = url.rpartition("/")[0]
+    one = Server(tmp_path / "one", BERTH_DATABASE_URL=f"{base}/backup_one")
+    one.fill("alice")
+    file = tmp_path / "berth.backup"
+    done = one.run("backup", str(file))
+    assert done.returncode == 0, done.stderr
+    two = Server(tmp_path / "two", BERTH_DATABASE_URL=f"{base}/backup_two")
+    done = two.run("restore", str(file))
+    assert done.returncode == 0, done.stderr
+    assert two.users() == "alice"

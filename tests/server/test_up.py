@@ -1,0 +1,209 @@
+"""A whole portal: started twice, killed piece by piece, ended."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.support.portal import ROOT, Portal, free_ports
+
+pytestmark = pytest.mark.real
+PARTS = {
+    "web": "portal.server.web",
+    "worker": "portal.server.worker",
+    "proxy": "berth-proxy.mjs",
+    "supervisor": "drivers.local.supervisor",
+}
+
+
+@pytest.fixture(scope="module")
+def portal() -> Iterator[Portal]:
+    one = Portal()
+    try:
+        yield one.start()
+    finally:
+        one.close()
+
+
+def berth(env: dict[str, str], *verb: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "portal.server", *verb],
+        cwd=ROOT,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def part(portal: Portal, name: str) -> int | None:
+    """The number of a process of this portal, found by its command line and its folder."""
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            words = (entry / "cmdline").read_bytes().decode(errors="replace")
+            variables = (entry / "environ").read_bytes().decode(errors="replace")
+            if (entry / "stat").read_text().rpartition(")")[2].split()[0] == "Z":
+                continue
+        except OSError:
+            continue
+        if PARTS[name] in words and f"BERTH_VAR={portal.var}" in variables:
+            return int(entry.name)
+    return None
+
+
+def until(condition: object, seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if condition():
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def ready(portal: Portal) -> bool:
+    try:
+        return httpx.get(f"{portal.url}/readyz", timeout=5).status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+def test_a_second_start_on_the_same_folder_is_refused(portal: Portal) -> None:
+    done = berth(portal.env, "up")
+    assert done.returncode == 1
+    assert "already runs" in done.stderr
+    assert str(portal.process.pid) in done.stderr or "process" in done.stderr
+    assert ready(portal)
+
+
+def test_status_names_the_process(portal: Portal) -> None:
+    done = berth(portal.env, "status")
+    assert done.returncode == 0
+    assert "Berth runs on" in done.stdout
+
+
+@pytest.mark.parametrize("name", list(PARTS))
+def test_any_part_that_is_killed_comes_back(portal: Portal, name: str) -> None:
+    before = part(portal, name)
+    assert before
+    os.kill(before, signal.SIGKILL)
+    assert until(lambda: part(portal, name) not in {None, before}, 15), portal.tail()
+    assert until(lambda: ready(portal), 20), portal.tail()
+
+
+def test_while_web_is_replaced_a_request_waits_instead_of_being_refused(portal: Portal) -> None:
+    before = part(portal, "web")
+    assert before
+    os.kill(before, signal.SIGKILL)
+    answer = httpx.get(f"{portal.url}/livez", timeout=30)
+    assert answer.status_code == 200
+
+
+def test_the_internal_listener_serves_only_the_hub(portal: Portal) -> None:
+    internal = f"http://127.0.0.1:{portal.port + 2}"
+    assert httpx.get(f"{internal}/hub/api").status_code == 200
+    assert httpx.get(f"{internal}/livez").status_code == 404
+    assert httpx.get(f"{internal}/").status_code == 404
+
+
+def test_a_host_without_a_workspace_gets_the_portals_page_through_the_proxy(
+    portal: Portal,
+) -> None:
+    answer = httpx.get(
+        f"http://127.0.0.1:{portal.port + 1}/lab",
+        headers={"Host": f"nobody.nb.localhost:{portal.port + 1}", "Accept": "text/html"},
+    )
+    assert answer.status_code == 424
+    assert "text/html" in answer.headers["content-type"]
+
+
+def test_a_restart_takes_seconds_and_adopts_the_supervisor(portal: Portal) -> None:
+    supervisor = part(portal, "supervisor")
+    assert portal.down(signal.SIGINT) == 0
+    assert part(portal, "web") is None
+    assert part(portal, "supervisor") == supervisor
+    begun = time.monotonic()
+    portal.up()
+    assert time.monotonic() - begun < 10
+    assert part(portal, "supervisor") == supervisor
+    assert "password" not in portal.log.read_text()
+
+
+def test_killing_the_manager_ends_its_children_and_the_next_start_works(portal: Portal) -> None:
+    assert portal.process is not None
+    portal.process.kill()
+    portal.process.wait()
+    assert until(lambda: part(portal, "web") is None and part(portal, "proxy") is None, 15)
+    assert until(lambda: part(portal, "worker") is None, 30)
+    portal.up()
+    assert ready(portal)
+
+
+def test_down_ends_everything(portal: Portal) -> None:
+    done = berth(portal.env, "down", "--workspaces")
+    assert done.returncode == 0, done.stderr
+    assert portal.process is not None
+    assert portal.process.wait(10) == 0
+    assert until(lambda: not any(part(portal, name) for name in PARTS), 10)
+    assert berth(portal.env, "status").returncode == 3
+
+
+# --- Starts that must not begin -----------------------------------------------------------------
+
+
+@pytest.fixture
+def fresh(tmp_path: Path) -> dict[str, str]:
+    names = ("BERTH_", "DJANGO_")
+    env = {k: v for k, v in os.environ.items() if not k.startswith(names)}
+    tmp_path.chmod(0o755)
+    return {**env, "BERTH_VAR": str(tmp_path / "var"), "BERTH_PORT": str(free_ports(4))}
+
+
+@pytest.mark.parametrize("offset", [0, 1, 2, 3])
+def test_a_busy_port_is_one_sentence_and_nothing_is_started(
+    fresh: dict[str, str], offset: int
+) -> None:
+    port = int(fresh["BERTH_PORT"]) + offset
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", port))
+        other.listen()
+        done = berth(fresh, "up")
+    assert done.returncode == 1
+    assert f"Port {port} of 127.0.0.1 can't be used" in done.stderr
+    assert "choose another: BERTH_" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (Path(fresh["BERTH_VAR"]) / "log" / "web.log").exists()
+    assert berth(fresh, "status").returncode == 3
+
+
+def test_a_corrupt_setting_is_one_sentence(fresh: dict[str, str]) -> None:
+    done = berth({**fresh, "BERTH_PORT": "eighty"}, "up")
+    assert done.returncode == 1
+    assert "BERTH_PORT must be a whole number, not 'eighty'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_file_that_is_no_database_is_one_sentence(fresh: dict[str, str]) -> None:
+    folder = Path(fresh["BERTH_VAR"])
+    folder.mkdir()
+    (folder / "berth.sqlite3").write_bytes(b"this is not a database at all" * 100)
+    done = berth(fresh, "up")
+    assert done.returncode == 1
+    assert "berth.sqlite3 can't be used" in done.stderr
+    assert "berth restore" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_an_open_address_without_tls_is_refused(fresh: dict[str, str]) -> None:
+    done = berth({**fresh, "BERTH_BIND": "0.0.0.0"}, "up")
+    assert done.returncode == 1
+    assert "needs TLS" in done.stderr
