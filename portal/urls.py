@@ -4,7 +4,7 @@ from importlib.util import find_spec
 
 from django.urls import URLPattern, URLResolver, include, path
 
-from portal import views
+from portal import streams, views
 from portal.health import Livez, Readyz
 from portal.metrics import Metrics
 
@@ -14,6 +14,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("metrics", Metrics.as_view(), name="metrics"),
     path("preferences", views.Preferences.as_view(), name="preferences"),
     path("project-switch", views.ProjectSwitch.as_view(), name="project-switch"),
+    path("events/stream", streams.stream, name="events-stream"),
     path("palette", views.Palette.as_view(), name="palette"),
 ]
 

@@ -34,9 +34,11 @@ function enqueue(nodes) {
   }, 120);
 }
 
+// A message names one object (kind, uid): parts about another object of that kind stay as they are.
 function changed(message) {
-  const named = new Set([message.topic, ...(message.topics ?? [])].filter(Boolean));
-  enqueue(marked().filter((node) => !named.size || topicsOf(node).some((t) => named.has(t))));
+  const own = message.uid && `${message.kind}:${message.uid}`;
+  const concerns = (topic) => !own || topic === own || !topic.startsWith(`${message.kind}:`);
+  enqueue(marked().filter((node) => topicsOf(node).some(concerns)));
 }
 
 function startPolling() {
@@ -71,7 +73,7 @@ function connect() {
     changed(message);
   };
   source.addEventListener("changed", take);
-  source.addEventListener("message", take);
+  source.addEventListener("resync", () => enqueue(marked()));
   source.addEventListener("error", () => {
     failures += 1;
     if (failures >= 2) startPolling();

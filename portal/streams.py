@@ -1,0 +1,44 @@
+"""The event stream of the pages: who may listen to which topic."""
+
+from uuid import UUID
+
+from django.http import HttpRequest
+
+from accounts.principal import Principal
+from common.middleware import client_ip
+from notebooks.models import Workspace
+from projects.access import Permission, projects_visible_to, scoped
+from runtime.sse import make_stream
+
+
+def authorise(request: HttpRequest, topics: list[str]) -> list[str]:
+    """Return those of ``topics`` that the person may hear of now. At most two queries."""
+    who = Principal(user=request.user, ip=client_ip(request))  # type: ignore[arg-type]
+    asked: dict[str, set[str]] = {}
+    for topic in topics:
+        kind, _colon, key = topic.partition(":")
+        asked.setdefault(kind, set()).add(key)
+    allowed = {f"user:{who.user.uid}"}
+    if who.is_auditor:
+        allowed.add("operators")
+    if uids := _uids(asked.get("project", set())):
+        found = projects_visible_to(who).filter(uid__in=uids).values_list("uid", flat=True)
+        allowed |= {f"project:{uid}" for uid in found}
+    if uids := _uids(asked.get("workspace", set())):
+        rows = scoped(Workspace.objects.all(), who, Permission.WORKSPACE_READ)
+        found = rows.filter(uid__in=uids).values_list("uid", flat=True)
+        allowed |= {f"workspace:{uid}" for uid in found}
+    return [topic for topic in topics if topic in allowed]
+
+
+def _uids(keys: set[str]) -> list[UUID]:
+    found = []
+    for key in keys:
+        try:
+            found.append(UUID(key))
+        except ValueError:
+            continue
+    return found
+
+
+stream = make_stream(authorise)
