@@ -178,6 +178,7 @@ def server_arguments() -> tuple[str, ...]:
     return (
         f"--HubOAuth.cache_max_age={CACHE_AGE_S}",
         f"--ServerApp.tornado_settings={json.dumps(headers)}",
+        "--ServerApp.allow_root=True",  # who it runs as is the driver's business, not Jupyter's
     )
 
 

@@ -1,0 +1,1 @@
+"""A portal in a process of its own, for real notebook servers; workloads are only told of."""
