@@ -1,12 +1,11 @@
 """What the portal and its developers need, each made once and again when its lock file changes."""
 
-import json
 import os
 import shutil
 import sys
 from pathlib import Path
 
-from tools.setup_shell import SetupError, digest, run, say, stamped, step, warn, works, write_stamp
+from tools.setup_shell import SetupError, digest, run, stamped, step, warn, works, write_stamp
 from tools.setup_uv import find_uv, index_environment
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -31,6 +30,7 @@ def prepare_server() -> Path:
     node = node_program(base, uv)
     node_packages(node, developers=False)
     catalogues(python)
+    byte_code(python)
     (SERVER_VENV / "node").unlink(missing_ok=True)
     (SERVER_VENV / "node").symlink_to(node)
     return python
@@ -200,6 +200,15 @@ def node_packages(node: Path, *, developers: bool) -> None:
     write_stamp(stamp, good[0] if developers else good[1])
 
 
+def byte_code(python: Path) -> None:
+    """The portal's own user can't write beside root's files: it would compile at every start."""
+    if os.geteuid() != 0:
+        return
+    folders = sorted({path.parent.parent for path in ROOT.glob("*/migrations/__init__.py")})
+    folders += [ROOT / "common", ROOT / "portal"]
+    works([python, "-m", "compileall", "-q", "-j", "2", *folders], cwd=ROOT)
+
+
 # --- Message catalogues -------------------------------------------------------------------------
 
 
@@ -223,13 +232,3 @@ def catalogues(python: Path) -> None:
 
 def is_older(target: Path, source: Path) -> bool:
     return not target.exists() or target.stat().st_mtime < source.stat().st_mtime
-
-
-def describe() -> str:
-    """What is there, for tests and for people who report a problem."""
-    parts = {"root": str(ROOT), "var": str(VAR), "python": sys.executable}
-    return json.dumps(parts)
-
-
-if __name__ == "__main__":
-    say(describe())

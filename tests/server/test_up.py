@@ -174,6 +174,7 @@ def test_a_busy_port_is_one_sentence_and_nothing_is_started(
 ) -> None:
     port = int(fresh["BERTH_PORT"]) + offset
     with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         other.bind(("127.0.0.1", port))
         other.listen()
         done = berth(fresh, "up")
