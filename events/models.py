@@ -40,11 +40,21 @@ class Event(models.Model):
 
 
 class Seal(models.Model):
-    """A link of the chain: hash over a batch of events and the previous link."""
+    """A link of the chain: hash over a batch of events and the previous link.
+
+    The batch is the range of ids without ``gaps`` (numbers that were not there when it was
+    sealed: a transaction that was undone, or had not ended) and with ``late`` (numbers out of
+    gaps of earlier links that appeared since).
+    """
 
     first_event_id = models.BigIntegerField()
     last_event_id = models.BigIntegerField(unique=True)
     count = models.PositiveIntegerField()
+    gaps = models.JSONField(default=list)  # [[first, last], …]
+    late = models.JSONField(default=list)  # [id, …]
     previous = models.CharField(max_length=64)
     digest = models.CharField(max_length=64)
     at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"{self.first_event_id}-{self.last_event_id} {self.digest[:12]}"

@@ -3,6 +3,7 @@
 from collections import OrderedDict
 from dataclasses import dataclass
 from threading import Lock
+from typing import Any
 from uuid import UUID
 
 import structlog
@@ -62,7 +63,14 @@ _minute = _Minute()
 
 
 def record_denied(
-    *, verb: str, ip: str, who: Principal | None = None, message: str = "", name: str = ""
+    *,
+    verb: str,
+    ip: str,
+    who: Principal | None = None,
+    message: str = "",
+    name: str = "",
+    project_uid: UUID | None = None,
+    data: dict[str, Any] | None = None,
 ) -> bool:
     """Record a refusal unless this source was refused often in this minute already.
 
@@ -80,5 +88,7 @@ def record_denied(
         target_name=shown,
         message=message,
         outcome="denied",
+        project_uid=project_uid,
+        data=data,
     )
     return True

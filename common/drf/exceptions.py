@@ -36,9 +36,13 @@ def problem(
     )
 
 
-def problem_handler(error: Exception, context: dict[str, Any]) -> Response | None:
+def problem_handler(  # noqa: PLR0911 - one line per kind of error
+    error: Exception, context: dict[str, Any]
+) -> Response | None:
     """DRF's exception handler: every error leaves the API in this shape."""
     if isinstance(error, BerthError):
+        if request := context.get("request"):
+            request._request.berth_error = error  # noqa: SLF001 - projects.denials records it
         return problem(
             error.status, error.code, str(error.message), fields=error.fields, extra=error.extra
         )
@@ -49,7 +53,8 @@ def problem_handler(error: Exception, context: dict[str, Any]) -> Response | Non
     response = drf_handler(error, context)
     if response is None:
         return None
-    headers = {k: v for k, v in response.headers.items() if k in {"WWW-Authenticate", "Retry-After"}}
+    kept = {"WWW-Authenticate", "Retry-After"}
+    headers = {k: v for k, v in response.headers.items() if k in kept}
     if isinstance(error, exceptions.ValidationError):
         return problem(
             status.HTTP_400_BAD_REQUEST,

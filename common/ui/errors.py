@@ -20,5 +20,7 @@ class BerthErrorMiddleware:
     def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
         if not isinstance(error, BerthError):
             return None
-        template = "errors/_problem.html" if getattr(request, "htmx", False) else "errors/problem.html"
+        request.berth_error = error  # type: ignore[attr-defined]  # projects.denials records it
+        partial = "_" if getattr(request, "htmx", False) else ""
+        template = f"errors/{partial}problem.html"
         return render(request, template, {"error": error}, status=error.status)

@@ -1,3 +1,4 @@
+# ruff: noqa: E402, T201 - a program: settings first, then Django
 """Fifty threads ask for the last GPU at once; run as a program against a database of its own.
 
 Prints one JSON line: how many won, how many were refused by the limit, and what is reserved.

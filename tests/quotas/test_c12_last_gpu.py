@@ -40,9 +40,7 @@ def test_c12_fifty_at_once_for_the_last_gpus_on_sqlite(tmp_path: Path, limit: in
 
 @pytest.mark.postgres
 @pytest.mark.parametrize("limit", [1, 7])
-def test_c12_fifty_at_once_for_the_last_gpus_on_postgresql(
-    fresh_postgres: str, limit: int
-) -> None:
+def test_c12_fifty_at_once_for_the_last_gpus_on_postgresql(fresh_postgres: str, limit: int) -> None:
     result = race(fresh_postgres, limit)
     assert result == {
         "won": limit,
