@@ -105,6 +105,7 @@ class Workspace(Size, Reconcilable):
     ready_at = models.DateTimeField(null=True)  # it answered
     ends_at = models.DateTimeField(null=True)  # the time limit strikes
     warned_at = models.DateTimeField(null=True)
+    idle_warned_at = models.DateTimeField(null=True)
     stopped_at = models.DateTimeField(null=True)
     stop_reason = models.CharField(
         max_length=24, choices=StopReason.choices, blank=True, default=""

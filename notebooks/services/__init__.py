@@ -1,7 +1,12 @@
 """Every write to presets and workspaces. Split by subject; this is the door."""
 
 from notebooks.services.base import may_end
-from notebooks.services.launch import default_preset, workspace_launch, workspace_resume
+from notebooks.services.launch import (
+    default_preset,
+    require_startable,
+    workspace_launch,
+    workspace_resume,
+)
 from notebooks.services.lifecycle import (
     extension_left,
     workspace_delete,
@@ -54,6 +59,7 @@ __all__ = [
     "preset_create",
     "preset_delete",
     "preset_update",
+    "require_startable",
     "samples_prune",
     "shares_revoke_for",
     "spec_of",

@@ -9,16 +9,19 @@ from django.db import transaction
 from django.db.models import Q
 
 from common.clock import now
+from hubapi.selectors import idle_states
 from notebooks.choices import StopReason
-from notebooks.models import Workspace
+from notebooks.models import Sample, Workspace
 from notebooks.notices import tell_stops_soon
 from notebooks.services.lifecycle import request_stop
-from runtime.protocol import Desired
+from runtime.protocol import Desired, Phase
 
 if TYPE_CHECKING:
     from datetime import datetime
 
 WARN_BEFORE = timedelta(minutes=15)
+IDLE_GRACE = timedelta(minutes=5)
+GPU_BUSY = 5.0  # percent; less is a display or a stray process
 BATCH = 200
 
 
@@ -35,7 +38,62 @@ def limits_enforce() -> int:
         deleted_at__isnull=True,
     )
     pks = list(due.order_by("ends_at").values_list("pk", flat=True)[:BATCH])
-    return sum(_enforce(pk, moment) for pk in pks)
+    return sum(_enforce(pk, moment) for pk in pks) + _idle_enforce(moment)
+
+
+def _idle_enforce(moment: datetime) -> int:
+    """Stop what is idle by the rule of its preset; warn first. Unknown is never idle."""
+    rows = list(
+        Workspace.objects.filter(
+            desired=Desired.RUNNING,
+            phase=Phase.RUNNING,
+            deleted_at__isnull=True,
+            idle_stop_minutes__isnull=False,
+        ).values("pk", "uid", "idle_stop_minutes", "ready_at", "idle_warned_at")
+    )
+    if not rows:
+        return 0
+    states = idle_states([row["uid"] for row in rows])
+    busy = _gpu_busy([row["pk"] for row in rows], moment)
+    done = 0
+    for row in rows:
+        state = states[row["uid"]]
+        since = state.since if state.known else None
+        if since is not None and row["ready_at"] is not None:
+            since = max(since, row["ready_at"])
+        idle = since is not None and row["pk"] not in busy
+        left = timedelta(minutes=row["idle_stop_minutes"]) - (moment - since if idle else _NO_TIME)
+        done += _idle_one(row["pk"], left if idle else None, warned=row["idle_warned_at"])
+    return done
+
+
+_NO_TIME = timedelta(0)
+
+
+def _gpu_busy(pks: list[int], moment: datetime) -> set[int]:
+    """Return those whose GPUs computed lately: silent training is not idle."""
+    recent = Sample.objects.filter(
+        workspace__in=pks, at__gte=moment - timedelta(minutes=5), gpu_utilisation__gte=GPU_BUSY
+    )
+    return set(recent.values_list("workspace_id", flat=True))
+
+
+@transaction.atomic
+def _idle_one(pk: int, left: timedelta | None, *, warned: datetime | None) -> bool:
+    rows = Workspace.objects.select_for_update(of=("self",)).select_related("project", "owner")
+    if left is None or left > WARN_BEFORE:
+        if warned is not None:
+            Workspace.objects.filter(pk=pk).update(idle_warned_at=None)
+        return False
+    if warned is None:  # never stopped unwarned, even when the rule is short
+        row = rows.get(pk=pk)
+        Workspace.objects.filter(pk=pk).update(idle_warned_at=now())
+        tell_stops_soon(row, minutes=max(1, round(left.total_seconds() / 60)))
+        return True
+    grace_over = now() - warned >= min(WARN_BEFORE, IDLE_GRACE)
+    if left <= _NO_TIME and grace_over:
+        return request_stop(rows.get(pk=pk), reason=StopReason.IDLE, actor=None)
+    return False
 
 
 @transaction.atomic

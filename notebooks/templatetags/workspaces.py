@@ -1,0 +1,56 @@
+"""Words about a workspace that several pages share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from django import template
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from common.templatetags.berth import cpus, mib
+from hubapi.services import workload_url
+from notebooks.choices import StopReason
+from runtime import reasons
+from runtime.protocol import Phase
+
+if TYPE_CHECKING:
+    from notebooks.models import Size, Workspace
+
+register = template.Library()
+
+
+@register.simple_tag
+def workspace_size(row: Size) -> str:
+    """2 CPU · 4 GiB · 1 H100."""
+    parts = [f"{cpus(row.cpu_milli)} CPU", mib(row.memory_mib)]
+    if row.gpus:
+        kind = row.gpu_flavor or ngettext("GPU of any kind", "GPUs of any kind", row.gpus)
+        parts.append(f"{row.gpus} {kind}")
+    return " · ".join(parts)
+
+
+@register.simple_tag
+def workspace_reason(row: Workspace) -> str:
+    """Why it is as it is, in one sentence; empty when there is nothing to say."""
+    if not row.is_seen:
+        return _("A moment, please.")
+    if row.stop_reason and row.phase in {Phase.STOPPED, Phase.STOPPING}:
+        return str(StopReason(row.stop_reason).label)
+    said = row.message or str(reasons.info(row.reason).text)
+    position = (row.external_ref.get("queue") or {}).get("position")
+    if position:
+        return _("Position %(n)d. %(why)s") % {"n": position, "why": said}
+    return said
+
+
+@register.simple_tag
+def workspace_url(row: Workspace) -> str:
+    return workload_url(row.short_id)
+
+
+@register.simple_tag
+def workspace_step(word: str) -> str:
+    from notebooks.ui.present import step_word
+
+    return step_word(word)

@@ -1,0 +1,89 @@
+"""Buttons: do it, say so, go back to the page. All work without a script."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
+from django.utils.translation import gettext as _
+
+from notebooks import services
+from notebooks.models import Workspace
+from notebooks.ui.shared import go, whole
+from notebooks.ui.views import WorkspaceView
+from projects.access import Permission
+
+CREATE: Mapping[str, Permission] = {"POST": Permission.WORKSPACE_CREATE}
+
+
+class Act(WorkspaceView):
+    """A press on a button: do it, say so, go back to the page. Works without a script."""
+
+    required_permissions: ClassVar[Mapping[str, Permission]] = CREATE
+    query: ClassVar[str] = ""
+
+    def post(self, request: HttpRequest, project: str, workspace: str) -> HttpResponse:  # noqa: ARG002
+        row = self.workspace()
+        said = self.act(row, request)
+        messages.success(request, said)
+        return go(request, row.get_absolute_url() + self.query)
+
+    def act(self, row: Workspace, request: HttpRequest) -> str:
+        raise NotImplementedError
+
+
+class Start(Act):
+    query = "?open=1"
+
+    def act(self, row: Workspace, request: HttpRequest) -> str:  # noqa: ARG002
+        services.workspace_resume(principal=self.principal, workspace=row)
+        return _("“%(name)s” is starting.") % {"name": row.name}
+
+
+class Stop(Act):
+    # the owner, or who may manage: services decide
+    required_permissions: ClassVar[Mapping[str, Permission]] = {"POST": Permission.WORKSPACE_READ}
+
+    def act(self, row: Workspace, request: HttpRequest) -> str:  # noqa: ARG002
+        services.workspace_stop(principal=self.principal, workspace=row)
+        return _("“%(name)s” is stopping. Its files are kept.") % {"name": row.name}
+
+
+class Extend(Act):
+    def act(self, row: Workspace, request: HttpRequest) -> str:
+        minutes = whole(request.POST.get("minutes", "60"), "minutes")
+        services.workspace_extend(principal=self.principal, workspace=row, minutes=minutes)
+        return _("“%(name)s” ends %(n)d minutes later.") % {"name": row.name, "n": minutes}
+
+
+class ShareWith(Act):
+    def act(self, row: Workspace, request: HttpRequest) -> str:
+        username = request.POST.get("username", "")[:64]
+        services.workspace_share(principal=self.principal, workspace=row, username=username)
+        return _("%(who)s may open “%(name)s” now.") % {"who": username, "name": row.name}
+
+
+class Unshare(Act):
+    def act(self, row: Workspace, request: HttpRequest) -> str:
+        username = request.POST.get("username", "")[:64]
+        services.workspace_unshare(principal=self.principal, workspace=row, username=username)
+        return _("%(who)s may not open “%(name)s” any more.") % {
+            "who": username,
+            "name": row.name,
+        }
+
+
+class Delete(Act):
+    # the owner, or who may manage: services decide
+    required_permissions: ClassVar[Mapping[str, Permission]] = {"POST": Permission.WORKSPACE_READ}
+
+    def post(self, request: HttpRequest, project: str, workspace: str) -> HttpResponse:  # noqa: ARG002
+        row = self.workspace()
+        services.workspace_delete(
+            principal=self.principal, workspace=row, typed_name=request.POST.get("confirm", "")
+        )
+        messages.success(request, _("“%(name)s” is being deleted.") % {"name": row.name})
+        return go(request, reverse("notebooks:list", kwargs={"project": self.project.slug}))

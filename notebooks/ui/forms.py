@@ -1,0 +1,186 @@
+"""Forms speak in cores and GiB; services in milli-CPU and MiB."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from django import forms
+from django.utils.translation import gettext as _t
+from django.utils.translation import gettext_lazy as _
+
+from clusters.models import Flavor
+from notebooks import selectors, services
+from notebooks.models import MAX_GPUS
+from notebooks.services import Spec, Wanted
+from notebooks.spec import MAX_MINUTES, MAX_NAME
+from runtime.protocol import Phase
+
+if TYPE_CHECKING:
+    from notebooks.models import Preset, Workspace
+    from projects.models import Project
+
+_MILLI, _MIB = Decimal(1000), Decimal(1024)
+
+
+class SizeForm(forms.Form):
+    """All fields of a workspace. Empty means: as the preset says."""
+
+    name = forms.CharField(
+        label=_("Name"),
+        required=False,
+        max_length=MAX_NAME,
+        widget=forms.TextInput(attrs={"autocomplete": "off"}),
+    )
+    environment = forms.ChoiceField(label=_("Environment"), required=False)
+    cpu = forms.DecimalField(
+        label=_("CPU cores"),
+        required=False,
+        min_value=Decimal("0.1"),
+        max_value=1024,
+        decimal_places=1,
+        widget=forms.NumberInput(attrs={"step": "0.1"}),
+    )
+    memory = forms.DecimalField(
+        label=_("Memory in GiB"),
+        required=False,
+        min_value=Decimal("0.25"),
+        max_value=16384,
+        decimal_places=2,
+        widget=forms.NumberInput(attrs={"step": "0.25"}),
+    )
+    gpus = forms.IntegerField(label=_("GPUs"), required=False, min_value=0, max_value=MAX_GPUS)
+    gpu_flavor = forms.ChoiceField(label=_("Kind of GPU"), required=False)
+    time_limit_minutes = forms.IntegerField(
+        label=_("Time limit in minutes"),
+        required=False,
+        min_value=0,
+        max_value=MAX_MINUTES,
+        help_text=_("0 means no limit, where the preset allows that."),
+    )
+    env = forms.CharField(
+        label=_("Environment variables"),
+        required=False,
+        max_length=100_000,
+        widget=forms.Textarea(attrs={"rows": 3, "spellcheck": "false", "class": "mono"}),
+        help_text=_("One NAME=value on each line. Only you can see the values."),
+    )
+
+    def __init__(self, *args: Any, project: Project, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        names = services.environments_of(project)
+        self._choices("environment", [(name, name) for name in names])
+        flavors = Flavor.objects.order_by("position", "name").values_list("name", "label")
+        self._choices("gpu_flavor", [("", _("Any kind")), *flavors])
+
+    def _choices(self, name: str, choices: list[tuple[str, Any]]) -> None:
+        field = self.fields[name]
+        if isinstance(field, forms.ChoiceField):
+            field.choices = choices
+
+    def clean_env(self) -> dict[str, str] | None:
+        text = self.cleaned_data["env"]
+        env: dict[str, str] = {}
+        for number, line in enumerate(text.splitlines(), start=1):
+            if not line.strip():
+                continue
+            name, found, value = line.partition("=")
+            if not found:
+                raise forms.ValidationError(
+                    _t("Line %(n)d is not NAME=value.") % {"n": number}, code="invalid"
+                )
+            env[name.strip()] = value
+        return env
+
+    def wanted(self) -> Wanted:
+        """Return what was said; what was left empty stays unsaid."""
+        data = self.cleaned_data
+        cpu, memory = data.get("cpu"), data.get("memory")
+        return Wanted(
+            name=data.get("name") or None,
+            environment=data.get("environment") or None,
+            cpu_milli=None if cpu is None else round(cpu * _MILLI),
+            memory_mib=None if memory is None else round(memory * _MIB),
+            gpus=data.get("gpus"),
+            gpu_flavor=data.get("gpu_flavor") if data.get("gpus") else None,
+            env=data.get("env") if "env" in self.data else None,
+            time_limit_minutes=data.get("time_limit_minutes"),
+        )
+
+
+def initial_of(spec: Spec) -> dict[str, Any]:
+    return {
+        "environment": spec.environment,
+        "cpu": Decimal(spec.cpu_milli) / _MILLI,
+        "memory": Decimal(spec.memory_mib) / _MIB,
+        "gpus": spec.gpus,
+        "gpu_flavor": spec.gpu_flavor,
+        "time_limit_minutes": spec.time_limit_minutes,
+        "env": "\n".join(f"{k}={v}" for k, v in spec.env.items()),
+    }
+
+
+def launch_form(project: Project, preset: Preset, data: Any = None) -> SizeForm:
+    initial = {
+        "environment": preset.environment,
+        "cpu": Decimal(preset.cpu_milli) / _MILLI,
+        "memory": Decimal(preset.memory_mib) / _MIB,
+        "gpus": preset.gpus,
+        "gpu_flavor": preset.gpu_flavor,
+        "time_limit_minutes": preset.time_limit_minutes,
+    }
+    return SizeForm(data, project=project, initial=initial, prefix=None)
+
+
+def edit_form(row: Workspace, data: Any = None) -> SizeForm:
+    initial = {"name": row.name, **initial_of(services.spec_of(row))}
+    return SizeForm(data, project=row.project, initial=initial)
+
+
+class FilterForm(forms.Form):
+    """The filters of the list; their state lives in the URL."""
+
+    q = forms.CharField(
+        label=_("Search"),
+        required=False,
+        max_length=80,
+        widget=forms.TextInput(attrs={"type": "search", "placeholder": _("Name or owner")}),
+    )
+    phase = forms.ChoiceField(
+        label=_("State"),
+        required=False,
+        choices=[
+            ("", _("Any")),
+            (Phase.RUNNING, _("Running")),
+            (Phase.PENDING, _("Waiting")),
+            (Phase.STARTING, _("Starting")),
+            (Phase.STOPPED, _("Stopped")),
+            (Phase.FAILED, _("Failed")),
+        ],
+    )
+    mine = forms.ChoiceField(
+        label=_("Whose"),
+        required=False,
+        choices=[("", _("Everybody")), ("1", _("Mine")), ("shared", _("Shared with me"))],
+    )
+
+
+def filtered(form: FilterForm, rows: Any, who: Any) -> Any:
+    """Narrow ``rows``; a filter that makes no sense narrows nothing."""
+    from django.db.models import Q
+
+    data = form.cleaned_data if form.is_valid() else {}
+    if words := data.get("q", "").replace("\x00", ""):
+        rows = rows.filter(
+            Q(name__icontains=words)
+            | Q(owner__username__icontains=words)
+            | Q(owner__display_name__icontains=words)
+            | Q(short_id=words)
+        )
+    if phase := data.get("phase"):
+        rows = rows.filter(phase=phase)
+    if data.get("mine") == "1":
+        rows = rows.filter(owner=who.user)
+    if data.get("mine") == "shared":
+        rows = rows.filter(pk__in=selectors.workspaces_shared_with(who).values("pk"))
+    return rows

@@ -1,0 +1,108 @@
+"""The first screen: what can start now, what runs, what waits."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+
+from notebooks import selectors
+from notebooks.forecast import Forecast, Room
+from notebooks.services.plan import cost_per_hour
+from projects.access import Permission, permissions_of, projects_visible_to
+from projects.ui.base import SESSION_PROJECT, PlatformView
+from quotas import selectors as quotas
+from runtime.protocol import Desired, Phase
+
+if TYPE_CHECKING:
+    from notebooks.models import Preset, Workspace
+    from projects.models import Project
+
+MINE_SHOWN = 24
+
+
+@dataclass(frozen=True)
+class Card:
+    """A preset as it stands now."""
+
+    preset: Preset
+    forecast: Forecast
+    free: int
+    total: int
+    price: Decimal
+    nonce: str
+
+
+def cards(project: Project) -> list[Card]:
+    """Return the presets of a project, those that start now first."""
+    room = Room("local")
+    made = [
+        Card(
+            preset=preset,
+            forecast=room.ask(preset.resources),
+            free=room.free_gpus(preset.gpu_flavor),
+            total=room.total_gpus(preset.gpu_flavor),
+            price=cost_per_hour(preset.gpus, preset.gpu_flavor),
+            nonce=secrets.token_urlsafe(12),
+        )
+        for preset in selectors.presets_for(project)
+    ]
+    return sorted(made, key=lambda card: not card.forecast.starts_now)
+
+
+class Home(PlatformView):
+    """``GET /``; an htmx request gets the part that changes."""
+
+    required_platform: ClassVar[Any] = {"GET": "user"}
+    template_name = "portal/home.html"
+    partial_name = "portal/_home.html"
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        project = self._project(request)
+        rows = list(
+            selectors.workspaces_of(self.principal)
+            .exclude(desired=Desired.ABSENT)
+            .order_by("-last_used_at", "-id")[:MINE_SHOWN]
+        )
+        waiting = [row for row in rows if row.shown_phase == Phase.PENDING]
+        context: dict[str, Any] = {
+            "project": project,
+            "mine": _sorted([row for row in rows if row not in waiting]),
+            "waiting": waiting,
+            "shared": list(selectors.workspaces_shared_with(self.principal)[:MINE_SHOWN]),
+        }
+        if project is not None:
+            granted = permissions_of(self.principal, project)
+            can_start = Permission.WORKSPACE_CREATE in granted and not project.archived_at
+            context["can_start"] = can_start
+            context["cards"] = cards(project) if can_start else []
+            if Permission.QUOTA_READ in granted:
+                context["share"] = quotas.project_share(project, self.principal.user)
+        return self.render(context)
+
+    def _project(self, request: HttpRequest) -> Project | None:
+        """Return the project last looked at, or the first one of one's own."""
+        mine = projects_visible_to(self.principal).filter(archived_at__isnull=True)
+        slug = request.session.get(SESSION_PROJECT)
+        found = mine.filter(slug=slug).first() if slug else None
+        return found or mine.filter(memberships__user=self.principal.user).order_by("name").first()
+
+
+_ORDER = {Phase.RUNNING: 0, Phase.STARTING: 1, Phase.STOPPING: 2, Phase.FAILED: 3}
+
+
+def _sorted(rows: list[Workspace]) -> list[Workspace]:
+    return sorted(rows, key=lambda row: _ORDER.get(row.shown_phase, 4))
+
+
+class Find(PlatformView):
+    """The short address of a workspace leads to its page, for who may see it."""
+
+    required_platform: ClassVar[Any] = {"GET": "user"}
+
+    def get(self, request: HttpRequest, workspace: str) -> HttpResponse:  # noqa: ARG002
+        row = selectors.workspace_get(self.principal, workspace)
+        return HttpResponseRedirect(row.get_absolute_url())

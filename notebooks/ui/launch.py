@@ -1,0 +1,145 @@
+"""The list, and starting: by one press or by the form with all fields."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from shlex import quote
+from typing import Any, ClassVar
+
+from django.http import HttpRequest, HttpResponse
+from django_tables2 import RequestConfig
+
+from common.errors import BerthError, Invalid, LimitExceeded
+from notebooks import selectors, services
+from notebooks.models import Preset
+from notebooks.services import Plan
+from notebooks.services.plan import public_fields
+from notebooks.ui.forms import FilterForm, SizeForm, filtered, launch_form
+from notebooks.ui.shared import go, show_error, to_yaml
+from notebooks.ui.tables import WorkspaceTable
+from projects.access import Permission
+from projects.ui.base import ProjectView
+
+PER_PAGE = 25
+
+
+class List(ProjectView):
+    """All workspaces of the project that one may see; filters live in the URL."""
+
+    required_permissions: ClassVar[Mapping[str, Permission]] = {"GET": Permission.WORKSPACE_READ}
+    template_name = "notebooks/list.html"
+
+    def get(self, request: HttpRequest, project: str) -> HttpResponse:  # noqa: ARG002
+        form = FilterForm(request.GET)
+        rows = selectors.workspaces_visible_to(self.principal, self.project)
+        table = WorkspaceTable(filtered(form, rows, self.principal))
+        RequestConfig(request, paginate={"per_page": PER_PAGE, "silent": True}).configure(table)
+        can_start = self.can(Permission.WORKSPACE_CREATE) and not self.project.archived_at
+        return self.render({"table": table, "filters": form, "can_start": can_start})
+
+
+class Launch(ProjectView):
+    """One press (a preset and nothing else), or the form with all fields."""
+
+    required_permissions: ClassVar[Mapping[str, Permission]] = {
+        "GET": Permission.WORKSPACE_CREATE,
+        "POST": Permission.WORKSPACE_CREATE,
+    }
+    template_name = "notebooks/launch.html"
+    partial_name = "notebooks/_launch_form.html"
+
+    def get(self, request: HttpRequest, project: str) -> HttpResponse:  # noqa: ARG002
+        services.require_startable(self.principal, self.project)
+        preset = preset_of(self, request.GET.get("preset", ""))
+        return self._page(preset, launch_form(self.project, preset))
+
+    def post(self, request: HttpRequest, project: str) -> HttpResponse:  # noqa: ARG002
+        preset = preset_of(self, request.POST.get("preset", ""))
+        form = launch_form(self.project, preset, request.POST)
+        if not form.is_valid():
+            return self._page(preset, form, status=422)
+        try:
+            row = services.workspace_launch(
+                principal=self.principal,
+                project=self.project,
+                preset=preset,
+                wanted=form.wanted(),
+                nonce=request.POST.get("nonce", ""),
+            )
+        except (Invalid, LimitExceeded) as error:
+            show_error(form, error)
+            return self._page(preset, form, status=422)
+        return go(request, f"{row.get_absolute_url()}?open=1")
+
+    def _page(self, preset: Preset, form: SizeForm, status: int = 200) -> HttpResponse:
+        context = {
+            "form": form,
+            "preset": preset,
+            "presets": selectors.presets_for(self.project),
+            "nonce": self.request.POST.get("nonce") or secrets.token_urlsafe(12),
+            **plan_context(self, preset, form),
+        }
+        return self.render(context, status=status)
+
+
+class LaunchPlan(ProjectView):
+    """The foot of the form: what it costs, what it does to the limits, when it would start."""
+
+    required_permissions: ClassVar[Mapping[str, Permission]] = {"POST": Permission.WORKSPACE_CREATE}
+    template_name = "notebooks/_plan.html"
+
+    def post(self, request: HttpRequest, project: str) -> HttpResponse:  # noqa: ARG002
+        preset = preset_of(self, request.POST.get("preset", ""))
+        form = launch_form(self.project, preset, request.POST)
+        return self.render(plan_context(self, preset, form))
+
+
+def preset_of(view: ProjectView, slug: str) -> Preset:
+    if slug:
+        return selectors.preset_get(view.project, slug[:40])
+    return services.default_preset(view.project)
+
+
+def plan_context(view: ProjectView, preset: Preset, form: SizeForm) -> dict[str, Any]:
+    """Return the plan with the same thing as YAML and as a command, or what is wrong."""
+    if form.is_bound and not form.is_valid():
+        problems = [str(error) for errors in form.errors.values() for error in errors]
+        return {"plan": None, "problems": problems}
+    wanted = form.wanted() if form.is_bound else services.Wanted()
+    try:
+        plan = services.workspace_plan(
+            principal=view.principal, project=view.project, preset=preset, wanted=wanted
+        )
+    except BerthError as error:
+        return {"plan": None, "problems": [error.message]}
+    return {
+        "plan": plan,
+        "problems": [],
+        "plan_yaml": plan_yaml(plan, view.project.slug),
+        "plan_command": plan_command(plan, preset, view.project.slug),
+    }
+
+
+def plan_yaml(plan: Plan, project: str) -> str:
+    spec = {"preset": plan.preset, **public_fields(plan.spec), "env": dict(plan.spec.env)}
+    return to_yaml(services.manifest_wrap(plan.name, project, spec))
+
+
+def plan_command(plan: Plan, preset: Preset, project: str) -> str:
+    """Return the ``berth`` command that does the same; values of the environment left out."""
+    spec, words = plan.spec, ["berth", "workspace", "launch", preset.slug]
+    words += ["--project", project, "--name", plan.name]
+    if spec.cpu_milli != preset.cpu_milli:
+        words += ["--cpu", f"{spec.cpu_milli / 1000:g}"]
+    if spec.memory_mib != preset.memory_mib:
+        words += ["--memory", str(spec.memory_mib)]
+    if spec.gpus != preset.gpus:
+        words += ["--gpus", str(spec.gpus)]
+    if spec.gpu_flavor != preset.gpu_flavor and spec.gpu_flavor:
+        words += ["--gpu", spec.gpu_flavor]
+    if spec.time_limit_minutes != preset.time_limit_minutes:
+        words += ["--time-limit", str(spec.time_limit_minutes or 0)]
+    extra = [name for name in spec.env if name not in preset.default_env]
+    words += [part for name in extra for part in ("--env", f"{name}=…")]
+    return " ".join(quote(word) if word != "…" else word for word in words)

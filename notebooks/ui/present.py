@@ -1,0 +1,157 @@
+"""What the pages say of a workspace: facts in words, ready for the templates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from django.utils.translation import gettext as _
+
+from common.clock import now
+from hubapi.selectors import idle_state
+from hubapi.services import workload_url
+from notebooks import selectors, services
+from notebooks.choices import StopReason
+from notebooks.models import Workspace
+from runtime import reasons
+from runtime.protocol import Desired, Phase
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import timedelta
+
+    from accounts.principal import Principal
+    from notebooks.models import Step
+
+
+def step_word(word: str) -> str:
+    words = {
+        "accepted": _("Accepted"),
+        "queued": _("Waiting for its turn"),
+        "placed": _("Placed"),
+        "starting": _("Starting"),
+        "ready": _("Answers"),
+        "running": _("Running"),
+        "stop-asked": _("Asked to stop"),
+        "stopping": _("Stopping"),
+        "stopped": _("Stopped"),
+        "failed": _("Failed"),
+        "deleting": _("Deleting"),
+    }
+    return words.get(word, word)
+
+
+# What a start goes through, shown ahead of time so that one sees how far it is.
+START_WORDS = ("accepted", "placed", "starting", "ready", "running")
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of the timeline; ``took`` is the time until the next step."""
+
+    word: str
+    text: str
+    message: str
+    at: Any
+    took: timedelta | None
+    state: str  # done, now, failed, ahead
+
+
+def timeline(row: Workspace) -> list[Line]:
+    """Return the steps of the latest launch, then those still to come."""
+    steps = selectors.steps_of(row)
+    lines = [_line(row, steps, index) for index in range(len(steps))]
+    seen = {step.word for step in steps}
+    on_its_way = row.shown_phase in {Phase.PENDING, Phase.STARTING}
+    if on_its_way:
+        ahead = [word for word in START_WORDS if word not in seen]
+        lines += [Line(word, step_word(word), "", None, None, "ahead") for word in ahead]
+    return lines
+
+
+def _line(row: Workspace, steps: Sequence[Step], index: int) -> Line:
+    step, last = steps[index], index == len(steps) - 1
+    after = None if last else steps[index + 1].at
+    moving = row.shown_phase in {Phase.PENDING, Phase.STARTING, Phase.STOPPING, Phase.DELETING}
+    state = "failed" if step.word == "failed" else "now" if last and moving else "done"
+    took = after - step.at if after else (now() - step.at if state == "now" else None)
+    return Line(step.word, step_word(step.word), step.message, step.at, took, state)
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """Why it failed or stopped: what happened, whose move it is, what to do."""
+
+    text: str
+    detail: str
+    advice: str
+    fault: str
+
+
+def trouble(row: Workspace) -> Trouble | None:
+    if row.shown_phase not in {Phase.FAILED, Phase.STOPPED, Phase.UNKNOWN}:
+        return None
+    info = reasons.info(row.reason)
+    text = str(info.text)
+    if row.stop_reason and row.phase == Phase.STOPPED:
+        text = str(StopReason(row.stop_reason).label)
+    whose = {
+        reasons.Fault.USER: _("This is for you to solve."),
+        reasons.Fault.PLATFORM: _("This was not your fault."),
+        reasons.Fault.NOBODY: "",
+    }[info.fault]
+    return Trouble(text, row.message, str(info.advice), whose)
+
+
+@dataclass(frozen=True)
+class Shown:
+    """Everything the state part of a workspace's page needs."""
+
+    row: Workspace
+    phase: Phase
+    is_owner: bool
+    may_open: bool
+    may_end: bool
+    may_start: bool
+    url: str
+    reason: str
+    position: int | None
+    settled: bool
+    lines: list[Line]
+    trouble: Trouble | None
+    extension_left: int | None
+    idle: str
+
+
+def shown(who: Principal, row: Workspace) -> Shown:
+    phase = row.shown_phase
+    access = selectors.access_of(who.user, row)
+    running = phase == Phase.RUNNING
+    queue = row.external_ref.get("queue") or {}
+    return Shown(
+        row=row,
+        phase=phase,
+        is_owner=selectors.is_owner(who, row),
+        may_open=bool(access),
+        may_end=row.desired != Desired.ABSENT and services.may_end(who, row),
+        may_start=access.owner and row.is_ended,
+        url=workload_url(row.short_id) if running and access else "",
+        reason=row.message or str(reasons.info(row.reason).text),
+        position=queue.get("position"),
+        settled=phase in selectors.SETTLED and row.is_seen,
+        lines=timeline(row),
+        trouble=trouble(row),
+        extension_left=services.extension_left(row) if row.time_limit_minutes else None,
+        idle=idle_words(row) if running else "",
+    )
+
+
+def idle_words(row: Workspace) -> str:
+    """Return what its kernels do, in words; empty when nothing is known."""
+    state = idle_state(row.uid)
+    words = state.words if state.known else ""
+    if words and row.idle_stop_minutes and state.since is not None:
+        used = int((now() - state.since).total_seconds() // 60)
+        left = max(0, row.idle_stop_minutes - used)
+        words += " " + _("It will be stopped in %(n)d minutes if that goes on.") % {"n": left}
+    return words

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import django_tables2 as tables
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext_lazy as _
+
+from common.templatetags.berth import ago, cpus, mib, phase
+from notebooks.models import Workspace
+
+
+class WorkspaceTable(tables.Table):
+    """Name, state, size: what one looks for first."""
+
+    name = tables.Column(verbose_name=_("Name"))
+    shown_phase = tables.Column(verbose_name=_("State"), order_by="phase")
+    owner = tables.Column(verbose_name=_("Owner"), order_by="owner__username")
+    size = tables.Column(verbose_name=_("Size"), empty_values=(), orderable=False)
+    started = tables.Column(verbose_name=_("Started"), accessor="asked_at")
+    ends = tables.Column(verbose_name=_("Ends"), accessor="ends_at")
+
+    class Meta:
+        order_by = "-started"
+        attrs: ClassVar[dict[str, Any]] = {"aria_label": _("Workspaces")}
+
+    def render_name(self, value: str, record: Workspace) -> SafeString:
+        return format_html('<a href="{}">{}</a>', record.get_absolute_url(), value)
+
+    def render_shown_phase(self, record: Workspace) -> SafeString:
+        return phase(record.shown_phase)
+
+    def render_owner(self, record: Workspace) -> str:
+        return record.owner.label
+
+    def render_size(self, record: Workspace) -> str:
+        parts = [f"{cpus(record.cpu_milli)} CPU", mib(record.memory_mib)]
+        if record.gpus:
+            parts.append(f"{record.gpus} {record.gpu_flavor or 'GPU'}")
+        return " · ".join(parts)
+
+    def render_started(self, value: Any) -> SafeString | str:
+        return ago(value)
+
+    def render_ends(self, value: Any) -> SafeString | str:
+        return ago(value)

@@ -1,0 +1,206 @@
+"""The pages of one workspace."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.urls import reverse
+from django.utils.translation import gettext as _
+
+from common.errors import BerthError, Invalid, LimitExceeded
+from events import selectors as events
+from notebooks import selectors, services
+from notebooks.logs import log_read, log_tail
+from notebooks.models import Workspace
+from notebooks.ui.forms import SizeForm, edit_form
+from notebooks.ui.present import shown
+from notebooks.ui.shared import go, show_error, to_yaml
+from projects.access import Permission
+from projects.ui.base import ProjectView
+
+READ: Mapping[str, Permission] = {"GET": Permission.WORKSPACE_READ}
+
+
+class WorkspaceView(ProjectView):
+    """A page of one workspace."""
+
+    tab: ClassVar[str] = "overview"
+
+    def workspace(self) -> Workspace:
+        return selectors.workspace_get(self.principal, self.kwargs["workspace"], self.project)
+
+    def owned(self) -> Workspace:
+        row = self.workspace()
+        selectors.require_owner(self.principal, row)
+        return row
+
+    def page(self, row: Workspace, context: dict[str, Any] | None = None) -> dict[str, Any]:
+        state = shown(self.principal, row)
+        return {
+            "row": row,
+            "state": state,
+            "tabs": self._tabs(row, is_owner=state.is_owner),
+            **(context or {}),
+        }
+
+    def _tabs(self, row: Workspace, *, is_owner: bool) -> list[dict[str, Any]]:
+        keys = {"project": self.project.slug, "workspace": row.short_id}
+        tabs = [("detail", "overview", _("Overview"))]
+        if is_owner:
+            tabs.append(("logs", "logs", _("Logs")))
+        tabs += [("events", "events", _("Events")), ("usage", "usage", _("Usage"))]
+        tabs.append(("yaml", "yaml", "YAML"))
+        if is_owner:
+            tabs.append(("settings", "settings", _("Settings")))
+        return [
+            {
+                "label": label,
+                "url": reverse(f"notebooks:{name}", kwargs=keys),
+                "current": tab == self.tab,
+            }
+            for name, tab, label in tabs
+        ]
+
+
+class Detail(WorkspaceView):
+    """What is happening now: the timeline while it starts, Open when it runs."""
+
+    required_permissions: ClassVar[Mapping[str, Permission]] = READ
+    template_name = "notebooks/detail.html"
+
+    def get(self, request: HttpRequest, project: str, workspace: str) -> HttpResponse:  # noqa: ARG002
+        row = self.workspace()
+        shares = list(selectors.shares_of(row))
+        return self.render(self.page(row, {"shares": shares}))
+
+
+class State(WorkspaceView):
+    """The part of the page that changes by itself."""
+
+    required_permissions: ClassVar[Mapping[str, Permission]] = READ
+    template_name = "notebooks/_state.html"
+
+    def get(self, request: HttpRequest, project: str, workspace: str) -> HttpResponse:  # noqa: ARG002
+        return self.render(self.page(self.workspace()))
+
+
+class Logs(WorkspaceView):
+    """The end of the log, followed live when there is a script. Private to the owner."""
+
+    required_permissions: ClassVar[Mapping[str, Permission]] = READ
+    template_name = "notebooks/logs.html"
+    tab = "logs"
+
+    def get(self, request: HttpRequest, project: str, workspace: str) -> HttpResponse:  # noqa: ARG002
+        row = self.owned()
+        context: dict[str, Any] = {"log": None, "problem": ""}
+        try:
+            context["log"] = log_tail(row)
+        except BerthError as error:
+            context["problem"] = error.message
+        keys = {"project": self.project.slug, "workspace": row.short_id}
+        context["stream_url"] = reverse("api-workspace-logs", kwargs=keys)
+        return self.render(self.page(row, context))
+
+
+class LogDownload(WorkspaceView):
+    """The whole log that is kept, as a file, part by part."""
+
+    required_permissions: ClassVar[Mapping[str, Permission]] = READ
+
+    def get(
+        self,
+        request: HttpRequest,  # noqa: ARG002
+        project: str,  # noqa: ARG002
+        workspace: str,  # noqa: ARG002
+    ) -> StreamingHttpResponse:
+        row = self.owned()
+        first = log_read(row.cluster_key, str(row.uid))  # an error is still a page here
+
+        def parts() -> Any:
+            part = first
+            while part.data:
+                yield part.data
+                part = log_read(row.cluster_key, str(row.uid), offset=part.next_offset)
+
+        response = StreamingHttpResponse(parts(), content_type="text/plain; charset=utf-8")
+        response["Content-Disposition"] = f'attachment; filename="{row.short_id}.log"'
+        return response
+
+
+class Events(WorkspaceView):
+    required_permissions: ClassVar[Mapping[str, Permission]] = READ
+    template_name = "notebooks/events.html"
+    tab = "events"
+
+    def get(self, request: HttpRequest, project: str, workspace: str) -> HttpResponse:  # noqa: ARG002
+        row = self.workspace()
+        steps = row.steps.order_by("-id")[:100]
+        told = events.of_target(row.uid)[:100]
+        return self.render(self.page(row, {"events": told, "steps": steps}))
+
+
+class Usage(WorkspaceView):
+    required_permissions: ClassVar[Mapping[str, Permission]] = READ
+    template_name = "notebooks/usage.html"
+    tab = "usage"
+
+    def get(self, request: HttpRequest, project: str, workspace: str) -> HttpResponse:  # noqa: ARG002
+        row = self.workspace()
+        keys = {"project": self.project.slug, "workspace": row.short_id}
+        samples = list(row.samples.order_by("-at")[:20])
+        usage_url = reverse("api-workspace-usage", kwargs=keys)
+        return self.render(self.page(row, {"usage_url": usage_url, "samples": samples}))
+
+
+class Yaml(WorkspaceView):
+    required_permissions: ClassVar[Mapping[str, Permission]] = READ
+    template_name = "notebooks/yaml.html"
+    tab = "yaml"
+
+    def get(self, request: HttpRequest, project: str, workspace: str) -> HttpResponse:  # noqa: ARG002
+        row = self.workspace()
+        mine = selectors.is_owner(self.principal, row)
+        text = to_yaml(services.manifest_of(row, with_env=mine))
+        return self.render(self.page(row, {"manifest": text, "with_env": mine}))
+
+
+class Settings(WorkspaceView):
+    """Name, size, environment, limit; sharing; delete."""
+
+    required_permissions: ClassVar[Mapping[str, Permission]] = {
+        "GET": Permission.WORKSPACE_READ,
+        "POST": Permission.WORKSPACE_CREATE,
+    }
+    template_name = "notebooks/settings.html"
+    tab = "settings"
+
+    def get(self, request: HttpRequest, project: str, workspace: str) -> HttpResponse:  # noqa: ARG002
+        row = self.owned()
+        return self._page(row, edit_form(row))
+
+    def post(self, request: HttpRequest, project: str, workspace: str) -> HttpResponse:  # noqa: ARG002
+        row = self.owned()
+        form = edit_form(row, request.POST)
+        if not form.is_valid():
+            return self._page(row, form, status=422)
+        before = row.launch
+        try:
+            row = services.workspace_edit(
+                principal=self.principal, workspace=row, wanted=form.wanted()
+            )
+        except (Invalid, LimitExceeded) as error:
+            show_error(form, error)
+            return self._page(row, form, status=422)
+        said = (
+            _("Saved. It restarts with its new settings.") if row.launch > before else _("Saved.")
+        )
+        messages.success(request, said)
+        return go(request, row.get_absolute_url())
+
+    def _page(self, row: Workspace, form: SizeForm, status: int = 200) -> HttpResponse:
+        shares = list(selectors.shares_of(row))
+        return self.render(self.page(row, {"form": form, "shares": shares}), status=status)
