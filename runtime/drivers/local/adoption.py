@@ -50,7 +50,7 @@ async def _take_up(workload: Workload, boot: str) -> None:
 async def _join(workload: Workload, pidfd: int) -> None:
     """Its parent lives: watch that, and wait until it has started the program."""
     workload.on_readable(pidfd, lambda: workload.parent_gone(pidfd))
-    while pidfd in workload.watched:
+    while pidfd in workload.watched and not workload.orphan:
         if workload.record.read("went", attempt=workload.attempt):
             workload.resume()
             return

@@ -117,4 +117,6 @@ class Trash:
 
     def empty(self) -> None:
         """Delete for good. ``rmtree`` walks by descriptors, so no link leads it astray."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        if self.folder.is_dir():
+            for entry in self.folder.iterdir():
+                shutil.rmtree(entry, ignore_errors=True)

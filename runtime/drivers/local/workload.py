@@ -278,13 +278,13 @@ class Workload:
             self._process = None
         found = self.record.read("exit", attempt=self.attempt)
         if found is None:
-            self.orphan = True
             self.adopt_orphan()
         else:
             self.task(self.settle(found))
 
     def adopt_orphan(self) -> None:
         """The parent was killed. Its program lives on under our own eyes, if it does."""
+        self.orphan = True
         child = self.record.read("child", attempt=self.attempt)
         pidfd = procfs.open_pidfd(child["pid"], child["start"]) if child else None
         if pidfd is None:
@@ -297,11 +297,12 @@ class Workload:
             self.on_readable(pump.fd, pump.pump)
         self.resume()
         if self.seen == Seen.CREATED:
-            asyncio.get_running_loop().call_later(_UNSEEN_S, self._presume_went, pidfd)
+            asyncio.get_running_loop().call_later(_UNSEEN_S, self._presume_went, self.attempt)
 
-    def _presume_went(self, pidfd: int) -> None:
+    def _presume_went(self, attempt: int) -> None:
         """A child whose parent died before the word to go has left by now; this one runs."""
-        if pidfd in self.watched and self.seen in (Seen.CREATED, Seen.STOPPING):
+        same = attempt == self.attempt and self.orphan and self.watched
+        if same and self.seen in (Seen.CREATED, Seen.STOPPING):
             self.record.note("went", {"attempt": self.attempt, "at": time.time()})
             self.resume()
 

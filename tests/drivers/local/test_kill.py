@@ -1,0 +1,288 @@
+"""SIGKILL of the supervisor or of a workload's parent, anywhere, changes nothing that counts."""
+
+import os
+import signal
+import time
+
+import pytest
+
+from runtime.drivers.local import procfs
+from runtime.drivers.local.records import Record
+from runtime.protocol import NotYet, Seen, Unreachable
+from tests.drivers.local.harness import MODES, Supervisor, processes_of, wait_for
+
+pytestmark = pytest.mark.real
+
+SUPERVISOR_POINTS = [
+    "recorded",
+    "spawned",
+    "ready",
+    "ready-recorded",
+    "stop",
+    "stop-recorded",
+    "end-recorded",
+    "remove",
+    "remove-space-gone",
+    "remove-record-gone",
+]
+SHIM_POINTS = [
+    "shim-start",
+    "shim-locked",
+    "shim-recorded",
+    "shim-forked",
+    "shim-child-recorded",
+    "shim-gone",
+    "shim-went",
+    "shim-ended",
+    "shim-exit-recorded",
+]
+
+
+def persist(supervisor: Supervisor, act, until) -> None:
+    """Do what the engine does: ask again, through a supervisor that is started again."""
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        if supervisor.is_dead:
+            supervisor.start()
+        try:
+            act()
+            if until():
+                return
+        except (Unreachable, NotYet):
+            pass
+        time.sleep(0.01)
+    raise AssertionError(f"not reached; {supervisor.messages()}")
+
+
+def live_through(supervisor: Supervisor) -> None:
+    """Start, stop, start again, remove; judge after each step that one and only one runs."""
+    spec = supervisor.server()
+    for launch in (1, 2):
+        again = supervisor.server(uid=spec.uid, launch=launch)
+        persist(
+            supervisor,
+            lambda again=again: supervisor.driver.ensure(again),
+            lambda: supervisor.seen(spec.uid).seen == Seen.READY,
+        )
+        assert supervisor.seen(spec.uid).launch == launch
+        assert len(processes_of(spec.uid)) == 1
+        persist(
+            supervisor,
+            lambda: supervisor.driver.stop(spec.uid, grace_s=1),
+            lambda: supervisor.seen(spec.uid).seen == Seen.EXITED,
+        )
+        assert processes_of(spec.uid) == set()
+    persist(
+        supervisor,
+        lambda: supervisor.driver.remove(spec.uid),
+        lambda: supervisor.seen(spec.uid).seen == Seen.MISSING,
+    )
+    assert processes_of(spec.uid) == set()
+    assert list((supervisor.state / "records").iterdir()) == []
+    assert not (supervisor.home(spec) / "double").exists()
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("point", SUPERVISOR_POINTS)
+def test_e1_the_supervisor_dies_at(point, mode, make_supervisor):
+    supervisor = make_supervisor(mode, killpoint=point)
+    live_through(supervisor)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("point", SHIM_POINTS)
+def test_e1_the_parent_of_a_workload_dies_at(point, mode, make_supervisor):
+    """Every parent dies there, until the supervisor is started without the kill point."""
+    supervisor = make_supervisor(mode, killpoint=point)
+    spec = supervisor.server()
+    supervisor.driver.ensure(spec)
+    if point in ("shim-gone", "shim-went"):
+        supervisor.until(spec.uid, Seen.READY)
+        assert len(processes_of(spec.uid)) == 1
+    elif point in ("shim-ended", "shim-exit-recorded"):
+        supervisor.until(spec.uid, Seen.READY)
+        supervisor.stop(spec.uid)
+        wanted = "unknown" if point == "shim-ended" else "stopped"
+        assert supervisor.seen(spec.uid).reason == wanted
+    else:
+        assert supervisor.until(spec.uid, Seen.EXITED).reason == "start-failed"
+        assert processes_of(spec.uid) == set()
+    supervisor.restart()
+    supervisor.remove(spec.uid)
+    live_through(supervisor)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("point", SHIM_POINTS)
+def test_e1_both_die_together(point, mode, make_supervisor):
+    supervisor = make_supervisor(mode, killpoint=point)
+    spec = supervisor.server()
+    supervisor.driver.ensure(spec)
+    supervisor.restart()
+    persist(
+        supervisor,
+        lambda: supervisor.driver.ensure(spec),
+        lambda: supervisor.seen(spec.uid).seen in (Seen.READY, Seen.EXITED),
+    )
+    assert len(processes_of(spec.uid)) <= 1
+    assert not (supervisor.home(spec) / "double").exists()
+    supervisor.remove(spec.uid)
+    assert processes_of(spec.uid) == set()
+
+
+def parent_of(supervisor: Supervisor, uid: str) -> int:
+    return Record(supervisor.state / "records" / uid).read("shim")["pid"]
+
+
+def test_a_restart_of_the_supervisor_is_not_noticed_by_the_work(supervisor):
+    spec = supervisor.server()
+    before = supervisor.ready(spec)
+    supervisor.restart()
+    after = supervisor.until(spec.uid, Seen.READY)
+    assert (after.address, after.detail["pid"]) == (before.address, before.detail["pid"])
+    assert (after.started_at, after.ready_at) == (before.started_at, before.ready_at)
+    assert after.version > before.version
+    supervisor.driver.ensure(spec)
+    assert len(processes_of(spec.uid)) == 1
+
+
+def test_an_exit_code_is_kept_while_no_supervisor_runs(supervisor):
+    spec = supervisor.shell("sleep 0.3; exit 7")
+    supervisor.ready(spec)
+    supervisor.kill()
+    wait_for(lambda: processes_of(spec.uid) == set())
+    supervisor.start()
+    assert supervisor.until(spec.uid, Seen.EXITED).exit_code == 7
+
+
+def test_output_written_while_no_supervisor_runs_is_in_the_log(supervisor):
+    spec = supervisor.shell("while [ ! -e $HOME/go ]; do sleep 0.02; done; echo alone; sleep 60")
+    supervisor.ready(spec)
+    supervisor.kill()
+    (supervisor.home(spec) / "go").touch()
+    time.sleep(0.2)
+    supervisor.start()
+    wait_for(lambda: "alone" in supervisor.log(spec))
+
+
+def test_a_workload_whose_parent_is_killed_lives_on_and_is_watched(supervisor):
+    spec = supervisor.shell("echo one; while [ ! -e $HOME/go ]; do sleep 0.02; done; echo two; exit 5")
+    before = supervisor.ready(spec)
+    wait_for(lambda: "one" in supervisor.log(spec))
+    os.kill(parent_of(supervisor, spec.uid), signal.SIGKILL)
+    time.sleep(0.1)
+    assert supervisor.seen(spec.uid).detail["pid"] == before.detail["pid"]
+    (supervisor.home(spec) / "go").touch()
+    found = supervisor.until(spec.uid, Seen.EXITED)
+    assert (found.exit_code, found.reason) == (None, "unknown")
+    assert supervisor.log(spec) == "one\ntwo\n"
+
+
+def test_an_orphan_is_found_again_after_both_were_killed(supervisor):
+    spec = supervisor.server()
+    before = supervisor.ready(spec)
+    os.kill(parent_of(supervisor, spec.uid), signal.SIGKILL)
+    supervisor.restart()
+    after = supervisor.until(spec.uid, Seen.READY)
+    assert after.detail["pid"] == before.detail["pid"]
+    supervisor.stop(spec.uid)
+    assert processes_of(spec.uid) == set()
+
+
+def test_a_detached_daemon_ends_even_when_the_parent_was_killed(supervisor):
+    spec = supervisor.shell("setsid sh -c 'sleep 600 & exec sleep 600' & echo made; exec sleep 600")
+    supervisor.ready(spec)
+    wait_for(lambda: len(processes_of(spec.uid)) == 3)
+    os.kill(parent_of(supervisor, spec.uid), signal.SIGKILL)
+    time.sleep(0.05)
+    supervisor.remove(spec.uid)
+    assert processes_of(spec.uid) == set()
+
+
+def rewrite(record: Record, name: str, **facts: object) -> None:
+    owner = record.folder.stat()
+    record.write(name, {**record.read(name), **facts})
+    os.chown(record.folder / f"{name}.json", owner.st_uid, owner.st_gid)
+
+
+def test_a_recycled_pid_is_never_signalled(supervisor):
+    """The record names a pid that now belongs to somebody else: start times differ."""
+    import subprocess
+
+    spec = supervisor.shell("exec sleep 600")
+    supervisor.ready(spec)
+    supervisor.kill()
+    record = Record(supervisor.state / "records" / spec.uid)
+    for name in ("shim", "child"):
+        facts = record.read(name)
+        os.kill(facts["pid"], signal.SIGKILL)
+    wait_for(lambda: processes_of(spec.uid) == set())
+    innocent = subprocess.Popen(["sleep", "600"])
+    try:
+        for name in ("shim", "child"):
+            rewrite(record, name, pid=innocent.pid)
+        supervisor.start()
+        assert supervisor.until(spec.uid, Seen.EXITED).reason == "unknown"
+        supervisor.remove(spec.uid)
+        assert innocent.poll() is None
+    finally:
+        innocent.kill()
+        innocent.wait()
+
+
+def test_after_a_restart_of_the_machine_a_workload_is_lost(supervisor):
+    spec = supervisor.shell("exec sleep 600")
+    supervisor.ready(spec)
+    supervisor.kill()
+    record = Record(supervisor.state / "records" / spec.uid)
+    for name in ("child", "shim"):
+        os.kill(record.read(name)["pid"], signal.SIGKILL)
+    for name in ("shim", "child"):
+        rewrite(record, name, boot="another-boot")
+    wait_for(lambda: processes_of(spec.uid) == set())
+    supervisor.start()
+    found = supervisor.until(spec.uid, Seen.EXITED)
+    assert (found.reason, found.exit_code) == ("lost", None)
+
+
+def test_a_damaged_record_does_not_stop_the_others(supervisor):
+    good, bad = supervisor.server(), supervisor.shell("exit 0")
+    supervisor.ready(good)
+    supervisor.ended(bad)
+    supervisor.kill()
+    (supervisor.state / "records" / bad.uid / "spec.json").write_text('{"uid": ')
+    supervisor.start()
+    assert supervisor.until(good.uid, Seen.READY)
+    assert supervisor.seen(bad.uid).seen == Seen.MISSING
+    supervisor.remove(bad.uid)
+
+
+def test_a_watch_breaks_with_the_supervisor_and_begins_with_everything(supervisor):
+    spec = supervisor.server()
+    supervisor.ready(spec)
+    watch = supervisor.driver.watch(stop=lambda: False)
+    assert [o.uid for o in next(watch)] == [spec.uid]
+    supervisor.kill()
+    with pytest.raises(Unreachable):
+        next(watch)
+    with pytest.raises(Unreachable):
+        supervisor.driver.observe([spec.uid])
+    supervisor.start()
+    assert [o.uid for o in next(supervisor.driver.watch(stop=lambda: False))] == [spec.uid]
+
+
+def test_idle_costs_no_processor_time(ordinary):
+    for _ in range(5):
+        ordinary.ready(ordinary.shell("sleep 600"))
+    pid = ordinary.process.pid
+    before = procfs.cpu_seconds(procfs.stat(pid))
+    time.sleep(2)
+    assert procfs.cpu_seconds(procfs.stat(pid)) - before <= 0.02
+
+
+def test_it_stays_small(ordinary):
+    for _ in range(5):
+        ordinary.ready(ordinary.shell("sleep 600"))
+    with open(f"/proc/{ordinary.process.pid}/smaps_rollup") as file:
+        resident = next(int(line.split()[1]) for line in file if line.startswith("Rss"))
+    assert resident <= 20 * 1024

@@ -1,0 +1,229 @@
+"""What a workload goes through, on real processes."""
+
+import contextlib
+import os
+import signal
+import time
+import urllib.request
+
+import pytest
+
+from runtime.drivers.local import procfs
+from runtime.protocol import InvalidSpec, NotYet, Probe, Seen
+from tests.drivers.local.harness import processes_of, wait_for
+
+pytestmark = pytest.mark.real
+
+
+def test_a_server_becomes_ready_and_its_address_answers(supervisor):
+    found = supervisor.ready(supervisor.server())
+    with urllib.request.urlopen(f"http://{found.address}/", timeout=5) as answer:
+        assert answer.read() == b"ok"
+    assert found.launch == 1
+    assert found.started_at <= found.ready_at
+
+
+def test_a_command_without_a_port_is_ready_once_it_runs(supervisor):
+    found = supervisor.ready(supervisor.shell("sleep 60"))
+    assert found.address == ""
+
+
+def test_ensure_returns_soon_and_the_program_starts_soon_after(supervisor):
+    supervisor.ready(supervisor.shell("sleep 60"))  # the user and the caches are there now
+    spec = supervisor.shell("sleep 60")
+    begun = time.time()
+    supervisor.driver.ensure(spec)
+    returned = time.time() - begun
+    started = supervisor.until(spec.uid, Seen.READY).started_at - begun
+    assert returned < 0.5  # measured at 0.01; the machine may be busy
+    assert started < 1.0  # measured at 0.03
+
+
+def test_an_exit_code_is_told(supervisor):
+    found = supervisor.ended(supervisor.shell("exit 3"))
+    assert (found.exit_code, found.reason) == (3, "exit")
+
+
+def test_a_death_by_signal_is_told(supervisor):
+    found = supervisor.ended(supervisor.shell("kill -9 $$"))
+    assert (found.exit_code, found.reason) == (-9, "killed")
+    assert "SIGKILL" in found.message
+
+
+def test_a_program_that_is_not_there_is_refused_with_its_name(supervisor):
+    with pytest.raises(InvalidSpec, match="no-such-program"):
+        supervisor.driver.ensure(supervisor.spec(("no-such-program",)))
+    assert list(supervisor.driver.list_owned()) == []
+
+
+def test_an_environment_that_is_not_there_is_refused_with_its_name(supervisor):
+    with pytest.raises(InvalidSpec, match="conda-x") as caught:
+        supervisor.driver.ensure(supervisor.spec(("jupyter",), environment="conda-x"))
+    assert caught.value.reason == "environment-missing"
+
+
+@pytest.mark.parametrize("name", ["../x", "a/b", "", ".hidden", "a..b"])
+def test_a_uid_that_is_no_plain_name_is_refused(ordinary, name):
+    with pytest.raises(InvalidSpec):
+        ordinary.driver.ensure(ordinary.shell("true", uid=name, mounts=()))
+
+
+def test_a_file_that_can_not_be_executed_fails_with_the_reason(supervisor):
+    script = supervisor.environments / "broken/bin"
+    script.mkdir(parents=True)
+    (script / "python").symlink_to("/usr/bin/python3")
+    (script / "tool").write_text("#!/no/such/interpreter\n")
+    for path in (supervisor.environments, script.parent, script, script / "tool"):
+        path.chmod(0o755)
+    found = supervisor.ended(supervisor.spec(("tool",), environment="broken"))
+    assert found.reason == "start-failed"
+    assert "No such file" in found.message
+
+
+def test_stopping_asks_first(supervisor):
+    spec = supervisor.shell("trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.05; done")
+    supervisor.ready(spec)
+    wait_for(lambda: "up" in supervisor.log(spec))
+    with pytest.raises(NotYet):
+        supervisor.driver.stop(spec.uid, grace_s=10)
+    found = supervisor.until(spec.uid, Seen.EXITED)
+    assert (found.reason, found.exit_code) == ("stopped", 0)
+    assert "bye" in supervisor.log(spec)
+
+
+def test_what_does_not_listen_is_killed_after_the_grace(supervisor):
+    spec = supervisor.shell("trap '' TERM; echo up; while :; do sleep 0.05; done")
+    supervisor.ready(spec)
+    wait_for(lambda: "up" in supervisor.log(spec))
+    begun = time.monotonic()
+    supervisor.stop(spec.uid, grace_s=0.3)
+    assert time.monotonic() - begun >= 0.3
+    found = supervisor.seen(spec.uid)
+    assert (found.reason, found.exit_code) == ("stopped", -9)
+
+
+def test_a_daemon_that_detached_itself_ends_with_its_workload(supervisor):
+    daemon = (
+        "import os,sys,time\n"
+        "if os.fork(): os._exit(0)\n"
+        "os.setsid()\n"
+        "if os.fork(): os._exit(0)\n"
+        "os.environ.clear(); time.sleep(600)"
+    )
+    spec = supervisor.shell(f"/usr/bin/python3 -c '{daemon}'; echo made; exec sleep 600")
+    supervisor.ready(spec)
+    wait_for(lambda: "made" in supervisor.log(spec))
+    assert len(processes_of(spec.uid)) == 2
+    supervisor.stop(spec.uid)
+    assert processes_of(spec.uid) == set()
+
+
+def test_a_higher_launch_replaces_one_that_ended_and_keeps_the_home(supervisor):
+    first = supervisor.shell("echo $RANDOM > $HOME/file; exit 0", launch=1)
+    supervisor.ended(first)
+    second = supervisor.shell("cat $HOME/file && sleep 60", uid=first.uid, launch=2)
+    assert supervisor.ready(second).launch == 2
+    assert supervisor.home(first) == supervisor.home(second)
+    assert (supervisor.home(second) / "file").exists()
+
+
+def test_removal_leaves_nothing_but_the_volume(supervisor):
+    spec = supervisor.server()
+    supervisor.ready(spec)
+    supervisor.remove(spec.uid)
+    assert supervisor.seen(spec.uid).seen == Seen.MISSING
+    assert processes_of(spec.uid) == set()
+    assert list((supervisor.state / "records").iterdir()) == []
+    assert list((supervisor.state / "spaces").iterdir()) == []
+    assert (supervisor.home(spec) / "starts").exists()
+    wait_for(lambda: list((supervisor.state / "trash").iterdir()) == [])
+
+
+def test_a_secret_is_in_the_environment_and_nowhere_else(supervisor):
+    canary = "canary-5c1ab"
+    spec = supervisor.shell("test ${#TOKEN} = 12 && sleep 60", secret_env=lambda: {"TOKEN": canary})
+    pid = supervisor.ready(spec).detail["pid"]
+    for process in procfs.pids():
+        with contextlib.suppress(OSError):
+            assert canary.encode() not in (procfs.PROC / str(process) / "cmdline").read_bytes()
+    assert canary.encode() in (procfs.PROC / str(pid) / "environ").read_bytes()
+    for folder, _, names in os.walk(supervisor.folder):
+        for name in names:
+            path = os.path.join(folder, name)
+            if os.path.isfile(path):
+                assert canary.encode() not in open(path, "rb").read(), path
+
+
+def test_a_secret_is_made_only_when_something_is_started(supervisor):
+    made = []
+    spec = supervisor.shell("sleep 60", secret_env=lambda: made.append(1) or {})
+    supervisor.ready(spec)
+    supervisor.driver.ensure(spec)
+    assert made == [1]
+
+
+def test_a_megabyte_of_environment_is_no_hang(supervisor):
+    spec = supervisor.shell("echo ${#BIG0}; sleep 60", env={f"BIG{i}": "x" * 100_000 for i in range(10)})
+    supervisor.ready(spec)
+    wait_for(lambda: "100000" in supervisor.log(spec))
+
+
+def test_fifty_at_once_all_come(ordinary):
+    specs = [ordinary.shell("sleep 60") for _ in range(50)]
+    for spec in specs:
+        ordinary.driver.ensure(spec)
+    for spec in specs:
+        ordinary.until(spec.uid, Seen.READY, seconds=30)
+
+
+def test_a_probe_waits_for_the_wanted_status(supervisor):
+    script = (
+        "import http.server,sys,time\n"
+        "begun=time.time()\n"
+        "class H(http.server.BaseHTTPRequestHandler):\n"
+        "    def do_GET(self):\n"
+        "        self.send_response(200 if time.time()-begun>.5 else 503); self.end_headers()\n"
+        "    def log_message(self,*_): pass\n"
+        "http.server.HTTPServer(('127.0.0.1',int(sys.argv[1])),H).serve_forever()\n"
+    )
+    spec = supervisor.spec(("/usr/bin/python3", "-c", script, "{port}"), probe=Probe("/api", 200))
+    found = supervisor.ready(spec)
+    assert found.ready_at - found.started_at > 0.4
+
+
+def test_what_the_supervisor_is_sent_never_brings_it_down(ordinary):
+    import socket
+
+    for rubbish in (b"\n", b"{}\n", b"[1]\n", b'{"verb":"ensure","spec":{}}\n', b'{"verb":"__init__"}\n', b"\xff\n"):
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(str(ordinary.socket))
+            connection.sendall(rubbish)
+            connection.shutdown(socket.SHUT_WR)
+            connection.recv(4096)
+    assert ordinary.driver.probe().reachable
+
+
+def test_a_second_supervisor_on_the_same_folder_refuses(ordinary):
+    import subprocess
+    import sys
+
+    done = subprocess.run(
+        [sys.executable, "-m", "runtime.drivers.local.supervisor", "--socket", ordinary.folder / "o.sock", "--state", ordinary.state],
+        capture_output=True,
+        text=True,
+        timeout=20,
+    )
+    assert done.returncode == 3
+    assert "another supervisor" in done.stderr
+
+
+def test_a_supervisor_that_is_asked_to_end_leaves_the_work_alone(supervisor):
+    spec = supervisor.server()
+    before = supervisor.ready(spec)
+    supervisor.process.send_signal(signal.SIGTERM)
+    supervisor.process.wait(timeout=10)
+    supervisor.start()
+    after = supervisor.until(spec.uid, Seen.READY)
+    assert after.detail["pid"] == before.detail["pid"]
+    assert after.address == before.address
+    assert after.version > before.version
