@@ -10,8 +10,10 @@ from django.db import DatabaseError, close_old_connections, connection
 
 from clusters import services as clusters
 from clusters.models import Cluster
+from events import sealer
 from hubapi import activity, cutting
-from portal import beat
+from notifications import outbox
+from portal import beat, housekeeping
 from portal.celery import app, prepare_broker
 from runtime import incarnation, leases, observe, orphans, routes, sweep
 from runtime.bus_backends import EngineEar
@@ -138,6 +140,9 @@ class Worker:
             Loop("orphans", orphans.collect_orphans, 60.0, leased=True),
             Loop("notebook-tokens", cutting.Keeper().tick, cutting.Keeper.EVERY_S, leased=True),
             Loop("notebook-activity", activity.poll, activity.POLL_S, leased=True),
+            Loop("audit-seal", sealer.seal, sealer.EVERY_S, leased=True),
+            Loop("mail", outbox.send_due, outbox.EVERY_S, leased=True),
+            Loop("housekeeping", housekeeping.tick, housekeeping.EVERY_S, leased=True),
         ]
 
     def start(self) -> None:
