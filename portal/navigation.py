@@ -30,7 +30,7 @@ PROJECT = (
     Entry(_("Project"), "anchor", ("projects:overview", "projects:detail"), project=True),
 )
 CONSOLE = (
-    Entry(_("Users"), "users-group", ("console:users",)),
+    Entry(_("People"), "users-group", ("console:users",)),
     Entry(_("Projects"), "folders", ("console:projects",)),
     Entry(_("Presets"), "layout-grid", ("console:presets",)),
     Entry(_("Machines"), "server-2", ("console:machines",)),

@@ -140,7 +140,7 @@ def machine() -> tuple[Cluster, list[Device]]:
             memory_used_mib=memory,
             utilisation=share,
             seen_at=now() - timedelta(seconds=8),
-            healthy=index != 5,
+            healthy=share is not None,
         )
         for index, (share, memory) in enumerate(loads)
     ]

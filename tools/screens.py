@@ -6,6 +6,7 @@ on a free port of this machine, and ends it. ``--url`` uses a running portal ins
 """
 
 import argparse
+import http
 import json
 import os
 import shutil
@@ -127,7 +128,7 @@ def wait_for(url: str, process: "subprocess.Popen[bytes]", seconds: float = 40) 
             raise SystemExit("The portal ended while it started; see the lines above.")
         try:
             with urllib.request.urlopen(url, timeout=2) as answer:
-                if answer.status == 200:
+                if answer.status == http.HTTPStatus.OK:
                     return
         except (urllib.error.URLError, OSError):
             time.sleep(0.2)

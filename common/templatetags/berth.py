@@ -20,19 +20,19 @@ register = template.Library()
 PHASES: dict[str, tuple[str, Any]] = {
     "pending": ("hourglass", _("Waiting")),
     "starting": ("loader-2", _("Starting")),
-    "running": ("circle-filled", _("Running")),
+    "running": ("player-play", _("Running")),
     "stopping": ("loader-3", _("Stopping")),
     "stopped": ("square", _("Stopped")),
-    "failed": ("alert-triangle-filled", _("Failed")),
+    "failed": ("alert-triangle", _("Failed")),
     "deleting": ("loader-3", _("Deleting")),
     "deleted": ("trash", _("Deleted")),
     "unknown": ("help-circle", pgettext_lazy("state", "Unknown")),
 }
 TONES = {
-    "good": "circle-check-filled",
+    "good": "circle-check",
     "info": "info-circle",
     "warning": "alert-circle",
-    "danger": "alert-triangle-filled",
+    "danger": "alert-triangle",
     "quiet": "circle-dashed",
 }
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400

@@ -29,6 +29,15 @@ class BerthBoundField(BoundField):
             attrs["class"] = f"{given} {css}{invalid}".strip()
         return super().as_widget(widget, attrs, only_initial)
 
+    def label_tag(
+        self,
+        contents: str | None = None,
+        attrs: dict[str, Any] | None = None,
+        label_suffix: str | None = None,  # noqa: ARG002 - never a colon: the layout says it
+        tag: str | None = None,
+    ) -> SafeString:
+        return super().label_tag(contents, attrs, "", tag)
+
     @property
     def is_check(self) -> bool:
         return isinstance(self.field.widget, forms.CheckboxInput)

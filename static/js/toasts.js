@@ -29,7 +29,7 @@ export function toast(text, level = "info", after = undefined) {
   note.className = `note note-${level}`;
   note.dataset.toast = level;
   const icon = document.createElement("i");
-  icon.className = `ti ti-${level === "error" ? "alert-triangle-filled" : level === "success" ? "circle-check-filled" : "info-circle"}`;
+  icon.className = `ti ti-${level === "error" ? "alert-triangle" : level === "success" ? "circle-check" : "info-circle"}`;
   icon.setAttribute("aria-hidden", "true");
   const words = document.createElement("div");
   words.className = "note-text";
