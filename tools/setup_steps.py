@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from tools.setup_shell import SetupError, digest, run, stamped, step, warn, works, write_stamp
-from tools.setup_uv import find_uv, index_environment
+from tools.setup_uv import find_uv, index_environment, system_certificates
 
 ROOT = Path(__file__).resolve().parent.parent
 VAR = Path(os.environ.get("BERTH_VAR") or ROOT / "var").absolute()
@@ -196,7 +196,10 @@ def node_packages(node: Path, *, developers: bool) -> None:
         command.append("--omit=dev")
     path = f"{node.parent}{os.pathsep}{os.environ.get('PATH', '')}"
     with step("Installing the front-end packages and the notebook proxy"):
-        run(command, cwd=ROOT, env={"PATH": path}, hint="npm could not install package-lock.json.")
+        env = {"PATH": path}
+        if (trusted := system_certificates()) and "NODE_EXTRA_CA_CERTS" not in os.environ:
+            env["NODE_EXTRA_CA_CERTS"] = str(trusted)
+        run(command, cwd=ROOT, env=env, hint="npm could not install package-lock.json.")
     write_stamp(stamp, good[0] if developers else good[1])
 
 

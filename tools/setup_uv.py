@@ -182,7 +182,17 @@ def index_environment() -> dict[str, str]:
         extra["UV_INDEX"] = settings["extra-index-url"]
     if "cert" in settings and not os.environ.get("SSL_CERT_FILE"):
         extra["SSL_CERT_FILE"] = settings["cert"]
+    if system_certificates():
+        extra.setdefault("UV_SYSTEM_CERTS", "true")
+        extra.setdefault("UV_NATIVE_TLS", "true")  # the name that it had before
     return extra
+
+
+def system_certificates() -> Path | None:
+    """The machine's own trust store, where an organisation adds its authority; None without one."""
+    paths = ssl.get_default_verify_paths()
+    places = (os.environ.get("SSL_CERT_FILE"), paths.cafile, "/etc/ssl/certs/ca-certificates.crt")
+    return next((Path(p) for p in places if p and os.access(p, os.R_OK)), None)
 
 
 class _Links(html.parser.HTMLParser):
