@@ -6,16 +6,16 @@ within that time.
 """
 
 import time
-from collections.abc import Iterator
 from datetime import datetime, timedelta
 from itertools import groupby
 from uuid import UUID
 
 import structlog
+from django.conf import settings
 
 from clusters.registry import router
 from common.clock import now
-from hubapi import registry
+from hubapi import registry, sessions
 from hubapi.addresses import route_key
 from hubapi.models import Client, Code, NotebookToken, TokenKind
 from hubapi.registry import WorkloadInfo
@@ -26,6 +26,7 @@ from runtime.protocol import DriverError
 log = structlog.get_logger(__name__)
 _SETTLED_AFTER = timedelta(seconds=CACHE_AGE_S + 2)
 _KEPT = timedelta(days=1)
+_IN_USE = timedelta(minutes=5)
 
 
 def cut_due() -> int:
@@ -38,7 +39,7 @@ def cut_due() -> int:
     return sum(_cut(uid, list(rows)) for uid, rows in groupby(due, key=lambda row: row[0]))
 
 
-def _cut(uid: UUID, rows: list[tuple[UUID, int, str, datetime]]) -> int:
+def _cut(uid: UUID, rows: list[tuple[UUID, int, str, datetime | None]]) -> int:
     short_id = Client.objects.filter(uid=uid).values_list("short_id", flat=True).first()
     count = 0
     try:
@@ -46,7 +47,7 @@ def _cut(uid: UUID, rows: list[tuple[UUID, int, str, datetime]]) -> int:
             at = now()
             if short_id:
                 count += router().cut(route_key(short_id), visitor=digest)
-            settled = revoked_at + _SETTLED_AFTER
+            settled = (revoked_at or at) + _SETTLED_AFTER
             again = settled if at < settled else None
             NotebookToken.objects.filter(pk=pk).update(cut_due_at=again)
     except DriverError as error:
@@ -65,25 +66,39 @@ def next_cut_in() -> float | None:
     return max(0.0, (first - now()).total_seconds()) if first else None
 
 
-def sweep_tokens() -> int:
+def sweep_tokens(*, after: int = 0, limit: int = 200) -> int:
     """Revoke tokens that have lost their ground with nobody telling: an expired session, a
-    changed password, a member who left, a disabled person. Return how many.
+    changed password, a member who left.
+
+    Looks at ``limit`` tokens behind ``after`` and returns where to go on (0: from the start),
+    so that a pass costs the same however many there are.
     """
-    dead = [token.pk for token, info in _live_tokens() if info is None or not is_good(token, info)]
-    revoke_tokens(dead)
-    return len(dead)
-
-
-def _live_tokens() -> Iterator[tuple[NotebookToken, WorkloadInfo | None]]:
-    tokens = (
-        NotebookToken.objects.filter(kind=TokenKind.USER, revoked_at=None)
+    tokens = list(
+        NotebookToken.objects.filter(kind=TokenKind.USER, revoked_at=None, pk__gt=after)
         .select_related("user")
-        .order_by("uid")
+        .order_by("pk")[:limit]
     )
-    for uid, group in groupby(tokens.iterator(500), key=lambda token: token.uid):
-        info = registry.by_uid(uid)
-        for token in group:
-            yield token, info
+    infos = {uid: registry.by_uid(uid) for uid in {token.uid for token in tokens}}
+    revoke_tokens(token.pk for token in tokens if not _has_ground(token, infos[token.uid]))
+    return tokens[-1].pk if len(tokens) == limit else 0
+
+
+def _has_ground(token: NotebookToken, info: WorkloadInfo | None) -> bool:
+    return info is not None and is_good(token, info)
+
+
+def sweep_sessions() -> None:
+    """Ask about the sessions behind tokens in use: somebody may work in JupyterLab all day and
+    never come to a page, where single sign-on is asked.
+    """
+    if not settings.BERTH_OIDC_ISSUER:
+        return
+    used = NotebookToken.objects.filter(
+        kind=TokenKind.USER, revoked_at=None, last_used_at__gt=now() - _IN_USE
+    ).select_related("user")
+    people = {token.session_key: token.user for token in used.iterator(500)}
+    for session_key, user in people.items():
+        sessions.end_if_over(session_key, user)
 
 
 def clean_up() -> None:
@@ -104,14 +119,15 @@ class Keeper:
 
     def __init__(self) -> None:
         self._swept = self._cleaned = float("-inf")
+        self._at = 0  # where the sweep goes on
 
     def tick(self) -> None:
-        cut_due()
         at = time.monotonic()
         if at - self._swept >= self.SWEEP_S:
             self._swept = at
-            if sweep_tokens():
-                cut_due()
+            sweep_sessions()
+            self._at = sweep_tokens(after=self._at)
         if at - self._cleaned >= self.CLEAN_S:
             self._cleaned = at
             clean_up()
+        cut_due()

@@ -1,6 +1,6 @@
 """Who a notebook token stands for, and how a workload is used."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -134,22 +134,24 @@ def _idle(row: Activity | None) -> Idle:
     fresh = row is not None and row.polled_at is not None and at - row.polled_at < _FRESH
     if row is None or not fresh:
         return Idle(words=_("Its use is not known yet."), since=None, known=False)
-    counts = {
-        "busy_kernels": row.busy_kernels,
-        "kernels": row.kernels,
-        "terminals": row.terminals,
-        "connections": row.connections,
-    }
+    counted = Idle(
+        words="",
+        since=None,
+        busy_kernels=row.busy_kernels,
+        kernels=row.kernels,
+        terminals=row.terminals,
+        connections=row.connections,
+    )
     if row.busy_kernels:
         words = ngettext(
             "%(n)d kernel is computing.", "%(n)d kernels are computing.", row.busy_kernels
         )
-        return Idle(words=words % {"n": row.busy_kernels}, since=None, **counts)
+        return replace(counted, words=words % {"n": row.busy_kernels})
     since = max((t for t in (row.last_activity, row.last_busy_at) if t), default=row.polled_at)
     minutes = max(0, int((at - since).total_seconds() // 60)) if since else 0
     if minutes == 0:
-        return Idle(words=_("In use."), since=None, **counts)
+        return replace(counted, words=_("In use."))
     words = ngettext(
         "Nothing happened for %(n)d minute.", "Nothing happened for %(n)d minutes.", minutes
     )
-    return Idle(words=words % {"n": minutes}, since=since, **counts)
+    return replace(counted, words=words % {"n": minutes}, since=since)

@@ -1,4 +1,4 @@
-"""Whether a portal session still stands for a person. Reads only.
+"""Whether a portal session still stands for a person.
 
 ``django.contrib.auth.get_user`` would renew the session under a rotated key, which must not
 happen on a request that does not carry the session's cookie.
@@ -9,8 +9,11 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib.auth import HASH_SESSION_KEY, SESSION_KEY
+from django.contrib.sessions.backends.base import SessionBase
+from django.http import HttpRequest
 from django.utils.crypto import constant_time_compare
 
+from accounts import oidc_session
 from accounts.models import User
 
 
@@ -29,6 +32,23 @@ def stands_for(session_key: str, user: User) -> bool:
     return any(constant_time_compare(known, one) for one in hashes)
 
 
+def end_if_over(session_key: str, user: User) -> None:
+    """End a session whose single sign-on is over, as its next page would; else prolong it."""
+    request = HttpRequest()
+    request.session = _store(session_key)
+    request.user = user
+    if oidc_session.KEY not in request.session:
+        return
+    if oidc_session.is_over(request):
+        oidc_session.end(request)
+    elif request.session.modified:
+        request.session.save()
+
+
 def _data(session_key: str) -> dict[str, Any]:
-    store = import_module(settings.SESSION_ENGINE).SessionStore(session_key)
-    return dict(store.load())
+    return dict(_store(session_key).load())
+
+
+def _store(session_key: str) -> SessionBase:
+    store: SessionBase = import_module(settings.SESSION_ENGINE).SessionStore(session_key)
+    return store

@@ -42,7 +42,7 @@ class Asked:
 @never_cache
 @require_GET
 def authorize(request: HttpRequest) -> HttpResponse:
-    asked = Asked.of(request.GET.dict())  # type: ignore[arg-type]
+    asked = Asked.of(request.GET.dict())
     gate = _gate(request, asked)
     if not gate.is_running:
         return redirect(gate.info.page_url)
@@ -64,7 +64,7 @@ def authorize(request: HttpRequest) -> HttpResponse:
 @require_POST
 def consent(request: HttpRequest) -> HttpResponse:
     """The visitor pressed «continue»: remember it and go through the same gate again."""
-    asked = Asked.of(request.POST.dict())  # type: ignore[arg-type]
+    asked = Asked.of(request.POST.dict())
     gate = _gate(request, asked)
     if str(gate.info.owner_uid) != request.POST.get("owner"):
         return _again(asked)  # it changed hands while he read

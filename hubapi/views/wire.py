@@ -39,7 +39,7 @@ def hub_api(*methods: str, cors: bool = False) -> Callable[[View], View]:
                 _allow_workload_origin(request, response)
             return response
 
-        return csrf_exempt(login_not_required(wrapped))  # type: ignore[no-any-return]
+        return csrf_exempt(login_not_required(wrapped))
 
     return decorate
 
@@ -57,8 +57,8 @@ def _answer(
     try:
         return view(request, **kwargs)
     except OAuthError as error:
-        body = {"error": error.error, "error_description": error.description}
-        return JsonResponse(body, status=400)
+        told = {"error": error.error, "error_description": error.description}
+        return JsonResponse(told, status=400)
     except BerthError as error:
         body = {"status": error.status, "message": str(error.message)}
         return JsonResponse(body, status=error.status)

@@ -52,8 +52,9 @@ def main() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    tokens = NotebookToken.objects.filter(kind="user").count()
-    print(json.dumps({"won": results[200], "refused": results[400], "tokens": tokens}))
+    made = NotebookToken.objects.filter(kind="user")
+    told = {"tokens": made.count(), "live": made.filter(revoked_at=None).count()}
+    print(json.dumps({"won": results[200], "refused": results[400], **told}))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """A revocation is felt within seconds, and again after the longest that a server believes."""
 
+import time
 from datetime import timedelta
 from typing import Any
 
@@ -78,15 +79,51 @@ def test_a3_sweep_finds_tokens_that_lost_their_ground(
         bob.save()
     else:
         del lookup.infos[world.info.uid]
-    assert cutting.sweep_tokens() == 1
+    assert cutting.sweep_tokens() == 0  # all were looked at
     row = NotebookToken.objects.get(digest=keys.digest(token))
     assert row.revoked_at is not None
     assert row.cut_due_at is not None
 
 
+def test_a14_tokens_end_with_single_sign_on_though_no_page_was_opened(
+    world: World, visit: Any, settings: Any
+) -> None:
+    settings.BERTH_OIDC_ISSUER = "https://idp.example"
+    browser, token = visit
+    session = browser.session
+    session["berth_oidc"] = {"until": time.time() + 60, "refresh": "", "sub": "bob"}
+    session.save()
+    assert whoami(token).status_code == 200  # notes that it is in use
+    cutting.sweep_sessions()
+    assert whoami(token).status_code == 200
+    session["berth_oidc"] = {"until": time.time() - 1, "refresh": "", "sub": "bob"}
+    session.save()
+    cutting.sweep_sessions()
+    assert whoami(token).status_code == 403
+    assert NotebookToken.objects.get(digest=keys.digest(token)).cut_due_at is not None
+
+
 def test_sweep_leaves_good_tokens_alone(world: World, visit: Any) -> None:
-    assert cutting.sweep_tokens() == 0
+    cutting.sweep_tokens()
     assert whoami(visit[1]).status_code == 200
+
+
+def test_sweep_goes_on_where_it_stopped(
+    world: World, lookup: Any, as_user: Any, alice: Any, bob: Any, visit: Any
+) -> None:
+    world.token(as_user(alice))
+    lookup.guests.clear()
+    first = cutting.sweep_tokens(limit=1)
+    assert first > 0
+    assert cutting.sweep_tokens(after=first, limit=1) > first
+    assert whoami(visit[1]).status_code == 403
+    assert NotebookToken.objects.filter(kind="user", revoked_at=None).count() == 1
+
+
+def test_keeper_does_all_of_it(world: World, lookup: Any, bob: Any, visit: Any, proxy: Any) -> None:
+    lookup.guests.clear()
+    cutting.Keeper().tick()
+    assert len(proxy.cuts()) == 1
 
 
 def test_old_codes_and_tokens_are_forgotten(

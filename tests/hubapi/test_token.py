@@ -161,13 +161,19 @@ def race(url: str) -> Any:
 
 
 def test_a14_one_of_many_redemptions_at_once_wins_on_sqlite(tmp_path: Path) -> None:
-    result = race(f"sqlite:///{tmp_path}/race.sqlite3")
-    assert result == {"won": 1, "refused": 7, "tokens": 1}
+    check(race(f"sqlite:///{tmp_path}/race.sqlite3"))
 
 
 @pytest.mark.postgres
 def test_a14_one_of_many_redemptions_at_once_wins_on_postgresql(fresh_postgres: str) -> None:
-    assert race(fresh_postgres) == {"won": 1, "refused": 7, "tokens": 1}
+    check(race(fresh_postgres))
+
+
+def check(result: dict[str, int]) -> None:
+    """One token is made; the others are replays, and one may come soon enough to end it."""
+    assert result["tokens"] == 1
+    assert result["live"] <= result["won"] <= 1
+    assert result["won"] + result["refused"] == 8
 
 
 @pytest.fixture
