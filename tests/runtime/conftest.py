@@ -1,3 +1,10 @@
+import json
+import os
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+
 import pytest
 
 from clusters import registry
@@ -5,6 +12,8 @@ from common.clock import now
 from runtime import hints
 from runtime.engine import run_due
 from tests.engineapp.models import Note, Thing
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(autouse=True)
@@ -75,3 +84,59 @@ def words():
         return list(notes.values_list("word", flat=True))
 
     return read
+
+
+@pytest.fixture
+def portal(tmp_path):
+    """Environment of a portal of its own; run(*args) runs Python in it."""
+
+    class Portal:
+        env = {
+            **{k: v for k, v in os.environ.items() if not k.startswith("BERTH_")},
+            "DJANGO_SETTINGS_MODULE": "tests.engineapp.settings",
+            "BERTH_VAR": str(tmp_path),
+            "BERTH_SECRET_KEY": "a-key-for-tests-that-is-long-enough-to-be-one",
+            "BERTH_LOCAL_DRIVER": "fake",
+            "BERTH_ROUTER": "fake",
+            "BERTH_FAKE_WORLD": str(tmp_path / "world"),
+        }
+
+        def run(self, *args, timeout=150):
+            done = subprocess.run(
+                [sys.executable, *args],
+                cwd=ROOT,
+                env=self.env,
+                capture_output=True,
+                text=True,
+                timeout=timeout,
+                check=False,
+            )
+            assert done.returncode == 0, done.stderr[-4000:]
+            return done.stdout
+
+        def migrate(self):
+            self.run("manage.py", "migrate", "--run-syncdb", "-v0")
+
+        def scenario(self, name, *args):
+            out = self.run("-m", "tests.engineapp.scenario", name, *map(str, args))
+            return json.loads(out.splitlines()[-1])
+
+    return Portal()
+
+
+@pytest.fixture
+def postgres_portal(portal):
+    """The same with an empty PostgreSQL database that is dropped afterwards."""
+    url = os.environ.get("BERTH_TEST_POSTGRES", "")
+    if not url:
+        pytest.skip("no PostgreSQL: BERTH_TEST_POSTGRES is not set")
+    import psycopg
+
+    name = f"berth_engine_{uuid.uuid4().hex[:8]}"
+    with psycopg.connect(url, autocommit=True) as admin:
+        admin.execute(f'CREATE DATABASE "{name}"')
+        portal.env["BERTH_DATABASE_URL"] = url.rpartition("/")[0] + "/" + name
+        try:
+            yield portal
+        finally:
+            admin.execute(f'DROP DATABASE "{name}" WITH (FORCE)')

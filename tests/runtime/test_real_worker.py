@@ -1,0 +1,166 @@
+"""The process ``worker`` itself: woken by messages, killed, ended, cut from its broker."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+RUNNING = {"phase": "running", "seen": "ready", "route": True, "starts": [1], "leased": False}
+
+
+@pytest.fixture
+def worker(portal, tmp_path):
+    """Start workers; what still runs at the end is killed, by pid."""
+    started = []
+
+    def start(*, ready="ready.", **env):
+        log = tmp_path / f"worker-{len(started)}.log"
+        with log.open("wb") as out:
+            process = subprocess.Popen(
+                [sys.executable, "-W", "ignore", "-m", "portal.server.worker"],
+                cwd=ROOT,
+                env={**portal.env, **env},
+                stdout=out,
+                stderr=out,
+            )
+        process.log = log
+        started.append(process)
+        until(lambda: ready in log.read_text() or process.poll() is not None, 20)
+        return process
+
+    yield start
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
+def until(check, seconds):
+    end = time.monotonic() + seconds
+    while not check():
+        assert time.monotonic() < end, "it took too long"
+        time.sleep(0.05)
+
+
+def only(audits, **expected):
+    for found in audits:
+        assert {k: found[k] for k in expected} == expected
+
+
+@pytest.mark.real
+def test_a_wake_up_reaches_the_worker_and_stop_follows(portal, worker):
+    portal.migrate()
+    worker()
+    (pk,) = portal.scenario("launch")
+    only(portal.scenario("wait", "running"), **RUNNING)
+    portal.scenario("intend", pk, "stopped")
+    only(portal.scenario("wait", "stopped"), phase="stopped", seen="exited", claims=0)
+
+
+@pytest.mark.real
+def test_e3_work_that_was_asked_for_while_no_worker_ran_is_found(portal, worker):
+    portal.migrate()
+    portal.scenario("launch", 3)  # nobody hears it
+    worker()
+    only(portal.scenario("wait", "running"), **RUNNING)
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("point", ["ensured", "routed", "applied"])
+def test_e1_a_killed_worker_is_followed_by_another_one(portal, worker, point):
+    portal.migrate()
+    victim = worker(BERTH_KILLPOINT=point)
+    portal.scenario("launch")
+    assert victim.wait(20) == -signal.SIGKILL
+    worker()
+    # the new one waits until the old one has been silent for long enough
+    only(portal.scenario("wait", "running", 45), **RUNNING)
+
+
+@pytest.mark.real
+def test_e20_sigterm_ends_the_step_that_runs_and_leaves_the_rest(portal, worker):
+    portal.migrate()
+    old = worker()
+    portal.scenario("launch", 30)
+    old.terminate()
+    assert old.wait(20) == 0
+    assert '"drained": true' in old.log.read_text()
+    worker()
+    only(portal.scenario("wait", "running", 45), **RUNNING)
+
+
+@pytest.mark.real
+def test_celery_on_the_embedded_broker_wakes_and_leaves_strange_messages(portal, worker):
+    portal.env["BERTH_TEST_NO_BUS"] = "1"
+    portal.migrate()
+    one = worker()
+    portal.scenario("old")
+    portal.scenario("launch")
+    only(portal.scenario("wait", "running"), **RUNNING)
+    until(lambda: "task.payload_ignored" in one.log.read_text(), 10)  # E14
+    assert "runtime.reconcile_one" in one.log.read_text()
+    assert one.poll() is None
+
+
+@pytest.fixture
+def redis_url():
+    url = os.environ.get("BERTH_TEST_REDIS", "")
+    if not url:
+        pytest.skip("no Redis: BERTH_TEST_REDIS is not set")
+    return url
+
+
+@pytest.mark.redis
+def test_celery_on_redis_wakes_and_leaves_strange_messages(portal, worker, redis_url):
+    import redis
+
+    redis.Redis.from_url(redis_url).flushdb()
+    portal.env["BERTH_REDIS_URL"] = redis_url
+    portal.migrate()
+    one = worker()
+    portal.scenario("old")
+    portal.scenario("launch", 5)
+    only(portal.scenario("wait", "running"), **RUNNING)
+    until(lambda: "task.payload_ignored" in one.log.read_text(), 10)
+    assert "runtime.reconcile_one" in one.log.read_text()
+
+
+@pytest.mark.real
+def test_e5_a_redis_that_hangs_bounds_the_request_and_the_sweep_does_the_work(portal, worker):
+    with socket.socket() as deaf:  # accepts and never answers
+        deaf.bind(("127.0.0.1", 0))
+        deaf.listen(64)
+        portal.migrate()
+        portal.env["BERTH_REDIS_URL"] = f"redis://127.0.0.1:{deaf.getsockname()[1]}/0"
+        before = time.monotonic()
+        portal.scenario("launch", 5)
+        took = time.monotonic() - before
+        worker(ready="worker.ready")
+        only(portal.scenario("wait", "running", 30), **RUNNING)
+    assert took < 12, "five launches, start of Python included; only the first one may wait"
+
+
+@pytest.mark.postgres
+def test_e6_a_restart_of_postgresql_delays_and_loses_nothing(postgres_portal, worker):
+    import psycopg
+
+    postgres_portal.migrate()
+    one = worker()
+    postgres_portal.scenario("launch", 5)
+    url = postgres_portal.env["BERTH_DATABASE_URL"]
+    with psycopg.connect(url, autocommit=True) as admin:
+        for _ in range(3):  # what a restart does to every connection
+            admin.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+            time.sleep(0.2)
+    postgres_portal.scenario("launch", 5)
+    only(postgres_portal.scenario("wait", "running", 40), **RUNNING)
+    assert one.poll() is None
