@@ -162,7 +162,8 @@ def attempt(step: Callable[..., object], *args: object, **kwargs: object) -> Non
 
 
 def place(path: str, text: str, mode: int) -> None:
-    fd = os.open(path + ".berth", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+    clear(path + ".berth")
+    fd = os.open(path + ".berth", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     try:
         os.write(fd, text.encode())
         os.fchmod(fd, mode)
@@ -171,11 +172,15 @@ def place(path: str, text: str, mode: int) -> None:
     os.rename(path + ".berth", path)
 
 
-def link(path: str, target: str) -> None:
+def clear(path: str) -> None:
     try:
-        os.unlink(path + ".berth")
+        os.unlink(path)
     except FileNotFoundError:
         pass
+
+
+def link(path: str, target: str) -> None:
+    clear(path + ".berth")
     os.symlink(target, path + ".berth")
     os.rename(path + ".berth", path)
 
@@ -241,10 +246,7 @@ class Shim:
         self.record("shim", pid=os.getpid(), start=start_time(os.getpid()), boot=self.boot)
         killpoint("shim-recorded")
         path = f"{self.dir}/output"
-        try:
-            os.unlink(path)
-        except FileNotFoundError:
-            pass
+        clear(path)
         os.mkfifo(path, 0o600)
         if self.plan["uid"] is not None:
             os.chown(path, self.plan["uid"], self.plan["gid"])

@@ -137,7 +137,9 @@ class Supervisor:
     # -- shorthand ------------------------------------------------------------------------
 
     def server(self, **options: object) -> WorkloadSpec:
-        return self.spec((PYTHON, "-I", "-S", "-c", SERVER, "{port}"), probe=Probe("/", 200), **options)
+        return self.spec(
+            (PYTHON, "-I", "-S", "-c", SERVER, "{port}"), probe=Probe("/", 200), **options
+        )
 
     def shell(self, script: str, **options: object) -> WorkloadSpec:
         return self.spec(("/bin/sh", "-c", script), **options)

@@ -166,7 +166,9 @@ def test_output_written_while_no_supervisor_runs_is_in_the_log(supervisor):
 
 
 def test_a_workload_whose_parent_is_killed_lives_on_and_is_watched(supervisor):
-    spec = supervisor.shell("echo one; while [ ! -e $HOME/go ]; do sleep 0.02; done; echo two; exit 5")
+    spec = supervisor.shell(
+        "echo one; while [ ! -e $HOME/go ]; do sleep 0.02; done; echo two; exit 5"
+    )
     before = supervisor.ready(spec)
     wait_for(lambda: "one" in supervisor.log(spec))
     os.kill(parent_of(supervisor, spec.uid), signal.SIGKILL)

@@ -163,7 +163,9 @@ def test_a_secret_is_made_only_when_something_is_started(supervisor):
 
 
 def test_a_megabyte_of_environment_is_no_hang(supervisor):
-    spec = supervisor.shell("echo ${#BIG0}; sleep 60", env={f"BIG{i}": "x" * 100_000 for i in range(10)})
+    spec = supervisor.shell(
+        "echo ${#BIG0}; sleep 60", env={f"BIG{i}": "x" * 100_000 for i in range(10)}
+    )
     supervisor.ready(spec)
     wait_for(lambda: "100000" in supervisor.log(spec))
 
@@ -194,7 +196,14 @@ def test_a_probe_waits_for_the_wanted_status(supervisor):
 def test_what_the_supervisor_is_sent_never_brings_it_down(ordinary):
     import socket
 
-    for rubbish in (b"\n", b"{}\n", b"[1]\n", b'{"verb":"ensure","spec":{}}\n', b'{"verb":"__init__"}\n', b"\xff\n"):
+    for rubbish in (
+        b"\n",
+        b"{}\n",
+        b"[1]\n",
+        b'{"verb":"ensure","spec":{}}\n',
+        b'{"verb":"__init__"}\n',
+        b"\xff\n",
+    ):
         with socket.socket(socket.AF_UNIX) as connection:
             connection.connect(str(ordinary.socket))
             connection.sendall(rubbish)
@@ -208,7 +217,15 @@ def test_a_second_supervisor_on_the_same_folder_refuses(ordinary):
     import sys
 
     done = subprocess.run(
-        [sys.executable, "-m", "runtime.drivers.local.supervisor", "--socket", ordinary.folder / "o.sock", "--state", ordinary.state],
+        [
+            sys.executable,
+            "-m",
+            "runtime.drivers.local.supervisor",
+            "--socket",
+            ordinary.folder / "o.sock",
+            "--state",
+            ordinary.state,
+        ],
         capture_output=True,
         text=True,
         timeout=20,

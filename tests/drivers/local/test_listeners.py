@@ -1,0 +1,135 @@
+"""A port is told only when the workload itself listens on it."""
+
+import os
+import socket
+import subprocess
+
+import pytest
+
+from runtime.drivers.local import listeners
+from runtime.drivers.local.listeners import Listener
+from runtime.protocol import Probe, Seen
+from tests.drivers.local.harness import PYTHON, SERVER, processes_of, wait_for
+
+
+def test_a_port_nobody_listens_on_is_nobodys():
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        port = closed.getsockname()[1]
+        assert listeners.judge(port, uid=os.getuid(), members={os.getpid()}) == Listener.NOBODY
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "::1", "::"])
+def test_a_listener_of_a_member_is_its_own(host):
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as mine:
+        mine.bind((host, 0))
+        mine.listen()
+        port = mine.getsockname()[1]
+        assert listeners.judge(port, uid=os.getuid(), members={os.getpid()}) == Listener.OWN
+
+
+def test_a_listener_of_the_same_user_outside_the_workload_is_foreign():
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        assert listeners.judge(port, uid=os.getuid(), members={os.getppid()}) == Listener.FOREIGN
+
+
+def test_a_listener_of_another_user_is_foreign_even_when_held_by_a_member():
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        assert listeners.judge(port, uid=4242, members={os.getpid()}) == Listener.FOREIGN
+
+
+def test_two_listeners_on_one_port_must_both_be_its_own():
+    with socket.socket() as mine, socket.socket() as other:
+        for one in (mine, other):
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        mine.bind(("127.0.0.1", 0))
+        mine.listen()
+        port = mine.getsockname()[1]
+        child = subprocess.Popen(
+            [PYTHON, "-c", "import socket,sys\ns=socket.socket()\ns.setsockopt(1,15,1)\n"
+             f"s.bind(('127.0.0.1',{port}))\ns.listen()\nprint(1,flush=True)\nsys.stdin.read()"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        )  # fmt: skip
+        child.stdout.readline()
+        verdict = listeners.judge(port, uid=os.getuid(), members={os.getpid()})
+        child.communicate(b"")
+    assert verdict == Listener.FOREIGN
+
+
+def test_a_taken_port_is_not_chosen_and_a_full_range_is_none():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        assert listeners.choose_port(port, port, ()) is None
+    assert listeners.choose_port(port, port, {port}) is None
+
+
+THIEF = """
+import socket, sys, time
+for _ in range(2000):
+    try:
+        s = socket.socket(); s.bind(("127.0.0.1", int(sys.argv[1]))); s.listen(); break
+    except OSError:
+        time.sleep(0.005)
+print("stolen", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.real
+def test_a_stolen_port_gets_no_route_and_another_port_is_tried(supervisor):
+    """The first start loses its port to a stranger; the second gets another one."""
+    folder = supervisor.folder / "thief"
+    folder.mkdir()
+    folder.chmod(0o777)
+    (folder / "steal").touch()
+    script = (
+        "import os,sys,time\n"
+        f"flag={str(folder)!r}+'/steal'\n"
+        "if os.path.exists(flag):\n"
+        f"    open({str(folder)!r}+'/port','w').write(sys.argv[1]); os.unlink(flag); time.sleep(60)\n"
+        + SERVER
+    )
+    spec = supervisor.spec((PYTHON, "-I", "-c", script, "{port}"), probe=Probe("/", 200))
+    os.chmod(folder / "steal", 0o666)
+    supervisor.driver.ensure(spec)
+    wait_for(lambda: (folder / "port").exists() and (folder / "port").read_text())
+    port = (folder / "port").read_text()
+    thief = subprocess.Popen([PYTHON, "-c", THIEF, port], stdout=subprocess.PIPE)
+    try:
+        found = supervisor.until(spec.uid, Seen.READY)
+        assert found.address != f"127.0.0.1:{port}"
+        assert found.launch == 1
+        assert len(processes_of(spec.uid)) == 1
+    finally:
+        thief.kill()
+        thief.communicate()
+
+
+@pytest.mark.real
+def test_a_fixed_port_that_is_taken_ends_with_that_reason(supervisor):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        found = supervisor.ended(supervisor.server(port=port))
+    assert found.reason == "port-hijacked"
+    assert found.address == ""
+
+
+@pytest.mark.real
+def test_another_workload_of_the_same_owner_can_not_pose_as_this_one(supervisor):
+    """Same user, other workload: told apart by who holds the socket."""
+    thief = supervisor.spec((PYTHON, "-c", THIEF, "25999"))
+    supervisor.ready(thief)
+    wait_for(lambda: "stolen" in supervisor.log(thief))
+    victim = supervisor.shell("sleep 60", port=25999, probe=Probe("/", 200))
+    assert supervisor.ended(victim).reason == "port-hijacked"

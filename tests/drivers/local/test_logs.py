@@ -1,0 +1,69 @@
+"""A log is bounded, and readable by offset while it rotates."""
+
+import time
+
+import pytest
+
+from runtime.drivers.local import logs, shim
+
+
+def test_a_log_keeps_only_its_newest_segments(tmp_path):
+    log = shim.Log(logs.prefix(tmp_path, 1), segment=10, keep=2)
+    for number in range(7):
+        log.write(f"line {number}\n".encode())
+    assert log.offset == 49
+    assert [start for start, _ in logs.segments(tmp_path, 1)] == [30, 40]
+
+
+def test_reading_goes_over_a_rotation(tmp_path):
+    log = shim.Log(logs.prefix(tmp_path, 1), segment=10, keep=3)
+    log.write(b"0123456789abcdefghij")
+    assert logs.read(tmp_path, 1, offset=5, limit=10) == (b"56789abcde", 15)
+    assert logs.read(tmp_path, 1, offset=15, limit=100) == (b"fghij", 20)
+
+
+def test_an_offset_that_was_rotated_away_goes_on_at_the_oldest_kept(tmp_path):
+    log = shim.Log(logs.prefix(tmp_path, 1), segment=10, keep=2)
+    log.write(b"x" * 35)
+    assert logs.read(tmp_path, 1, offset=0, limit=100) == (b"x" * 15, 35)
+
+
+def test_an_offset_past_the_end_gives_no_bytes(tmp_path):
+    log = shim.Log(logs.prefix(tmp_path, 1), segment=10, keep=2)
+    log.write(b"abc")
+    assert logs.read(tmp_path, 1, offset=99, limit=10) == (b"", 99)
+    assert logs.read(tmp_path, 2, offset=0, limit=10) == (b"", 0)
+
+
+def test_a_full_disk_costs_lines_not_the_workload(tmp_path):
+    log = shim.Log(str(tmp_path / "no-such-folder" / "log-1-"), segment=10, keep=2)
+    log.write(b"lost")
+
+
+@pytest.mark.real
+def test_c11_a_flood_is_bounded_and_others_go_on(supervisor):
+    flood = supervisor.shell("yes 0123456789012345678901234567890123456789")
+    supervisor.ready(flood)
+    begun = time.monotonic()
+    while time.monotonic() - begun < 3:
+        found = supervisor.ready(supervisor.shell("sleep 60"))
+        assert found.address == ""
+        time.sleep(0.3)
+    folder = supervisor.state / "records" / flood.uid
+    total = sum(path.stat().st_size for path in folder.glob("log-*"))
+    assert 0 < total <= 2 * logs.SEGMENT_BYTES
+    supervisor.remove(flood.uid)
+
+
+@pytest.mark.real
+def test_following_a_log_by_offset_loses_no_byte(supervisor):
+    spec = supervisor.shell(
+        "for i in $(seq 200); do echo line $i; done; echo over >&2; exec sleep 60"
+    )
+    supervisor.driver.ensure(spec)
+    data, offset = b"", 0
+    deadline = time.monotonic() + 10
+    while b"over" not in data and time.monotonic() < deadline:
+        part, offset = supervisor.driver.read_log(spec.uid, offset=offset, limit=100)
+        data += part
+    assert data.decode().splitlines() == [f"line {i}" for i in range(1, 201)] + ["over"]
