@@ -15,6 +15,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("preferences", views.Preferences.as_view(), name="preferences"),
     path("project-switch", views.ProjectSwitch.as_view(), name="project-switch"),
     path("events/stream", streams.stream, name="events-stream"),
+    path("", include("portal.api_docs")),
     path("palette", views.Palette.as_view(), name="palette"),
 ]
 

@@ -14,7 +14,8 @@ from django.views import View
 
 from accounts.choices import Theme
 from accounts.services.people import profile_update
-from common.errors import BerthError, Forbidden, Invalid, NotFound, Unavailable
+from common.errors import BerthError, Forbidden, Invalid, NotFound
+from common.problems import CONTENT_TYPE, problem_body
 from portal import palette
 from projects.access import projects_visible_to
 from projects.ui.base import SESSION_PROJECT, PlatformView
@@ -93,16 +94,8 @@ class Palette(PlatformView):
 def _problem(request: HttpRequest, error: BerthError) -> HttpResponse:
     fragment = bool(getattr(request, "htmx", False))
     if request.path.startswith("/api/"):
-        return JsonResponse(
-            {
-                "type": "about:blank",
-                "title": error.message,
-                "status": error.status,
-                "code": error.code,
-            },
-            status=error.status,
-            content_type="application/problem+json",
-        )
+        body = problem_body(error.status, error.code, error.message)
+        return JsonResponse(body, status=error.status, content_type=CONTENT_TYPE)
     name = "errors/_problem.html" if fragment else "errors/problem.html"
     return render(request, name, {"error": error}, status=error.status)
 
@@ -128,17 +121,12 @@ def broken(request: HttpRequest) -> HttpResponse:
     """Must work when nothing else does: no database, no context processor."""
     request_id = getattr(request, "request_id", "")
     if request.path.startswith("/api/"):
-        error = Unavailable(_("Something went wrong inside Berth. It was logged."))
-        return JsonResponse(
-            {
-                "type": "about:blank",
-                "title": error.message,
-                "status": 500,
-                "code": "internal",
-                "request_id": request_id,
-            },
-            status=500,
-            content_type="application/problem+json",
+        body = problem_body(
+            500,
+            "internal",
+            _("Something went wrong inside Berth. It was logged."),
+            extra={"request_id": request_id},
         )
+        return JsonResponse(body, status=500, content_type=CONTENT_TYPE)
     html = loader.render_to_string("errors/500.html", {"request_id": request_id})
     return HttpResponse(html, status=500)

@@ -1,4 +1,4 @@
-"""One error shape: RFC 9457 problem documents with ``code`` and ``fields``."""
+"""Every error leaves the API as a problem document (``common.problems``)."""
 
 from typing import Any
 
@@ -10,6 +10,7 @@ from rest_framework.response import Response
 from rest_framework.views import exception_handler as drf_handler
 
 from common.errors import BerthError
+from common.problems import CONTENT_TYPE, problem_body
 
 
 def problem(
@@ -21,19 +22,8 @@ def problem(
     extra: dict[str, Any] | None = None,
     headers: dict[str, str] | None = None,
 ) -> Response:
-    body: dict[str, Any] = {
-        "type": f"urn:berth:error:{code}",
-        "title": code.replace("-", " ").capitalize(),
-        "status": status_code,
-        "code": code,
-        "detail": detail,
-    }
-    if fields:
-        body["fields"] = fields
-    body.update(extra or {})
-    return Response(
-        body, status=status_code, headers=headers, content_type="application/problem+json"
-    )
+    body = problem_body(status_code, code, detail, fields=fields, extra=extra)
+    return Response(body, status=status_code, headers=headers, content_type=CONTENT_TYPE)
 
 
 def problem_handler(  # noqa: PLR0911 - one line per kind of error

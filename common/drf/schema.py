@@ -1,7 +1,49 @@
-"""OpenAPI: every operation also documents the problem document."""
+"""OpenAPI: every operation also documents what it answers when it says no."""
+
+from typing import Any
 
 from drf_spectacular.openapi import AutoSchema
 
+PROBLEM = {
+    "type": "object",
+    "description": "RFC 9457 problem document; fields beside these say more.",
+    "properties": {
+        "type": {"type": "string"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "code": {"type": "string", "description": "what programs compare"},
+        "detail": {"type": "string", "description": "the sentence for people"},
+        "fields": {"type": "object", "additionalProperties": True},
+    },
+    "required": ["type", "title", "status", "code", "detail"],
+}
+
 
 class BerthAutoSchema(AutoSchema):
-    """The schema class of all views; the API owner extends it."""
+    """Adds the problem document to each operation: one answer for every refusal."""
+
+    def _get_response_bodies(self, direction: Any = "response") -> dict[str, Any]:
+        bodies: dict[str, Any] = super()._get_response_bodies(direction)
+        refusals = {
+            "4XX": "Refused: the request, the right, a limit or the state does not allow it.",
+            "503": "Something that is needed is down for the moment; try again later.",
+        }
+        for code, text in refusals.items():
+            bodies.setdefault(
+                code,
+                {
+                    "description": text,
+                    "content": {
+                        "application/problem+json": {
+                            "schema": {"$ref": "#/components/schemas/Problem"}
+                        }
+                    },
+                },
+            )
+        return bodies
+
+
+def add_problem(result: dict[str, Any], **_kwargs: Any) -> dict[str, Any]:
+    """Post-processing hook: put the shape itself among the components."""
+    result.setdefault("components", {}).setdefault("schemas", {})["Problem"] = PROBLEM
+    return result
