@@ -6,6 +6,7 @@ from allauth.account import forms as allauth_forms
 from allauth.core import context
 from django import forms
 from django.conf import settings
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from accounts import invitations, scopes, timezones
@@ -19,11 +20,11 @@ MAX_LOGIN = 254
 def check_login(value: str) -> str:
     """Refuse what can be nobody's name before it reaches a log, a cache key or the database."""
     if len(value) > MAX_LOGIN or not value.isprintable():
-        raise Invalid(_("This can't be a username or an e-mail address."))
+        raise Invalid(gettext("This can't be a username or an e-mail address."))
     return value
 
 
-class LoginForm(allauth_forms.LoginForm):  # type: ignore[misc]
+class LoginForm(allauth_forms.LoginForm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         login = self.fields["login"]
@@ -40,7 +41,7 @@ class LoginForm(allauth_forms.LoginForm):  # type: ignore[misc]
         super().full_clean()
 
 
-class SignupForm(allauth_forms.SignupForm):  # type: ignore[misc]
+class SignupForm(allauth_forms.SignupForm):
     """Sign-up by invitation is for the invited address only."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -62,7 +63,7 @@ class SignupForm(allauth_forms.SignupForm):  # type: ignore[misc]
         return str(super().clean_email())
 
 
-class ResetPasswordForm(allauth_forms.ResetPasswordForm):  # type: ignore[misc]
+class ResetPasswordForm(allauth_forms.ResetPasswordForm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.fields["email"].widget.attrs.pop("placeholder", None)

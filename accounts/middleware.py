@@ -42,7 +42,7 @@ class PrincipalMiddleware:
         activity.note(request)
         if user.language:  # type: ignore[union-attr]
             translation.activate(user.language)  # type: ignore[union-attr]
-            request.LANGUAGE_CODE = user.language  # type: ignore[attr-defined,union-attr]
+            request.LANGUAGE_CODE = user.language  # type: ignore[union-attr]
         if user.timezone:  # type: ignore[union-attr]
             try:
                 timezone.activate(zoneinfo.ZoneInfo(user.timezone))  # type: ignore[union-attr]

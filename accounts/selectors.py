@@ -1,6 +1,6 @@
 """Reading accounts."""
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -91,11 +91,23 @@ def user_get(uid: UUID | str) -> User:
     return found
 
 
-_BROWSERS = (("Edg/", "Edge"), ("OPR/", "Opera"), ("Firefox/", "Firefox"))
-_BROWSERS += (("Chrome/", "Chrome"), ("Safari/", "Safari"), ("curl/", "curl"))
-_SYSTEMS = (("iPhone", "iPhone"), ("iPad", "iPad"), ("Android", "Android"))
-_SYSTEMS += (("Windows", "Windows"), ("Mac OS X", "macOS"), ("CrOS", "ChromeOS"))
-_SYSTEMS += (("Linux", "Linux"),)
+_BROWSERS = {
+    "Edg/": "Edge",
+    "OPR/": "Opera",
+    "Firefox/": "Firefox",
+    "Chrome/": "Chrome",
+    "Safari/": "Safari",
+    "curl/": "curl",
+}
+_SYSTEMS = {
+    "iPhone": "iPhone",
+    "iPad": "iPad",
+    "Android": "Android",
+    "Windows": "Windows",
+    "Mac OS X": "macOS",
+    "CrOS": "ChromeOS",
+    "Linux": "Linux",
+}
 
 
 def device_of(user_agent: str) -> str:
@@ -106,5 +118,5 @@ def device_of(user_agent: str) -> str:
     return "".join(c if c.isprintable() else "?" for c in shown)
 
 
-def _first(table: Iterable[tuple[str, str]], user_agent: str) -> str:
-    return next((name for mark, name in table if mark in user_agent), "")
+def _first(table: Mapping[str, str], user_agent: str) -> str:
+    return next((name for mark, name in table.items() if mark in user_agent), "")

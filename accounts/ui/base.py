@@ -21,7 +21,7 @@ TABS: tuple[tuple[str, Promise | str], ...] = (
 
 
 def tabs(path: str) -> list[dict[str, Any]]:
-    found = [{"label": label, "url": reverse(name)} for name, label in TABS]
+    found: list[dict[str, Any]] = [{"label": label, "url": reverse(name)} for name, label in TABS]
     for tab in found:
         tab["current"] = path.startswith(str(tab["url"]))
     if not any(tab["current"] for tab in found) and path.startswith("/accounts/"):

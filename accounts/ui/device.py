@@ -27,8 +27,8 @@ class Device(SettingsView):
             form.is_valid()
             form.add_error(None, error.message)
             return self.render({"form": form}, status=404)
-        form = DeviceApproveForm(initial={"code": code, "days": 30})
-        return self.render({"waiting": waiting, "approve": form, "code": code})
+        approve = DeviceApproveForm(initial={"code": code, "days": 30})
+        return self.render({"waiting": waiting, "approve": approve, "code": code})
 
 
 class DeviceAnswer(SettingsView):
