@@ -1,0 +1,166 @@
+"""Usage is exact: one interval for each launch, whatever is repeated, restarted or lost."""
+
+from datetime import timedelta
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from clusters import registry
+from common.clock import now
+from notebooks.services import workspace_resume, workspace_stop
+from projects.models import Project
+from runtime.protocol import Phase
+from runtime.reconcilers import Outcome, Transition
+from usage.listeners import keep_intervals
+from usage.models import Interval
+
+pytestmark = pytest.mark.django_db
+
+
+def test_a_launch_opens_one_interval_and_its_stop_closes_it(
+    launch: Any, settle: Any, alice: Any, principal: Any
+) -> None:
+    row = settle(launch(alice))
+    assert row.phase == "running"
+    opened = Interval.objects.get()
+    assert (opened.uid, opened.launch, opened.owner_name) == (row.uid, 1, "alice")
+    assert (opened.cpu_milli, opened.gpus) == (row.cpu_milli, 0)
+    assert opened.ended_at is None
+    assert abs(opened.started_at - row.started_at) < timedelta(seconds=1)
+
+    workspace_stop(principal=principal(alice), workspace=row)
+    settle(row)
+    closed = Interval.objects.get()
+    assert closed.ended_at is not None
+    assert closed.started_at <= closed.ended_at <= now()
+
+
+def test_every_resume_is_an_interval_of_its_own(
+    launch: Any, settle: Any, alice: Any, principal: Any
+) -> None:
+    row = settle(launch(alice))
+    for _ in range(2):
+        workspace_stop(principal=principal(alice), workspace=row)
+        settle(row)
+        workspace_resume(principal=principal(alice), workspace=row)
+        settle(row)
+    rows = list(Interval.objects.order_by("launch"))
+    assert [r.launch for r in rows] == [1, 2, 3]
+    assert [r.ended_at is None for r in rows] == [False, False, True]
+    for earlier, later in pairwise(rows):
+        assert earlier.ended_at is not None
+        assert earlier.ended_at <= later.started_at + timedelta(seconds=1)
+
+
+def test_a_workspace_that_ends_by_itself_stops_counting_when_it_ended(
+    launch: Any, settle: Any, alice: Any
+) -> None:
+    row = settle(launch(alice))
+    driver = registry.driver_for(row.cluster_key)
+    driver.exit(str(row.uid), code=1)
+    type(row).objects.filter(pk=row.pk).update(next_reconcile_at=now())
+    settle(row)
+    assert row.phase == "failed"
+    assert Interval.objects.get().ended_at is not None
+
+
+def test_waiting_in_the_queue_costs_nothing(project: Any, alice: Any) -> None:
+    told(work(project, alice), Phase.PENDING, {})
+    assert not Interval.objects.exists()
+
+
+# --- the listener alone, told the same things in odd orders -----------------------------------
+
+
+def work(project: Project, owner: Any, **extra: Any) -> Any:
+    class Row(SimpleNamespace):
+        KIND = "workspace"
+
+        def __str__(self) -> str:
+            return "Lab"
+
+    return Row(
+        **{
+            "uid": project.uid,
+            "launch": 1,
+            "project": project,
+            "owner": owner,
+            "owner_id": owner.pk,
+            "cluster_key": "local",
+            "gpus": 2,
+            "gpu_flavor": "h100-80",
+            "cpu_milli": 4000,
+            "memory_mib": 8192,
+            "reason": "",
+            "external_ref": {},
+            "started_at": None,
+            **extra,
+        }
+    )
+
+
+def told(row: Any, phase: Phase, ref: dict[str, Any], *, gone: bool = False) -> None:
+    outcome = Outcome(phase, external_ref=ref)
+    keep_intervals(Transition(row, Phase.PENDING, phase, "", outcome, gone, row))
+
+
+def test_repeating_every_message_changes_nothing(project: Any, alice: Any) -> None:
+    row = work(project, alice)
+    begun = now().timestamp() - 600
+    ref = {"launch": 1, "placed_at": begun, "devices": ["GPU-1", "GPU-2"]}
+    for phase in (Phase.STARTING, Phase.STARTING, Phase.RUNNING, Phase.RUNNING):
+        told(row, phase, ref)
+    ended = {**ref, "exit": {"at": begun + 300}}
+    for _ in range(3):
+        told(row, Phase.STOPPED, ended)
+        told(row, Phase.STOPPED, ended, gone=True)
+    only = Interval.objects.get()
+    assert (only.ended_at - only.started_at).total_seconds() == pytest.approx(300)
+    assert only.gpus == 2
+
+
+def test_a_portal_that_was_down_while_it_ran_and_ended_still_counts_it(
+    project: Any, alice: Any
+) -> None:
+    begun = now().timestamp() - 600
+    told(
+        work(project, alice),
+        Phase.FAILED,
+        {"launch": 1, "placed_at": begun, "exit": {"at": begun + 60}},
+    )
+    only = Interval.objects.get()
+    assert (only.ended_at - only.started_at).total_seconds() == pytest.approx(60)
+
+
+def test_a_launch_that_never_got_a_place_counts_nothing(project: Any, alice: Any) -> None:
+    told(work(project, alice), Phase.FAILED, {})
+    assert not Interval.objects.exists()
+
+
+def test_a_start_of_an_earlier_launch_is_not_taken_for_this_one(project: Any, alice: Any) -> None:
+    placed = now().timestamp() - 60
+    row = work(project, alice, launch=2, started_at=now() - timedelta(days=3))
+    told(row, Phase.STARTING, {"launch": 2, "placed_at": placed})
+    assert Interval.objects.get().started_at.timestamp() == pytest.approx(placed)
+
+
+def test_the_next_launch_closes_what_a_crash_left_open(project: Any, alice: Any) -> None:
+    begun = now().timestamp() - 600
+    told(work(project, alice), Phase.RUNNING, {"launch": 1, "placed_at": begun})
+    told(work(project, alice, launch=2), Phase.STARTING, {"launch": 2, "placed_at": begun + 500})
+    first = Interval.objects.get(launch=1)
+    assert (first.ended_at - first.started_at).total_seconds() == pytest.approx(500)
+    assert Interval.objects.get(launch=2).ended_at is None
+
+
+def test_an_end_before_the_start_is_never_written(project: Any, alice: Any) -> None:
+    begun = now().timestamp() - 60
+    told(
+        work(project, alice),
+        Phase.STOPPED,
+        {"launch": 1, "placed_at": begun, "exit": {"at": begun - 1000}},
+    )
+    only = Interval.objects.get()
+    assert only.ended_at == only.started_at
