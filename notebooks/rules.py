@@ -8,21 +8,71 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from accounts import hooks
+from django.db.models import Count, Q
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from accounts import hooks as accounts
 from notebooks.choices import StopReason
-from notebooks.services.lifecycle import workspaces_stop_for
-from notebooks.services.sharing import shares_revoke_for
+from notebooks.models import Workspace
+from notebooks.services.lifecycle import workspaces_request_delete, workspaces_stop_for
+from notebooks.services.sharing import shares_cut_for, shares_revoke_for
+from projects import contents
+from projects import hooks as projects
+from projects.contents import ContentSummary
+from runtime.protocol import Phase
+from volumes import holders
 
 if TYPE_CHECKING:
     from accounts.models import User
     from accounts.principal import Principal
+    from projects.models import Project
+    from volumes.models import Volume
+
+_NAMED = 20
 
 
 def connect() -> None:
-    hooks.on_user_disabled(_user_disabled)
+    accounts.on_user_disabled(_user_disabled)
+    projects.on_member_left(_member_left)
+    contents.register(
+        Workspace.KIND, _summarize, request_delete=_request_delete, request_stop=_request_stop
+    )
+    holders.register(_uses)
+
+
+def _uses(volume: Volume) -> bool:
+    return Workspace.objects.filter(home=volume, deleted_at__isnull=True).exists()
 
 
 def _user_disabled(user: User, who: Principal | None) -> None:
     """Stop (and keep) what a disabled person runs, and take away what was shared with him."""
     workspaces_stop_for(reason=StopReason.OWNER_DISABLED, owner=user, actor=who)
     shares_revoke_for(user=user, actor=who)
+
+
+def _member_left(project: Project, user: User, who: Principal | None) -> None:
+    """His workspaces stop and are kept; nobody may open them, he neither."""
+    workspaces_stop_for(reason=StopReason.OWNER_LEFT, project=project, owner=user, actor=who)
+    shares_revoke_for(user=user, project=project, actor=who)
+    shares_cut_for(owner=user, project=project, actor=who)
+
+
+def _summarize(project: Project) -> list[ContentSummary]:
+    rows = Workspace.objects.filter(project=project, deleted_at__isnull=True)
+    alive = ~Q(phase__in=[Phase.STOPPED, Phase.FAILED])
+    counts = rows.aggregate(all=Count("pk"), running=Count("pk", filter=alive))
+    total, running = counts["all"], counts["running"]
+    text = ngettext("%(n)d workspace", "%(n)d workspaces", total) % {"n": total}
+    if running:
+        text = _("%(workspaces)s, %(running)d running") % {"workspaces": text, "running": running}
+    names = tuple(rows.order_by("name").values_list("name", flat=True)[:_NAMED])
+    return [ContentSummary(Workspace.KIND, text, total, running, names)]
+
+
+def _request_delete(project: Project, who: Principal | None) -> None:
+    workspaces_request_delete(actor=who, project=project)
+
+
+def _request_stop(project: Project, who: Principal | None) -> None:
+    workspaces_stop_for(reason=StopReason.PROJECT_ARCHIVED, project=project, actor=who)

@@ -161,6 +161,9 @@ class WorkloadReconciler:
         if given is not None and state.ensured and seen.launch < row.launch:
             seen = self._look(row)  # the cache may be older than the launch
         status = status_of(row.desired, seen, launch=row.launch, ensured=state.ensured)
+        if status.reason == Reason.PREVIOUS_ENDING and not self._stop_outside(state, "stop"):
+            # Its place is kept until it is gone: nobody else may get GPUs that it still uses.
+            return self._outcome(state, Phase.STARTING, Reason.PREVIOUS_ENDING, "", 0.5)
         if status.phase == Phase.PENDING or status.reason == Reason.PREVIOUS_ENDING:
             return self._place(state)
         return self._follow(state, seen)

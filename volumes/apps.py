@@ -6,6 +6,8 @@ class VolumesConfig(AppConfig):
 
     def ready(self) -> None:
         from runtime.reconcilers import register
+        from volumes import rules
         from volumes.reconciler import VolumeReconciler
 
         register(VolumeReconciler())
+        rules.connect()

@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING
 from clusters.registry import driver_for
 from common.clock import now
 from runtime.protocol import Desired, NotYet, Phase, SupportsVolumes
+from runtime.reasons import Reason
 from runtime.reconcilers import Outcome
+from volumes import holders
 from volumes.models import Volume
 
 if TYPE_CHECKING:
     from runtime.protocol import Observation
 
 MEASURE_EVERY_S = 600.0
+WAIT_S = 2.0
 
 
 class VolumeReconciler:
@@ -38,6 +41,8 @@ class VolumeReconciler:
         )
 
     def _remove(self, driver: SupportsVolumes, row: Volume) -> Outcome:
+        if holders.in_use(row):
+            return Outcome(Phase.DELETING, reason=Reason.CONTENTS_LEFT, requeue_s=WAIT_S)
         try:
             driver.remove_volume(str(row.uid))
         except NotYet as wait:

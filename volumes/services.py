@@ -80,7 +80,7 @@ def volumes_request_delete(*, actor: Principal | None, project: Project) -> int:
         )
         row.refresh_from_db()
         events.record(
-            actor=actor, verb="volume.delete_requested", target=row, project_uid=project.uid
+            actor=actor, verb="volume.delete-requested", target=row, project_uid=project.uid
         )
         hint(row)
     return len(rows)

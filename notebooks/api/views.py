@@ -215,6 +215,8 @@ class WorkspaceExtend(WorkspaceAPIView):
 class WorkspaceShares(WorkspaceAPIView):
     """Who may open a workspace besides its owner."""
 
+    pagination_class = None  # short by nature: one answer
+
     required_permissions: ClassVar[Mapping[str, Permission]] = {
         "GET": Permission.WORKSPACE_READ,
         "POST": Permission.WORKSPACE_CREATE,
@@ -303,6 +305,8 @@ class WorkspaceLogs(WorkspaceAPIView):
 class WorkspaceEvents(WorkspaceAPIView):
     """The state as a stream of events; as JSON the timeline of the latest launch."""
 
+    pagination_class = None  # short by nature: one answer
+
     required_permissions: ClassVar[Mapping[str, Permission]] = {
         "GET": Permission.WORKSPACE_READ,
     }
@@ -330,6 +334,8 @@ class WorkspaceEvents(WorkspaceAPIView):
 
 class WorkspaceUsage(WorkspaceAPIView):
     """What it used in the last two hours, one sample each half minute."""
+
+    pagination_class = None  # short by nature: one answer
 
     required_permissions: ClassVar[Mapping[str, Permission]] = {
         "GET": Permission.WORKSPACE_READ,
@@ -359,6 +365,8 @@ class WorkspaceManifest(WorkspaceAPIView):
 class PresetList(PlatformAPIView):
     """The presets you may use somewhere."""
 
+    pagination_class = None  # short by nature: one answer
+
     required_platform = "user"
 
     @extend_schema(responses=s.PresetOut(many=True))
@@ -369,6 +377,8 @@ class PresetList(PlatformAPIView):
 
 class ProjectPresetList(ProjectAPIView):
     """The presets of one project, in the order of their cards."""
+
+    pagination_class = None  # short by nature: one answer
 
     required_permissions: ClassVar[Mapping[str, Permission]] = {
         "GET": Permission.WORKSPACE_READ,

@@ -79,6 +79,16 @@ def shares_revoke_for(
     return len(rows)
 
 
+@transaction.atomic
+def shares_cut_for(*, owner: User, project: Project, actor: Principal | None = None) -> int:
+    """Take away what ``owner`` shared in a project that he left."""
+    shares = Share.objects.select_related("workspace__project", "workspace__owner", "user")
+    rows = list(shares.filter(workspace__owner=owner, workspace__project=project))
+    for share in rows:
+        _revoke(share, actor=actor)
+    return len(rows)
+
+
 def _revoke(share: Share, *, actor: Principal | None) -> None:
     row, user = share.workspace, share.user
     share.delete()

@@ -37,11 +37,22 @@ def workspace_reason(row: Workspace) -> str:
         return _("A moment, please.")
     if row.stop_reason and row.phase in {Phase.STOPPED, Phase.STOPPING}:
         return str(StopReason(row.stop_reason).label)
-    said = row.message or str(reasons.info(row.reason).text)
-    position = (row.external_ref.get("queue") or {}).get("position")
-    if position:
-        return _("Position %(n)d. %(why)s") % {"n": position, "why": said}
-    return said
+    queue = row.external_ref.get("queue") or {}
+    if row.reason == reasons.Reason.QUEUED and queue:
+        return queue_sentence(queue)
+    return row.message or str(reasons.info(row.reason).text)
+
+
+def queue_sentence(queue: dict[str, object]) -> str:
+    """Say what it waits for in the language of the reader (the row's message is English)."""
+    words = {"cpu": _("CPU"), "memory": _("memory"), "gpu": _("a GPU")}
+    lacking = queue.get("lacking")
+    named = [str(word) for word in lacking] if isinstance(lacking, list) else []
+    things = ", ".join(words.get(word, word.removeprefix("gpu:")) for word in named)
+    return _("Position %(n)s in the queue; waiting for %(things)s.") % {
+        "n": queue.get("position"),
+        "things": things or _("its turn"),
+    }
 
 
 @register.simple_tag

@@ -12,6 +12,7 @@ from clusters import services as clusters
 from clusters.models import Cluster
 from events import sealer
 from hubapi import activity, cutting
+from notebooks import services as notebooks
 from notifications import outbox
 from portal import beat, housekeeping
 from portal.celery import app, prepare_broker
@@ -22,7 +23,14 @@ log = structlog.get_logger(__name__)
 
 CELERY_THREADS = 4
 DUTY_LEASE_S = 15.0
+SAMPLE_S = 30.0
 CHECK_S = 5.0
+
+
+def usage_tick() -> None:
+    """Note what running workspaces use; forget what is older than the pages show."""
+    notebooks.usage_sample()
+    notebooks.samples_prune()
 
 
 class Loop:
@@ -140,6 +148,8 @@ class Worker:
             Loop("orphans", orphans.collect_orphans, 60.0, leased=True),
             Loop("notebook-tokens", cutting.Keeper().tick, cutting.Keeper.EVERY_S, leased=True),
             Loop("notebook-activity", activity.poll, activity.POLL_S, leased=True),
+            Loop("workspace-limits", notebooks.limits_enforce, 15.0, leased=True),
+            Loop("workspace-usage", usage_tick, SAMPLE_S, leased=True),
             Loop("audit-seal", sealer.seal, sealer.EVERY_S, leased=True),
             Loop("mail", outbox.send_due, outbox.EVERY_S, leased=True),
             Loop("housekeeping", housekeeping.tick, housekeeping.EVERY_S, leased=True),

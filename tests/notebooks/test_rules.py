@@ -1,0 +1,242 @@
+"""What people, projects and the clock do to workspaces."""
+
+from datetime import timedelta
+
+import pytest
+import time_machine
+
+from common.clock import now
+from notebooks import services
+from notebooks.models import Sample, Workspace
+from notebooks.services import Wanted
+from runtime import engine
+from runtime.models import Route
+
+
+def test_the_time_limit_warns_once_and_then_stops_with_its_reason(launch, alice, settle):
+    from notifications.models import Notification
+
+    row = settle(launch(alice, "large"))
+    assert services.limits_enforce() == 0
+    with time_machine.travel(row.ends_at - timedelta(minutes=10), tick=False):
+        assert services.limits_enforce() == 1
+        assert services.limits_enforce() == 0
+        told = Notification.objects.get(kind="workspace.ending")
+        assert (told.user, told.params["minutes"]) == (alice, 10)
+    with time_machine.travel(row.ends_at + timedelta(seconds=1), tick=False):
+        assert services.limits_enforce() == 1
+        settle(row)
+    assert (row.phase, row.reason, row.stop_reason) == ("stopped", "time-limit", "time-limit")
+    assert Notification.objects.filter(kind="workspace.stopped", user=alice).exists()
+
+
+def test_an_extension_takes_the_warning_back(launch, alice, settle, principal):
+    row = settle(launch(alice, "large"))
+    with time_machine.travel(row.ends_at - timedelta(minutes=10), tick=False):
+        services.limits_enforce()
+        services.workspace_extend(principal=principal(alice), workspace=row, minutes=60)
+    with time_machine.travel(row.ends_at + timedelta(minutes=1), tick=False):
+        assert services.limits_enforce() == 0
+    row.refresh_from_db()
+    assert row.desired == "running"
+
+
+def test_waiting_in_the_queue_does_not_use_up_the_time(launch, alice, presets, settle):
+    from clusters.registry import driver_for
+
+    row = launch(alice, "large")
+    driver_for("local").script(str(row.uid), never_ready=True)
+    engine.run_due(rounds=3)
+    row.refresh_from_db()
+    assert row.ends_at is None
+
+
+def test_a_new_limit_counts_from_the_start(launch, alice, settle, principal):
+    row = settle(launch(alice))
+    services.workspace_edit(
+        principal=principal(alice), workspace=row, wanted=Wanted(time_limit_minutes=30)
+    )
+    settle(row)
+    assert row.ends_at - row.ready_at == timedelta(minutes=30)
+    assert row.launch == 1
+
+
+@pytest.fixture
+def idle_row(launch, alice, settle):
+    row = settle(launch(alice))
+    Workspace.objects.filter(pk=row.pk).update(
+        idle_stop_minutes=30, ready_at=now() - timedelta(hours=2)
+    )
+    row.refresh_from_db()
+    return row
+
+
+def _activity(row, *, since, busy=0):
+    from hubapi.models import Activity
+
+    Activity.objects.filter(uid=row.uid).update(
+        polled_at=now(), last_activity=since, busy_kernels=busy, kernels=1
+    )
+
+
+def test_an_idle_workspace_is_warned_and_then_stopped(idle_row, settle):
+    _activity(idle_row, since=now() - timedelta(hours=1))
+    assert services.limits_enforce() == 1
+    idle_row.refresh_from_db()
+    assert (idle_row.desired, idle_row.idle_warned_at is not None) == ("running", True)
+    began = now()
+    with time_machine.travel(began + timedelta(minutes=6)):
+        _activity(idle_row, since=began - timedelta(hours=1))
+        assert services.limits_enforce() == 1
+        settle(idle_row)
+    assert (idle_row.phase, idle_row.reason) == ("stopped", "idle")
+
+
+def test_a_busy_silent_kernel_is_not_idle(idle_row):
+    _activity(idle_row, since=now() - timedelta(hours=1), busy=1)
+    assert services.limits_enforce() == 0
+
+
+def test_what_is_not_known_is_not_idle(idle_row):
+    assert services.limits_enforce() == 0
+
+
+def test_a_gpu_that_computes_is_not_idle(idle_row):
+    _activity(idle_row, since=now() - timedelta(hours=1))
+    Sample.objects.create(workspace=idle_row, at=now(), gpu_utilisation=80.0)
+    assert services.limits_enforce() == 0
+
+
+def test_who_comes_back_in_time_is_not_stopped(idle_row):
+    _activity(idle_row, since=now() - timedelta(hours=1))
+    services.limits_enforce()
+    _activity(idle_row, since=now())
+    services.limits_enforce()
+    idle_row.refresh_from_db()
+    assert (idle_row.desired, idle_row.idle_warned_at) == ("running", None)
+
+
+def test_who_leaves_the_project_keeps_nothing_running_and_opens_nothing(
+    launch, alice, bob, mona, project, principal, settle
+):
+    from hubapi import registry
+    from hubapi.registry import AccessLevel
+    from projects import services as projects
+
+    mine, others = settle(launch(bob)), settle(launch(alice))
+    services.workspace_share(principal=principal(alice), workspace=others, username="bob")
+    services.workspace_share(principal=principal(bob), workspace=mine, username="mona")
+    assert registry.access(bob, others.uid) == AccessLevel.VISITOR
+    projects.member_remove(principal=principal(alice), project=project, user=bob)
+    settle(mine)
+    assert (mine.phase, mine.stop_reason, mine.deleted_at) == ("stopped", "owner-left", None)
+    for user, row in ((bob, mine), (bob, others), (mona, mine)):
+        assert registry.access(user, row.uid) == AccessLevel.NONE
+
+
+def test_nobody_but_owner_and_visitors_may_open(  # noqa: PLR0917
+    launch, alice, bob, mona, vera, charlie, operator, auditor, settle, principal
+):
+    from hubapi import registry
+    from hubapi.registry import AccessLevel
+
+    row = settle(launch(alice))
+    assert registry.access(alice, row.uid) == AccessLevel.OWNER
+    for user in (bob, mona, vera, charlie, operator, auditor):
+        assert registry.access(user, row.uid) == AccessLevel.NONE
+    services.workspace_share(principal=principal(alice), workspace=row, username="vera")
+    assert registry.access(vera, row.uid) == AccessLevel.VISITOR
+    services.workspace_delete(principal=principal(alice), workspace=row)
+    for user in (alice, vera):
+        assert registry.access(user, row.uid) == AccessLevel.NONE
+
+
+def _gpu(number):
+    from runtime.protocol import Device
+
+    return Device(uuid=f"GPU-{number}", index=number, name="NVIDIA H100 80GB", memory_mib=81920)
+
+
+@pytest.fixture
+def one_gpu(db):
+    from clusters.registry import driver_for
+    from clusters.services import ensure_local_cluster, health_refresh
+
+    ensure_local_cluster()
+    driver_for("local").set_devices([_gpu(0)])
+    health_refresh(key="local")
+    return driver_for("local")
+
+
+def test_the_second_for_the_last_gpu_waits_with_position_and_starts_by_itself(
+    one_gpu, launch, alice, bob, settle, principal, as_user
+):
+    first = settle(launch(alice, gpus=1))
+    second = settle(launch(bob, gpus=1))
+    assert (first.phase, second.phase, second.reason) == ("running", "pending", "queued")
+    page = as_user(bob).get(second.get_absolute_url()).content.decode()
+    assert "Position 1 in the queue" in page
+    home = as_user(bob).get("/").content.decode()
+    assert "Give up waiting" in home
+    services.workspace_stop(principal=principal(alice), workspace=first)
+    settle(second)
+    settle(second)
+    assert second.phase == "running"
+    assert one_gpu.spec_seen(str(second.uid))["devices"] == ["GPU-0"]
+
+
+def test_a_smaller_size_gives_the_gpu_back_only_when_the_old_process_is_gone(
+    one_gpu, launch, alice, bob, settle, principal
+):
+    from clusters.models import Hold
+
+    first = settle(launch(alice, gpus=1))
+    one_gpu.script(str(first.uid), stop_after_s=60)
+    second = settle(launch(bob, gpus=1))
+    services.workspace_edit(principal=principal(alice), workspace=first, wanted=Wanted(gpus=0))
+    settle(first, rounds=4)
+    settle(second, rounds=4)
+    assert Hold.objects.get().claim.workload_uid == first.uid
+    assert second.phase == "pending"
+    one_gpu.exit(str(first.uid), code=0)
+    settle(first)
+    settle(second)
+    assert (first.phase, second.phase) == ("running", "running")
+    assert Hold.objects.get().claim.workload_uid == second.uid
+
+
+def test_stopping_revokes_tokens_before_the_route_goes(launch, alice, settle, principal):
+    from hubapi.models import Client
+
+    row = settle(launch(alice))
+    assert Client.objects.get(uid=row.uid).revoked_at is None
+    services.workspace_stop(principal=principal(alice), workspace=row)
+    settle(row)
+    assert Client.objects.get(uid=row.uid).revoked_at is not None
+    assert not Route.objects.filter(uid=row.uid).exists()
+
+
+def test_usage_is_sampled_and_forgotten_after_two_hours(launch, alice, settle):
+    row = settle(launch(alice))
+    assert services.usage_sample() == 1
+    assert Sample.objects.get(workspace=row).memory_mib == 512
+    with time_machine.travel(now() + timedelta(hours=3)):
+        services.samples_prune()
+    assert not Sample.objects.exists()
+
+
+def test_deleting_a_project_takes_workspaces_first_and_then_homes(
+    launch, alice, project, principal, settle
+):
+    from projects import services as projects
+    from volumes.models import Volume
+
+    row = settle(launch(alice))
+    projects.project_request_delete(
+        principal=principal(alice), project=project, confirm=project.slug
+    )
+    settle(row)
+    assert row.deleted_at is not None
+    assert Volume.objects.get().deleted_at is not None
+    project.refresh_from_db()
+    assert project.deleted_at is not None
