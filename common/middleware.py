@@ -10,6 +10,7 @@ from django.conf import settings
 from django.http import (
     HttpRequest,
     HttpResponse,
+    HttpResponseBadRequest,
     HttpResponseNotFound,
     HttpResponseRedirect,
 )
@@ -31,13 +32,19 @@ def client_ip(request: HttpRequest) -> str:
 class RequestContextMiddleware(MiddlewareMixin):
     """Binds a request id to logs and events and answers it in ``X-Request-ID``."""
 
-    def process_request(self, request: HttpRequest) -> None:
+    def process_request(self, request: HttpRequest) -> HttpResponse | None:
         given = request.headers.get("X-Request-ID", "")
         request_id = given if _REQUEST_ID.match(given) else uuid.uuid4().hex
         structlog.contextvars.clear_contextvars()
         via = "api" if request.path.startswith("/api/") else "page"
         structlog.contextvars.bind_contextvars(request_id=request_id, via=via)
         request.request_id = request_id  # type: ignore[attr-defined]
+        if "\x00" in request.path or "%00" in request.META.get("QUERY_STRING", ""):
+            # PostgreSQL can't hold it and no name of ours has it: it ends here, not as a 500.
+            return HttpResponseBadRequest(
+                "A NUL in an address means nothing.\n", content_type="text/plain"
+            )
+        return None
 
     def process_response(self, request: HttpRequest, response: HttpResponse) -> HttpResponse:
         response["X-Request-ID"] = getattr(request, "request_id", "")

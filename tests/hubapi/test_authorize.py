@@ -108,7 +108,7 @@ def test_malformed_request_is_refused(
     assert not Code.objects.exists()
 
 
-@pytest.mark.parametrize("client_id", ["", "\x00", "ws-\x00", "a" * 5000, "ws-é"])
+@pytest.mark.parametrize("client_id", ["", "ws-\x01", "a" * 5000, "ws-é"])
 def test_f1_odd_client_ids_are_just_unknown(
     world: World, as_user: Any, alice: Any, client_id: str
 ) -> None:

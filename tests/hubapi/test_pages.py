@@ -80,7 +80,7 @@ def test_visitor_cannot_resume_and_stranger_sees_nothing(
     assert world.info.resume_url not in page
     assert as_user(charlie).get(path).status_code == 404
     assert as_user(charlie).get("/hub/spawn/alice/nosuchthing").status_code == 404
-    assert as_user(charlie).get("/hub/spawn/alice/%00").status_code == 404
+    assert as_user(charlie).get("/hub/spawn/alice/%01").status_code == 404
 
 
 def test_link_without_a_server_leads_to_the_only_running_one(

@@ -47,7 +47,7 @@ def test_a10_page_is_the_same_for_stopped_unknown_and_foreign_workspaces(world: 
 
 
 @pytest.mark.parametrize(
-    "host", ["", "\x00", "a b.nb.localhost", "<script>.nb.localhost", "x" * 3000]
+    "host", ["", "\x01", "a b.nb.localhost", "<script>.nb.localhost", "x" * 3000]
 )
 def test_b3_odd_hosts_are_not_repeated(db: None, host: str) -> None:
     response = ask(host, Accept="text/html")
@@ -106,3 +106,10 @@ def test_a4_identity_headers_are_nothing_to_the_portal(world: World) -> None:
     headers = {"X-Forwarded-User": "alice", "Kubeflow-Userid": "alice", "Remote-User": "alice"}
     assert Browser().get("/hub/api/user", headers=headers).status_code == 403
     assert "login" in Browser().get("/hub/home", headers=headers)["Location"]
+
+
+@pytest.mark.parametrize("address", ["/hub/spawn/alice/%00", "/projects/%00/", "/hub/home?x=%00"])
+def test_f1_nul_in_an_address_is_400(as_user: Any, alice: Any, address: str) -> None:
+    response = as_user(alice).get(address)
+    assert response.status_code == 400
+    assert response["X-Request-ID"]
