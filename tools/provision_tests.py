@@ -13,6 +13,7 @@ import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from tools.setup_shell import SetupError, run, say, step, works
 from tools.setup_steps import TOOLS, base_python, notebook_environment
@@ -157,7 +158,9 @@ class Services:
         if initdb is None:
             raise SetupError("initdb is not there.")
         data, port = folder / "data", free_port()
-        who = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []} if user else {}
+        who: dict[str, Any] = {}
+        if user:
+            who = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
         subprocess.run(
             [initdb, "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "-N"],
             check=True,

@@ -61,7 +61,7 @@ def step(title: str) -> Any:
 
 
 def run(
-    command: Iterable[str | Path],
+    command: Iterable[object],
     *,
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
@@ -95,7 +95,7 @@ def failure(words: list[str], code: int, output: str, hint: str) -> str:
     return f"{Path(words[0]).name} ended with code {code}:\n{tail}\n{hint}".rstrip()
 
 
-def works(command: Iterable[str | Path], **options: Any) -> bool:
+def works(command: Iterable[object], **options: Any) -> bool:
     try:
         done = subprocess.run(
             [str(word) for word in command],

@@ -62,7 +62,9 @@ def new_enough(uv: str) -> bool:
     except OSError:
         return False
     number = re.match(r"uv (\d+)\.(\d+)", done.stdout)
-    return done.returncode == 0 and bool(number) and tuple(map(int, number.groups())) >= LEAST
+    if done.returncode or number is None:
+        return False
+    return (int(number[1]), int(number[2])) >= LEAST
 
 
 def fetch(work: Path, version: str, hashes: set[str]) -> Path:

@@ -18,15 +18,17 @@ def service_user(places: Places) -> pwd.struct_passwd | None:
     """The user that runs the portal; None when this machine can't have it (said on stderr)."""
     user = existing() or create()
     if user is None:
-        return without("this machine has no useradd to make the user berth")
+        warn("this machine has no useradd to make the user berth")
+        return None
     problem = cannot_run(user)
     if problem:
-        return without(problem)
+        warn(problem)
+        return None
     hand_over(places, user)
     return user
 
 
-def without(reason: str) -> None:
+def warn(reason: str) -> None:
     print(
         f"  warning: running without user isolation because {reason}. The portal itself runs as"
         " root: use this machine alone, or start Berth as an ordinary user.",
