@@ -3,11 +3,17 @@
 The first half of every lease token is the worker's own random number; each worker renews a
 ``Lease`` named after it. A row whose token belongs to no living worker is free, long before
 its lease would end. Correctness does not rest on this: a late result is dropped by its token.
+
+The name also says where the worker runs and its process id, so that on the same machine a dead
+one is recognised at once.
 """
 
+import hashlib
+import os
 import secrets
 import uuid
 from datetime import timedelta
+from pathlib import Path
 
 from django.db.models import Q
 
@@ -30,6 +36,34 @@ def renew_after_fork() -> None:
     _mine.clear()
 
 
+def _here() -> str:
+    """Return a word for this machine (since its boot) and space of process ids."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text()
+        space = str(Path("/proc/self/ns/pid").readlink())
+    except OSError:
+        return secrets.token_hex(4)  # unknown: nobody is recognised as being here
+    return hashlib.sha256((boot + space).encode()).hexdigest()[:12]
+
+
+def _name() -> str:
+    return f"worker:{mine()}:{_here()}:{os.getpid()}"
+
+
+def _runs(name: str) -> bool:
+    """False when ``worker:<number>:<here>:<pid>`` was on this machine and is no more."""
+    _worker, _number, place, pid = [*name.split(":"), "", ""][:4]
+    if place != _here() or not pid.isdigit():
+        return True
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
 def new_token() -> uuid.UUID:
     return uuid.UUID(hex=mine() + secrets.token_hex(8))
 
@@ -37,12 +71,12 @@ def new_token() -> uuid.UUID:
 def beat() -> None:
     """Say that this worker lives."""
     until = now() + timedelta(seconds=ALIVE_S)
-    Lease.objects.update_or_create(name=f"worker:{mine()}", defaults={"until": until})
+    Lease.objects.update_or_create(name=_name(), defaults={"until": until})
 
 
 def leave() -> None:
     """Say that this worker ends, after it has finished what it held."""
-    Lease.objects.filter(name=f"worker:{mine()}").delete()
+    Lease.objects.filter(name=_name()).delete()
 
 
 def alive() -> set[str]:
@@ -50,7 +84,15 @@ def alive() -> set[str]:
     at = now()
     Lease.objects.filter(Q(until__lt=at - timedelta(hours=1)), name__startswith="worker:").delete()
     names = Lease.objects.filter(name__startswith="worker:", until__gte=at)
-    return {name.partition(":")[2] for name in names.values_list("name", flat=True)}
+    return {n.split(":")[1] for n in names.values_list("name", flat=True) if _runs(n)}
+
+
+def is_dead(token: uuid.UUID) -> bool:
+    """Whether the worker that made ``token`` is known to be no more. Unknown is not dead."""
+    row = Lease.objects.filter(name__startswith=f"worker:{owner_of(token)}:").first()
+    if row is None:
+        return False
+    return row.until is None or row.until < now() or not _runs(row.name)
 
 
 def owner_of(token: uuid.UUID) -> str:

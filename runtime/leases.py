@@ -7,6 +7,7 @@ from datetime import timedelta
 from django.db.models import F, Q
 
 from common.clock import now
+from runtime import incarnation
 from runtime.models import Lease
 
 
@@ -38,10 +39,13 @@ class Held:
 def acquire(name: str, *, ttl_s: float) -> Held | None:
     """Take the duty when nobody has it. Exactly one of many callers wins."""
     at = now()
-    Lease.objects.get_or_create(name=name)
-    holder = uuid.uuid4()
-    free = Lease.objects.filter(Q(until__isnull=True) | Q(until__lt=at), name=name)
-    if not free.update(holder=holder, until=at + timedelta(seconds=ttl_s), fence=F("fence") + 1):
+    known, _made = Lease.objects.get_or_create(name=name)
+    holder = incarnation.new_token()
+    free = Q(until__isnull=True) | Q(until__lt=at)
+    if known.holder is not None and incarnation.is_dead(known.holder):
+        free |= Q(holder=known.holder)
+    mine = Lease.objects.filter(free, name=name)
+    if not mine.update(holder=holder, until=at + timedelta(seconds=ttl_s), fence=F("fence") + 1):
         return None
     fence = Lease.objects.filter(name=name, holder=holder).values_list("fence", flat=True).first()
     return None if fence is None else Held(name, holder, fence, ttl_s)

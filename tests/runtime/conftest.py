@@ -1,8 +1,11 @@
 import json
 import os
+import shutil
+import sqlite3
 import subprocess
 import sys
 import uuid
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -86,8 +89,14 @@ def words():
     return read
 
 
+@pytest.fixture(scope="session")
+def template(tmp_path_factory):
+    """Where the first test leaves a migrated SQLite database for the others."""
+    return tmp_path_factory.mktemp("template") / "berth.sqlite3"
+
+
 @pytest.fixture
-def portal(tmp_path):
+def portal(tmp_path, template):
     """Environment of a portal of its own; run(*args) runs Python in it."""
 
     class Portal:
@@ -115,7 +124,15 @@ def portal(tmp_path):
             return done.stdout
 
         def migrate(self):
-            self.run("manage.py", "migrate", "--run-syncdb", "-v0")
+            if "BERTH_DATABASE_URL" in self.env:
+                self.run("manage.py", "migrate", "--run-syncdb", "-v0")
+                return
+            if not template.exists():
+                self.run("manage.py", "migrate", "--run-syncdb", "-v0")
+                with closing(sqlite3.connect(tmp_path / "berth.sqlite3")) as made:
+                    made.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+                shutil.copy(tmp_path / "berth.sqlite3", template)
+            shutil.copy(template, tmp_path / "berth.sqlite3")
 
         def scenario(self, name, *args):
             out = self.run("-m", "tests.engineapp.scenario", name, *map(str, args))

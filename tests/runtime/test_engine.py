@@ -221,6 +221,23 @@ def test_e1_rows_of_a_dead_worker_are_taken_over_before_their_lease_ends(make_th
     assert settle(thing).phase == Phase.RUNNING
 
 
+def test_e1_a_worker_that_died_on_this_machine_is_recognised_at_once(make_thing, settle):
+    import subprocess
+
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    name = f"worker:{'beef' * 4}:{incarnation._here()}:{gone.pid}"
+    Lease.objects.create(name=name, until=later(20))
+    thing = make_thing(
+        lease_token=uuid.UUID(hex="beef" * 4 + "0" * 16),
+        lease_until=later(80),
+        next_reconcile_at=later(80),
+    )
+    incarnation.beat()
+    assert sweep.free_dead_leases() == 1
+    assert settle(thing).phase == Phase.RUNNING
+
+
 def test_rows_of_a_living_worker_are_left_to_it(make_thing):
     thing = make_thing()
     incarnation.beat()
