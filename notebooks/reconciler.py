@@ -9,6 +9,7 @@ from hubapi import services as hub
 from notebooks.choices import StopReason
 from notebooks.hub import info_of
 from notebooks.models import Workspace
+from runtime.models import Reconcilable
 from runtime.protocol import Mount, Observation, Phase, Probe, RouteEntry, WorkloadSpec
 from runtime.reasons import Reason
 from runtime.workload import WorkloadReconciler
@@ -27,7 +28,7 @@ class WorkspaceReconciler(WorkloadReconciler):
     """What is particular to workspaces; the order of things is in the base class."""
 
     kind = Workspace.KIND
-    model = Workspace
+    model: type[Reconcilable] = Workspace
     related: ClassVar[tuple[str, ...]] = ("project", "owner", "home", "preset")
 
     def spec_of(self, row: Workspace) -> WorkloadSpec:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from clusters.registry import driver_for
 from common.clock import now
+from runtime.models import Reconcilable
 from runtime.protocol import Desired, NotYet, Phase, SupportsVolumes
 from runtime.reasons import Reason
 from runtime.reconcilers import Outcome
@@ -23,7 +24,7 @@ class VolumeReconciler:
     """``ensure`` until it is there, measure now and then, remove when asked."""
 
     kind = Volume.KIND
-    model = Volume
+    model: type[Reconcilable] = Volume
 
     def step(self, row: Volume, observation: Observation | None) -> Outcome:  # noqa: ARG002
         driver = driver_for(row.cluster_key)

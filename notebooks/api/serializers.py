@@ -104,7 +104,7 @@ class WorkspaceOut(serializers.Serializer[Any]):
 
 
 class ChangeOut(serializers.Serializer[Any]):
-    field = serializers.CharField()  # type: ignore[assignment]
+    field = serializers.CharField()
     to = serializers.JSONField(allow_null=True)
 
     def get_fields(self) -> dict[str, Any]:

@@ -467,4 +467,5 @@ def _share(share: Any) -> dict[str, Any]:
 
 
 def _preset(row: Preset) -> dict[str, Any]:
-    return {name: getattr(row, name) for name in s.PresetOut().fields}
+    names: list[str] = list(s.PresetOut().get_fields())
+    return {name: getattr(row, name) for name in names}

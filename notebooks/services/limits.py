@@ -57,13 +57,13 @@ def _idle_enforce(moment: datetime) -> int:
     busy = _gpu_busy([row["pk"] for row in rows], moment)
     done = 0
     for row in rows:
-        state = states[row["uid"]]
+        state, ready = states[row["uid"]], row["ready_at"]
         since = state.since if state.known else None
-        if since is not None and row["ready_at"] is not None:
-            since = max(since, row["ready_at"])
-        idle = since is not None and row["pk"] not in busy
-        left = timedelta(minutes=row["idle_stop_minutes"]) - (moment - since if idle else _NO_TIME)
-        done += _idle_one(row["pk"], left if idle else None, warned=row["idle_warned_at"])
+        left = None
+        if since is not None and ready is not None and row["pk"] not in busy:
+            rule = timedelta(minutes=row["idle_stop_minutes"] or 0)
+            left = rule - (moment - max(since, ready))
+        done += _idle_one(row["pk"], left, warned=row["idle_warned_at"])
     return done
 
 
