@@ -33,3 +33,4 @@ LOGGING["root"]["level"] = "WARNING"
 # A kind of workload of the tests' own; its table is made without migrations.
 INSTALLED_APPS = [*INSTALLED_APPS, "tests.engineapp.apps.EngineAppConfig"]
 MIGRATION_MODULES = {"engineapp": None}
+BERTH_SCRIPTED_GPUS = True  # BERTH_FAKE_GPUS=2xH100-80 may stand for real ones

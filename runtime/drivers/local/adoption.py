@@ -75,7 +75,7 @@ def _void(workload: Workload) -> None:
 
 def _lost_with_the_machine(workload: Workload) -> None:
     found = workload.record.read("exit", attempt=workload.attempt)
-    lost = ending.Ending("lost", "the machine was restarted")
+    lost = ending.Ending("vanished", "the machine was restarted")
     if found:
         lost = ending.classify(found, went=True, stopped=workload.stopping, oom_kills=0)
     workload.ended(lost)

@@ -97,15 +97,15 @@ class Groups:
             with contextlib.suppress(OSError):
                 folder.mkdir(exist_ok=True)
                 made.append(str(folder))
-        if folder := self._v1("memory", uid):
+        if memory := self._v1("memory", uid):
             limit = str(memory_mib * _MIB)
-            _put(folder / "memory.limit_in_bytes", limit)
-            _put(folder / "memory.memsw.limit_in_bytes", limit)
-        if folder := self._v1("cpu", uid):
-            _put(folder / "cpu.cfs_period_us", str(_PERIOD_US))
-            _put(folder / "cpu.cfs_quota_us", str(cpu_milli * _PERIOD_US // 1000))
-        if folder := self._v1("pids", uid):
-            _put(folder / "pids.max", str(pids))
+            _put(memory / "memory.limit_in_bytes", limit)
+            _put(memory / "memory.memsw.limit_in_bytes", limit)
+        if cpu := self._v1("cpu", uid):
+            _put(cpu / "cpu.cfs_period_us", str(_PERIOD_US))
+            _put(cpu / "cpu.cfs_quota_us", str(cpu_milli * _PERIOD_US // 1000))
+        if count := self._v1("pids", uid):
+            _put(count / "pids.max", str(pids))
         if self.v2:
             self._create_v2(self.v2 / uid, cpu_milli, memory_mib, pids)
         return made

@@ -6,20 +6,24 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
+from django.conf import settings
+
 from runtime.drivers.local.client import Client
-from runtime.drivers.local.gpus import GpuSource, NvmlSource
+from runtime.drivers.local.gpus import GpuSource, default_source
 from runtime.protocol import Device, Health, Observation, Seen, WorkloadSpec
 
 _OBSERVED = frozenset(field.name for field in fields(Observation))
-_DU_S = 20.0
 
 
 class LocalDriver:
     """Thread-safe; holds no connection, so a restarted supervisor is simply found again."""
 
-    def __init__(self, socket: Path | str, *, gpus: GpuSource | None = None) -> None:
-        self._client = Client(Path(socket))
-        self._gpus: GpuSource = gpus if gpus is not None else NvmlSource()
+    def __init__(self, socket: Path | str | None = None, *, gpus: GpuSource | None = None) -> None:
+        """Where nothing is said, the settings say it."""
+        self._client = Client(Path(socket or settings.BERTH_SUPERVISOR_SOCKET))
+        self._gpus = gpus or default_source(
+            scripted=getattr(settings, "BERTH_SCRIPTED_GPUS", False)  # tests and demonstrations
+        )
 
     def ensure(self, spec: WorkloadSpec) -> Mapping[str, object]:
         """Secrets are made and sent only when the supervisor says it will start something."""

@@ -96,7 +96,7 @@ class Launcher:
             raise Refused(
                 "invalid-spec",
                 f"environment {self.base.name} is not on this machine",
-                reason="environment-missing",
+                reason="invalid-spec",
             )
         if self.machine.users:
             for folder in (self.space.parent, self.machine.volumes, *self._interpreter()):
@@ -120,7 +120,9 @@ class Launcher:
             path = f"{self.base.resolve()}/bin{os.pathsep}{path}"
         found = shutil.which(name, path=path)
         if not found:
-            raise Refused("invalid-spec", f"command {name} is not in this environment")
+            raise Refused(
+                "invalid-spec", f"command {name} is not in this environment", reason="invalid-spec"
+            )
         return found
 
     def home(self) -> Path:

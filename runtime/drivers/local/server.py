@@ -6,7 +6,6 @@ import contextlib
 import logging
 import os
 import platform
-import shutil
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -168,7 +167,7 @@ class Server:
         folder = machine.volume(str(message["volume_uid"]))
         if any(w.is_alive and _uses(w.spec, folder.name) for w in self.world.workloads.values()):
             raise Refused("not-yet", "a workload still uses it", retry_in=1.0)
-        await asyncio.to_thread(_delete_volume, folder)
+        self.world.discard(folder)
 
     async def do_volume_usage(self, message: dict[str, Any]) -> Any:
         folder = self.world.machine.volume(str(message["volume_uid"]))
@@ -202,14 +201,6 @@ class Server:
 
 def _uses(spec: dict[str, Any], volume_uid: str) -> bool:
     return any(mount["volume_uid"] == volume_uid for mount in spec.get("mounts", ()))
-
-
-def _delete_volume(folder: Path) -> None:
-    """Move it aside first: nobody sees half a volume, and its name is free at once."""
-    aside = folder.with_name(f".gone-{folder.name}-{os.urandom(4).hex()}")
-    with contextlib.suppress(FileNotFoundError):
-        folder.rename(aside)
-        shutil.rmtree(aside, ignore_errors=True)
 
 
 def _memory_mib() -> int:

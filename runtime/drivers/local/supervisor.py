@@ -17,6 +17,7 @@ import fcntl  # noqa: E402
 import grp  # noqa: E402
 import logging  # noqa: E402
 import os  # noqa: E402
+import resource  # noqa: E402
 import signal  # noqa: E402
 from pathlib import Path  # noqa: E402
 from typing import NoReturn  # noqa: E402
@@ -103,6 +104,12 @@ def group_id(name: str) -> int | None:
         return None
 
 
+def raise_file_limit() -> None:
+    """Two descriptors for each workload: the usual 1,024 would be few."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
 async def serve(options: argparse.Namespace, ready: int | None) -> None:
     world = World(machine_of(options))
     world.adopt()
@@ -146,6 +153,7 @@ def main(arguments: list[str] | None = None) -> None:
     logging.basicConfig(
         level=logging.INFO, filename=options.log, format="%(asctime)s %(levelname)s %(message)s"
     )
+    raise_file_limit()
     os.chdir("/")
     os.umask(0o022)
     try:

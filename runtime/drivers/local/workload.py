@@ -21,6 +21,7 @@ from runtime.protocol import Seen
 _TRIES = 3
 _FOREIGN_TIMES = 3  # a listener is foreign when seen so, so many times in a row
 _UNSEEN_S = 0.1
+_LATE_GRACE_S = 2.0
 
 Facts = dict[str, Any]
 
@@ -33,7 +34,8 @@ class Workload:
         self.uid = record.uid
         self.spec: Facts = {}
         self.seen, self.version = Seen.MISSING, 0
-        self.attempt, self.port = 0, None
+        self.attempt = 0
+        self.port: int | None = None
         self.times: dict[str, float | None] = {}
         self.end = ending.Ending("")
         self.notice = ("", "")  # reason and message while it is not ended
@@ -141,10 +143,14 @@ class Workload:
             self.on_readable(told.fileno(), lambda: self._told(told.fileno()))
 
     def _told(self, fd: int) -> None:
-        self._forget_fd(fd)  # one word only, then end of file
+        self._forget_fd(fd)
+        told = b""
         with contextlib.suppress(OSError):
-            if os.read(fd, 64):
-                self.went()
+            told = os.read(fd, 64)
+        if self._process and self._process.stdout:
+            self._process.stdout.close()  # one word is all it says
+        if told:
+            self.went()
 
     def went(self) -> None:
         """The program runs: note who it is, then wait for its answer."""
@@ -157,7 +163,7 @@ class Workload:
             self.parent = (parent["pid"], parent["start"])
         self.times["started"] = child["at"]
         if self.stopping:
-            ending.send(*self.child, signal.SIGTERM)
+            self._end_late()
         elif self.port is None:
             self._ready()
         else:
@@ -217,7 +223,7 @@ class Workload:
             return
         self.child = (child["pid"], child["start"])
         if self.stopping:
-            ending.send(*self.child, signal.SIGTERM)
+            self._end_late()
         elif self.seen == Seen.CREATED:
             ready = self.times.get("ready") is not None
             if ready and (self.port is None or self.judge() == Listener.OWN):
@@ -244,6 +250,16 @@ class Workload:
         loop = asyncio.get_running_loop()
         self.stop_timer = loop.call_later(max(grace_s, 0.0), self.kill)
         self.become(Seen.STOPPING)
+
+    def _end_late(self) -> None:
+        """It was asked to end before we knew its process: ask now, and see it through."""
+        if self.child:
+            ending.send(*self.child, signal.SIGTERM)
+        asyncio.get_running_loop().call_later(_LATE_GRACE_S, self._kill_attempt, self.attempt)
+
+    def _kill_attempt(self, attempt: int) -> None:
+        if attempt == self.attempt and self.is_alive:
+            self.kill()
 
     def hurry(self, grace_s: float) -> None:
         """Shorten the grace of a workload that is to be removed."""
@@ -272,7 +288,7 @@ class Workload:
         os.close(pidfd)
         if self._process:
             self._process.wait()
-            if self._process.stdout:
+            if self._process.stdout and not self._process.stdout.closed:
                 self._forget_fd(self._process.stdout.fileno())
                 self._process.stdout.close()
             self._process = None

@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import os
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from runtime.protocol import Seen
 
 _REMOVE_GRACE_S = 2.0
 _ASK_AGAIN_S = 0.2
+_GONE = ".gone-"
 
 
 class Watcher:
@@ -45,6 +48,7 @@ class World:
         self.workloads: dict[str, Workload] = {}
         self.watchers: set[Watcher] = set()
         self._making = asyncio.Lock()
+        self._empty_again = False
         self._emptying: asyncio.Task[None] | None = None
         self._version = _new_epoch(machine.state / "epoch") << 32
         machine.ports_taken = lambda: {
@@ -135,11 +139,23 @@ class World:
             self.changed(uid)
         self._empty_trash()
 
+    def discard(self, volume: Path) -> None:
+        """Move a volume aside in one step, so that nobody sees half of it; then delete it."""
+        with contextlib.suppress(FileNotFoundError):
+            volume.rename(volume.with_name(f"{_GONE}{volume.name}-{os.urandom(4).hex()}"))
+        self._empty_trash()
+
     def _empty_trash(self) -> None:
+        self._empty_again = True
         if self._emptying is None or self._emptying.done():
-            self._emptying = asyncio.get_running_loop().create_task(
-                asyncio.to_thread(self.machine.trash.empty)
-            )
+            self._emptying = asyncio.get_running_loop().create_task(self._empty())
+
+    async def _empty(self) -> None:
+        while self._empty_again:
+            self._empty_again = False
+            await asyncio.to_thread(self.machine.trash.empty)
+            for folder in self.machine.volumes.glob(f"{_GONE}*"):
+                await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
     async def stop_all(self) -> None:
         """End every workload, each within its own grace."""

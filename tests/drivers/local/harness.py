@@ -84,9 +84,11 @@ class Supervisor:
         extra = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
         own = extra if IS_ROOT and self.mode == "ordinary" else {}
         self.process = subprocess.Popen(
-            [PYTHON, "-m", "runtime.drivers.local.supervisor"]
-            + ["--socket", self.socket, "--state", self.state, "--volumes", self.volumes]
-            + ["--environments", self.environments],
+            [
+                *(PYTHON, "-m", "runtime.drivers.local.supervisor"),
+                *("--socket", self.socket, "--state", self.state),
+                *("--volumes", self.volumes, "--environments", self.environments),
+            ],
             cwd=ROOT,
             env={**os.environ, **env, "BERTH_KILLPOINT": killpoint, "PYTHONDONTWRITEBYTECODE": "1"},
             stdout=subprocess.DEVNULL,

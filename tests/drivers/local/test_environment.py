@@ -139,7 +139,7 @@ def jupyter(request, make_supervisor):
         pytest.skip("no notebook environment on this machine")
     mode = request.param
     reach = Path(os.path.realpath(BASE / "bin/python"))
-    if IS_ROOT and not all(os.stat(parent).st_mode & 1 for parent in reach.parents):
+    if IS_ROOT and not all(parent.stat().st_mode & 1 for parent in reach.parents):
         pytest.skip("the notebook environment's interpreter is closed to other users")
     supervisor = make_supervisor(mode)
     (supervisor.environments / "jupyterlab").symlink_to(BASE.resolve())

@@ -244,7 +244,7 @@ def test_after_a_restart_of_the_machine_a_workload_is_lost(supervisor):
     wait_for(lambda: processes_of(spec.uid) == set())
     supervisor.start()
     found = supervisor.until(spec.uid, Seen.EXITED)
-    assert (found.reason, found.exit_code) == ("lost", None)
+    assert (found.reason, found.exit_code) == ("vanished", None)
 
 
 def test_a_damaged_record_does_not_stop_the_others(supervisor):
@@ -285,6 +285,6 @@ def test_idle_costs_no_processor_time(ordinary):
 def test_it_stays_small(ordinary):
     for _ in range(5):
         ordinary.ready(ordinary.shell("sleep 600"))
-    with open(f"/proc/{ordinary.process.pid}/smaps_rollup") as file:
+    with procfs.PROC.joinpath(f"{ordinary.process.pid}/smaps_rollup").open() as file:
         resident = next(int(line.split()[1]) for line in file if line.startswith("Rss"))
     assert resident <= 20 * 1024

@@ -99,7 +99,7 @@ def test_a_stolen_port_gets_no_route_and_another_port_is_tried(supervisor):
         + SERVER
     )
     spec = supervisor.spec((PYTHON, "-I", "-c", script, "{port}"), probe=Probe("/", 200))
-    os.chmod(folder / "steal", 0o666)
+    (folder / "steal").chmod(0o666)
     supervisor.driver.ensure(spec)
     wait_for(lambda: (folder / "port").exists() and (folder / "port").read_text())
     port = (folder / "port").read_text()

@@ -1,0 +1,349 @@
+"""What every driver promises, whatever stands behind it (see ``runtime/protocol.py``)."""
+
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from runtime.drivers.fake import FakeDriver
+from runtime.protocol import (
+    Driver,
+    Mount,
+    NotYet,
+    Observation,
+    Probe,
+    Resources,
+    Seen,
+    SupportsLogs,
+    SupportsMetrics,
+    SupportsVolumes,
+    SupportsWatch,
+    WorkloadSpec,
+)
+from tests.drivers.local.harness import PYTHON, SERVER, Supervisor, wait_for
+
+
+@dataclass
+class Subject:
+    """A driver, and how to make things happen behind it."""
+
+    driver: Driver
+    command: tuple[str, ...]
+    end: Callable[[str], None]  # ends a workload from outside, with exit code 3
+
+    def spec(self, **options: object) -> WorkloadSpec:
+        defaults: dict[str, object] = {
+            "uid": str(uuid.uuid4()),
+            "kind": "workspace",
+            "name": "contract",
+            "launch": 1,
+            "generation": 1,
+            "project": str(uuid.uuid4()),
+            "owner": str(uuid.uuid4()),
+            "environment": "",
+            "command": self.command,
+            "resources": Resources(cpu_milli=1000, memory_mib=256, pids=100),
+            "probe": Probe("/", 200),
+            "stop_grace_s": 2.0,
+        }
+        return WorkloadSpec(**{**defaults, **options})
+
+    def seen(self, uid: str) -> Observation:
+        return self.driver.observe([uid])[uid]
+
+    def until(self, uid: str, *wanted: Seen) -> Observation:
+        def look() -> Observation | None:
+            now = self.seen(uid)
+            return now if now.seen in wanted else None
+
+        return wait_for(look)
+
+    def ready(self, spec: WorkloadSpec) -> Observation:
+        self.driver.ensure(spec)
+        return self.until(spec.uid, Seen.READY)
+
+    def finish(self, act: Callable[[], object]) -> None:
+        def done() -> bool:
+            try:
+                act()
+            except NotYet as later:
+                assert 0 < later.retry_in < 60  # noqa: PT017 - and go on
+                return False
+            return True
+
+        wait_for(done)
+
+    def stopped(self, uid: str) -> Observation:
+        self.finish(lambda: self.driver.stop(uid, grace_s=2))
+        return self.until(uid, Seen.EXITED)
+
+
+def _fake() -> Iterator[Subject]:
+    driver = FakeDriver()
+    yield Subject(driver, ("serve", "{port}"), lambda uid: driver.exit(uid, code=3, reason="exit"))
+
+
+def _local() -> Iterator[Subject]:
+    supervisor = Supervisor("ordinary").start()
+    server = SERVER + "\n"
+    ending = (
+        "import os, threading, time\n"
+        "def watch():\n"
+        "    while not os.path.exists(os.environ['HOME'] + '/end'): time.sleep(.02)\n"
+        "    os._exit(3)\n"
+        "threading.Thread(target=watch, daemon=True).start()\n"
+    )
+
+    def end(uid: str) -> None:
+        (supervisor.state / "spaces" / uid / "home" / "end").touch()
+
+    yield Subject(supervisor.driver, (PYTHON, "-I", "-S", "-c", ending + server, "{port}"), end)
+    supervisor.close()
+
+
+@pytest.fixture(params=[_fake, pytest.param(_local, marks=pytest.mark.real)], ids=["fake", "local"])
+def subject(request: pytest.FixtureRequest) -> Iterator[Subject]:
+    yield from request.param()
+
+
+# -- ensure and observe ----------------------------------------------------------------------
+
+
+def test_a_missing_thing_is_an_observation_not_an_error(subject):
+    unknown = [str(uuid.uuid4()) for _ in range(3)]
+    found = subject.driver.observe(unknown)
+    assert list(found) == unknown
+    assert all(o.seen == Seen.MISSING and o.uid == uid for uid, o in found.items())
+    assert dict(subject.driver.observe([])) == {}
+
+
+def test_ensure_leads_to_ready_with_an_address(subject):
+    found = subject.ready(subject.spec())
+    host, _, port = found.address.rpartition(":")
+    assert host
+    assert 0 < int(port) < 65536
+    assert found.launch == 1
+    assert found.kind == "workspace"
+    assert found.started_at <= found.ready_at <= time.time()
+    assert found.exit_code is None
+
+
+def test_ensure_returns_json_and_does_not_wait(subject):
+    import json
+
+    begun = time.monotonic()
+    reference = subject.driver.ensure(subject.spec(command=subject.command))
+    assert time.monotonic() - begun < 2
+    assert json.loads(json.dumps(dict(reference))) == dict(reference)
+
+
+def test_ensure_again_changes_nothing(subject):
+    made = []
+    spec = subject.spec(secret_env=lambda: made.append(1) or {"A": "b"})
+    before = subject.ready(spec)
+    for _ in range(3):
+        subject.driver.ensure(spec)
+    assert subject.seen(spec.uid) == before
+    assert made == [1]
+
+
+def test_an_older_launch_changes_nothing(subject):
+    spec = subject.spec(launch=5)
+    before = subject.ready(spec)
+    subject.driver.ensure(subject.spec(uid=spec.uid, launch=4))
+    assert subject.seen(spec.uid) == before
+
+
+def test_a_launch_that_ended_is_not_started_again(subject):
+    spec = subject.spec()
+    subject.ready(spec)
+    subject.end(spec.uid)
+    ended = subject.until(spec.uid, Seen.EXITED)
+    subject.driver.ensure(spec)
+    assert subject.seen(spec.uid) == ended
+    assert (ended.exit_code, ended.address) == (3, "")
+    assert ended.ended_at is not None
+
+
+def test_a_higher_launch_replaces_one_that_ended(subject):
+    spec = subject.spec()
+    subject.ready(spec)
+    subject.end(spec.uid)
+    subject.until(spec.uid, Seen.EXITED)
+    again = subject.spec(
+        uid=spec.uid, launch=2, command=subject.command, mounts=(Mount("home-b", "home"),)
+    )
+    found = subject.ready(again)
+    assert (found.launch, found.exit_code, found.ended_at) == (2, None, None)
+
+
+def test_a_higher_launch_waits_for_a_living_older_one(subject):
+    spec = subject.spec()
+    subject.ready(spec)
+    again = subject.spec(uid=spec.uid, launch=2)
+    with pytest.raises(NotYet):
+        subject.driver.ensure(again)
+    subject.finish(lambda: subject.driver.ensure(again))
+    assert subject.until(spec.uid, Seen.READY).launch == 2
+
+
+# -- stop and remove -------------------------------------------------------------------------
+
+
+def test_stop_ends_it_and_stays_idempotent(subject):
+    spec = subject.spec()
+    subject.ready(spec)
+    ended = subject.stopped(spec.uid)
+    assert ended.launch == 1
+    assert ended.address == ""
+    subject.driver.stop(spec.uid, grace_s=0)
+    assert subject.seen(spec.uid).seen == Seen.EXITED
+
+
+def test_stop_and_remove_of_what_is_not_there_succeed(subject):
+    subject.driver.stop(str(uuid.uuid4()), grace_s=1)
+    subject.driver.remove(str(uuid.uuid4()))
+
+
+@pytest.mark.parametrize("first", ["alive", "ended"])
+def test_remove_leaves_nothing(subject, first):
+    spec = subject.spec()
+    subject.ready(spec)
+    if first == "ended":
+        subject.stopped(spec.uid)
+    subject.finish(lambda: subject.driver.remove(spec.uid))
+    assert subject.seen(spec.uid).seen == Seen.MISSING
+    assert spec.uid not in [o.uid for o in subject.driver.list_owned()]
+    subject.driver.remove(spec.uid)
+
+
+def test_after_removal_the_same_launch_can_be_made_again(subject):
+    spec = subject.spec()
+    subject.ready(spec)
+    subject.finish(lambda: subject.driver.remove(spec.uid))
+    assert subject.ready(spec).launch == 1
+
+
+def test_versions_only_grow_through_a_whole_life(subject):
+    spec = subject.spec()
+    versions = [subject.seen(spec.uid).version]
+    versions.append(subject.ready(spec).version)
+    versions.append(subject.stopped(spec.uid).version)
+    subject.finish(lambda: subject.driver.remove(spec.uid))
+    versions.append(subject.seen(spec.uid).version)
+    versions.append(subject.ready(spec).version)
+    assert versions == sorted(set(versions))
+
+
+def test_list_owned_names_everything_once(subject):
+    specs = [subject.spec() for _ in range(3)]
+    for spec in specs:
+        subject.ready(spec)
+    subject.stopped(specs[0].uid)
+    assert sorted(o.uid for o in subject.driver.list_owned()) == sorted(s.uid for s in specs)
+
+
+def test_many_threads_make_one(subject):
+    spec = subject.spec()
+    errors = []
+
+    def ensure() -> None:
+        try:
+            subject.driver.ensure(spec)
+        except Exception as error:  # noqa: BLE001 - judged below
+            errors.append(error)
+
+    threads = [threading.Thread(target=ensure) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert subject.until(spec.uid, Seen.READY).launch == 1
+    assert len(list(subject.driver.list_owned())) == 1
+
+
+def test_probe_is_reachable_and_says_what_it_can(subject):
+    health = subject.driver.probe()
+    assert health.reachable
+    assert health.cpu_milli >= 1000
+    assert health.memory_mib > 0
+    assert set(health.isolation) == {"users", "proc", "tmp", "memory", "cpu", "pids", "gpu"}
+
+
+# -- capabilities ----------------------------------------------------------------------------
+
+
+def test_watch_begins_with_everything_and_goes_on_with_changes(subject):
+    assert isinstance(subject.driver, SupportsWatch)
+    old = subject.spec()
+    subject.ready(old)
+    over = threading.Event()
+    watch = subject.driver.watch(stop=over.is_set)
+    assert [(o.uid, o.seen) for o in next(watch)] == [(old.uid, Seen.READY)]
+    new = subject.spec()
+    subject.driver.ensure(new)
+    assert _follow(watch, new.uid, Seen.READY)
+    subject.finish(lambda: subject.driver.remove(new.uid))
+    assert _follow(watch, new.uid, Seen.MISSING)
+    over.set()
+    assert len(list(watch)) <= 1  # it ends; what was under way may still come, and come twice
+
+
+def _follow(watch: Iterator[list[Observation]], uid: str, wanted: Seen) -> Observation:
+    last = 0
+    for batch in watch:
+        for found in batch:
+            if found.uid == uid:
+                assert found.version > last
+                last = found.version
+                if found.seen == wanted:
+                    return found
+    raise AssertionError("the watch ended")
+
+
+def test_volumes_are_idempotent_and_outlive_workloads(subject):
+    driver = subject.driver
+    assert isinstance(driver, SupportsVolumes)
+    assert driver.volume_usage("home-a") is None
+    spec = subject.spec(mounts=(Mount("home-a", role="home"),))
+    for _ in range(2):
+        driver.ensure_volume("home-a", project=spec.project, owner=spec.owner)
+    subject.ready(spec)
+    subject.finish(lambda: driver.remove(spec.uid))
+    used = driver.volume_usage("home-a")
+    assert used is not None
+    assert used >= 0
+    for _ in range(2):
+        subject.finish(lambda: driver.remove_volume("home-a"))
+    assert driver.volume_usage("home-a") is None
+
+
+def test_a_log_is_read_by_offset(subject):
+    driver = subject.driver
+    assert isinstance(driver, SupportsLogs)
+    spec = subject.spec()
+    subject.ready(spec)
+    whole = wait_for(lambda: driver.read_log(spec.uid)[0])
+    first, at = driver.read_log(spec.uid, offset=0, limit=4)
+    rest, end = driver.read_log(spec.uid, offset=at)
+    assert (len(first), first + rest) == (4, whole)
+    assert driver.read_log(spec.uid, offset=end) == (b"", end)
+    assert driver.read_log(spec.uid, offset=end + 1000)[0] == b""
+    assert driver.read_log(str(uuid.uuid4()))[0] == b""
+
+
+def test_usage_of_what_runs_is_known_and_of_the_rest_absent(subject):
+    driver = subject.driver
+    assert isinstance(driver, SupportsMetrics)
+    spec, ended = subject.spec(), subject.spec()
+    subject.ready(spec)
+    subject.ready(ended)
+    subject.stopped(ended.uid)
+    used = driver.usage([spec.uid, ended.uid, str(uuid.uuid4())])
+    assert list(used) == [spec.uid]
+    assert used[spec.uid]["memory_mib"] > 0
+    assert set(used[spec.uid]) <= {"cpu_milli", "memory_mib", "gpu_utilisation", "gpu_memory_mib"}
