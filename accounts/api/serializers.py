@@ -22,6 +22,7 @@ def _printable(value: str) -> None:
 
 class MeOut(serializers.ModelSerializer[User]):
     id = serializers.UUIDField(source="uid", read_only=True)
+    email = serializers.CharField(read_only=True, help_text=_("Empty where there is none."))
 
     class Meta:
         model = User
@@ -109,6 +110,7 @@ class SshKeyIn(StrictSerializer):
 
 class UserOut(serializers.ModelSerializer[User]):
     id = serializers.UUIDField(source="uid", read_only=True)
+    email = serializers.CharField(read_only=True, help_text=_("Empty where there is none."))
 
     class Meta:
         model = User

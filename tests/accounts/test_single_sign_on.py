@@ -17,6 +17,7 @@ from django.test import Client
 from accounts import groups, hooks
 from accounts.models import User
 from events.models import Event
+from tests.accounts.conftest import PASSWORD
 
 pytestmark = pytest.mark.django_db
 
@@ -322,3 +323,29 @@ def test_refresh_tokens_are_not_readable_in_the_session_table(provider):
     assert kept.startswith("gAAAA")
     assert unseal(kept)
     assert unseal(kept) not in str(dict(client.session))
+
+
+def test_one_connects_and_disconnects_single_sign_on_in_the_settings(provider, alice, as_user):
+    client = as_user(alice)
+    assert "Connect Example University" in client.get("/accounts/3rdparty/").content.decode()
+    client.post("/accounts/reauthenticate/", {"password": PASSWORD})
+    where = _forwarded_to(client.post("/accounts/oidc/login/?process=connect"))
+    assert client.get(provider.consent(where, "dora-1")).status_code == 302
+    linked = SocialAccount.objects.get(user=alice)
+    assert linked.uid == "dora-1"
+    browser, _answer = sign_in(provider)
+    assert browser.session["_auth_user_id"] == str(alice.pk)
+    page = client.get("/accounts/3rdparty/").content.decode()
+    assert "dora-1" in page
+    client.post("/accounts/3rdparty/", {"account": linked.pk})
+    assert not SocialAccount.objects.exists()
+
+
+def test_nobody_connects_an_identity_that_belongs_to_somebody_else(provider, alice, as_user):
+    sign_in(provider)
+    owner = SocialAccount.objects.get().user
+    client = as_user(alice)
+    client.post("/accounts/reauthenticate/", {"password": PASSWORD})
+    where = _forwarded_to(client.post("/accounts/oidc/login/?process=connect"))
+    client.get(provider.consent(where, "dora-1"))
+    assert SocialAccount.objects.get().user == owner
