@@ -238,6 +238,8 @@ if BERTH_SECURE:
     SESSION_COOKIE_SECURE = True
     CSRF_COOKIE_SECURE = True
     SECURE_SSL_REDIRECT = flag("SSL_REDIRECT", default=True)
+    # Workloads, the proxy and probes ask the internal listener, which speaks plain HTTP.
+    SECURE_REDIRECT_EXEMPT = [r"^hub/api(/|$)", r"^hub/424$", r"^(livez|readyz|metrics)$"]
     SECURE_HSTS_SECONDS = number("HSTS_SECONDS", 31536000)
     SECURE_HSTS_INCLUDE_SUBDOMAINS = True
     SECURE_HSTS_PRELOAD = True
