@@ -13,8 +13,11 @@ from django.http import (
     HttpResponseBadRequest,
     HttpResponseNotFound,
     HttpResponseRedirect,
+    JsonResponse,
 )
 from django.utils.deprecation import MiddlewareMixin
+
+from common.problems import CONTENT_TYPE, problem_body
 
 _REQUEST_ID = re.compile(r"\A[A-Za-z0-9-]{8,40}\Z")
 GetResponse = Callable[[HttpRequest], HttpResponse]
@@ -41,9 +44,11 @@ class RequestContextMiddleware(MiddlewareMixin):
         request.request_id = request_id  # type: ignore[attr-defined]
         if "\x00" in request.path or "%00" in request.META.get("QUERY_STRING", ""):
             # PostgreSQL can't hold it and no name of ours has it: it ends here, not as a 500.
-            return HttpResponseBadRequest(
-                "A NUL in an address means nothing.\n", content_type="text/plain"
-            )
+            sentence = "A NUL in an address means nothing."
+            if via == "api":
+                body = problem_body(400, "invalid", sentence)
+                return JsonResponse(body, status=400, content_type=CONTENT_TYPE)
+            return HttpResponseBadRequest(f"{sentence}\n", content_type="text/plain")
         return None
 
     def process_response(self, request: HttpRequest, response: HttpResponse) -> HttpResponse:

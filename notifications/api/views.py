@@ -80,6 +80,8 @@ class NotificationsReadView(PlatformAPIView):
 class WishesView(PlatformAPIView):
     """What one hears of, and where."""
 
+    pagination_class = None  # short by nature: one answer
+
     required_platform: ClassVar = {"GET": "user", "PUT": "user"}
 
     @extend_schema(responses=WishSerializer(many=True))
@@ -109,6 +111,8 @@ class WishesView(PlatformAPIView):
 
 class AnnouncementsView(PlatformAPIView):
     """The banners of now."""
+
+    pagination_class = None  # short by nature: one answer
 
     required_platform: ClassVar = {"GET": "user"}
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from events.models import Event
@@ -35,12 +36,13 @@ class ProjectSerializer(serializers.Serializer[Project]):
     description = serializers.CharField()
     role = serializers.SerializerMethodField(help_text="Your role; null for operators outside.")
     members = serializers.SerializerMethodField()
-    archived_at = serializers.DateTimeField()
+    archived_at = serializers.DateTimeField(allow_null=True)
     created_at = serializers.DateTimeField()
     generation = serializers.IntegerField()
     desired = serializers.CharField()
     status = StatusSerializer(source="*")
 
+    @extend_schema_field(serializers.CharField(allow_null=True))
     def get_role(self, project: Project) -> str | None:
         return getattr(project, "my_role", None) or getattr(project, "entered_role", None)
 

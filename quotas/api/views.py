@@ -44,6 +44,8 @@ class EffectSerializer(serializers.Serializer[Any]):
 class ProjectQuotaView(ProjectAPIView):
     """What is used and left: the project's totals, and one's own limits where set."""
 
+    pagination_class = None  # short by nature: one answer
+
     required_permissions: ClassVar = {"GET": Permission.QUOTA_READ}
 
     @extend_schema(responses=ShareSerializer(many=True))
@@ -57,6 +59,8 @@ class LimitsView(PlatformAPIView):
 
     ``?plan=1`` changes nothing and answers what would follow.
     """
+
+    pagination_class = None  # short by nature: one answer
 
     required_platform: ClassVar = {"GET": "auditor", "PUT": "operator"}
 

@@ -21,7 +21,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 
 CHECKS = [
     not_a_server_error,
@@ -56,7 +56,7 @@ def send(case: schemathesis.Case, secret: str) -> httpx.Response:
     return response
 
 
-class RollBack(Exception):
+class RollBack(Exception):  # noqa: N818 - no error
     """Ends an example: the next one finds the world as it was."""
 
 
@@ -103,6 +103,6 @@ def test_f1_no_input_breaks_an_operation_and_answers_are_as_documented(
             response = send(case, secret)
             if not response.headers.get("content-type", "").startswith("text/event-stream"):
                 case.validate_response(response, checks=CHECKS)
-            raise RollBack
+            raise RollBack  # noqa: TRY301 - ends the example
     except RollBack:
         pass
