@@ -28,6 +28,18 @@ def checked_name(name: str, what: str) -> str:
     return name
 
 
+def wants_port(spec: dict[str, Any]) -> bool:
+    if spec["port"] or spec["probe"]:
+        return True
+    return any("{port}" in text for text in [*spec["command"], *spec["env"].values()])
+
+
+def asked(spec: dict[str, Any]) -> dict[str, Any]:
+    """Return what was asked for, without what we added when it was started."""
+    ours = ("port_now", "system_user", "attempt")
+    return {name: value for name, value in spec.items() if name not in ours}
+
+
 @dataclass
 class Machine:
     """Where things lie and what this machine can enforce."""

@@ -67,9 +67,8 @@ def mount(source: str, target: str, kind: str | None, flags: int, data: str | No
 
 def own_mounts() -> bool:
     """Leave the machine's mount table; True when this process may change its own now."""
-    return _LIBC.unshare(_CLONE_NEWNS) == 0 and mount(
-        "none", "/", None, _MS_REC | _MS_PRIVATE, None
-    )
+    private = _MS_REC | _MS_PRIVATE
+    return _LIBC.unshare(_CLONE_NEWNS) == 0 and mount("none", "/", None, private, None)
 
 
 def hide_processes() -> bool:
@@ -175,7 +174,7 @@ def place(path: str, text: str, mode: int) -> None:
 def clear(path: str) -> None:
     try:
         os.unlink(path)
-    except FileNotFoundError:
+    except OSError:
         pass
 
 
@@ -227,11 +226,9 @@ class Shim:
     def record(self, name: str, **fields: float | str) -> None:
         """Write a small JSON object; the values are numbers and plain words only."""
         fields["attempt"] = self.plan["attempt"]
-        parts = [
-            f'"{key}": {value}' if isinstance(value, (int, float)) else f'"{key}": "{value}"'
-            for key, value in fields.items()
-        ]
-        write(f"{self.dir}/{name}.json", "{" + ", ".join(parts) + "}\n")
+        quoted = {k: f'"{v}"' if isinstance(v, str) else v for k, v in fields.items()}
+        text = ", ".join(f'"{key}": {value}' for key, value in quoted.items())
+        write(f"{self.dir}/{name}.json", "{" + text + "}\n")
 
     def claim(self) -> bool:
         """Take the workload's lock and see that this attempt is still the wanted one."""

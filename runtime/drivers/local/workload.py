@@ -11,7 +11,7 @@ from typing import Any
 
 from runtime.drivers.local import ending, listeners, logs, probing, procfs
 from runtime.drivers.local.killpoints import killpoint
-from runtime.drivers.local.launcher import Launcher, Machine, spawn
+from runtime.drivers.local.launcher import Launcher, Machine, asked, spawn, wants_port
 from runtime.drivers.local.listeners import Listener
 from runtime.drivers.local.records import Record
 from runtime.drivers.local.users import SystemUser
@@ -100,7 +100,7 @@ class Workload:
     def _spawn(self, spec: Facts, user: SystemUser) -> None:
         launcher = Launcher(self.machine, spec, user)
         port = self._choose_port(spec)
-        if port is None and self._wants_port(spec):
+        if port is None and wants_port(spec):
             raise Refused("not-yet", "no free port on this machine", retry_in=2.0)
         launcher.make_folders()
         facts = {**spec, "port_now": port, "system_user": [user.name, user.uid, user.gid]}
@@ -119,16 +119,10 @@ class Workload:
         self._attach(spawn(plan))
         self.become(Seen.CREATED)
 
-    @staticmethod
-    def _wants_port(spec: Facts) -> bool:
-        if spec["port"] or spec["probe"]:
-            return True
-        return any("{port}" in text for text in [*spec["command"], *spec["env"].values()])
-
     def _choose_port(self, spec: Facts) -> int | None:
         if spec["port"]:
             return int(spec["port"])
-        if not self._wants_port(spec):
+        if not wants_port(spec):
             return None
         return listeners.choose_port(*self.machine.ports, self.machine.ports_taken())
 
@@ -373,14 +367,10 @@ class Workload:
         self._tries += 1
         for _ in range(100):
             with contextlib.suppress(Refused, OSError):
-                self._spawn(self._wanted(), SystemUser(*self.spec["system_user"]))
+                self._spawn(asked(self.spec), SystemUser(*self.spec["system_user"]))
                 return True
             await asyncio.sleep(0.02)
         return False
-
-    def _wanted(self) -> Facts:
-        ours = ("port_now", "system_user", "attempt")
-        return {name: value for name, value in self.spec.items() if name not in ours}
 
     def ended(self, end: ending.Ending) -> None:
         self.end = ending.Ending(end.reason, end.message, end.code, end.at or time.time())

@@ -52,11 +52,13 @@ def test_two_listeners_on_one_port_must_both_be_its_own():
         mine.bind(("127.0.0.1", 0))
         mine.listen()
         port = mine.getsockname()[1]
+        code = (
+            "import socket, sys; s = socket.socket(); s.setsockopt(1, 15, 1)\n"
+            f"s.bind(('127.0.0.1', {port})); s.listen(); print(1, flush=True); sys.stdin.read()"
+        )
         child = subprocess.Popen(
-            [PYTHON, "-c", "import socket,sys\ns=socket.socket()\ns.setsockopt(1,15,1)\n"
-             f"s.bind(('127.0.0.1',{port}))\ns.listen()\nprint(1,flush=True)\nsys.stdin.read()"],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        )  # fmt: skip
+            [PYTHON, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
         child.stdout.readline()
         verdict = listeners.judge(port, uid=os.getuid(), members={os.getpid()})
         child.communicate(b"")
