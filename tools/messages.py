@@ -20,6 +20,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings.test")
 
 from babel.messages.catalog import Catalog, Message  # noqa: E402
 from babel.messages.extract import extract_python  # noqa: E402
+from babel.messages.mofile import write_mo  # noqa: E402
 from babel.messages.pofile import read_po, write_po  # noqa: E402
 
 APPS = (
@@ -138,6 +139,20 @@ def missing(catalog: Catalog) -> list[Message]:
     return found
 
 
+def compile_all() -> None:
+    """Write the .mo files that Django reads, where the .po is newer."""
+    for path in sorted((ROOT / "locale").glob("*/LC_MESSAGES/django.po")):
+        compiled = path.with_suffix(".mo")
+        if compiled.exists() and compiled.stat().st_mtime >= path.stat().st_mtime:
+            continue
+        with path.open("rb") as file:
+            catalog = read_po(file, locale=path.parts[-3])
+        fresh = compiled.with_suffix(".mo.new")
+        with fresh.open("wb") as file:
+            write_mo(file, catalog)
+        fresh.replace(compiled)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="change nothing, fail when behind")
@@ -159,6 +174,8 @@ def main() -> int:
             path.write_bytes(written(catalog))
         print(f"{language}: {len(catalog)} texts, {len(lacking)} without a right translation")
         behind = behind or bool(lacking)
+    if not options.check:
+        compile_all()
     return 1 if options.check and behind else 0
 
 

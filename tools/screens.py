@@ -82,6 +82,12 @@ def portal() -> Iterator[Portal]:
     }
     process = None
     try:
+        subprocess.run(
+            [sys.executable, "-c", "from tools.messages import compile_all; compile_all()"],
+            env=env,
+            cwd=ROOT,
+            check=True,
+        )
         seeded = subprocess.run(
             [sys.executable, str(ROOT / "tools" / "screen_data.py")],
             env=env,

@@ -124,7 +124,7 @@ def test_the_menu_of_a_narrow_screen_opens_and_leads_somewhere(
     page = context.new_page()
     screens.open_page(page, f"{portal.url}/projects/")
     assert not page.locator(".rail-nav").first.is_visible()
-    page.click("[data-bs-target='#rail']")
+    page.click("[data-bs-toggle=offcanvas]")
     page.wait_for_selector("#rail.show")
     page.click("#rail >> text=Workspaces")
     page.wait_for_url("**/workspaces/")
