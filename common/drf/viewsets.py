@@ -82,7 +82,7 @@ class BerthAPIMixin:
         super().initial(request, *args, **kwargs)  # type: ignore[misc]
         verb = "GET" if request.method == "HEAD" else str(request.method)
         demand = self.declared(verb, getattr(self, "action", None) or "")
-        if demand is None or not hasattr(self, verb.lower()):
+        if demand is None or verb == "OPTIONS" or not hasattr(self, verb.lower()):
             raise MethodNotAllowed(str(request.method))
         self.principal = request._request.principal  # type: ignore[attr-defined]  # noqa: SLF001
         self.enter(demand, kwargs)

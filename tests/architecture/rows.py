@@ -1,0 +1,120 @@
+"""Fills every list of the product with ``n`` rows, straight into the tables."""
+
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+from common.clock import now
+
+
+def fill(n: int, *, project: Any, user: Any, mark: str) -> None:
+    people = _people(n, mark)
+    _projects(n, project, user, people, mark)
+    _workspaces(n, project, user, people, mark)
+    _own(n, user, mark)
+    _happened(n, project, user)
+
+
+def _people(n: int, mark: str) -> list[Any]:
+    from accounts.models import User
+
+    return User.objects.bulk_create(
+        User(username=f"p{mark}-{i}", email=f"p{mark}-{i}@example.org") for i in range(n)
+    )
+
+
+def _projects(n: int, project: Any, user: Any, people: list[Any], mark: str) -> None:
+    from projects.models import Invitation, Membership, Project
+    from quotas.models import Limit
+
+    made = Project.objects.bulk_create(
+        Project(slug=f"q{mark}-{i}", name=f"Q {mark} {i}") for i in range(n)
+    )
+    Membership.objects.bulk_create(Membership(project=p, user=user, role="owner") for p in made)
+    Membership.objects.bulk_create(
+        Membership(project=project, user=p, role="member") for p in people
+    )
+    Invitation.objects.bulk_create(
+        Invitation(
+            project=project,
+            email=f"i{mark}-{i}@example.org",
+            digest=uuid4().hex,
+            invited_by=user,
+            expires_at=now() + timedelta(days=1),
+        )
+        for i in range(n)
+    )
+    Limit.objects.bulk_create(
+        Limit(project=project, user=p, resource="gpus", amount=1) for p in people
+    )
+
+
+def _workspaces(n: int, project: Any, user: Any, people: list[Any], mark: str) -> None:
+    from notebooks.models import Preset, Share, Workspace
+    from volumes.models import Volume
+
+    presets = Preset.objects.bulk_create(
+        Preset(slug=f"s{mark}-{i}", name=f"S {mark} {i}", position=i) for i in range(n)
+    )
+    homes = Volume.objects.bulk_create(
+        Volume(project=project, owner=p, name=f"h{mark}{i}") for i, p in enumerate(people)
+    )
+    rows = Workspace.objects.bulk_create(
+        Workspace(
+            project=project,
+            owner=user if i % 2 else p,
+            name=f"w{mark}-{i}",
+            home=homes[i],
+            preset=presets[i],
+            launch=1,
+            phase="running" if i % 3 else "pending",
+        )
+        for i, p in enumerate(people)
+    )
+    Share.objects.bulk_create(Share(workspace=w, user=p) for w, p in zip(rows, people, strict=True))
+
+
+def _own(n: int, user: Any, mark: str) -> None:
+    from accounts.models import ApiToken, SshKey
+    from notifications.models import Announcement, Notification
+
+    at = now()
+    Notification.objects.bulk_create(
+        Notification(user=user, kind="workspace.failed", params={"name": i}, created_at=at)
+        for i in range(n)
+    )
+    ApiToken.objects.bulk_create(
+        ApiToken(user=user, name=f"t{i}", prefix="berth_x", digest=uuid4().hex) for i in range(n)
+    )
+    SshKey.objects.bulk_create(
+        SshKey(user=user, name=f"k{i}", public_key="x", fingerprint=f"{mark}{i}") for i in range(n)
+    )
+    Announcement.objects.bulk_create(
+        Announcement(message=f"a{i}", starts_at=at - timedelta(days=2), ends_at=at)
+        for i in range(n)
+    )
+
+
+def _happened(n: int, project: Any, user: Any) -> None:
+    from events.models import Event
+    from usage.models import Interval
+
+    at = now()
+    Event.objects.bulk_create(
+        Event(at=at, verb="workspace.launched", actor_name="x", project_uid=project.uid)
+        for _ in range(n)
+    )
+    Interval.objects.bulk_create(
+        Interval(
+            uid=uuid4(),
+            launch=1,
+            kind="workspace",
+            project_uid=project.uid,
+            project_slug=project.slug,
+            owner_uid=user.uid,
+            owner_name=user.username,
+            cluster_key="local",
+            started_at=at - timedelta(hours=1),
+        )
+        for _ in range(n)
+    )

@@ -1,0 +1,108 @@
+"""One of everything, so that every placeholder of every route names something real."""
+
+from typing import Any
+from uuid import uuid4
+
+from common.clock import now
+from tests.architecture.routes import Route
+
+
+def build(project: Any, owner: Any, *, mark: str = "") -> dict[str, str]:
+    """Make a workspace, its volume, an invitation … of ``owner`` in ``project``."""
+    from accounts.models import ApiToken, SshKey
+    from notebooks.models import Workspace
+    from notifications.models import Announcement, Notification
+    from projects.models import Invitation
+    from volumes.models import Volume
+
+    volume = Volume.objects.create(project=project, owner=owner, name=f"home{mark}")
+    workspace = Workspace.objects.create(
+        project=project,
+        owner=owner,
+        name=f"lab{mark}",
+        home=volume,
+        launch=1,
+        phase="stopped",
+        desired="stopped",
+    )
+    invitation = Invitation.objects.create(
+        project=project,
+        email=f"x{mark}@example.org",
+        digest=uuid4().hex,
+        expires_at=now().replace(year=now().year + 1),
+    )
+    told = Notification.objects.create(user=owner, kind="workspace.failed", created_at=now())
+    token = ApiToken.objects.create(user=owner, name="t", prefix="berth_x", digest=uuid4().hex)
+    key = SshKey.objects.create(user=owner, name="k", public_key="x", fingerprint=uuid4().hex)
+    banner = Announcement.objects.create(message="m", starts_at=now())
+    return {
+        "project": project.slug,
+        "project_slug": project.slug,
+        "workspace": workspace.short_id,
+        "workspace_uid": str(workspace.uid),
+        "volume": str(volume.uid),
+        "invitation": str(invitation.uid),
+        "username": owner.username,
+        "user": str(owner.uid),
+        "notification": str(told.uid),
+        "token": str(token.uid),
+        "ssh": str(key.uid),
+        "banner": str(banner.uid),
+        "project_uid": str(project.uid),
+        "preset": _preset(),
+    }
+
+
+def _preset() -> str:
+    from notebooks.models import Preset
+
+    row, _made = Preset.objects.get_or_create(slug="guard", defaults={"name": "Guard"})
+    return str(row.uid)
+
+
+# which object a bare <uuid:uid> means
+_UIDS = (
+    ("invitations", "invitation"),
+    ("notifications", "notification"),
+    ("tokens", "token"),
+    ("ssh-keys", "ssh"),
+    ("announcements", "banner"),
+    ("console/projects", "project_uid"),
+    ("users", "user"),
+)
+
+
+def address(route: Route, ids: dict[str, str]) -> str:
+    """Return the route's path with every placeholder filled from ``ids``."""
+    path = route.path.replace("^", "").replace("\\Z", "").replace("$", "")
+    for name in route.params:
+        start = path.index("<")
+        end = path.index(">")
+        path = path[:start] + _value(route, name, path[start:end], ids) + path[end + 1 :]
+    return path
+
+
+def _value(route: Route, name: str, spelled: str, ids: dict[str, str]) -> str:
+    if name == "uid":
+        return next((ids[key] for word, key in _UIDS if word in route.path), str(uuid4()))
+    if name == "workspace" and spelled.startswith("<uuid"):
+        return ids["workspace_uid"]
+    if name in ids:
+        return ids[name]
+    return "1" if spelled.startswith("<int") else "unknown"
+
+
+def snapshot() -> dict[str, str]:
+    """Return a fingerprint of every table that a denied act must leave as it was."""
+    import hashlib
+
+    from django.apps import apps
+
+    passed = {"events.Event", "sessions.Session", "usersessions.UserSession"}
+    found: dict[str, str] = {}
+    for model in apps.get_models():
+        if model._meta.label in passed or not model._meta.managed:
+            continue
+        rows = sorted(map(str, model._base_manager.values_list()))
+        found[model._meta.label] = hashlib.sha256("\n".join(rows).encode()).hexdigest()
+    return found
