@@ -90,7 +90,7 @@ def projects(who: dict[str, User]) -> dict[str, Project]:
         (vision, "olga", "viewer"),
     ):
         Membership.objects.create(project=project, user=who[username], role=role)
-    for resource, amount in (("gpus", 6), ("memory_mib", 512 * 1024), ("workspaces", 10)):
+    for resource, amount in (("gpus", 12), ("memory_mib", 1024 * 1024), ("workspaces", 10)):
         Limit.objects.create(project=vision, resource=resource, amount=amount)
     return {"vision": vision, "speech": speech}
 

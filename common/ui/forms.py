@@ -29,6 +29,13 @@ class BerthBoundField(BoundField):
             attrs["class"] = f"{given} {css}{invalid}".strip()
         return super().as_widget(widget, attrs, only_initial)
 
+    @property
+    def marks_optional(self) -> bool:
+        """Say "(optional)" only where other fields are not: else it is noise on every line."""
+        if self.field.required or isinstance(self.field.widget, forms.CheckboxInput):
+            return False
+        return any(field.required for field in self.form.fields.values())
+
     def label_tag(
         self,
         contents: str | None = None,
