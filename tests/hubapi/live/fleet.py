@@ -6,16 +6,22 @@ import os
 import secrets
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import httpcore
 import httpx
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
@@ -68,7 +74,10 @@ class _Loopback(httpcore.SyncBackend):
 class _Transport(httpx.HTTPTransport):
     def __init__(self) -> None:
         super().__init__(trust_env=False)
-        self._pool = httpcore.ConnectionPool(network_backend=_Loopback())
+        trusting = ssl.create_default_context()  # the certificate is one of our own making
+        trusting.check_hostname = False
+        trusting.verify_mode = ssl.CERT_NONE
+        self._pool = httpcore.ConnectionPool(network_backend=_Loopback(), ssl_context=trusting)
 
 
 NAVIGATE = {"Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document", "Accept": "text/html,*/*"}
@@ -150,6 +159,30 @@ def result_of(ws: ClientConnection) -> str:
     raise AssertionError("the kernel gave no result")
 
 
+def make_certificate(folder: Path) -> tuple[Path, Path]:
+    """Write a certificate for *.nb.localhost and its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "nb.localhost")])
+    at = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(at - timedelta(days=1))
+        .not_valid_after(at + timedelta(days=1))
+        .add_extension(
+            x509.SubjectAlternativeName([x509.DNSName("*.nb.localhost")]), critical=False
+        )
+        .sign(key, hashes.SHA256())
+    )
+    form = serialization.Encoding.PEM
+    private = key.private_bytes(
+        form, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    paths = folder / "cert.pem", folder / "key.pem"
+    paths[0].write_bytes(made.public_bytes(form))
+    paths[1].write_bytes(private)
+    return paths
+
+
 @dataclass
 class Portal:
     """One portal with its proxy, under one kind of routing."""
@@ -159,6 +192,7 @@ class Portal:
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
     base: str = ""
     proxy_port: int = 0
+    tls: bool = False
 
     def start(self) -> None:
         public, self.proxy_port, internal, api = free_ports(4)
@@ -174,6 +208,7 @@ class Portal:
             "BERTH_PROXY_API_PORT": str(api),
             "BERTH_PROXY_TOKEN": token,
             "BERTH_NOTEBOOK_ROUTING": self.routing,
+            "BERTH_NOTEBOOK_SCHEME": "https" if self.tls else "http",
         }
         self._spawn([sys.executable, "-m", "tests.hubapi.live.portal"], env, "portal.log")
         node = [
@@ -186,6 +221,9 @@ class Portal:
         ]
         node += ["--fallback-url", f"http://127.0.0.1:{internal}/hub/424"]
         node += ["--host-routing"] if self.routing == "host" else []
+        if self.tls:
+            certificate, key = make_certificate(self.folder)
+            node += ["--scheme", "https", "--tls-cert", str(certificate), "--tls-key", str(key)]
         self._spawn(node, {**env, "CONFIGPROXY_AUTH_TOKEN": token}, "proxy.log")
 
     def _spawn(self, command: list[str], env: dict[str, str], log: str) -> None:
