@@ -23,7 +23,7 @@ def portal() -> Iterator[Portal]:
         running.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # while it is open, this thread has a running event loop
 def chromium() -> Iterator[object]:
     if executable() is None:
         pytest.skip("no Chromium on this machine")
