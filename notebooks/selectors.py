@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from django.db.models import Exists, OuterRef, Q
 from django.utils.translation import gettext as _
 
+from accounts.models import User
 from common.errors import Forbidden, NotFound
 from notebooks.models import Preset, Share, Step, Workspace
 from projects.access import Permission, scoped
@@ -19,10 +20,10 @@ if TYPE_CHECKING:
 
     from django.db.models import QuerySet
 
-    from accounts.models import User
     from accounts.principal import Principal
     from projects.models import Project
 
+MAX_CANDIDATES = 200
 SETTLED = frozenset({Phase.RUNNING, Phase.STOPPED, Phase.FAILED, Phase.DELETED})
 ENDED = frozenset({Phase.STOPPED, Phase.FAILED})
 
@@ -126,6 +127,16 @@ def access_of(user: User, workspace: Workspace) -> Access:
 
 def shares_of(workspace: Workspace) -> QuerySet[Share]:
     return workspace.shares.select_related("user", "created_by").order_by("user__username")
+
+
+def share_candidates(workspace: Workspace) -> QuerySet[User]:
+    """Return the members of the project that could be let in."""
+    return (
+        User.objects.filter(memberships__project=workspace.project_id, is_active=True)
+        .exclude(pk=workspace.owner_id)
+        .exclude(workspace_shares__workspace=workspace)
+        .order_by("username")[:MAX_CANDIDATES]
+    )
 
 
 def steps_of(workspace: Workspace, launch: int | None = None) -> Sequence[Step]:

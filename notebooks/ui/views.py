@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from django.contrib import messages
-from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.translation import gettext as _
 
 from common.errors import BerthError, Invalid, LimitExceeded
 from events import selectors as events
 from notebooks import selectors, services
-from notebooks.logs import log_read, log_tail
+from notebooks.logs import log_tail
 from notebooks.models import Workspace
 from notebooks.ui.forms import SizeForm, edit_form
 from notebooks.ui.present import shown
@@ -21,6 +21,7 @@ from notebooks.ui.shared import go, show_error, to_yaml
 from projects.access import Permission
 from projects.ui.base import ProjectView
 
+MAX_DOWNLOAD = 64 * 1024 * 1024
 READ: Mapping[str, Permission] = {"GET": Permission.WORKSPACE_READ}
 
 
@@ -73,8 +74,7 @@ class Detail(WorkspaceView):
 
     def get(self, request: HttpRequest, project: str, workspace: str) -> HttpResponse:  # noqa: ARG002
         row = self.workspace()
-        shares = list(selectors.shares_of(row))
-        return self.render(self.page(row, {"shares": shares}))
+        return self.render(self.page(row, people(row)))
 
 
 class State(WorkspaceView):
@@ -107,26 +107,14 @@ class Logs(WorkspaceView):
 
 
 class LogDownload(WorkspaceView):
-    """The whole log that is kept, as a file, part by part."""
+    """The whole log that is kept (its size is bounded by the driver), as a file."""
 
     required_permissions: ClassVar[Mapping[str, Permission]] = READ
 
-    def get(
-        self,
-        request: HttpRequest,  # noqa: ARG002
-        project: str,  # noqa: ARG002
-        workspace: str,  # noqa: ARG002
-    ) -> StreamingHttpResponse:
+    def get(self, request: HttpRequest, project: str, workspace: str) -> HttpResponse:  # noqa: ARG002
         row = self.owned()
-        first = log_read(row.cluster_key, str(row.uid))  # an error is still a page here
-
-        def parts() -> Any:
-            part = first
-            while part.data:
-                yield part.data
-                part = log_read(row.cluster_key, str(row.uid), offset=part.next_offset)
-
-        response = StreamingHttpResponse(parts(), content_type="text/plain; charset=utf-8")
+        text = log_tail(row, limit=MAX_DOWNLOAD).data
+        response = HttpResponse(text, content_type="text/plain; charset=utf-8")
         response["Content-Disposition"] = f'attachment; filename="{row.short_id}.log"'
         return response
 
@@ -202,5 +190,12 @@ class Settings(WorkspaceView):
         return go(request, row.get_absolute_url())
 
     def _page(self, row: Workspace, form: SizeForm, status: int = 200) -> HttpResponse:
-        shares = list(selectors.shares_of(row))
-        return self.render(self.page(row, {"form": form, "shares": shares}), status=status)
+        return self.render(self.page(row, {"form": form, **people(row)}), status=status)
+
+
+def people(row: Workspace) -> dict[str, Any]:
+    """Return who may open it, and who could be let in."""
+    return {
+        "shares": list(selectors.shares_of(row)),
+        "candidates": list(selectors.share_candidates(row)),
+    }

@@ -5,37 +5,59 @@ const EVERY_MS = 30000;
 
 const css = (name) => getComputedStyle(document.body).getPropertyValue(name).trim();
 
-function chart(box, title, unit, times, values, limit) {
-  const part = document.createElement("div");
-  part.className = "chart";
+const SPAN_S = 600; // the axis never shows less than ten minutes
+
+function part(box, title, unit, values) {
+  const node = document.createElement("div");
+  node.className = "chart";
   const head = document.createElement("h3");
   head.textContent = title;
-  const latest = [...values].reverse().find((value) => value !== null);
+  const latest = values.findLast((value) => value !== null);
   const now = document.createElement("div");
   now.className = "now";
   now.textContent = latest === undefined ? "–" : `${latest.toFixed(latest < 10 ? 1 : 0)}${unit}`;
-  part.append(head, now);
-  box.append(part);
+  node.append(head, now);
+  box.append(node);
+  return node;
+}
+
+function plot(node, times, values, limit) {
   const line = css("--berth-state-running");
-  const quiet = css("--berth-quiet");
-  const axis = { stroke: quiet, grid: { stroke: css("--berth-line"), width: 1 }, ticks: { show: false } };
+  const axis = {
+    stroke: css("--berth-quiet"),
+    grid: { stroke: css("--berth-line"), width: 1 },
+    ticks: { show: false },
+  };
+  const last = times[times.length - 1];
   new uPlot(
     {
-      width: part.clientWidth,
-      height: 110,
+      width: node.clientWidth,
+      height: 120,
       cursor: { show: false },
       legend: { show: false },
-      scales: { y: { range: (_u, _min, max) => [0, Math.max(limit || 0, max || 1)] } },
+      scales: {
+        x: { range: () => [Math.min(times[0], last - SPAN_S), last] },
+        y: { range: (_u, _min, max) => [0, Math.max(limit || 0, max || 1)] },
+      },
       axes: [
-        { ...axis, grid: { show: false }, space: 60 },
-        { ...axis, size: 36 },
+        { ...axis, grid: { show: false }, space: 70, values: (_u, ticks) => ticks.map(clock) },
+        { ...axis, size: 40, space: 25 },
       ],
-      series: [{}, { stroke: line, width: 1.5, fill: `color-mix(in oklab, ${line} 15%, transparent)`, spanGaps: false }],
+      series: [
+        {},
+        { stroke: line, width: 1.5, fill: `color-mix(in oklab, ${line} 15%, transparent)` },
+      ],
     },
     [times, values],
-    part,
+    node,
   );
 }
+
+const clock = (seconds) =>
+  new Date(seconds * 1000).toLocaleTimeString(document.documentElement.lang, {
+    hour: "2-digit",
+    minute: "2-digit",
+  });
 
 function note(box, words) {
   const line = document.createElement("p");
@@ -61,10 +83,17 @@ async function draw(box) {
   }
   const times = samples.map((s) => Date.parse(s.at) / 1000);
   const column = (name, by) => samples.map((s) => (s[name] === null ? null : s[name] / by));
+  const charts = [
+    [dataset.textCpu, "", column("cpu_milli", 1000), dataset.cpuLimit / 1000],
+    [dataset.textMemory, "", column("memory_mib", 1024), dataset.memoryLimit / 1024],
+  ];
+  if (Number(dataset.gpus)) {
+    charts.push([dataset.textGpu, " %", column("gpu_utilisation", 1), 100]);
+  }
   box.replaceChildren();
-  chart(box, dataset.textCpu, "", times, column("cpu_milli", 1000), dataset.cpuLimit / 1000);
-  chart(box, dataset.textMemory, "", times, column("memory_mib", 1024), dataset.memoryLimit / 1024);
-  if (Number(dataset.gpus)) chart(box, dataset.textGpu, " %", times, column("gpu_utilisation", 1), 100);
+  // All places first: each chart is as wide as its place once all are there.
+  const places = charts.map(([title, unit, values]) => part(box, title, unit, values));
+  charts.forEach(([, , values, limit], i) => plot(places[i], times, values, limit));
 }
 
 for (const box of document.querySelectorAll("[data-usage-url]")) {
