@@ -142,3 +142,29 @@ class TestStream:
             allowed.clear()
         left = [part async for part in parts]  # ends by itself
         assert len(left) <= 2
+
+
+@pytest.mark.redis
+async def test_messages_travel_over_redis_and_a_reader_that_was_cut_looks_again(settings):
+    import os
+
+    url = os.environ.get("BERTH_TEST_REDIS", "")
+    if not url:
+        pytest.skip("no Redis: BERTH_TEST_REDIS is not set")
+    settings.BERTH_BUS, settings.BERTH_REDIS_URL = "redis", url
+    async with bus.subscription(["t"]) as mine:
+        assert await mine.get(timeout_s=5) == bus.RESYNC  # now it listens
+        sent = await sync_to_async(bus_backends.send)(["t"], {"n": 1})
+        assert sent >= 1
+        assert await mine.get(timeout_s=5) == {"n": 1}
+
+
+def test_e5_a_redis_that_is_down_is_asked_once_and_left_in_peace(settings):
+    import time
+
+    bus_of = bus_backends.RedisBus("redis://127.0.0.1:9/0")
+    with pytest.raises(Exception, match="refused"):
+        bus_of.send(["t"], {})
+    before = time.monotonic()
+    assert bus_of.send(["t"], {}) == 0
+    assert time.monotonic() - before < 0.1
