@@ -16,7 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from tools.setup_shell import SetupError, run, say, step, works
-from tools.setup_steps import TOOLS, base_python, notebook_environment
+from tools.setup_steps import (
+    LOCKS,
+    SERVER_VENV,
+    TOOLS,
+    base_python,
+    environment,
+    notebook_environment,
+)
 from tools.setup_uv import find_uv
 
 PACKAGES = {
@@ -94,6 +101,8 @@ def notebook_environments() -> None:
     base, uv = base_python(), find_uv(TOOLS)
     for name in ("jupyterlab", *SINGLEUSERS):
         notebook_environment(base, uv, name)
+    if os.geteuid() == 0:  # a start as root is tested with what `make run` would use
+        environment("portal", SERVER_VENV, LOCKS / "server.txt", base, uv)
 
 
 # --- Servers -----------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ import tarfile
 import tempfile
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from portal.server.places import Places, Refusal, private_umask, running, write_private
@@ -202,6 +202,48 @@ def add_homes(archive: tarfile.TarFile, volumes: Path) -> None:
         archive.add(volumes, "volumes", filter=plain)
 
 
+def restore_homes(archive: tarfile.TarFile, volumes: Path) -> None:
+    """Unpacks into folders that were not there: what is there belongs to people, who may have put
+    a link where root would write. It is kept beside, closed.
+    """
+    members = checked_homes(archive, volumes.name)
+    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+    aside = volumes.with_name(f"{volumes.name}-replaced-{stamp}")
+    for top in sorted({PurePosixPath(m.name).parts[1] for m in members if "/" in m.name}):
+        if os.path.lexists(volumes / top):
+            aside.mkdir(mode=0o700, exist_ok=True)
+            (volumes / top).rename(aside / top)
+    if aside.exists():
+        print(f"The homes that were here are kept in {aside}.")
+    # checked_homes has done what a filter does; Python 3.11.2 and older have none.
+    trusted: dict[str, Any] = {}
+    if hasattr(tarfile, "fully_trusted_filter"):
+        trusted = {"filter": "fully_trusted"}
+    archive.extractall(volumes.parent, members=members, **trusted)  # noqa: S202
+
+
+def checked_homes(archive: tarfile.TarFile, folder: str) -> list[tarfile.TarInfo]:
+    """The members that are homes, renamed to this installation's folder; none leads out of it."""
+    homes = [m for m in archive.getmembers() if m.name.partition("/")[0] == "volumes"]
+    links = {PurePosixPath(m.name) for m in homes if m.issym()}
+    for one in homes:
+        names = [PurePosixPath(one.name)]
+        if one.islnk():
+            names.append(PurePosixPath(one.linkname))
+        for name in names:
+            if ".." in name.parts or name.parts[0] != "volumes" or links & set(name.parents):
+                message = f"The backup holds {one.name}, which leads out of the homes."
+                raise Refusal(message)
+        if not (one.isreg() or one.isdir() or one.issym() or one.islnk()):
+            message = f"The backup holds {one.name}, which is no file."
+            raise Refusal(message)
+        one.mode &= 0o777
+        one.name = folder + one.name.removeprefix("volumes")
+        if one.islnk():
+            one.linkname = folder + one.linkname.removeprefix("volumes")
+    return homes
+
+
 # --- Restoring -------------------------------------------------------------------------------
 
 
@@ -260,8 +302,7 @@ def put_back(archive: tarfile.TarFile, about: dict[str, Any], kind: str, places:
         write_private(places.secrets, read(archive, "secrets.json").decode())
         belong(places.secrets, places.run.stat())
     if about["homes"]:
-        homes = [m for m in archive.getmembers() if m.name.partition("/")[0] == "volumes"]
-        archive.extractall(settings.BERTH_VOLUMES_DIR.parent, members=homes, filter="tar")
+        restore_homes(archive, settings.BERTH_VOLUMES_DIR)
 
 
 def member(archive: tarfile.TarFile, name: str) -> Any:

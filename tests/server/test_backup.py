@@ -178,6 +178,49 @@ def test_an_upgrade_keeps_a_copy_of_the_database_as_it_was(tmp_path: Path, alice
     assert len(kept) == 3
 
 
+def test_homes_that_are_there_are_kept_beside_and_no_link_in_them_is_followed(
+    tmp_path: Path, alices: Server
+) -> None:
+    file = tmp_path / "berth.backup"
+    assert alices.run("backup", str(file), "--homes").returncode == 0
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    work = alices.var / "volumes" / "abc" / "work"
+    work.rename(tmp_path / "moved")
+    work.symlink_to(outside)
+    done = alices.run("restore", str(file), "--yes")
+    assert done.returncode == 0, done.stderr
+    assert (work / "notes.txt").read_text() == "mine"
+    assert not work.is_symlink()
+    assert list(outside.iterdir()) == []
+    kept = next(alices.var.glob("volumes-replaced-*"))
+    assert (kept / "abc" / "work").is_symlink()
+
+
+@pytest.mark.parametrize("trick", ["parent", "through-a-link", "device", "hard-link"])
+def test_a_crafted_backup_can_not_write_outside_the_homes(tmp_path: Path, trick: str) -> None:
+    from portal.server.backup import checked_homes
+    from portal.server.places import Refusal
+
+    file = tmp_path / "crafted.tar"
+    with tarfile.open(file, "w") as archive:
+        members = {
+            "parent": [("volumes/../../etc/x", tarfile.REGTYPE, "")],
+            "through-a-link": [
+                ("volumes/a/l", tarfile.SYMTYPE, "/etc"),
+                ("volumes/a/l/x", tarfile.REGTYPE, ""),
+            ],
+            "device": [("volumes/a/d", tarfile.CHRTYPE, "")],
+            "hard-link": [("volumes/a/h", tarfile.LNKTYPE, "/etc/passwd")],
+        }
+        for name, kind, target in members[trick]:
+            info = tarfile.TarInfo(name)
+            info.type, info.linkname = kind, target
+            archive.addfile(info)
+    with tarfile.open(file) as archive, pytest.raises(Refusal):
+        checked_homes(archive, "volumes")
+
+
 @pytest.mark.postgres
 def test_a_round_trip_on_postgresql(tmp_path: Path) -> None:
     url = os.environ.get("BERTH_TEST_POSTGRES")

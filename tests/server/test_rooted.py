@@ -1,0 +1,193 @@
+"""Started as root: who runs what, and what the portal's user can't touch."""
+
+import os
+import pwd
+import shutil
+import signal
+import stat
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.server.test_up import until
+from tests.support.portal import ROOT, environments, free_ports
+
+pytestmark = [pytest.mark.real, pytest.mark.root]
+PYTHON = ROOT / ".venv-server/bin/python"
+PARTS = {
+    "web": "portal.server.web",
+    "worker": "portal.server.worker",
+    "proxy": "berth-proxy.mjs",
+    "supervisor": "drivers.local.supervisor",
+    "manager": "portal.server up",
+}
+
+
+class Rooted:
+    def __init__(self, var: Path) -> None:
+        self.var = var
+        self.port = free_ports(4)
+        names = ("BERTH_", "DJANGO_")
+        plain = {k: v for k, v in os.environ.items() if not k.startswith(names)}
+        self.env = {
+            **plain,
+            "BERTH_VAR": str(var),
+            "BERTH_PORT": str(self.port),
+            "BERTH_ENVIRONMENTS_DIR": str(environments()),
+            "BERTH_NODE": shutil.which("node") or "",
+        }
+        self.log = var.parent / "up.log"
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def up(self) -> None:
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [PYTHON, "-m", "portal.server", "up"],
+                cwd=ROOT,
+                env=self.env,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        assert until(self.ready, 60), self.log.read_text()
+
+    def ready(self) -> bool:
+        try:
+            return httpx.get(f"http://localhost:{self.port}/readyz", timeout=5).status_code == 200
+        except httpx.TransportError:
+            return False
+
+    def verb(self, *words: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            [PYTHON, "-m", "portal.server", *words],
+            cwd=ROOT,
+            env=self.env,
+            capture_output=True,
+            text=True,
+            timeout=90,
+            check=False,
+        )
+
+    def parts(self) -> dict[str, list[tuple[int, str]]]:
+        """Name of the part -> its processes as (number, user)."""
+        found: dict[str, list[tuple[int, str]]] = {name: [] for name in PARTS}
+        for entry in Path("/proc").iterdir():
+            try:
+                words = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                if f"BERTH_VAR={self.var}".encode() not in (entry / "environ").read_bytes():
+                    continue
+                user = pwd.getpwuid(entry.stat().st_uid).pw_name
+            except (OSError, KeyError, UnicodeDecodeError):
+                continue
+            for name, word in PARTS.items():
+                if word in words:
+                    found[name].append((int(entry.name), user))
+        return found
+
+    def users(self, name: str) -> list[str]:
+        return sorted(user for _, user in self.parts()[name])
+
+    def number(self, name: str, user: str) -> int:
+        return next(number for number, who in self.parts()[name] if who == user)
+
+
+@pytest.fixture(scope="module")
+def rooted() -> Iterator[Rooted]:
+    if os.geteuid() != 0 or not PYTHON.exists():
+        pytest.skip("needs root and the environment that `make run` makes")
+    folder = Path(tempfile.mkdtemp(prefix="berth-rooted-"))
+    folder.chmod(0o755)
+    one = Rooted(folder / "var")
+    try:
+        one.up()
+        if "without user isolation" in one.log.read_text():
+            pytest.skip(f"the user berth can't read {ROOT}")
+        yield one
+    finally:
+        one.verb("down", "--workspaces")
+        if one.process:
+            one.process.wait(30)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_only_the_supervisor_and_its_keeper_stay_root(rooted: Rooted) -> None:
+    assert rooted.users("web") == ["berth"]
+    assert rooted.users("worker") == ["berth"]
+    assert rooted.users("proxy") == ["berth"]
+    assert rooted.users("supervisor") == ["root"]
+    assert rooted.users("manager") == ["berth", "root"]
+
+
+def test_the_portals_user_owns_its_data_and_can_not_replace_what_is_roots(rooted: Rooted) -> None:
+    berth = pwd.getpwnam("berth")
+    top = rooted.var.stat()
+    assert top.st_uid == 0
+    assert stat.S_IMODE(top.st_mode) == 0o1771
+    for name in ("secrets.json", "berth.sqlite3"):
+        one = (rooted.var / name).stat()
+        assert (one.st_uid, stat.S_IMODE(one.st_mode)) == (berth.pw_uid, 0o600)
+    supervisor = (rooted.var / "supervisor").stat()
+    assert (supervisor.st_uid, stat.S_IMODE(supervisor.st_mode)) == (0, 0o750)
+    script = f"import os; os.rename({str(rooted.var / 'supervisor')!r}, '/tmp/x')"
+    done = subprocess.run(
+        [PYTHON, "-c", script],
+        user=berth.pw_uid,
+        group=berth.pw_gid,
+        extra_groups=[],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "PermissionError" in done.stderr
+
+
+def test_a_killed_supervisor_comes_back_as_root(rooted: Rooted) -> None:
+    before = rooted.number("supervisor", "root")
+    os.kill(before, signal.SIGKILL)
+
+    def replaced() -> bool:
+        numbers = [number for number, _ in rooted.parts()["supervisor"]]
+        return bool(numbers) and before not in numbers
+
+    assert until(replaced, 15), rooted.log.read_text()
+    assert rooted.users("supervisor") == ["root"]
+    assert until(rooted.ready, 20)
+
+
+def test_root_makes_a_backup_and_leaves_no_file_of_its_own_beside_the_database(
+    rooted: Rooted, tmp_path: Path
+) -> None:
+    done = rooted.verb("backup", str(tmp_path / "berth.backup"))
+    assert done.returncode == 0, done.stderr
+    assert {p.owner() for p in rooted.var.glob("berth.sqlite3*")} == {"berth"}
+    assert list((rooted.var / "backups").iterdir()) == []
+
+
+@pytest.mark.parametrize("user", ["berth", "root"])
+def test_killing_either_half_ends_the_portal_and_not_the_supervisor(
+    rooted: Rooted, user: str
+) -> None:
+    supervisor = rooted.number("supervisor", "root")
+    os.kill(rooted.number("manager", user), signal.SIGKILL)
+    assert rooted.process is not None
+    rooted.process.wait(30)
+
+    def ended() -> bool:
+        return not any(rooted.parts()[name] for name in ("web", "worker", "proxy", "manager"))
+
+    assert until(ended, 40), rooted.parts()
+    assert rooted.number("supervisor", "root") == supervisor
+    rooted.up()
+    assert rooted.number("supervisor", "root") == supervisor
+
+
+def test_down_ends_both_halves(rooted: Rooted) -> None:
+    assert rooted.verb("down").returncode == 0
+    assert rooted.process is not None
+    assert rooted.process.wait(20) == 0
+    assert rooted.users("manager") == []
+    rooted.up()
