@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -46,6 +47,7 @@ class Portal:
     """One running portal. ``env`` overrides settings by their BERTH_ names."""
 
     def __init__(self, env: dict[str, str] | None = None, var: Path | None = None) -> None:
+        self.is_temporary = var is None
         self.var = var or Path(tempfile.mkdtemp(prefix="berth-portal-"))
         self.var.chmod(0o755)
         self.port = free_ports(4)
@@ -117,6 +119,8 @@ class Portal:
             check=False,
             capture_output=True,
         )
+        if self.is_temporary:
+            shutil.rmtree(self.var, ignore_errors=True)
 
     def manage(self, *args: str) -> str:
         done = subprocess.run(
