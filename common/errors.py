@@ -8,6 +8,8 @@ through every door.
 from collections.abc import Mapping
 from typing import Any
 
+from django.utils.functional import Promise
+
 
 class BerthError(Exception):
     """Base of every error that has a sentence for the user."""
@@ -17,14 +19,14 @@ class BerthError(Exception):
 
     def __init__(
         self,
-        message: str,
+        message: str | Promise,
         *,
         code: str | None = None,
         fields: Mapping[str, list[str]] | None = None,
         extra: Mapping[str, Any] | None = None,
     ) -> None:
-        super().__init__(message)
-        self.message = message
+        super().__init__(str(message))
+        self.message = str(message)
         self.code = code or self.code
         self.fields = dict(fields or {})
         self.extra = dict(extra or {})

@@ -4,7 +4,6 @@ A row is claimed by a conditional UPDATE before the server is spoken to and is d
 after CLAIM_S: a crash in between delays a mail, and it goes at most once per window.
 """
 
-from collections.abc import Mapping
 from datetime import timedelta
 from email.errors import MessageError
 from smtplib import SMTPException
@@ -83,7 +82,7 @@ def message_of(row: Mail) -> EmailMessage:
     )
 
 
-def _headers(row: Mail) -> Mapping[str, str]:
+def _headers(row: Mail) -> dict[str, str]:
     return {"Auto-Submitted": "auto-generated", "X-Berth-Kind": row.kind}
 
 

@@ -6,6 +6,7 @@ from django.utils.translation import gettext as _
 
 from projects import contents
 from projects.models import Invitation, Membership, Project
+from runtime.models import Reconcilable
 from runtime.protocol import Desired, Observation, Phase
 from runtime.reconcilers import Outcome, Transition
 
@@ -14,7 +15,7 @@ LOOK_AGAIN_S = 2.0
 
 class ProjectReconciler:
     kind = Project.KIND
-    model = Project
+    model: type[Reconcilable] = Project
 
     def step(self, row: Project, observation: Observation | None) -> Outcome:
         del observation  # a project has nothing outside of its own on one machine

@@ -17,7 +17,7 @@ from events import sealer, selectors
 from events.models import Event
 
 
-class AuditEventSerializer(serializers.Serializer[Event]):
+class AuditEventSerializer(serializers.Serializer[Any]):
     uid = serializers.UUIDField()
     at = serializers.DateTimeField()
     actor_uid = serializers.UUIDField()
@@ -32,7 +32,7 @@ class AuditEventSerializer(serializers.Serializer[Event]):
     target_uid = serializers.CharField()
     target_name = serializers.CharField()
     message = serializers.CharField()
-    data = serializers.JSONField()
+    data = serializers.JSONField()  # type: ignore[assignment]
 
 
 class VerdictSerializer(serializers.Serializer[Any]):

@@ -11,10 +11,10 @@ from rest_framework.response import Response
 from common.drf.viewsets import PlatformAPIView
 from common.errors import Invalid
 from notifications import selectors, services
-from notifications.models import Announcement, Notification
+from notifications.models import Notification
 
 
-class NotificationSerializer(serializers.Serializer[Notification]):
+class NotificationSerializer(serializers.Serializer[Any]):
     uid = serializers.UUIDField()
     kind = serializers.CharField()
     text = serializers.SerializerMethodField()
@@ -26,7 +26,7 @@ class NotificationSerializer(serializers.Serializer[Notification]):
         return selectors.text_for(row)
 
 
-class AnnouncementSerializer(serializers.Serializer[Announcement]):
+class AnnouncementSerializer(serializers.Serializer[Any]):
     uid = serializers.UUIDField()
     message = serializers.CharField()
     severity = serializers.CharField()
@@ -36,7 +36,7 @@ class AnnouncementSerializer(serializers.Serializer[Announcement]):
 
 class WishSerializer(serializers.Serializer[Any]):
     kind = serializers.CharField(source="kind.name")
-    label = serializers.CharField(source="kind.label")
+    label = serializers.CharField(source="kind.label")  # type: ignore[assignment]
     always = serializers.BooleanField(source="kind.always")
     page = serializers.BooleanField()
     mail = serializers.BooleanField()

@@ -5,10 +5,9 @@ from typing import Any
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from events.models import Event
 from projects.access import Entry
 from projects.choices import Role
-from projects.models import Invitation, Membership, Project
+from projects.models import Project
 
 
 class ClosedSerializer(serializers.Serializer[Any]):
@@ -29,7 +28,7 @@ class StatusSerializer(serializers.Serializer[Any]):
     observed_generation = serializers.IntegerField()
 
 
-class ProjectSerializer(serializers.Serializer[Project]):
+class ProjectSerializer(serializers.Serializer[Any]):
     uid = serializers.UUIDField()
     slug = serializers.SlugField()
     name = serializers.CharField()
@@ -78,7 +77,7 @@ class PersonSerializer(serializers.Serializer[Any]):
     name = serializers.CharField(source="label")
 
 
-class MemberSerializer(serializers.Serializer[Membership]):
+class MemberSerializer(serializers.Serializer[Any]):
     user = PersonSerializer()
     role = serializers.ChoiceField(choices=Role.choices)
     from_group = serializers.CharField()
@@ -94,7 +93,7 @@ class MemberRoleSerializer(ClosedSerializer):
     role = serializers.ChoiceField(choices=Role.choices)
 
 
-class InvitationSerializer(serializers.Serializer[Invitation]):
+class InvitationSerializer(serializers.Serializer[Any]):
     uid = serializers.UUIDField()
     email = serializers.EmailField()
     role = serializers.ChoiceField(choices=Role.choices)
@@ -108,7 +107,7 @@ class InvitationCreateSerializer(ClosedSerializer):
     role = serializers.ChoiceField(choices=Role.choices, required=False, default=Role.MEMBER)
 
 
-class EventSerializer(serializers.Serializer[Event]):
+class EventSerializer(serializers.Serializer[Any]):
     uid = serializers.UUIDField()
     at = serializers.DateTimeField()
     actor = serializers.CharField(source="actor_name")

@@ -27,7 +27,7 @@ class OldestFirst(CursorPagination):
 
 
 class ByName(CursorPagination):
-    ordering = ("name", "id")
+    ordering = ("name", "id")  # type: ignore[assignment]  # DRF takes a tuple too
 
 
 class ProjectDetails(ProjectAPIView):

@@ -26,7 +26,7 @@ _SPAN = [
 
 
 class TotalSerializer(serializers.Serializer[Any]):
-    label = serializers.CharField()
+    label = serializers.CharField()  # type: ignore[assignment]
     launches = serializers.IntegerField()
     running = serializers.IntegerField()
     hours = serializers.FloatField()
@@ -54,7 +54,7 @@ class ReportSerializer(serializers.Serializer[Any]):
     held = HeldSerializer()
 
 
-class IntervalSerializer(serializers.Serializer[Interval]):
+class IntervalSerializer(serializers.Serializer[Any]):
     uid = serializers.UUIDField()
     launch = serializers.IntegerField()
     kind = serializers.CharField()

@@ -31,7 +31,7 @@ def answer(
         "since": timezone.localdate(span.since).isoformat(),
         "until": request.GET.get("until", ""),
     }
-    return view.render(context)  # type: ignore[no-any-return]
+    return view.render(context)
 
 
 class ProjectUsage(ProjectView):
