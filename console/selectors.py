@@ -13,6 +13,7 @@ from accounts.models import User
 from clusters import selectors as clusters
 from clusters.models import Claim, Cluster, Device
 from events.models import Event, Seal
+from events.selectors import audit
 from notebooks.models import Preset, Workspace
 from projects.models import Project
 from quotas.models import Reservation
@@ -258,22 +259,14 @@ def presets(chosen: dict[str, Any]) -> QuerySet[Preset]:
 
 def events(chosen: dict[str, Any]) -> QuerySet[Event]:
     """Return the audit log, newest first, narrowed by the filters."""
-    rows = Event.objects.order_by("-id")
-    if actor := chosen.get("actor"):
-        rows = rows.filter(actor_name__icontains=actor)
-    if verb := chosen.get("verb"):
-        rows = rows.filter(verb__startswith=verb)
-    if outcome := chosen.get("outcome"):
-        rows = rows.filter(outcome=outcome)
-    if q := chosen.get("q"):
-        rows = rows.filter(
-            Q(target_name__icontains=q) | Q(message__icontains=q) | Q(target_uid__startswith=q)
-        )
-    if begin := chosen.get("since"):
-        rows = rows.filter(at__gte=begin)
-    if end := chosen.get("until"):
-        rows = rows.filter(at__lte=end)
-    return rows
+    return audit(
+        search=chosen.get("q") or "",
+        verb=chosen.get("verb") or "",
+        actor=chosen.get("actor") or "",
+        outcome=chosen.get("outcome") or "",
+        since=chosen.get("since"),
+        until=chosen.get("until"),
+    )
 
 
 @dataclass(frozen=True)

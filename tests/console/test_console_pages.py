@@ -204,6 +204,21 @@ def test_the_audit_log_is_filtered_and_exported_safely(
     assert b'"verb": "y.done"' in b"".join(lines)
 
 
+def test_the_chain_is_verified_on_demand(as_user: Any, auditor: Any) -> None:
+    from datetime import timedelta
+
+    from events.sealer import seal
+
+    Event.objects.create(at=now(), verb="x.done")
+    assert seal(settle=timedelta(0)) >= 1
+    client = as_user(auditor)
+    page = client.get(reverse("console:audit"))
+    assert page.context["verdict"] is None
+    page = client.get(reverse("console:audit"), {"verify": "1"})
+    assert page.context["verdict"].is_whole
+    assert "Verified" in page.content.decode()
+
+
 def test_an_announcement_appears_on_every_page_and_goes(
     as_user: Any, operator: Any, alice: Any
 ) -> None:
