@@ -1,13 +1,12 @@
 """The audit log: filters, export, and whether the chain holds."""
 
-import csv
-from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http import HttpRequest, StreamingHttpResponse
 from django.utils.translation import gettext as _
 
+from common import csvsafe
 from console import forms, selectors, tables
 from console.views.base import ConsoleView, ListView
 from events.export import HEAD, csv_rows, json_lines
@@ -34,45 +33,20 @@ class AuditLog(ListView):
         }
 
 
-class _Echo:
-    """What csv.writer writes to: gives the line back."""
-
-    def write(self, value: str) -> str:
-        return value
-
-
-def safe(value: Any) -> str:
-    """A cell that no spreadsheet takes for a formula."""
-    text = "" if value is None else str(value)
-    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
-
-
 class AuditExport(ConsoleView):
     """The filtered log as CSV or JSON lines, streamed."""
 
     required_platform: ClassVar[Any] = {"GET": "auditor"}
 
-    def get(self, request: HttpRequest) -> StreamingHttpResponse | HttpResponse:
+    def get(self, request: HttpRequest) -> StreamingHttpResponse:
         form = forms.AuditFilter(request.GET or None)
         rows = selectors.events(form.cleaned_data if form.is_valid() else {})
-        if request.GET.get("format") == "jsonl":
-            return self._file(self._lines(rows), "application/x-ndjson", "audit.jsonl")
-        return self._file(self._csv(rows), "text/csv; charset=utf-8", "audit.csv")
-
-    def _file(self, body: Iterator[str], kind: str, name: str) -> StreamingHttpResponse:
-        answer = StreamingHttpResponse(body, content_type=kind)
-        answer["Content-Disposition"] = f'attachment; filename="{name}"'
+        if request.GET.get("format") != "jsonl":
+            return csvsafe.download("audit.csv", HEAD, csv_rows(rows))
+        lines = (f"{line}\n" for line in json_lines(rows))
+        answer = StreamingHttpResponse(lines, content_type="application/x-ndjson")
+        answer["Content-Disposition"] = 'attachment; filename="audit.jsonl"'
         return answer
-
-    def _csv(self, rows: QuerySet[Event]) -> Iterator[str]:
-        writer = csv.writer(_Echo())
-        yield writer.writerow(HEAD)
-        for row in csv_rows(rows):
-            yield writer.writerow([safe(value) for value in row])
-
-    def _lines(self, rows: QuerySet[Event]) -> Iterator[str]:
-        for line in json_lines(rows):
-            yield line + "\n"
 
 
 def _without_verify(request: HttpRequest) -> str:
