@@ -25,6 +25,7 @@ from accounts.services.sessions import session_forget, sessions_end_others
 from common.errors import Unavailable
 from common.middleware import client_ip
 from events import services as events
+from notifications.services import notify
 
 _log = structlog.get_logger(__name__)
 
@@ -103,6 +104,7 @@ class AccountAdapter(DefaultAccountAdapter):
         keep = (request.session.session_key or "") if own else ""
         sessions_end_others(user=user, keep=keep, who=who)
         events.record(actor=who, verb="user.password-changed", target=user)
+        notify(users=[user], kind="account.password-changed", url="/settings/security")
 
     # --- mail ---------------------------------------------------------------------------------
     def send_mail(self, template_prefix: str, email: str, context: dict[str, Any]) -> None:

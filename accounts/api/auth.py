@@ -2,7 +2,7 @@
 
 from dataclasses import asdict
 
-from drf_spectacular.utils import OpenApiResponse, extend_schema
+from drf_spectacular.utils import extend_schema
 from rest_framework.generics import GenericAPIView
 from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
@@ -41,11 +41,11 @@ class DeviceTokenView(_OpenView):
         operation_id="auth_device_token",
         request=DeviceTokenIn,
         auth=[],
-        responses={
-            200: DeviceTokenOut,
-            410: OpenApiResponse(description="Expired, refused or used."),
-            428: OpenApiResponse(description="Nobody has approved it yet; ask again."),
-        },
+        responses=DeviceTokenOut,
+        description=(
+            "428: nobody has approved it yet, ask again. 429: ask less often. "
+            "410: expired, refused or used."
+        ),
     )
     def post(self, request: Request) -> Response:
         token, secret = device_exchange(

@@ -20,6 +20,7 @@ from accounts.timezones import is_timezone
 from common.clock import now
 from common.errors import Conflict, Forbidden, Invalid
 from events import services as events
+from notifications.services import notify
 
 # No l, o, 0, 1: an operator reads it aloud.
 _PASSWORD_ALPHABET = "abcdefghijkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789"  # noqa: S105 - letters
@@ -169,6 +170,7 @@ def password_reset_by_operator(*, who: Principal | None, user: User) -> str:
     user.save(update_fields=["password"])
     sessions_end_all(user=user)
     events.record(actor=who, verb="user.password-reset", target=user)
+    notify(users=[user], kind="account.password-changed", url="/settings/security")
     return password
 
 
