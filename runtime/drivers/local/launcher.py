@@ -69,6 +69,8 @@ class Machine:
         ):
             folder.mkdir(mode=mode, parents=True, exist_ok=True)
             folder.chmod(mode)
+            if self.users:
+                os.chown(folder, 0, 0)  # nobody else may move folders of users about
 
     async def user_of(self, project: str, owner: str) -> SystemUser:
         return await self.users.get(project, owner) if self.users else own_user()

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import Any
 
 from runtime.drivers.local import ending, listeners, logs, probing, procfs
@@ -15,6 +15,7 @@ from runtime.drivers.local.launcher import Launcher, Machine, asked, spawn, want
 from runtime.drivers.local.listeners import Listener
 from runtime.drivers.local.records import Record
 from runtime.drivers.local.users import SystemUser
+from runtime.drivers.local.watching import Watching
 from runtime.drivers.local.wire import Refused
 from runtime.protocol import Seen
 
@@ -26,10 +27,11 @@ _LATE_GRACE_S = 2.0
 Facts = dict[str, Any]
 
 
-class Workload:
+class Workload(Watching):
     """State lives in the record on disk first; this object is what can be rebuilt from it."""
 
     def __init__(self, machine: Machine, record: Record, changed: Callable[[str], int]) -> None:
+        super().__init__()
         self.machine, self.record, self._changed = machine, record, changed
         self.uid = record.uid
         self.spec: Facts = {}
@@ -45,8 +47,6 @@ class Workload:
         self.parent: tuple[int, int] | None = None  # pid and start time of the shim
         self.child: tuple[int, int] | None = None
         self._process: subprocess.Popen[bytes] | None = None
-        self.watched: dict[int, Callable[[], None]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
         self._probe: asyncio.Task[None] | None = None
         self._pump: logs.OrphanPump | None = None
         self.stop_timer: asyncio.TimerHandle | None = None
@@ -73,20 +73,6 @@ class Workload:
     def become(self, seen: Seen) -> None:
         self.seen = seen
         self.version = self._changed(self.uid)
-
-    def task(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task: asyncio.Task[None] = asyncio.get_running_loop().create_task(coroutine)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
-
-    def on_readable(self, fd: int, callback: Callable[[], None]) -> None:
-        self.watched[fd] = callback
-        asyncio.get_running_loop().add_reader(fd, callback)
-
-    def _forget_fd(self, fd: int) -> None:
-        if self.watched.pop(fd, None):
-            asyncio.get_running_loop().remove_reader(fd)
 
     # -- start ---------------------------------------------------------------------------
 
@@ -116,7 +102,11 @@ class Workload:
         self.stopping = self._hijacked = self.orphan = False
         self.child = self.parent = None
         plan = launcher.plan(self.record, attempt, port, self._secrets or {})
-        self._attach(spawn(plan))
+        try:
+            self._attach(spawn(plan))
+        except OSError:
+            self.become(Seen.MISSING)  # out of processes or descriptors: asked again, made anew
+            raise
         self.become(Seen.CREATED)
 
     def _choose_port(self, spec: Facts) -> int | None:
@@ -127,8 +117,13 @@ class Workload:
         return listeners.choose_port(*self.machine.ports, self.machine.ports_taken())
 
     def _attach(self, process: subprocess.Popen[bytes]) -> None:
+        try:
+            pidfd = os.pidfd_open(process.pid)
+        except OSError:
+            process.kill()
+            process.wait()
+            raise
         self._process = process
-        pidfd = os.pidfd_open(process.pid)
         self.parent = (process.pid, 0)
         self.on_readable(pidfd, lambda: self.parent_gone(pidfd))
         told = process.stdout
@@ -137,7 +132,7 @@ class Workload:
             self.on_readable(told.fileno(), lambda: self._told(told.fileno()))
 
     def _told(self, fd: int) -> None:
-        self._forget_fd(fd)
+        self.forget_fd(fd)
         told = b""
         with contextlib.suppress(OSError):
             told = os.read(fd, 64)
@@ -278,12 +273,12 @@ class Workload:
     # -- end -----------------------------------------------------------------------------
 
     def parent_gone(self, pidfd: int) -> None:
-        self._forget_fd(pidfd)
+        self.forget_fd(pidfd)
         os.close(pidfd)
         if self._process:
             self._process.wait()
             if self._process.stdout and not self._process.stdout.closed:
-                self._forget_fd(self._process.stdout.fileno())
+                self.forget_fd(self._process.stdout.fileno())
                 self._process.stdout.close()
             self._process = None
         found = self.record.read("exit", attempt=self.attempt)
@@ -317,10 +312,10 @@ class Workload:
             self.resume()
 
     def _orphan_gone(self, pidfd: int) -> None:
-        self._forget_fd(pidfd)
+        self.forget_fd(pidfd)
         os.close(pidfd)
         if self._pump:
-            self._forget_fd(self._pump.fd)
+            self.forget_fd(self._pump.fd)
             self._pump.pump()
             self._pump.close()
             self._pump = None
@@ -387,14 +382,11 @@ class Workload:
         killpoint("end-recorded")
         self._secrets, self.child, self.notice = None, None, ("", "")
         self.machine.groups.remove(self.uid)
-        (self.record.folder / "output").unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            (self.record.folder / "output").unlink()
         self.become(Seen.EXITED)
 
     def close(self) -> None:
-        """Let go of everything in this process; the workload itself is untouched."""
-        for task in tuple(self._tasks):
-            task.cancel()
+        super().close()
         if self.stop_timer:
             self.stop_timer.cancel()
-        for fd in tuple(self.watched):
-            self._forget_fd(fd)

@@ -81,8 +81,6 @@ class Supervisor:
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self, *, killpoint: str = "", **env: str) -> "Supervisor":
-        extra = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
-        own = extra if IS_ROOT and self.mode == "ordinary" else {}
         self.process = subprocess.Popen(
             [
                 *(PYTHON, "-m", "runtime.drivers.local.supervisor"),
@@ -93,10 +91,16 @@ class Supervisor:
             env={**os.environ, **env, "BERTH_KILLPOINT": killpoint, "PYTHONDONTWRITEBYTECODE": "1"},
             stdout=subprocess.DEVNULL,
             stderr=(self.folder / "log").open("ab"),
-            **own,
+            **self.as_user(),
         )
         wait_for(lambda: self.answers() or self.process.poll() is not None)
         return self
+
+    def as_user(self) -> dict[str, object]:
+        """Return how a process is started as the user the supervisor runs as."""
+        if IS_ROOT and self.mode == "ordinary":
+            return {"user": NOBODY, "group": NOBODY, "extra_groups": []}
+        return {}
 
     def answers(self) -> bool:
         try:

@@ -2,14 +2,15 @@
 
 import contextlib
 import signal
+import subprocess
 import time
 import urllib.request
 
 import pytest
 
 from runtime.drivers.local import procfs
-from runtime.protocol import InvalidSpec, NotYet, Probe, Seen
-from tests.drivers.local.harness import processes_of, wait_for
+from runtime.protocol import DriverError, InvalidSpec, NotYet, Probe, Seen
+from tests.drivers.local.harness import PYTHON, processes_of, wait_for
 
 pytestmark = pytest.mark.real
 
@@ -210,7 +211,6 @@ def test_what_the_supervisor_is_sent_never_brings_it_down(ordinary):
 
 
 def test_a_second_supervisor_on_the_same_folder_refuses(ordinary):
-    import subprocess
     import sys
 
     done = subprocess.run(
@@ -242,3 +242,22 @@ def test_a_supervisor_that_is_asked_to_end_leaves_the_work_alone(supervisor):
     assert after.detail["pid"] == before.detail["pid"]
     assert after.address == before.address
     assert after.version > before.version
+
+
+def test_a_machine_out_of_descriptors_refuses_and_recovers(ordinary):
+    """The supervisor can open nothing more: an error now, a workload once it can again."""
+    spec = ordinary.shell("sleep 60")
+    limit_files(ordinary, 12)
+    with pytest.raises(DriverError):
+        ordinary.driver.ensure(spec)
+    limit_files(ordinary, 1000)
+    assert ordinary.ready(spec).launch == 1
+
+
+def limit_files(supervisor, soft):
+    """Only the same user may set another process's limits."""
+    code = (
+        f"import resource as r; p = {supervisor.process.pid}; f = r.RLIMIT_NOFILE\n"
+        f"r.prlimit(p, f, ({soft}, r.prlimit(p, f)[1]))"
+    )
+    subprocess.run([PYTHON, "-c", code], check=True, **supervisor.as_user())
