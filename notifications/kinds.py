@@ -87,8 +87,7 @@ KINDS: dict[str, Kind] = {
             _("Your password was changed"),
             _("Your password was changed. If it was not you, tell an operator at once."),
             "lock",
-            mail=True,
-            always=True,
+            always=True,  # the mail comes from the sign-in pages themselves
         ),
     )
 }

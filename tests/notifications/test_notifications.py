@@ -180,3 +180,10 @@ def test_a_banner_that_ends_before_it_begins_is_refused(operator: Any, principal
         announcement_save(
             actor=principal(operator), message="x", ends_at=now() - timedelta(hours=1)
         )
+
+
+def test_a_changed_password_is_told(alice: Any, operator: Any, principal: Any) -> None:
+    from accounts.services import password_reset_by_operator
+
+    password_reset_by_operator(who=principal(operator), user=alice)
+    assert Notification.objects.get(user=alice).kind == "account.password-changed"
