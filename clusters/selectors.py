@@ -55,11 +55,7 @@ def flavor_use(cluster_key: str | None = None) -> list[FlavorUse]:
         .annotate(n=Sum("gpus"))
     ):
         waiting[name] += count or 0
-    return [
-        FlavorUse(f, f.total, f.free, waiting[f.name] + waiting[""])  # type: ignore[attr-defined]
-        for f in rows
-        if f.total  # type: ignore[attr-defined]
-    ]
+    return [FlavorUse(f, f.total, f.free, waiting[f.name] + waiting[""]) for f in rows if f.total]
 
 
 def machine_use(cluster: Cluster) -> MachineUse:

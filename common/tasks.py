@@ -13,7 +13,7 @@ _REST_S = 5.0  # after the broker failed, nobody waits for it again for so long
 _rest_until = 0.0
 
 
-class CommittedTask(Task):  # type: ignore[misc]
+class CommittedTask(Task):
     """``delay`` sends when the transaction commits; sending from inside one is refused.
 
     A task tells a worker to look, it carries no truth; so a broker that is down or hangs costs

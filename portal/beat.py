@@ -13,7 +13,7 @@ LEASE_S = 90.0
 LONGEST_S = 30.0
 
 
-class LeasedScheduler(Scheduler):  # type: ignore[misc]
+class LeasedScheduler(Scheduler):
     """Sends what is due only while this process holds the lease ``beat``."""
 
     _held: leases.Held | None = None

@@ -20,4 +20,4 @@ def prepare_broker() -> None:
     for name in ("data_folder_in", "data_folder_out", "control_folder", "processed_folder"):
         if name in options:
             with contextlib.suppress(OSError):
-                Path(options[name]).mkdir(parents=True, exist_ok=True, mode=0o700)
+                Path(str(options[name])).mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -73,7 +73,7 @@ def _allowed_now(
     session = getattr(request, "session", None)
     if session is None or not session.session_key or not session.exists(session.session_key):
         return None, []
-    user_key = getattr(request.user, "pk", None)
+    user_key: Any = getattr(request.user, "pk", None)
     user = get_user_model().objects.filter(pk=user_key, is_active=True).first()
     if user is None:
         return None, []

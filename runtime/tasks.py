@@ -27,11 +27,14 @@ def reconcile_one(*args: Any, **kwargs: Any) -> None:
     """Look at one row. Accepts anything: what is not understood is left to the sweep."""
     kind = kwargs.get("kind", args[0] if args else None)
     pk = kwargs.get("pk", args[1] if len(args) > 1 else None)
-    known = isinstance(kind, str) and kind in reconcilers.registered()
-    if not known or not isinstance(pk, int):
+    if not isinstance(kind, str) or not isinstance(pk, int) or kind not in _kinds():
         log.warning("task.payload_ignored", task="runtime.reconcile_one", kind=str(kind)[:40])
         return
     engine.reconcile_one(kind, pk)
+
+
+def _kinds() -> set[str]:
+    return set(reconcilers.registered())
 
 
 @shared_task(base=CommittedTask, name="runtime.sweep")

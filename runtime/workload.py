@@ -89,7 +89,7 @@ class WorkloadReconciler:
 
     kind: str = ""
     observes: ClassVar[bool] = True
-    model: type[Reconcilable] = Reconcilable
+    model: type[Reconcilable]
     related: ClassVar[tuple[str, ...]] = ("project", "owner")
     start_timeout_s: ClassVar[float] = 600.0
     stop_grace_s: ClassVar[float] = 10.0
@@ -111,6 +111,7 @@ class WorkloadReconciler:
     def route_of(self, row: Any, observation: Observation) -> RouteEntry | None:
         """Return where people reach it, None when nobody does."""
         del row, observation
+        return None
 
     def on_ready(self, row: Any, observation: Observation) -> None:
         """It runs and can be reached; runs again after a crash."""
@@ -131,6 +132,7 @@ class WorkloadReconciler:
     def next_due_s(self, row: Any) -> float | None:
         """Return seconds until the row must be looked at for its own reasons (time limit)."""
         del row
+        return None
 
     def topics(self, row: Any) -> list[str]:
         return [f"project:{row.project.uid}", f"user:{row.owner.uid}"]

@@ -1,5 +1,6 @@
 """The threads of the worker and how they begin and end together."""
 
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -184,7 +185,7 @@ class Worker:
             without_mingle=True,
             without_heartbeat=True,
             quiet=True,
-            loglevel=settings.LOGGING["root"]["level"],
+            loglevel=logging.getLogger().level,
         ).start()
 
     def stop(self) -> None:

@@ -5,6 +5,7 @@ meanings is docs/settings.md.
 """
 
 from pathlib import Path
+from typing import Any
 
 import structlog
 from django.utils.translation import gettext_lazy as _
@@ -158,7 +159,7 @@ CELERY_BEAT_SCHEDULE: dict[str, dict[str, object]] = {}
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 if BERTH_REDIS_URL:
     CELERY_BROKER_URL = BERTH_REDIS_URL
-    CELERY_BROKER_TRANSPORT_OPTIONS = {
+    CELERY_BROKER_TRANSPORT_OPTIONS: dict[str, Any] = {
         "visibility_timeout": 300,
         "socket_timeout": 2,
         "socket_connect_timeout": 2,
@@ -268,14 +269,14 @@ USE_TZ = True
 TIME_ZONE = "UTC"
 STATIC_URL = "/static/"
 STATIC_ROOT = VAR / "static"
-STATICFILES_DIRS = [
+_static: list[Any] = [
     ROOT / "static",
     ("vendor/tabler", ROOT / "node_modules/@tabler/core/dist"),
     ("vendor/tabler-icons", ROOT / "node_modules/@tabler/icons-webfont/dist"),
     ("vendor/htmx-ext-sse", ROOT / "node_modules/htmx-ext-sse"),
     ("vendor/uplot", ROOT / "node_modules/uplot/dist"),
 ]
-STATICFILES_DIRS = [d for d in STATICFILES_DIRS if Path(d[1] if isinstance(d, tuple) else d).is_dir()]
+STATICFILES_DIRS = [d for d in _static if Path(d[1] if isinstance(d, tuple) else d).is_dir()]
 WHITENOISE_USE_FINDERS = True
 DJANGO_TABLES2_TEMPLATE = "components/table.html"
 

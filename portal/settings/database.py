@@ -9,7 +9,7 @@ import environ
 def from_url(url: str, var: Path) -> dict[str, Any]:
     """Return Django's DATABASES entry; an empty URL is SQLite in ``var``."""
     if not url or url.startswith("sqlite"):
-        name = str(var / "berth.sqlite3") if not url else str(environ.Env.db_url_config(url)["NAME"])
+        name = str(environ.Env.db_url_config(url)["NAME"]) if url else str(var / "berth.sqlite3")
         return sqlite(name)
     config = dict(environ.Env.db_url_config(url))
     config["ENGINE"] = "django.db.backends.postgresql"

@@ -24,11 +24,13 @@ BERTH_AUDIT_GUARD = os.environ.get("BERTH_AUDIT_GUARD") == "yes"
 BERTH_LOCAL_DRIVER = "fake"
 BERTH_ROUTER = "fake"
 WHITENOISE_AUTOREFRESH = True
-if url := os.environ.get("BERTH_TEST_DATABASE_URL"):
-    DATABASES = {"default": _database.from_url(url, Path(os.environ["BERTH_VAR"]))}
-elif DATABASES["default"]["ENGINE"].endswith("sqlite3"):
+_var = Path(os.environ["BERTH_VAR"])
+DATABASES: dict[str, dict[str, Any]] = {
+    "default": _database.from_url(text("TEST_DATABASE_URL"), _var)
+}
+if DATABASES["default"]["ENGINE"].endswith("sqlite3") and not text("TEST_DATABASE_URL"):
     # A file, as in real life: a database in memory can't be used by several threads.
-    DATABASES["default"]["TEST"] = {"NAME": str(Path(os.environ["BERTH_VAR"]) / "test.sqlite3")}
+    DATABASES["default"]["TEST"] = {"NAME": str(_var / "test.sqlite3")}
 LOGGING["root"]["level"] = "WARNING"
 # A kind of workload of the tests' own; its table is made without migrations.
 INSTALLED_APPS = [*INSTALLED_APPS, "tests.engineapp.apps.EngineAppConfig"]
