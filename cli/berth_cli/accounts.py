@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import sys
 import time
 import webbrowser
@@ -15,7 +16,7 @@ from berth_cli.client import EXIT_SIGN_IN, EXIT_TIMEOUT, ApiError, Client
 from berth_cli.context import options, session
 from berth_cli.output import emit
 
-_PENDING = 428
+_PENDING = (428, 429)  # nobody has approved it yet; asked too early
 
 
 @click.command()
@@ -36,7 +37,8 @@ def login(ctx: click.Context, server: str | None, *, token_stdin: bool, no_brows
 
 
 def _by_device(client: Client, *, open_browser: bool) -> str:
-    asked = client.post("auth/device", {})
+    # the page shows it, so that one approves one's own terminal and no other
+    asked = client.post("auth/device", {"client": f"berth on {platform.node()}"[:120]})
     click.echo(
         f"Open {asked['verification_uri_complete']}\nand confirm {asked['user_code']}", err=True
     )
@@ -50,7 +52,7 @@ def _by_device(client: Client, *, open_browser: bool) -> str:
                 client.post("auth/device/token", {"device_code": asked["device_code"]})["token"]
             )
         except ApiError as error:
-            if error.status != _PENDING:
+            if error.status not in _PENDING:
                 raise
     raise ApiError("Nobody confirmed in time. Run berth login again.", EXIT_TIMEOUT)
 
