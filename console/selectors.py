@@ -75,7 +75,8 @@ def machines() -> list[Machine]:
     }
     found = []
     for cluster in clusters.clusters():
-        capacity, used = cluster.capacity or {}, sums.get(cluster.pk, {})
+        capacity = cluster.capacity or {}
+        used: dict[str, Any] = dict(sums.get(cluster.pk) or {})
         found.append(
             Machine(
                 cluster=cluster,

@@ -5,8 +5,6 @@
 only with ``?all=1``, so that a dead broker does not take the portal away from people.
 """
 
-from typing import Any, ClassVar
-
 from django.contrib.auth.decorators import login_not_required
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.utils.decorators import method_decorator
@@ -17,7 +15,7 @@ from console.health import check_all
 
 @method_decorator(login_not_required, name="dispatch")
 class Livez(View):
-    http_method_names: ClassVar[Any] = ["get", "head"]
+    http_method_names = ["get", "head"]
 
     def get(self, request: HttpRequest) -> HttpResponse:  # noqa: ARG002
         return HttpResponse("ok\n", content_type="text/plain")
@@ -27,7 +25,7 @@ class Livez(View):
 class Readyz(View):
     """Says which part is down, never why: the reason is on the operators' system page."""
 
-    http_method_names: ClassVar[Any] = ["get", "head"]
+    http_method_names = ["get", "head"]
 
     def get(self, request: HttpRequest) -> HttpResponse:
         checks = check_all()

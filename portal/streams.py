@@ -26,8 +26,8 @@ def authorise(request: HttpRequest, topics: list[str]) -> list[str]:
         allowed |= {f"project:{uid}" for uid in found}
     if uids := _uids(asked.get("workspace", set())):
         rows = scoped(Workspace.objects.all(), who, Permission.WORKSPACE_READ)
-        found = rows.filter(uid__in=uids).values_list("uid", flat=True)
-        allowed |= {f"workspace:{uid}" for uid in found}
+        shown = rows.filter(uid__in=uids).values_list("uid", flat=True)
+        allowed |= {f"workspace:{uid}" for uid in shown}
     return [topic for topic in topics if topic in allowed]
 
 

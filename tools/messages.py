@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
@@ -79,15 +80,15 @@ def collect() -> Catalog:
     catalog = Catalog(project="Berth", charset="utf-8", fuzzy=False)
     for path, data in sources():
         where = str(path.relative_to(ROOT))
-        found = extract_python(BytesIO(data), KEYWORDS, [], {})
+        found: Any = extract_python(BytesIO(data), KEYWORDS, [], {})
         for _line, function, texts, _comments in found:
             _add(catalog, where, function, texts)
     return catalog
 
 
-def _add(catalog: Catalog, where: str, function: str, texts: object) -> None:
+def _add(catalog: Catalog, where: str, function: str, texts: str | tuple[str, ...]) -> None:
     spec = KEYWORDS[function]
-    words = [texts] if isinstance(texts, str) else list(texts or ())  # type: ignore[call-overload]
+    words = [texts] if isinstance(texts, str) else list(texts or ())
     if not words or not isinstance(words[0], str) or not words[0].strip():
         return
     context = None
@@ -119,18 +120,21 @@ def written(catalog: Catalog) -> bytes:
     return "".join(kept).encode()
 
 
+def _texts(value: str | list[str] | tuple[str, ...] | None) -> list[str]:
+    return [value or ""] if value is None or isinstance(value, str) else list(value)
+
+
 def missing(catalog: Catalog) -> list[Message]:
     """Return what has no translation, or one with other places for values."""
     found = []
     for message in catalog:
         if not message.id:
             continue
-        texts = message.string if isinstance(message.string, tuple | list) else (message.string,)
+        texts = _texts(message.string)
         if not all(texts):
             found.append(message)
             continue
-        ids = message.id if isinstance(message.id, tuple | list) else (message.id,)
-        places = set(_PLACE.findall(ids[-1]))
+        places = set(_PLACE.findall(_texts(message.id)[-1]))
         if any(
             set(_PLACE.findall(text)) - places or places - set(_PLACE.findall(text)) - {"n"}
             for text in texts

@@ -186,13 +186,14 @@ def workspace(owner: User, project: Project, name: str, phase: str, **extra: Any
 
 
 def steps(row: Workspace, *words: tuple[str, float, str]) -> None:
-    at = row.asked_at
+    at = row.asked_at or now()
     for word, seconds, message in words:
         at += timedelta(seconds=seconds)
         Step.objects.create(workspace=row, launch=1, word=word, at=at, message=message)
 
 
 def hold(row: Workspace, cluster: Cluster, devices: list[Device], *, granted: bool = True) -> None:
+    asked_at = row.asked_at or now()
     claim = Claim.objects.create(
         cluster=cluster,
         workload_uid=row.uid,
@@ -203,8 +204,8 @@ def hold(row: Workspace, cluster: Cluster, devices: list[Device], *, granted: bo
         memory_mib=row.memory_mib,
         gpus=row.gpus,
         gpu_flavor=row.gpu_flavor,
-        asked_at=row.asked_at,
-        granted_at=row.asked_at if granted else None,
+        asked_at=asked_at,
+        granted_at=asked_at if granted else None,
     )
     for device in devices:
         Hold.objects.create(claim=claim, device=device)
@@ -221,7 +222,7 @@ def hold(row: Workspace, cluster: Cluster, devices: list[Device], *, granted: bo
             resource=resource,
             amount=amount,
             launch=1,
-            reserved_at=row.asked_at,
+            reserved_at=asked_at,
         )
 
 
