@@ -25,12 +25,11 @@ BERTH_LOCAL_DRIVER = "fake"
 BERTH_ROUTER = "fake"
 WHITENOISE_AUTOREFRESH = True
 _var = Path(os.environ["BERTH_VAR"])
-DATABASES: dict[str, dict[str, Any]] = {
-    "default": _database.from_url(text("TEST_DATABASE_URL"), _var)
-}
-if DATABASES["default"]["ENGINE"].endswith("sqlite3") and not text("TEST_DATABASE_URL"):
+_database_entry = _database.from_url(text("TEST_DATABASE_URL"), _var)
+if _database_entry["ENGINE"].endswith("sqlite3") and not text("TEST_DATABASE_URL"):
     # A file, as in real life: a database in memory can't be used by several threads.
-    DATABASES["default"]["TEST"] = {"NAME": str(_var / "test.sqlite3")}
+    _database_entry["TEST"] = {"NAME": str(_var / "test.sqlite3")}
+DATABASES = {"default": _database_entry}
 LOGGING["root"]["level"] = "WARNING"
 # A kind of workload of the tests' own; its table is made without migrations.
 INSTALLED_APPS = [*INSTALLED_APPS, "tests.engineapp.apps.EngineAppConfig"]
