@@ -5,7 +5,9 @@ one that runs, and notices its end without asking again and again.
 """
 
 import contextlib
+import hashlib
 import os
+import signal
 import socket
 import struct
 import subprocess
@@ -14,9 +16,11 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from portal.server.places import ROOT
 from portal.server.processes import Child
 
 CONNECT_TIMEOUT_S = 2.0
+REPLACE_TIMEOUT_S = 5.0
 _CREDENTIALS = struct.Struct("3i")  # struct ucred: pid, uid, gid
 
 
@@ -39,8 +43,11 @@ class Supervisor(Child):
     def start(self, cwd: Path) -> None:
         self.started_at = time.monotonic()
         self.adopted = owner(self.socket) or 0
-        if self.adopted:
+        if self.adopted and self._is_of_this_version():
             return
+        if self.adopted:
+            self._replace()
+        self._version.write_text(code_digest() + "\n")
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 list(self.command),
@@ -52,6 +59,25 @@ class Supervisor(Child):
                 start_new_session=True,
             )
 
+    @property
+    def _version(self) -> Path:
+        return self.socket.with_name("version")
+
+    def _is_of_this_version(self) -> bool:
+        try:
+            return self._version.read_text().strip() == code_digest()
+        except OSError:
+            return False
+
+    def _replace(self) -> None:
+        """After an upgrade: it keeps nothing in memory, and its end touches no workspace."""
+        deadline = time.monotonic() + REPLACE_TIMEOUT_S
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.adopted, signal.SIGTERM)
+            while owner(self.socket) == self.adopted and time.monotonic() < deadline:
+                time.sleep(0.02)
+        self.adopted = 0
+
     def ended(self, now: float) -> int:
         self.adopted = 0
         return super().ended(now)
@@ -60,6 +86,14 @@ class Supervisor(Child):
         """Does nothing: it stays, and with it the workspaces."""
         self.process = None
         self.adopted = 0
+
+
+def code_digest() -> str:
+    """What the supervisor is made of."""
+    total = hashlib.sha256()
+    for file in sorted((ROOT / "runtime/drivers/local").glob("*.py")):
+        total.update(file.read_bytes())
+    return total.hexdigest()[:16]
 
 
 def owner(path: Path) -> int | None:
@@ -80,13 +114,3 @@ def command(paths: dict[str, str], group: str | None) -> list[str]:
     for name in ("socket", "state", "volumes", "environments"):
         words += [f"--{name}", paths[name]]
     return words + (["--group", group] if group else [])
-
-
-def wait_for(path: Path, seconds: float) -> bool:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if owner(path):
-            return True
-        with contextlib.suppress(InterruptedError):
-            time.sleep(0.02)
-    return False

@@ -138,6 +138,16 @@ def test_a_restart_takes_seconds_and_adopts_the_supervisor(portal: Portal) -> No
     assert "password" not in portal.log.read_text()
 
 
+def test_after_an_upgrade_the_supervisor_is_replaced_by_its_new_code(portal: Portal) -> None:
+    before = part(portal, "supervisor")
+    portal.down()
+    version = portal.var / "supervisor" / "version"
+    version.write_text("the code before\n")
+    portal.up()
+    assert part(portal, "supervisor") not in {None, before}
+    assert version.read_text() != "the code before\n"
+
+
 def test_killing_the_manager_ends_its_children_and_the_next_start_works(portal: Portal) -> None:
     assert portal.process is not None
     portal.process.kill()
