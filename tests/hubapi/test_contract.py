@@ -33,7 +33,7 @@ from tests.hubapi.live.fleet import (
 pytestmark = [
     pytest.mark.real,
     pytest.mark.enable_socket,
-    pytest.mark.timeout(200),
+    pytest.mark.timeout(400),
 ]
 VERSIONS = ("6.1", "5.5", "4.1")
 CASES = [(v, r) for r in ("host", "path") for v in VERSIONS]

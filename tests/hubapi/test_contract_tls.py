@@ -7,7 +7,7 @@ import pytest
 
 from tests.hubapi.live.fleet import Browser, Portal, Server, singleuser
 
-pytestmark = [pytest.mark.real, pytest.mark.enable_socket, pytest.mark.timeout(150)]
+pytestmark = [pytest.mark.real, pytest.mark.enable_socket, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module", params=["6.1", "4.1"])

@@ -1,14 +1,17 @@
 """Real processes for the contract tests: portal, proxy, notebook servers, and a browser."""
 
+import atexit
 import contextlib
 import json
 import os
 import secrets
+import shutil
 import signal
 import socket
 import ssl
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -26,7 +29,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
 ROOT = Path(__file__).resolve().parents[3]
-PATIENCE_S = 90.0
+PATIENCE_S = 150.0
 CACHE_AGE_S = 3
 NEWEST = "6.1"
 
@@ -183,6 +186,23 @@ def make_certificate(folder: Path) -> tuple[Path, Path]:
     return paths
 
 
+_prepared: list[Path] = []  # one migrated and seeded database, copied for every portal
+
+
+def database_for(folder: Path, env: dict[str, str]) -> None:
+    if not _prepared:
+        made = Path(tempfile.mkdtemp(prefix="berth-hub-")) / "portal.sqlite3"
+        subprocess.run(
+            [sys.executable, "-m", "tests.hubapi.live.portal", "prepare"],
+            cwd=ROOT,
+            env={**env, "BERTH_TEST_DATABASE_URL": f"sqlite:///{made}"},
+            check=True,
+        )
+        atexit.register(shutil.rmtree, made.parent, ignore_errors=True)
+        _prepared.append(made)
+    shutil.copy(_prepared[0], folder / "portal.sqlite3")
+
+
 @dataclass
 class Portal:
     """One portal with its proxy, under one kind of routing."""
@@ -210,6 +230,7 @@ class Portal:
             "BERTH_NOTEBOOK_ROUTING": self.routing,
             "BERTH_NOTEBOOK_SCHEME": "https" if self.tls else "http",
         }
+        database_for(self.folder, env)
         self._spawn([sys.executable, "-m", "tests.hubapi.live.portal"], env, "portal.log")
         node = [
             "node",

@@ -1,14 +1,17 @@
-"""``python -m tests.hubapi.live.portal``: migrate, seed, serve on the public and internal port."""
+"""``python -m tests.hubapi.live.portal``: serve on the public and internal port; with ``prepare``
+only migrate and seed the database."""
 
 import asyncio
 import os
 import socket
+import sys
 
 os.environ["DJANGO_SETTINGS_MODULE"] = "tests.hubapi.live.settings"
 
 import uvicorn
 from django.conf import settings
 from django.core.asgi import get_asgi_application
+from django.db import connection
 
 
 def seed() -> None:
@@ -32,7 +35,10 @@ def bound(port: int) -> socket.socket:
 
 def main() -> None:
     application = get_asgi_application()
-    seed()
+    if sys.argv[1:] == ["prepare"]:
+        seed()
+        connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        return
     sockets = [bound(settings.BERTH_PORT), bound(settings.BERTH_INTERNAL_PORT)]
     server = uvicorn.Server(uvicorn.Config(application, log_level="warning", lifespan="off"))
     asyncio.run(server.serve(sockets=sockets))
