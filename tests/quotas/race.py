@@ -1,7 +1,8 @@
 # ruff: noqa: E402, T201 - a program: settings first, then Django
-"""Fifty threads ask for the last GPU at once; run as a program against a database of its own.
+"""Fifty threads ask for the last GPUs at once; run as a program against a database of its own.
 
-Prints one JSON line: how many won, how many were refused by the limit, and what is reserved.
+``python -m tests.quotas.race 1 7`` plays one round for each limit and prints a JSON line each:
+how many won, how many were refused by the limit, and what is reserved.
 """
 
 import json
@@ -33,13 +34,18 @@ THREADS = 50
 
 def main() -> None:
     call_command("migrate", verbosity=0)
-    people = [User.objects.create(username=f"u{i}", password="!") for i in range(5)]
-    project = Project.objects.create(slug="race", name="Race")
+    for limit in sys.argv[1:]:
+        print(json.dumps(race(int(limit))))
+    connections.close_all()
+
+
+def race(limit: int) -> dict[str, object]:
+    people = [User.objects.create(username=f"u{limit}-{i}", password="!") for i in range(5)]
+    project = Project.objects.create(slug=f"race-{limit}", name="Race")
     for person in people:
         Membership.objects.create(project=project, user=person, role="member")
-    Limit.objects.create(project=project, resource="gpus", amount=int(sys.argv[1]))
-    for person in people:
         Limit.objects.create(project=project, user=person, resource="gpus", amount=3)
+    Limit.objects.create(project=project, resource="gpus", amount=limit)
     results: Counter[str] = Counter()
     barrier = threading.Barrier(THREADS)
 
@@ -68,9 +74,9 @@ def main() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    total = Reservation.objects.filter(resource="gpus").aggregate(n=Sum("amount", default=0))["n"]
-    print(json.dumps({**results, "reserved": total, "vendor": connection.vendor}))
-    connections.close_all()
+    held = Reservation.objects.filter(project=project, resource="gpus")
+    total = held.aggregate(n=Sum("amount", default=0))["n"]
+    return {**results, "reserved": total, "vendor": connection.vendor}
 
 
 if __name__ == "__main__":
