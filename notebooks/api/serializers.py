@@ -64,7 +64,7 @@ class SpecOut(serializers.Serializer[Any]):
     env = serializers.DictField(
         child=serializers.CharField(allow_blank=True),
         allow_null=True,
-        help_text="null unless you own the workspace",
+        help_text="of one's own workspace; null otherwise, and in lists",
     )
     time_limit_minutes = serializers.IntegerField(allow_null=True)
 

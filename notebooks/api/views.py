@@ -71,7 +71,7 @@ class WorkspaceList(ProjectAPIView):
         ],
     )
     def get(self, request: Request, project: str) -> Response:  # noqa: ARG002
-        rows = render.workspace_values(self.principal, self.project)
+        rows = render.workspace_values(self.project)
         query = request.query_params
         if query.get("mine", "") in {"1", "true"}:
             rows = rows.filter(owner=self.principal.user)
@@ -81,7 +81,7 @@ class WorkspaceList(ProjectAPIView):
             rows = rows.filter(name__icontains=_clean(words))
         page = self.paginate_queryset(rows)
         return self.get_paginated_response(
-            [render.workspace_out(row, self.principal) for row in page or []]
+            render.workspaces_out(page or [], self.principal, self.project)
         )
 
     @extend_schema(
@@ -400,8 +400,8 @@ def followed(view: WorkspaceAPIView, row: Workspace) -> streams.Followed:
         selectors.workspace_get(who, short_id, project)
 
     def state() -> dict[str, Any] | None:
-        found = render.workspace_values(who, project).filter(pk=row.pk).first()
-        return None if found is None else _state(render.workspace_out(found, who))
+        found = Workspace.objects.filter(pk=row.pk, deleted_at__isnull=True).first()
+        return None if found is None else _state(render.workspace_one(who, found))
 
     return streams.Followed(
         user_key=str(who.user.uid),
