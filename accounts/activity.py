@@ -2,6 +2,7 @@
 
 import time
 from collections import OrderedDict
+from ipaddress import ip_address
 from threading import Lock
 
 from allauth.usersessions.models import UserSession
@@ -21,13 +22,20 @@ def note(request: HttpRequest) -> None:
     key = request.session.session_key
     if not key or not _is_due(key):
         return
-    ip = client_ip(request)
     changed = UserSession.objects.filter(session_key=key).update(
-        last_seen_at=now(),
-        ip=ip or "0.0.0.0",  # noqa: S104 - no address: a Unix socket
+        last_seen_at=now(), ip=stored_ip(request)
     )
     if not changed:
         UserSession.objects.create_from_request(request)
+
+
+def stored_ip(request: HttpRequest) -> str:
+    """Return an address that the column takes; a Unix socket or nonsense is 0.0.0.0."""
+    ip = client_ip(request).partition("%")[0]
+    try:
+        return str(ip_address(ip))
+    except ValueError:
+        return "0.0.0.0"  # noqa: S104 - stands for "unknown", nothing listens
 
 
 def forget() -> None:

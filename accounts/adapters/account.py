@@ -16,7 +16,8 @@ from django.forms import BaseForm
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 
-from accounts import invitations, oidc_session
+from accounts import hooks, invitations, oidc_session
+from accounts.activity import stored_ip
 from accounts.models import User
 from accounts.names import free_username
 from accounts.principal import Principal
@@ -46,7 +47,11 @@ class AccountAdapter(DefaultAccountAdapter):
             if permit is not None:
                 self.stash_verified_email(request, permit.email)
                 invited_user_accept(request=request, user=user)
-            events.record(actor=Principal(user=user, ip=client_ip(request)), verb="user.signed-up")
+            events.record(
+                actor=Principal(user=user, ip=client_ip(request)),
+                verb="user.signed-up",
+                target=user,
+            )
         return user
 
     def populate_username(self, request: HttpRequest, user: User) -> None:
@@ -103,6 +108,8 @@ class AccountAdapter(DefaultAccountAdapter):
         who = Principal(user=user, ip=client_ip(request))
         keep = (request.session.session_key or "") if own else ""
         sessions_end_others(user=user, keep=keep, who=who)
+        if keep:  # this session goes on under a new key; what hangs on the old one does not
+            hooks.sessions_ended(user, [keep])
         events.record(actor=who, verb="user.password-changed", target=user)
         notify(users=[user], kind="account.password-changed", url="/settings/security")
 
@@ -124,7 +131,7 @@ class AccountAdapter(DefaultAccountAdapter):
 
     # --- the caller ---------------------------------------------------------------------------
     def get_client_ip(self, request: HttpRequest) -> str:
-        return client_ip(request) or "0.0.0.0"  # noqa: S104 - no address: a Unix socket
+        return stored_ip(request)
 
 
 def _public(url: object) -> str:

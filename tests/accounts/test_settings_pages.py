@@ -165,3 +165,11 @@ def test_a_new_address_counts_only_after_its_mail_was_followed(alice, sign_in):
     client.post("/" + link.split("://", 1)[1].split("/", 1)[1])
     alice.refresh_from_db()
     assert alice.email == "new@example.org"
+
+
+@pytest.mark.parametrize("address", ["", "not an address", "fe80::1%eth0", "1.2.3.4, 5.6.7.8\nx"])
+def test_an_odd_address_of_the_peer_breaks_nothing(alice, sign_in, address):
+    client = Client()
+    assert sign_in(client, "alice", REMOTE_ADDR=address).status_code == 302
+    assert client.get("/settings/sessions", REMOTE_ADDR=address).status_code == 200
+    assert UserSession.objects.get().ip in {"0.0.0.0", "fe80::1"}
