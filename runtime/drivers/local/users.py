@@ -14,8 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from runtime.drivers.local.records import write_atomic
+from runtime.drivers.local.wire import Refused
 
 FIRST_UID, LAST_UID = 710_000, 719_999
+_TRIES = 10
 
 
 @dataclass(frozen=True)
@@ -42,14 +44,22 @@ class Users:
     async def get(self, project: str, owner: str) -> SystemUser:
         name = name_for(project, owner)
         async with self._lock:
-            if name not in self._known:
-                self._known[name] = self._existing(name) or self._next()
-                # Written before the user is made: a number that may be in use is never reused.
-                write_atomic(self._path, json.dumps(self._known))
-            uid = self._known[name]
-            if self._existing(name) is None:
-                await self._make(name, uid)
-        return SystemUser(name, uid, uid)
+            for _ in range(_TRIES):
+                if name not in self._known:
+                    self._remember(name, self._existing(name) or self._next())
+                uid = self._known[name]
+                if self._existing(name) is None:
+                    await self._make(name, uid)
+                if _holder(uid) in (name, None):
+                    return SystemUser(name, uid, uid)
+                # Another supervisor of this machine was quicker: never share a number.
+                self._remember(name, self._next())
+        raise Refused("error", "no system user could be made", reason="start-failed")
+
+    def _remember(self, name: str, uid: int) -> None:
+        """Written before the user is made: a number that may be in use is never reused."""
+        self._known[name] = uid
+        write_atomic(self._path, json.dumps(self._known))
 
     @staticmethod
     def _existing(name: str) -> int | None:
@@ -91,6 +101,13 @@ class Users:
                     env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
                 )
                 await process.wait()
+
+
+def _holder(uid: int) -> str | None:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return None  # no list of users can be written here: the number alone isolates too
 
 
 def own_user() -> SystemUser:

@@ -40,6 +40,23 @@ class TestOwners:
         assert int(second) > int(first)
         assert run(rooted, "id -u") == first
 
+    def test_a_number_that_somebody_else_took_meanwhile_is_not_shared(self, rooted, monkeypatch):
+        """Two supervisors of one machine reach for the same number."""
+        import asyncio
+
+        from runtime.drivers.local import users
+
+        folder = rooted.folder / "other"
+        folder.mkdir()
+        run(rooted, "true")
+        taken = int(run(rooted, "id -u"))
+        other = users.Users(folder)
+        numbers = iter([taken, taken + 5000])
+        monkeypatch.setattr(users.Users, "_next", lambda self: next(numbers))
+        found = asyncio.run(other.get("another-project", "somebody"))
+        subprocess.run(["userdel", found.name], check=True)
+        assert found.uid == taken + 5000
+
     def test_a_home_is_closed_to_another_owner(self, rooted):
         alice = rooted.shell("echo secret > $HOME/file; sleep 60")
         rooted.ready(alice)
@@ -344,3 +361,24 @@ def mount(uid):
     from runtime.protocol import Mount
 
     return Mount(uid, role="home")
+
+
+def test_the_settings_say_where_the_supervisor_is(settings, tmp_path, monkeypatch):
+    from runtime.drivers.local.driver import LocalDriver
+    from runtime.protocol import Unreachable
+
+    settings.BERTH_SUPERVISOR_SOCKET = tmp_path / "none.sock"
+    monkeypatch.setenv("BERTH_FAKE_GPUS", "2xH100-80")
+    driver = LocalDriver()
+    assert len(driver._gpus.devices()) == 2
+    with pytest.raises(Unreachable) as caught:
+        driver.probe()
+    assert caught.value.reason == "unreachable"
+
+
+@real
+def test_a_workload_inherits_nothing_but_its_three_descriptors(supervisor):
+    said = run(supervisor, "ls -l /proc/$$/fd; readlink /proc/$$/fd/0")
+    numbers = {line.split()[8] for line in said.splitlines() if " -> " in line}
+    assert numbers <= {"0", "1", "2", "10"}  # 10 is the shell's own
+    assert said.rstrip().endswith("/dev/null")
