@@ -127,13 +127,10 @@ def test_f5_cutting_the_end_is_seen_by_a_head_noted_elsewhere() -> None:
 
 @pytest.mark.django_db
 def test_f5_a_writer_that_commits_late_is_sealed_by_a_later_link() -> None:
-    first = happen(1)[0]
-    hole = first.pk + 1
-    record(actor=None, verb="test.done")
-    Event.objects.filter(pk=hole).delete()
-    Event.objects.create(pk=hole + 1, at=now(), verb="test.done")
+    hole = happen(3)[1].pk
+    Event.objects.filter(pk=hole).delete()  # its number is taken, its row not to be seen yet
     sealer.seal(settle=NOW)
-    assert Seal.objects.get().gaps == [[hole, hole]] or Seal.objects.get().first_event_id == 1
+    assert [hole, hole] in Seal.objects.get().gaps
     Event.objects.create(pk=hole, at=now(), verb="test.late")
     assert sealer.verify_chain().unsealed == 1
     happen(1)
