@@ -387,7 +387,7 @@ def main() -> None:
     killpoint("shim-start")
     with open(0, "rb") as stdin:
         plan = marshal.load(stdin)  # noqa: S302 - written by the supervisor into a memfd
-    os.dup2(os.open("/dev/null", os.O_RDWR), 0)
+    os.set_inheritable(os.open("/dev/null", os.O_RDWR), True)  # it is 0: the plan's was closed
     for number in (_signal.SIGTERM, _signal.SIGINT, _signal.SIGHUP):
         _signal.signal(number, _signal.SIG_IGN)
     shim = Shim(plan)
