@@ -45,5 +45,5 @@ def words(key: str, amount: int) -> str:
     if key in {MEMORY_MIB, STORAGE_MIB}:
         return f"{amount / 1024:g} GiB" if amount >= 1024 else f"{amount} MiB"  # noqa: PLR2004
     if key == WORKSPACES:
-        return str(_("%(n)s running") % {"n": amount})
+        return str(amount)
     return f"{amount} GPU"

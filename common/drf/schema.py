@@ -3,6 +3,7 @@
 from typing import Any
 
 from drf_spectacular.openapi import AutoSchema
+from drf_spectacular.utils import OpenApiParameter
 
 PROBLEM = {
     "type": "object",
@@ -21,6 +22,20 @@ PROBLEM = {
 
 class BerthAutoSchema(AutoSchema):
     """Adds the problem document to each operation: one answer for every refusal."""
+
+    def get_override_parameters(self) -> list[Any]:
+        headers = {
+            "POST": (
+                "Idempotency-Key",
+                "A repeated request with the same key and body gets the first one's answer.",
+            ),
+            "PATCH": ("If-Match", "The ETag that was read; refused (412) when it is outdated."),
+        }
+        found = list(super().get_override_parameters())
+        if self.method in headers:
+            name, text = headers[self.method]
+            found.append(OpenApiParameter(name, str, OpenApiParameter.HEADER, description=text))
+        return found
 
     def _get_response_bodies(self, direction: Any = "response") -> dict[str, Any]:
         bodies: dict[str, Any] = super()._get_response_bodies(direction)

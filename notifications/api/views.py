@@ -71,7 +71,7 @@ class NotificationReadView(PlatformAPIView):
 class NotificationsReadView(PlatformAPIView):
     required_platform: ClassVar = {"POST": "user"}
 
-    @extend_schema(request=None, responses={204: None})
+    @extend_schema(operation_id="me_notifications_read_all", request=None, responses={204: None})
     def post(self, request: Request) -> Response:
         services.notifications_read_all(user=self.principal.user)
         return Response(status=204)

@@ -65,7 +65,6 @@ class LimitsView(PlatformAPIView):
     required_platform: ClassVar = {"GET": "auditor", "PUT": "operator"}
 
     @extend_schema(
-        operation_id="quota_limits_get",
         responses={200: {"type": "object", "additionalProperties": {"type": "integer"}}},
     )
     def get(self, request: Request, **target: str) -> Response:
@@ -78,7 +77,6 @@ class LimitsView(PlatformAPIView):
         return Response({row.resource: row.amount for row in rows})
 
     @extend_schema(
-        operation_id="quota_limits_set",
         request=_LIMITS,
         parameters=[OpenApiParameter("plan", bool)],
         responses=EffectSerializer(many=True),
