@@ -37,7 +37,7 @@ types: ## types, model changes without a migration, Django's own checks
 	$(DEV)/python manage.py check --settings portal.settings.test
 
 unit: ## unit tests only
-	$(DEV)/pytest -m "$(UNIT)" $(ARGS)
+	$(DEV)/pytest -n 2 -m "$(UNIT)" $(ARGS)
 
 dev: ## the developers' environment in .venv
 	@$(BOOTSTRAP) dev
