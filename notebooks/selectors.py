@@ -11,6 +11,7 @@ from django.utils.translation import gettext as _
 from accounts.models import User
 from common.errors import Forbidden, NotFound
 from notebooks.models import Preset, Share, Step, Workspace
+from notebooks.spec import is_storable
 from projects.access import Permission, scoped
 from projects.models import Membership
 from runtime.protocol import Desired, Phase
@@ -51,7 +52,8 @@ def presets_visible_to(who: Principal) -> QuerySet[Preset]:
 
 def preset_get(project: Project, slug: str) -> Preset:
     """Return a preset that may be used in ``project``, or NotFound."""
-    preset = presets_for(project).filter(slug=slug).first()
+    known = is_storable(slug)
+    preset = presets_for(project).filter(slug=slug).first() if known else None
     if preset is None:
         raise NotFound(_("There is no such preset in this project."))
     return preset

@@ -96,6 +96,15 @@ def clean_name(name: str) -> str:
     return text
 
 
+def is_storable(text: str) -> bool:
+    """Whether every database keeps it: no NUL, no half of a surrogate pair."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return "\x00" not in text
+
+
 def clean_env(env: Mapping[str, Any]) -> dict[str, str]:
     """Return the variables, or raise Invalid that names the first bad one and says why."""
     if len(env) > MAX_ENV_VARIABLES:
@@ -131,9 +140,11 @@ def _env_name(name: Any) -> str:
 def _env_value(name: str, value: Any) -> str:
     if not isinstance(value, str):
         raise _invalid("env", _("The value of “%(name)s” must be text.") % {"name": name})
-    if "\x00" in value:
-        raise _invalid("env", _("The value of “%(name)s” holds a NUL.") % {"name": name})
-    if len(value.encode(errors="surrogatepass")) > MAX_ENV_VALUE:
+    if not is_storable(value):
+        raise _invalid(
+            "env", _("The value of “%(name)s” holds something that is not text.") % {"name": name}
+        )
+    if len(value.encode()) > MAX_ENV_VALUE:
         raise _invalid("env", _("The value of “%(name)s” is longer than 8 KiB.") % {"name": name})
     return value
 

@@ -42,9 +42,10 @@ def workspace_launch(
     require_startable(principal, project)
     wanted = wanted or Wanted()
     preset = preset or default_preset(project)
+    nonce = "".join(c for c in nonce[:64] if (c.isascii() and c.isalnum()) or c in "-_")
     try:
         with transaction.atomic():
-            return _launch(principal, project, preset, wanted, nonce[:64])
+            return _launch(principal, project, preset, wanted, nonce)
     except IntegrityError as error:
         if nonce and (made := _made_by(principal, nonce)):
             return made  # the other half of a double click was faster

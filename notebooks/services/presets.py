@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.db import transaction
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
 
 from clusters.models import Device
 from common.errors import Conflict, Forbidden, Invalid
@@ -100,8 +101,8 @@ def _defaults() -> list[dict[str, Any]]:
     return [
         {
             "slug": "jupyterlab",
-            "name": "JupyterLab",
-            "description": "Notebooks, terminal and files.",
+            "name": gettext_noop("JupyterLab"),
+            "description": gettext_noop("Notebooks, terminal and files."),
             "icon": "notebook",
             "cpu_milli": 2000,
             "memory_mib": 4096,
@@ -109,8 +110,10 @@ def _defaults() -> list[dict[str, Any]]:
         },
         {
             "slug": "small",
-            "name": "Small",
-            "description": "For reading, writing and short scripts; starts when little is free.",
+            "name": gettext_noop("Small"),
+            "description": gettext_noop(
+                "For reading, writing and short scripts; starts when little is free."
+            ),
             "icon": "feather",
             "cpu_milli": 1000,
             "memory_mib": 1024,
@@ -118,8 +121,10 @@ def _defaults() -> list[dict[str, Any]]:
         },
         {
             "slug": "large",
-            "name": "Large",
-            "description": "For data that wants memory. Ends after eight hours; can be extended.",
+            "name": gettext_noop("Large"),
+            "description": gettext_noop(
+                "For data that wants memory. Ends after eight hours; can be extended."
+            ),
             "icon": "stack-2",
             "cpu_milli": 4000,
             "memory_mib": 8192,
@@ -132,8 +137,10 @@ def _defaults() -> list[dict[str, Any]]:
 
 _GPU_PRESET: dict[str, Any] = {
     "slug": "jupyterlab-gpu",
-    "name": "JupyterLab + 1 GPU",
-    "description": "One whole GPU of any kind. Ends after eight hours; can be extended.",
+    "name": gettext_noop("JupyterLab + 1 GPU"),
+    "description": gettext_noop(
+        "One whole GPU of any kind. Ends after eight hours; can be extended."
+    ),
     "icon": "cpu-2",
     "cpu_milli": 4000,
     "memory_mib": 16384,

@@ -13,6 +13,7 @@ from hubapi import services as hub
 from notebooks.models import Share
 from notebooks.notices import tell_shared
 from notebooks.services.base import changed, lock, own
+from notebooks.spec import is_storable
 from projects.models import Membership
 
 if TYPE_CHECKING:
@@ -27,9 +28,10 @@ def workspace_share(*, principal: Principal, workspace: Workspace, username: str
     """Let a member in. He gets all that the owner has inside: files, environment, terminal."""
     own(principal, workspace)
     row = lock(workspace)
+    username = username.strip() if is_storable(username) else ""
     member = (
         Membership.objects.select_related("user")
-        .filter(project=row.project, user__username=username.strip(), user__is_active=True)
+        .filter(project=row.project, user__username=username, user__is_active=True)
         .first()
     )
     if member is None:  # the same for "no such person" and "not in this project"
@@ -57,6 +59,8 @@ def workspace_unshare(*, principal: Principal, workspace: Workspace, username: s
     """Take a visitor's access back; his open windows are cut within seconds."""
     own(principal, workspace)
     row = lock(workspace)
+    if not is_storable(username):
+        return False
     share = row.shares.select_related("user").filter(user__username=username.strip()).first()
     if share is None:
         return False

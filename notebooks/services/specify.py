@@ -10,7 +10,14 @@ from clusters.models import Flavor
 from common.errors import Invalid
 from notebooks import selectors
 from notebooks.models import MAX_CPU_MILLI, MAX_GPUS, MAX_MEMORY_MIB, Preset, Workspace
-from notebooks.spec import Spec, Wanted, clean_count, clean_env, clean_time_limit
+from notebooks.spec import (
+    Spec,
+    Wanted,
+    clean_count,
+    clean_env,
+    clean_time_limit,
+    is_storable,
+)
 
 if TYPE_CHECKING:
     from projects.models import Project
@@ -93,7 +100,7 @@ def environments_of(project: Project) -> list[str]:
 def _flavor(default: str, asked: str | None) -> str:
     if asked is None or asked in {"", default}:
         return default if asked is None else asked
-    if not Flavor.objects.filter(name=asked).exists():
+    if not is_storable(asked) or not Flavor.objects.filter(name=asked).exists():
         message = _("There is no such kind of GPU.")
         raise Invalid(message, fields={"gpu_flavor": [message]})
     return asked

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from django.db.models import Min
 from django.utils.translation import gettext as _
 
 from common.clock import now
@@ -12,16 +14,20 @@ from hubapi.selectors import idle_state
 from hubapi.services import workload_url
 from notebooks import selectors, services
 from notebooks.choices import StopReason
+from notebooks.forecast import Room
 from notebooks.models import Workspace
 from runtime import reasons
 from runtime.protocol import Desired, Phase
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import timedelta
+    from datetime import datetime, timedelta
 
     from accounts.principal import Principal
-    from notebooks.models import Step
+    from notebooks.models import Preset, Step
+
+
+MAX_ALTERNATIVES = 3
 
 
 def step_word(word: str) -> str:
@@ -104,6 +110,14 @@ def trouble(row: Workspace) -> Trouble | None:
 
 
 @dataclass(frozen=True)
+class Alternative:
+    """A preset that starts now, with the nonce of its button."""
+
+    preset: Preset
+    nonce: str
+
+
+@dataclass(frozen=True)
 class Shown:
     """Everything the state part of a workspace's page needs."""
 
@@ -116,11 +130,13 @@ class Shown:
     url: str
     reason: str
     position: int | None
+    next_end: datetime | None
     settled: bool
     lines: list[Line]
     trouble: Trouble | None
     extension_left: int | None
     idle: str
+    alternatives: list[Alternative]
 
 
 def shown(who: Principal, row: Workspace) -> Shown:
@@ -138,12 +154,37 @@ def shown(who: Principal, row: Workspace) -> Shown:
         url=workload_url(row.short_id) if running and access else "",
         reason=row.message or str(reasons.info(row.reason).text),
         position=queue.get("position"),
+        next_end=next_end(row) if queue else None,
         settled=phase in selectors.SETTLED and row.is_seen,
         lines=timeline(row),
         trouble=trouble(row),
         extension_left=services.extension_left(row) if row.time_limit_minutes else None,
         idle=idle_words(row) if running else "",
+        alternatives=alternatives(row) if queue and access.owner else [],
     )
+
+
+def alternatives(row: Workspace) -> list[Alternative]:
+    """Return the presets that would start now while this one waits."""
+    room = Room(row.cluster_key)
+    return [
+        Alternative(preset, secrets.token_urlsafe(12))
+        for preset in selectors.presets_for(row.project)
+        if preset.pk != row.preset_id and room.ask(preset.resources).starts_now
+    ][:MAX_ALTERNATIVES]
+
+
+def next_end(row: Workspace) -> datetime | None:
+    """Return when something of the kind it waits for must end at the latest, if that is known."""
+    running = Workspace.objects.filter(
+        cluster_key=row.cluster_key, desired=Desired.RUNNING, ends_at__gt=now()
+    )
+    if row.gpus:
+        running = running.filter(gpus__gt=0)
+        if row.gpu_flavor:
+            running = running.filter(gpu_flavor__in=["", row.gpu_flavor])
+    found: datetime | None = running.aggregate(first=Min("ends_at"))["first"]
+    return found
 
 
 def idle_words(row: Workspace) -> str:

@@ -29,7 +29,8 @@ CHECK_S = 5.0
 
 
 def usage_tick() -> None:
-    """Note what running workspaces use; forget what is older than the pages show."""
+    """Note what workspaces use and forget what is old; offer GPUs once there are some."""
+    notebooks.ensure_gpu_preset()
     notebooks.usage_sample()
     notebooks.samples_prune()
 

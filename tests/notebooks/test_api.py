@@ -256,3 +256,28 @@ def test_presets_are_listed_for_a_project(api, presets, project, alice):
     slugs = [p["slug"] for p in api(alice, "GET", "/api/v1/projects/vision/presets").json()]
     assert slugs == ["jupyterlab", "small", "large"]
     assert len(api(alice, "GET", "/api/v1/presets").json()) == 3
+
+
+@pytest.mark.parametrize("bad", ["a\x00b", "\ud800"])
+def test_f1_text_that_no_database_keeps_is_an_error_of_the_client(api, as_user, launch, alice, bad):
+    row = launch(alice)
+    one = f"{BASE}/{row.short_id}"
+    tries = [
+        ("POST", BASE, {"env": {"A": bad}}),
+        ("POST", BASE, {"name": bad}),
+        ("POST", BASE, {"gpus": 1, "gpu_flavor": bad}),
+        ("POST", f"{one}/shares", {"username": bad}),
+    ]
+    document = {"apiVersion": "berth.dev/v1", "kind": "Workspace"}
+    for spec in ({"preset": bad}, {"env": {"A": bad}}, {"gpus": 1, "gpu_flavor": bad}):
+        body = {**document, "metadata": {"name": "x"}, "spec": spec}
+        tries.append(("POST", f"{BASE}/apply", body))
+    for verb, path, body in tries:
+        assert api(alice, verb, path, body).status_code in {400, 404}, body
+    page = "/projects/vision/workspaces/"
+    assert as_user(alice).post(f"{page}launch/", {"preset": "a\x00b"}).status_code == 404
+    assert as_user(alice).post(f"{page}launch/", {"nonce": "a\x00b"}).status_code == 302
+    shared = as_user(alice).post(f"{page}{row.short_id}/share/", {"username": "a\x00b"})
+    assert shared.status_code == 400
+    gone = as_user(alice).delete(f"{one}/shares/a%00b")
+    assert gone.status_code in {204, 400, 404}
