@@ -240,6 +240,8 @@ class EventTable(Table):
 
     def render_target_name(self, record: Any) -> Any:
         name = record.target_name or record.target_kind
+        if record.message and not name:
+            return record.message
         if record.message:
             return format_html('{}<br><span class="text-secondary">{}</span>', name, record.message)
         return name

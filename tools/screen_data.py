@@ -337,18 +337,16 @@ def usage(made: dict[str, Workspace], alice: User, bob: User, project: Project) 
 
 def news(who: dict[str, User], made: dict[str, Workspace]) -> None:
     alice, olga = who["alice"], Principal(user=who["olga"], ip="192.0.2.7")
-    from notifications.kinds import KINDS
 
-    for kind in list(KINDS)[:3]:
+    for kind in ("project.added", "workspace.ending", "workspace.shared"):
         Notification.objects.create(
             user=alice,
             kind=kind,
             params={
-                "name": "cell tracking",
-                "what": "GPUs: 6",
+                "name": "cell tracking" if kind != "project.added" else "Speech synthesis",
+                "role": "Member",
                 "minutes": 15,
-                "project": "Vision lab",
-                "by": "Mona Okafor",
+                "who": "Mona Okafor",
             },
             url=made["running"].get_absolute_url(),
             created_at=now() - timedelta(minutes=9),

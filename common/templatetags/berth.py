@@ -147,6 +147,12 @@ def meter(
 
 
 @register.filter
+def translated(value: str | None) -> str:
+    """A stored text that Berth itself wrote (default presets), in the reader's language."""
+    return _t(value) if value else ""
+
+
+@register.filter
 def mib(value: float | None) -> str:
     """MiB for people: 512 MiB, 4 GiB, 1.5 TiB."""
     if value is None:
