@@ -1,0 +1,108 @@
+"""The same `berth up` with TLS of its own, and on PostgreSQL and Redis."""
+
+import datetime as dt
+import ipaddress
+import os
+import ssl
+import uuid
+from pathlib import Path
+
+import httpx
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from tests.support.portal import Portal, free_ports
+
+pytestmark = pytest.mark.real
+
+
+def certificate(folder: Path) -> tuple[Path, Path]:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    begin = dt.datetime.now(dt.UTC) - dt.timedelta(hours=1)
+    names = [
+        x509.DNSName("localhost"),
+        x509.DNSName("*.nb.localhost"),
+        x509.IPAddress(ipaddress.ip_address("127.0.0.1")),
+    ]
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(begin)
+        .not_valid_after(begin + dt.timedelta(days=2))
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    cert_file, key_file = folder / "cert.pem", folder / "key.pem"
+    cert_file.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    key_file.write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )
+    return cert_file, key_file
+
+
+def test_with_a_certificate_browsers_get_tls_and_workloads_the_plain_internal_listener(
+    tmp_path: Path,
+) -> None:
+    cert, key = certificate(tmp_path)
+    port = free_ports(4)
+    portal = Portal(
+        {
+            "BERTH_PORT": str(port),
+            "BERTH_PUBLIC_URL": f"https://localhost:{port}",
+            "BERTH_NOTEBOOK_SCHEME": "https",
+            "BERTH_TLS_CERT": str(cert),
+            "BERTH_TLS_KEY": str(key),
+        }
+    )
+    portal.port, portal.url = port, f"https://localhost:{port}"
+    trust = ssl.create_default_context(cafile=str(cert))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SSL_CERT_FILE", str(cert))
+        try:
+            portal.start()
+            with httpx.Client(verify=trust) as browser:
+                page = browser.get(f"{portal.url}/accounts/login/")
+                assert page.status_code == 200
+                assert "max-age" in page.headers["strict-transport-security"]
+                host = {"Host": f"nobody.nb.localhost:{port + 1}"}
+                gone = browser.get(f"https://127.0.0.1:{port + 1}/", headers=host)
+                assert gone.status_code == 424
+            assert httpx.get(f"http://127.0.0.1:{port + 2}/hub/api").status_code == 200
+            with pytest.raises(httpx.TransportError):
+                httpx.get(f"http://localhost:{port}/")
+        finally:
+            portal.close()
+
+
+@pytest.mark.postgres
+@pytest.mark.redis
+def test_the_same_portal_runs_on_postgresql_and_redis() -> None:
+    postgres, redis = os.environ.get("BERTH_TEST_POSTGRES"), os.environ.get("BERTH_TEST_REDIS")
+    if not postgres or not redis:
+        pytest.skip("BERTH_TEST_POSTGRES and BERTH_TEST_REDIS are not set")
+    import psycopg
+
+    name = f"up_{uuid.uuid4().hex[:8]}"
+    with psycopg.connect(postgres, autocommit=True) as admin:
+        admin.execute(f"CREATE DATABASE {name}")
+    url = f"{postgres.rpartition('/')[0]}/{name}"
+    portal = Portal({"BERTH_DATABASE_URL": url, "BERTH_REDIS_URL": redis})
+    try:
+        portal.start()
+        checks = httpx.get(f"{portal.url}/readyz").json()["checks"]
+        assert set(checks.values()) == {"ok"}
+        assert not (portal.var / "berth.sqlite3").exists()
+    finally:
+        portal.close()
