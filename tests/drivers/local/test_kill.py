@@ -14,16 +14,16 @@ from tests.drivers.local.harness import MODES, Supervisor, processes_of, wait_fo
 pytestmark = pytest.mark.real
 
 SUPERVISOR_POINTS = [
-    "recorded",
-    "spawned",
-    "ready",
-    "ready-recorded",
-    "stop",
-    "stop-recorded",
-    "end-recorded",
-    "remove",
-    "remove-space-gone",
-    "remove-record-gone",
+    "supervisor-recorded",
+    "supervisor-spawned",
+    "supervisor-ready",
+    "supervisor-ready-recorded",
+    "supervisor-stop",
+    "supervisor-stop-recorded",
+    "supervisor-end-recorded",
+    "supervisor-remove",
+    "supervisor-remove-space-gone",
+    "supervisor-remove-record-gone",
 ]
 SHIM_POINTS = [
     "shim-start",
