@@ -150,7 +150,7 @@ class WorkspaceTable(Table):
         )
 
     def render_phase(self, record: Any) -> Any:
-        return tags.phase(record.phase)
+        return tags.phase(record.shown_phase)
 
     def render_size(self, record: Any) -> Any:
         return _t("%(cpu)s CPU, %(memory)s") % {
@@ -162,7 +162,7 @@ class WorkspaceTable(Table):
         return tags.ago(record.phase_since or record.created_at)
 
     def render_act(self, record: Any) -> Any:
-        if not self.view.principal.is_operator or record.desired != "running":
+        if not self.view.principal.is_operator or record.is_ended or record.desired != "running":
             return ""
         return format_html(
             '<button class="btn btn-sm" type="submit" form="stop-form" formaction="{}" '

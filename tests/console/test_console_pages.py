@@ -255,3 +255,37 @@ def test_lists_have_as_many_queries_for_many_rows_as_for_few(
     client.get(url)
     with django_assert_max_num_queries(14):
         assert client.get(url).status_code == 200
+
+
+def test_operators_stop_a_workspace_and_auditors_cannot(
+    as_user: Any, operator: Any, auditor: Any, alice: Any, project: Any, principal: Any
+) -> None:
+    from notebooks.services.launch import workspace_launch
+
+    Preset.objects.create(slug="lab", name="Lab")
+    row = workspace_launch(principal=principal(alice), project=project)
+    url = reverse("console:workspace-stop", args=[row.uid])
+    page = as_user(operator).get(reverse("console:workspaces")).content.decode()
+    assert url in page
+    assert url not in as_user(auditor).get(reverse("console:workspaces")).content.decode()
+    assert as_user(auditor).post(url).status_code == 403
+    assert as_user(operator).post(url).status_code == 302
+    row.refresh_from_db()
+    assert row.desired == "stopped"
+
+
+def test_sessions_and_tokens_are_ended_by_an_operator(
+    as_user: Any, operator: Any, bob: Any, project: Any
+) -> None:
+    from accounts.models import ApiToken
+
+    token = ApiToken.objects.create(user=bob, name="t", prefix="berth_x", digest="d")
+    browser = as_user(bob)
+    assert browser.get(reverse("projects:list")).status_code == 200
+    url = reverse("console:user-sessions", args=[bob.uid])
+    client = as_user(operator)
+    assert client.post(url, {"token": str(token.uid)}).status_code == 302
+    token.refresh_from_db()
+    assert token.revoked_at is not None
+    assert client.post(url).status_code == 302
+    assert browser.get(reverse("projects:list")).status_code == 302  # to the sign-in page
