@@ -106,6 +106,8 @@ def attempt(held: Claim) -> tuple[Outcome, int]:  # noqa: PLR0911 - one line per
     row = held.row
     if held.attempts > POISON_AFTER:
         log.error("engine.parked", kind=row.KIND, uid=str(row.uid), attempts=held.attempts)
+        if park := getattr(held.reconciler, "park", None):
+            park(row)
         return Outcome(Phase.FAILED, Reason.PARKED_POISON), 0
     try:
         return held.reconciler.step(row, _observation(held)), 0

@@ -16,6 +16,7 @@ from runtime import reconcilers
 from runtime.models import ObservedWorkload, Route
 from runtime.ports import places
 from runtime.protocol import Driver, DriverError, NotYet, Observation
+from runtime.reasons import Reason
 
 log = structlog.get_logger(__name__)
 
@@ -49,7 +50,29 @@ def live_uids(uids: set[str]) -> set[str]:
 def _collect(key: str, driver: Driver) -> int:
     owned = {o.uid: o for o in driver.list_owned() if _is_uid(o.uid)}
     lost = set(owned) - live_uids(set(owned))
+    for uid in _parked(set(owned)):
+        if _seen_twice(key, uid):
+            _end(driver, owned[uid])
     return sum(_remove(key, driver, owned[uid]) for uid in sorted(lost) if _seen_twice(key, uid))
+
+
+def _parked(uids: set[str]) -> set[str]:
+    """Rows that were set aside: what still runs for them is ended, files are kept."""
+    found: set[str] = set()
+    for reconciler in reconcilers.registered().values():
+        rows = reconciler.model._default_manager.filter(  # noqa: SLF001
+            uid__in=uids, deleted_at__isnull=True, reason=Reason.PARKED_POISON
+        )
+        found |= {str(u) for u in rows.values_list("uid", flat=True)}
+    return found
+
+
+def _end(driver: Driver, found: Observation) -> None:
+    try:
+        driver.stop(found.uid, grace_s=10)
+    except NotYet:
+        return  # under way; the next pass gives its place back
+    places().release(found.uid)
 
 
 def _seen_twice(key: str, uid: str) -> bool:

@@ -13,9 +13,8 @@ Every step may be run again after a crash at any point: that is what makes it sa
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Protocol
-from uuid import UUID
+from dataclasses import replace
+from typing import Any, ClassVar
 
 import structlog
 
@@ -40,48 +39,11 @@ from runtime.protocol import (
 from runtime.reasons import Reason
 from runtime.reconcilers import Outcome
 from runtime.status import status_of
+from runtime.workload_state import Pass, WorkloadRow
 
 log = structlog.get_logger(__name__)
 
-
-class WorkloadRow(Protocol):
-    """What a row must have besides the columns of ``Reconcilable``."""
-
-    uid: UUID
-    launch: int  # grows with each start that a user asks for
-    cluster_key: str
-    project: Any  # has ``uid``
-    owner: Any  # has ``uid``
-    cpu_milli: int
-    memory_mib: int
-    gpus: int
-    gpu_flavor: str
-
-
-@dataclass
-class _Pass:
-    """What one step has learned; ``ref`` becomes ``external_ref``."""
-
-    row: Any
-    ref: dict[str, Any]
-    timeline: list[tuple[str, str]] = field(default_factory=list)
-
-    def note(self, word: str, message: str = "") -> None:
-        """Put ``word`` on the timeline, once for each launch."""
-        noted = self.ref.setdefault("noted", {"launch": self.row.launch, "words": []})
-        if noted["launch"] != self.row.launch:
-            noted = self.ref["noted"] = {"launch": self.row.launch, "words": []}
-        if word not in noted["words"]:
-            noted["words"].append(word)
-            self.timeline.append((word, message))
-
-    @property
-    def ensured(self) -> bool:
-        return bool(self.ref.get("launch") == self.row.launch)
-
-    @property
-    def ended(self) -> bool:
-        return bool(self.ref.get("ended") == self.row.launch)
+__all__ = ["WorkloadReconciler", "WorkloadRow"]
 
 
 class WorkloadReconciler:
@@ -145,8 +107,16 @@ class WorkloadReconciler:
             return Phase.STOPPING
         return Phase(row.phase)
 
+    def park(self, row: Any) -> None:
+        """The engine sets the row aside: nobody may reach or use what perhaps still runs.
+
+        Its place stays taken until the process is seen to be gone (``runtime.orphans``).
+        """
+        self.before_stop(row)
+        self._drop_routes(Pass(row, dict(row.external_ref)))
+
     def step(self, row: Any, observation: Observation | None) -> Outcome:
-        state = _Pass(row, dict(row.external_ref))
+        state = Pass(row, dict(row.external_ref))
         if row.desired == Desired.RUNNING:
             return self._run(state, observation)
         if row.desired == Desired.STOPPED:
@@ -154,10 +124,10 @@ class WorkloadReconciler:
         return self._remove(state, observation)
 
     # --- wanted: running ----------------------------------------------------------------------
-    def _run(self, state: _Pass, given: Observation | None) -> Outcome:
+    def _run(self, state: Pass, given: Observation | None) -> Outcome:
         row = state.row
         if state.ended:
-            return self._outcome(state, Phase(row.phase), row.reason, row.message)
+            return self._stay_ended(state, given)
         state.note("accepted")
         seen = given or self._look(row)
         if given is not None and state.ensured and seen.launch < row.launch:
@@ -166,11 +136,26 @@ class WorkloadReconciler:
         if status.reason == Reason.PREVIOUS_ENDING and not self._stop_outside(state, "stop"):
             # Its place is kept until it is gone: nobody else may get GPUs that it still uses.
             return self._outcome(state, Phase.STARTING, Reason.PREVIOUS_ENDING, "", 0.5)
+        if status.reason == Reason.PREVIOUS_ENDING and not self._stop_outside(state, "stop"):
+            return self._outcome(state, Phase.STARTING, Reason.PREVIOUS_ENDING, "", 0.5)
         if status.phase == Phase.PENDING or status.reason == Reason.PREVIOUS_ENDING:
             return self._place(state)
         return self._follow(state, seen)
 
-    def _place(self, state: _Pass) -> Outcome:
+    def _stay_ended(self, state: Pass, given: Observation | None) -> Outcome:
+        """Stay as it ended. One that lives nevertheless (a late worker made it) is ended."""
+        row = state.row
+        again = None
+        if (
+            given is not None
+            and given.launch == row.launch
+            and given.seen not in {Seen.MISSING, Seen.EXITED}
+            and not self._stop_outside(state, "stop")
+        ):
+            again = 1.0
+        return self._outcome(state, Phase(row.phase), row.reason, row.message, again)
+
+    def _place(self, state: Pass) -> Outcome:
         """Get a place, then make the driver make it."""
         row = state.row
         answer = places().admit(self._request(row))
@@ -181,7 +166,9 @@ class WorkloadReconciler:
         try:
             seen = self._ensure(state, answer)
         except InvalidSpec as error:
-            return self._failed(state, error.reason or Reason.INVALID_SPEC, str(error))
+            return self._finish(
+                state, Phase.FAILED, error.reason or Reason.INVALID_SPEC, str(error)
+            )
         except Denied:
             places().release(str(row.uid))
             raise
@@ -191,7 +178,7 @@ class WorkloadReconciler:
             )
         return self._follow(state, seen)
 
-    def _ensure(self, state: _Pass, answer: Granted) -> Observation:
+    def _ensure(self, state: Pass, answer: Granted) -> Observation:
         row = state.row
         driver = places().driver_for(row.cluster_key)
         spec = replace(self.spec_of(row), devices=answer.devices)
@@ -218,7 +205,7 @@ class WorkloadReconciler:
             resources=self.resources_of(row),
         )
 
-    def _wait(self, state: _Pass, answer: Waiting) -> Outcome:
+    def _wait(self, state: Pass, answer: Waiting) -> Outcome:
         state.note("queued", answer.message)
         state.ref["queue"] = {
             "position": answer.position,
@@ -228,7 +215,7 @@ class WorkloadReconciler:
         # A release makes it due at once; this is only the net under it.
         return self._outcome(state, Phase.PENDING, answer.reason, answer.message, 60.0)
 
-    def _follow(self, state: _Pass, seen: Observation) -> Outcome:
+    def _follow(self, state: Pass, seen: Observation) -> Outcome:
         """The driver has it: say how far it is, open the way to it when it is ready."""
         row = state.row
         if not state.ensured and seen.launch == row.launch:
@@ -244,7 +231,7 @@ class WorkloadReconciler:
         again = 10.0 if self._watched(row) else 0.5
         return self._outcome(state, status.phase, status.reason, status.message, again)
 
-    def _open(self, state: _Pass, seen: Observation) -> Outcome:
+    def _open(self, state: Pass, seen: Observation) -> Outcome:
         row = state.row
         state.note("ready")
         entry = self.route_of(row, seen)
@@ -261,7 +248,7 @@ class WorkloadReconciler:
         again = self.watched_poll_s if self._watched(row) else self.poll_s
         return self._outcome(state, Phase.RUNNING, "", "", self._sooner(row, again), seen)
 
-    def _want_route(self, state: _Pass, entry: RouteEntry) -> None:
+    def _want_route(self, state: Pass, entry: RouteEntry) -> None:
         row = state.row
         known = Route.objects.filter(key=entry.key).first()
         same = known is not None and (known.target, str(known.uid)) == (entry.target, entry.uid)
@@ -280,7 +267,7 @@ class WorkloadReconciler:
         return seconds if own is None else max(0.0, min(own, seconds))
 
     # --- it ended -----------------------------------------------------------------------------
-    def _give_up(self, state: _Pass) -> Outcome:
+    def _give_up(self, state: Pass) -> Outcome:
         row = state.row
         state.ref["gave_up"] = row.launch
         try:
@@ -289,26 +276,21 @@ class WorkloadReconciler:
             return self._outcome(
                 state, Phase.STARTING, Reason.START_TIMEOUT, "", requeue_s=error.retry_in
             )
-        return self._failed(state, Reason.START_TIMEOUT, "")
+        return self._finish(state, Phase.FAILED, Reason.START_TIMEOUT, "")
 
     def _ended_by_itself(
-        self, state: _Pass, seen: Observation, phase: Phase, reason: str, message: str
+        self, state: Pass, seen: Observation, phase: Phase, reason: str, message: str
     ) -> Outcome:
         state.ref["exit"] = {"code": seen.exit_code, "reason": str(reason), "at": seen.ended_at}
         if state.ref.get("gave_up") == state.row.launch:
-            return self._failed(state, Reason.START_TIMEOUT, "", seen)
+            return self._finish(state, Phase.FAILED, Reason.START_TIMEOUT, "", seen)
         if phase == Phase.STOPPED:
             return self._finish(state, phase, reason, message, seen)
-        return self._failed(state, reason, message, seen)
-
-    def _failed(
-        self, state: _Pass, reason: str, message: str, seen: Observation | None = None
-    ) -> Outcome:
         return self._finish(state, Phase.FAILED, reason, message, seen)
 
     def _finish(
         self,
-        state: _Pass,
+        state: Pass,
         phase: Phase,
         reason: str,
         message: str,
@@ -328,7 +310,7 @@ class WorkloadReconciler:
         return self._outcome(state, phase, reason, message, None, seen)
 
     # --- wanted: stopped ------------------------------------------------------------------------
-    def _halt(self, state: _Pass, given: Observation | None) -> Outcome:
+    def _halt(self, state: Pass, given: Observation | None) -> Outcome:
         row = state.row
         alive = None if given is None else given.seen not in {Seen.MISSING, Seen.EXITED}
         if row.phase == Phase.STOPPED and alive is False:
@@ -344,7 +326,7 @@ class WorkloadReconciler:
         state.note("stopped")
         return self._outcome(state, Phase.STOPPED, self.stop_reason(row), "")
 
-    def _stop_outside(self, state: _Pass, verb: str) -> bool:
+    def _stop_outside(self, state: Pass, verb: str) -> bool:
         """Tokens, then route, then process. True when the process is seen to be gone."""
         row = state.row
         uid = str(row.uid)
@@ -364,7 +346,7 @@ class WorkloadReconciler:
         return self._look(row).seen in {Seen.MISSING, Seen.EXITED}
 
     # --- wanted: absent -------------------------------------------------------------------------
-    def _remove(self, state: _Pass, given: Observation | None) -> Outcome:
+    def _remove(self, state: Pass, given: Observation | None) -> Outcome:
         del given
         row = state.row
         state.note("deleting")
@@ -379,7 +361,7 @@ class WorkloadReconciler:
         return replace(outcome, gone=True)
 
     # --- small things -----------------------------------------------------------------------------
-    def _drop_routes(self, state: _Pass) -> None:
+    def _drop_routes(self, state: Pass) -> None:
         """Rows first, then the proxy: a proxy that is down forgets, or is compared later."""
         rows = Route.objects.filter(uid=state.row.uid)
         keys = set(rows.values_list("key", flat=True))
@@ -401,7 +383,7 @@ class WorkloadReconciler:
 
     def _outcome(
         self,
-        state: _Pass,
+        state: Pass,
         phase: Phase,
         reason: str,
         message: str,

@@ -315,7 +315,7 @@ SPECTACULAR_SETTINGS = {
 }
 
 # --- Logs -----------------------------------------------------------------------------------------
-LOGGING = {
+LOGGING: dict[str, Any] = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {

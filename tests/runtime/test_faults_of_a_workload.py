@@ -167,3 +167,32 @@ def test_a_step_that_was_cut_after_ensure_goes_on_where_it_was(make_thing, settl
     settle(thing)
     assert thing.phase == Phase.RUNNING
     assert driver.spec_seen(thing.uid)["launch"] == 1
+
+
+def test_a_restart_ends_the_old_run_before_the_new_one_is_placed(make_thing, settle, want, driver):
+    thing = settle(make_thing())
+    driver.fail("ensure", "invalid", times=1)
+    settle(want(thing, "running"))  # again, with no stop between
+    assert (thing.phase, thing.reason) == (Phase.FAILED, Reason.INVALID_SPEC)
+    assert driver.observe([str(thing.uid)])[str(thing.uid)].seen == "exited"
+    assert not Claim.objects.exists()
+
+
+def test_e16_what_runs_for_a_parked_row_is_closed_at_once_and_ended_soon(
+    make_thing, settle, driver, router
+):
+    from django.core.cache import cache
+
+    from runtime.orphans import collect_orphans
+
+    cache.clear()
+    thing = settle(make_thing())
+    Thing.objects.filter(pk=thing.pk).update(lease_attempts=5, next_reconcile_at=now())
+    settle(thing)
+    assert (thing.reason, thing.tokens, router.list()) == (Reason.PARKED_POISON, [], {})
+    assert Claim.objects.exists()  # not free while it may run
+    collect_orphans()
+    with time_machine.travel(now() + dt.timedelta(seconds=120)):
+        collect_orphans()
+    assert driver.observe([str(thing.uid)])[str(thing.uid)].seen == "exited"
+    assert not Claim.objects.exists()
