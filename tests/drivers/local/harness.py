@@ -79,6 +79,7 @@ class Supervisor:
         self.driver = LocalDriver(self.socket, gpus=NoGpus())
         self.project, self.owner = f"project-{uuid.uuid4()}", "alice"
         self.process: subprocess.Popen[bytes] | None = None
+        self.deaths = 0
 
     def start(self, *, killpoint: str = "", **env: str) -> "Supervisor":
         self.process = subprocess.Popen(

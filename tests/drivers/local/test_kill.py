@@ -43,6 +43,7 @@ def persist(supervisor: Supervisor, act, until) -> None:
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline:
         if supervisor.is_dead:
+            supervisor.deaths += 1
             supervisor.start()
         try:
             act()
@@ -87,6 +88,7 @@ def live_through(supervisor: Supervisor) -> None:
 def test_e1_the_supervisor_dies_at(point, mode, make_supervisor):
     supervisor = make_supervisor(mode, killpoint=point)
     live_through(supervisor)
+    assert supervisor.deaths == 1
 
 
 @pytest.mark.parametrize("mode", MODES)
