@@ -10,7 +10,7 @@ from django.shortcuts import redirect
 from django.urls import reverse
 from django.utils.translation import gettext as _
 
-from common.errors import Conflict, Forbidden, NotFound
+from common.errors import Conflict, Forbidden, Invalid, NotFound
 from common.paging import paginate
 from events import selectors as events
 from projects import contents, selectors, services
@@ -38,6 +38,12 @@ def tabs(view: ProjectView, current: str) -> list[dict[str, Any]]:
         for name, label, permission in every
         if view.can(permission)
     ]
+
+
+def typed(request: HttpRequest, name: str) -> None:
+    """Raise unless the name of what is lost was typed (the page of a destructive act)."""
+    if request.POST.get("confirm", "").strip() != name:
+        raise Invalid(_("Type “%(name)s” to confirm.") % {"name": name})
 
 
 class ProjectList(PlatformView):
@@ -170,6 +176,7 @@ class Members(ProjectView):
                 "rows": [
                     {
                         "member": m,
+                        "key": str(m.pk),
                         "is_me": m.user_id == self.principal.user.pk,
                         "editable": Role(m.role) in roles
                         and m.user_id != self.principal.user.pk
@@ -210,6 +217,7 @@ class MemberRemove(ProjectView):
 
     def post(self, request: HttpRequest, project: str, username: str) -> HttpResponse:
         user = selectors.member_user(self.project, username)
+        typed(request, user.username)
         services.member_remove(principal=self.principal, project=self.project, user=user)
         messages.success(request, _("%(who)s is no longer a member.") % {"who": user.label})
         return redirect("projects:members", project=self.project.slug)
@@ -219,6 +227,7 @@ class Leave(ProjectView):
     required_permissions: ClassVar = {"POST": Permission.PROJECT_READ}
 
     def post(self, request: HttpRequest, project: str) -> HttpResponse:
+        typed(request, self.project.slug)
         services.member_leave(principal=self.principal, project=self.project)
         messages.success(request, _("You left “%(name)s”.") % {"name": self.project})
         return redirect("projects:list")

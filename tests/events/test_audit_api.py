@@ -35,3 +35,20 @@ def test_a_wrong_filter_is_refused(auditor: Any, as_user: Any, query: str) -> No
 def test_the_chain_is_checked_by_operators(operator: Any, auditor: Any, as_user: Any) -> None:
     assert as_user(auditor).get("/api/v1/audit/chain").status_code == 403
     assert as_user(operator).get("/api/v1/audit/chain").json()["whole"] is True
+
+
+def test_every_verb_that_the_code_records_has_words() -> None:
+    import re
+    from pathlib import Path
+
+    from events.verbs import WORDS
+
+    root = Path(__file__).resolve().parents[2]
+    apps = ("accounts", "projects", "quotas", "notebooks", "volumes", "console", "notifications")
+    said = {
+        verb
+        for app in (*apps, "hubapi", "runtime", "clusters")
+        for file in (root / app).rglob("*.py")
+        for verb in re.findall(r'verb="([a-z-]+\.[a-z-]+)"', file.read_text())
+    }
+    assert said <= set(WORDS), sorted(said - set(WORDS))

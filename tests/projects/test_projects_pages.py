@@ -69,7 +69,8 @@ def test_changing_and_removing_a_member_with_forms(
     client = as_user(alice)
     client.post("/projects/vision/members/bob/role", {"role": "manager"})
     assert Membership.objects.get(user=bob).role == "manager"
-    client.post("/projects/vision/members/bob/remove")
+    assert client.post("/projects/vision/members/bob/remove").status_code == 400
+    client.post("/projects/vision/members/bob/remove", {"confirm": "bob"})
     assert not Membership.objects.filter(user=bob).exists()
 
 
@@ -124,3 +125,10 @@ def test_b3_markup_in_names_is_shown_as_text(alice: Any, as_user: Any) -> None:
 def test_the_permission_page_prints_the_table(bob: Any, as_user: Any) -> None:
     html = as_user(bob).get("/projects/permissions").content.decode()
     assert "workspace:create" in html
+
+
+def test_leaving_needs_the_typed_name(project: Any, bob: Any, as_user: Any) -> None:
+    client = as_user(bob)
+    assert client.post("/projects/vision/leave").status_code == 400
+    assert client.post("/projects/vision/leave", {"confirm": "vision"}).status_code == 302
+    assert not Membership.objects.filter(user=bob).exists()
