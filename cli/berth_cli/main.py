@@ -11,7 +11,7 @@ from berth_cli import __version__, accounts, projects, workspaces
 from berth_cli.client import ApiError
 from berth_cli.context import Session
 
-SERVER_VERBS = ("up", "down", "status", "backup", "restore", "admin")
+SERVER_VERBS = ("up", "down", "status", "backup", "restore", "admin", "keys")
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -51,6 +51,7 @@ def parser() -> argparse.ArgumentParser:
     one.set_defaults(verb=_restore)
 
     _admin(verbs.add_parser("admin", help="repair access"))
+    _keys(verbs.add_parser("keys", help="change the secret key"))
     return top
 
 
@@ -59,6 +60,18 @@ def _admin(admin: argparse.ArgumentParser) -> None:
     one = verbs.add_parser("reset-password", help="give a user a new password, printed once")
     one.add_argument("user")
     one.set_defaults(verb=_reset_password)
+
+
+def _keys(keys: argparse.ArgumentParser) -> None:
+    verbs = keys.add_subparsers(required=True, metavar="VERB")
+    one = verbs.add_parser("rotate", help="make a new key; what the old one signed goes on")
+    one.set_defaults(verb=_rotate)
+
+
+def _rotate(_: argparse.Namespace) -> int:
+    from portal.server.keys import rotate
+
+    return rotate()
 
 
 def _up(options: argparse.Namespace) -> int:

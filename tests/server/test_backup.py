@@ -1,5 +1,6 @@
 """Backup and restore, as an administrator uses them."""
 
+import json
 import os
 import stat
 import subprocess
@@ -219,6 +220,37 @@ def test_a_crafted_backup_can_not_write_outside_the_homes(tmp_path: Path, trick:
             archive.addfile(info)
     with tarfile.open(file) as archive, pytest.raises(Refusal):
         checked_homes(archive, "volumes")
+
+
+def test_rotated_keys_open_old_secrets_and_nothing_stays_under_the_old_one(
+    tmp_path: Path, alices: Server
+) -> None:
+    alices.shell(
+        "from allauth.mfa.models import Authenticator\n"
+        "from accounts.crypto import seal\n"
+        "Authenticator.objects.create(user=User.objects.get(), type='totp',"
+        " data={'secret': seal('the seed'), 'note': 'plain'})"
+    )
+    done = alices.run("keys", "rotate")
+    assert done.returncode == 0, done.stderr
+    assert "1 sealed secrets" in done.stdout
+    known = json.loads((alices.var / "secrets.json").read_text())
+    assert known["BERTH_SECRET_KEY_FALLBACKS"] == "alice" * 20
+    del known["BERTH_SECRET_KEY_FALLBACKS"]
+    (alices.var / "secrets.json").write_text(json.dumps(known))
+    said = alices.shell(
+        "from allauth.mfa.models import Authenticator\n"
+        "from accounts.crypto import unseal\n"
+        "data = Authenticator.objects.get().data; print(unseal(data['secret']), data['note'])"
+    )
+    assert said.strip().endswith("the seed plain")
+
+
+def test_a_key_from_the_environment_is_not_rotated_behind_its_back(alices: Server) -> None:
+    alices.env["BERTH_SECRET_KEY"] = "x" * 60
+    done = alices.run("keys", "rotate")
+    assert done.returncode == 1
+    assert "set in the environment" in done.stderr
 
 
 @pytest.mark.postgres

@@ -1,0 +1,81 @@
+"""``berth keys rotate``: another secret key; what the old one signed or sealed stays good.
+
+The old key becomes a fallback: sessions and running workspaces that it signed go on.  What is
+sealed in the database is sealed again at once, so that nothing of value rests on an old key.
+"""
+
+import json
+import os
+import secrets
+from typing import Any
+
+from portal.server.backup import belong
+from portal.server.places import Places, Refusal, private_umask, running, write_private
+from portal.server.preflight import setup
+
+KEY, FALLBACKS = "BERTH_SECRET_KEY", "BERTH_SECRET_KEY_FALLBACKS"
+FALLBACKS_KEPT = 2
+
+
+def rotate() -> int:
+    private_umask()
+    places = Places.from_environment()
+    if running(places):
+        message = "Berth runs; end it first with `berth down`, so that nothing uses the old key."
+        raise Refusal(message)
+    for name in (KEY, f"{KEY}_FILE", FALLBACKS, f"{FALLBACKS}_FILE"):
+        if name in os.environ:
+            message = f"{name} is set in the environment, so the key is changed there, not here."
+            raise Refusal(message)
+    replace_key(places)
+    setup()
+    count = seal_again()
+    print(f"The secret key is a new one; {count} sealed secrets were sealed again with it.")
+    print("What the old key signed goes on. Backups made before need their own secrets file.")
+    return 0
+
+
+def replace_key(places: Places) -> None:
+    if not places.secrets.exists():
+        message = f"There is no {places.secrets}; has Berth been started here once?"
+        raise Refusal(message)
+    places.ensure_secrets()
+    known: dict[str, str] = json.loads(places.secrets.read_text())
+    old = [known[KEY], *filter(None, known.get(FALLBACKS, "").split(","))]
+    known[KEY] = secrets.token_urlsafe(48)
+    known[FALLBACKS] = ",".join(old[:FALLBACKS_KEPT])
+    owner = places.secrets.stat()
+    write_private(places.secrets, json.dumps(known, indent=2) + "\n")
+    belong(places.secrets, owner)
+
+
+def seal_again() -> int:
+    """Every sealed secret of a second factor; safe to do twice."""
+    from allauth.mfa.models import Authenticator
+    from django.db import transaction
+
+    count = 0
+    with transaction.atomic():
+        for factor in Authenticator.objects.select_for_update():
+            fresh, changed = again(factor.data)
+            if changed:
+                factor.data = fresh
+                factor.save(update_fields=["data"])
+                count += changed
+    return count
+
+
+def again(value: Any) -> tuple[Any, int]:
+    """The same data with each sealed text sealed by the key of now, and how many these were."""
+    from accounts.crypto import seal, unseal
+
+    if isinstance(value, str):
+        plain = unseal(value)
+        return (value, 0) if plain is None else (seal(plain), 1)
+    if isinstance(value, list):
+        parts = [again(part) for part in value]
+        return [part for part, _ in parts], sum(count for _, count in parts)
+    if isinstance(value, dict):
+        pairs = {name: again(part) for name, part in value.items()}
+        return {k: part for k, (part, _) in pairs.items()}, sum(n for _, n in pairs.values())
+    return value, 0
