@@ -81,7 +81,9 @@ def _line(row: Workspace, steps: Sequence[Step], index: int) -> Line:
     moving = row.shown_phase in {Phase.PENDING, Phase.STARTING, Phase.STOPPING, Phase.DELETING}
     state = "failed" if step.word == "failed" else "now" if last and moving else "done"
     took = after - step.at if after else (now() - step.at if state == "now" else None)
-    return Line(step.word, step_word(step.word), step.message, step.at, took, state)
+    # the place in the queue changes: the head of the page says it as it is now
+    message = "" if step.word == "queued" else step.message
+    return Line(step.word, step_word(step.word), message, step.at, took, state)
 
 
 @dataclass(frozen=True)
