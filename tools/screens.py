@@ -19,7 +19,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +55,7 @@ class Portal:
     url: str
     password: str
     pages: list[dict[str, str]]
+    env: dict[str, str] = field(default_factory=dict)  # what its processes run with
 
 
 def free_port() -> int:
@@ -115,7 +116,7 @@ def portal() -> Iterator[Portal]:
         )
         url = f"http://localhost:{port}"
         wait_for(f"{url}/livez", process)
-        yield Portal(url, known["password"], known["pages"])
+        yield Portal(url, known["password"], known["pages"], env)
     finally:
         if process is not None:
             process.terminate()

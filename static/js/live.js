@@ -100,7 +100,24 @@ function wake() {
   enqueue(nodes);
 }
 
-document.addEventListener("visibilitychange", () => document.hidden || wake());
+// A browser keeps six connections per host: a tab that nobody sees gives its stream back.
+let parked = null;
+document.addEventListener("visibilitychange", () => {
+  clearTimeout(parked);
+  if (document.hidden) {
+    parked = setTimeout(() => {
+      source?.close();
+      source = null;
+      parked = "closed";
+      stopPolling();
+    }, 10000);
+    return;
+  }
+  if (parked === "closed") enqueue(marked()); // what was missed meanwhile
+  parked = null;
+  connect();
+  wake();
+});
 document.addEventListener("focusout", () => stale.size && setTimeout(wake, 200));
 document.addEventListener("htmx:afterSettle", connect);
 addEventListener("pagehide", () => source?.close());
