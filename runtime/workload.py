@@ -8,7 +8,7 @@ where people reach it (``route_of``). This class does the order of things:
   the process is seen to be gone;
 * a process that ends by itself is not started again by itself.
 
-Every step may be run again after a crash at any point: that is what makes it safe.
+Every step may be run again after a crash at any point.
 """
 
 import time
@@ -228,7 +228,7 @@ class WorkloadReconciler:
         state.note("starting")
         if time.time() - state.ref.get("placed_at", time.time()) > self.start_timeout_s:
             return self._give_up(state)
-        again = 10.0 if self._watched(row) else 0.5
+        again = 10.0 if observe.is_watched(row.cluster_key) else 0.5
         return self._outcome(state, status.phase, status.reason, status.message, again)
 
     def _open(self, state: Pass, seen: Observation) -> Outcome:
@@ -245,7 +245,7 @@ class WorkloadReconciler:
         if row.phase != Phase.RUNNING:
             self.on_ready(row, seen)
         state.note("running")
-        again = self.watched_poll_s if self._watched(row) else self.poll_s
+        again = self.watched_poll_s if observe.is_watched(row.cluster_key) else self.poll_s
         return self._outcome(state, Phase.RUNNING, "", "", self._sooner(row, again), seen)
 
     def _want_route(self, state: Pass, entry: RouteEntry) -> None:
@@ -377,9 +377,6 @@ class WorkloadReconciler:
     def _look(self, row: Any) -> Observation:
         uid = str(row.uid)
         return places().driver_for(row.cluster_key).observe([uid])[uid]
-
-    def _watched(self, row: Any) -> bool:
-        return observe.is_watched(row.cluster_key)
 
     def _outcome(
         self,
