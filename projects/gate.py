@@ -2,6 +2,7 @@
 
 from django.http import HttpRequest
 
+from accounts.crypto import seal, unseal
 from accounts.invitations import Permit
 from accounts.models import User
 from common.errors import NotFound
@@ -11,11 +12,26 @@ from projects import services
 SESSION_SECRET = "berth_invitation"  # noqa: S105 - the name of a session key
 
 
+def secret_keep(request: HttpRequest, secret: str) -> None:
+    """Keep a link's secret in the session; encrypted, because the session is a row."""
+    request.session[SESSION_SECRET] = seal(secret)
+
+
+def secret_of(request: HttpRequest) -> str:
+    return unseal(request.session.get(SESSION_SECRET, "")) or ""
+
+
+def secret_take(request: HttpRequest) -> str:
+    secret = secret_of(request)
+    request.session.pop(SESSION_SECRET, None)
+    return secret
+
+
 class InvitationGate:
     """The link's secret lies in the visitor's session, never in a later address."""
 
     def permit(self, request: HttpRequest) -> Permit | None:
-        secret = request.session.get(SESSION_SECRET, "")
+        secret = secret_of(request)
         if not secret:
             return None
         try:
@@ -25,5 +41,5 @@ class InvitationGate:
         return Permit(email=row.email, invited_to=row.project.name if row.project else "")
 
     def accept(self, request: HttpRequest, user: User) -> None:
-        secret = request.session.pop(SESSION_SECRET, "")
+        secret = secret_take(request)
         services.invitation_accept(user=user, secret=secret, ip=client_ip(request))

@@ -16,6 +16,7 @@ from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from accounts.crypto import seal, unseal
 from accounts.principal import Principal
 from common.clock import now
 from common.drf.viewsets import Replay
@@ -57,7 +58,8 @@ def keep(held: Held, response: Response) -> None:
     """Store the answer beside the key, in the transaction of the act."""
     body = b"" if response.data is None else JSONRenderer().render(response.data)
     held.row.status = response.status_code
-    held.row.response = body.decode()
+    # an answer may hold values of an environment, which are nobody else's: never in clear
+    held.row.response = seal(body.decode()) if body else ""
     held.row.headers = {k: response[k] for k in _HEADERS if k in response}
     held.row.save(update_fields=["status", "response", "headers"])
 
@@ -68,7 +70,13 @@ def _replay(row: IdempotencyKey, route: str, digest: str) -> Exception:
             _("This Idempotency-Key was used for another request. Use a new one."),
             code="idempotency-key-reused",
         )
-    data = json.loads(row.response) if row.response else None
+    body = unseal(row.response) if row.response else ""
+    if body is None:
+        return Conflict(
+            _("The answer to this Idempotency-Key can't be read any more. Use a new one."),
+            code="idempotency-key-reused",
+        )
+    data = json.loads(body) if body else None
     return Replay(
         Response(data, status=row.status, headers={**row.headers, "Idempotency-Replayed": "true"})
     )

@@ -18,7 +18,7 @@ from events.models import Event
 
 
 class AuditEventSerializer(serializers.Serializer[Any]):
-    uid = serializers.UUIDField()
+    id = serializers.UUIDField(source="uid")
     at = serializers.DateTimeField()
     actor_uid = serializers.UUIDField()
     actor = serializers.CharField(source="actor_name")

@@ -15,7 +15,7 @@ from notifications.models import Notification
 
 
 class NotificationSerializer(serializers.Serializer[Any]):
-    uid = serializers.UUIDField()
+    id = serializers.UUIDField(source="uid")
     kind = serializers.CharField()
     text = serializers.SerializerMethodField()
     url = serializers.CharField()
@@ -27,7 +27,7 @@ class NotificationSerializer(serializers.Serializer[Any]):
 
 
 class AnnouncementSerializer(serializers.Serializer[Any]):
-    uid = serializers.UUIDField()
+    id = serializers.UUIDField(source="uid")
     message = serializers.CharField()
     severity = serializers.CharField()
     starts_at = serializers.DateTimeField()

@@ -10,6 +10,7 @@ from typing import Any
 import structlog
 from django.utils.translation import gettext_lazy as _
 
+from common.logs import mask_links
 from portal.settings import database
 from portal.settings.env import ROOT, VAR, flag, number, text, words
 from portal.settings.people import *
@@ -323,6 +324,7 @@ LOGGING: dict[str, Any] = {
             "()": structlog.stdlib.ProcessorFormatter,
             "processors": [
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                mask_links,
                 structlog.processors.JSONRenderer(),
             ],
             "foreign_pre_chain": [

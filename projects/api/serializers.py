@@ -5,20 +5,10 @@ from typing import Any
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
+from common.drf.serializers import StrictSerializer
 from projects.access import Entry
 from projects.choices import Role
 from projects.models import Project
-
-
-class ClosedSerializer(serializers.Serializer[Any]):
-    """Refuses fields it does not know (mass assignment, misspelling)."""
-
-    def to_internal_value(self, data: Any) -> Any:
-        if isinstance(data, dict):
-            unknown = {k: ["This field is not known here."] for k in set(data) - set(self.fields)}
-            if unknown:
-                raise serializers.ValidationError(unknown)
-        return super().to_internal_value(data)
 
 
 class StatusSerializer(serializers.Serializer[Any]):
@@ -57,18 +47,18 @@ class ProjectDetailSerializer(ProjectSerializer):
         return sorted(entry.granted)
 
 
-class ProjectCreateSerializer(ClosedSerializer):
+class ProjectCreateSerializer(StrictSerializer):
     name = serializers.CharField(max_length=120)
     slug = serializers.CharField(max_length=40, required=False, allow_blank=True)
     description = serializers.CharField(max_length=2000, required=False, allow_blank=True)
 
 
-class ProjectUpdateSerializer(ClosedSerializer):
+class ProjectUpdateSerializer(StrictSerializer):
     name = serializers.CharField(max_length=120, required=False)
     description = serializers.CharField(max_length=2000, required=False, allow_blank=True)
 
 
-class ArchiveSerializer(ClosedSerializer):
+class ArchiveSerializer(StrictSerializer):
     confirm_stop = serializers.BooleanField(required=False, default=False)
 
 
@@ -84,17 +74,17 @@ class MemberSerializer(serializers.Serializer[Any]):
     since = serializers.DateTimeField(source="created_at")
 
 
-class MemberAddSerializer(ClosedSerializer):
+class MemberAddSerializer(StrictSerializer):
     username = serializers.CharField(max_length=254)
     role = serializers.ChoiceField(choices=Role.choices, required=False, default=Role.MEMBER)
 
 
-class MemberRoleSerializer(ClosedSerializer):
+class MemberRoleSerializer(StrictSerializer):
     role = serializers.ChoiceField(choices=Role.choices)
 
 
 class InvitationSerializer(serializers.Serializer[Any]):
-    uid = serializers.UUIDField()
+    id = serializers.UUIDField(source="uid")
     email = serializers.EmailField()
     role = serializers.ChoiceField(choices=Role.choices)
     invited_by = PersonSerializer(allow_null=True)
@@ -102,13 +92,13 @@ class InvitationSerializer(serializers.Serializer[Any]):
     expires_at = serializers.DateTimeField()
 
 
-class InvitationCreateSerializer(ClosedSerializer):
+class InvitationCreateSerializer(StrictSerializer):
     email = serializers.EmailField()
     role = serializers.ChoiceField(choices=Role.choices, required=False, default=Role.MEMBER)
 
 
 class EventSerializer(serializers.Serializer[Any]):
-    uid = serializers.UUIDField()
+    id = serializers.UUIDField(source="uid")
     at = serializers.DateTimeField()
     actor = serializers.CharField(source="actor_name")
     via = serializers.CharField()

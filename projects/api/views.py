@@ -11,6 +11,7 @@ from rest_framework.response import Response
 
 from common.drf.etag import check_if_match, with_etag
 from common.drf.pagination import CursorPagination
+from common.drf.serializers import StrictSerializer
 from events import selectors as events
 from projects import selectors, services
 from projects.access import Entry, Permission, permissions_for
@@ -240,7 +241,7 @@ class ProjectEventsView(ProjectAPIView):
         return self.get_paginated_response(io.EventSerializer(page, many=True).data)
 
 
-def valid(serializer: type[io.ClosedSerializer], request: Request) -> dict[str, Any]:
+def valid(serializer: type[StrictSerializer], request: Request) -> dict[str, Any]:
     """Return the checked input, or raise the 400 with its fields."""
     if not isinstance(request.data, dict):
         raise ValidationError({"non_field_errors": ["An object is expected."]})

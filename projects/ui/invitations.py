@@ -16,7 +16,7 @@ from django.views.decorators.debug import sensitive_variables
 
 from common.middleware import client_ip
 from projects import services
-from projects.gate import SESSION_SECRET
+from projects.gate import secret_keep, secret_of, secret_take
 
 
 @method_decorator([login_not_required, never_cache, sensitive_variables("secret")], name="dispatch")
@@ -25,7 +25,7 @@ class OpenInvitation(View):
 
     def get(self, request: HttpRequest, secret: str) -> HttpResponse:
         services.invitation_find(secret)
-        request.session[SESSION_SECRET] = secret
+        secret_keep(request, secret)
         return redirect("projects:invitation-accept")
 
 
@@ -34,14 +34,14 @@ class AcceptInvitation(View):
     http_method_names = ["get", "post"]
 
     def get(self, request: HttpRequest) -> HttpResponse:
-        row = services.invitation_find(request.session.get(SESSION_SECRET, ""))
+        row = services.invitation_find(secret_of(request))
         return render(request, "projects/invitation.html", {"invitation": row})
 
     def post(self, request: HttpRequest) -> HttpResponse:
         user: Any = request.user
         if not user.is_authenticated:
             return redirect("projects:invitation-accept")
-        secret = request.session.pop(SESSION_SECRET, "")
+        secret = secret_take(request)
         row = services.invitation_accept(user=user, secret=secret, ip=client_ip(request))
         if row.project is None:
             return redirect("/")

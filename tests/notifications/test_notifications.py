@@ -140,7 +140,7 @@ def test_the_api_lists_and_marks_only_ones_own(alice: Any, bob: Any, as_user: An
     rows = as_user(alice).get("/api/v1/me/notifications?unread=true").json()["results"]
     assert len(rows) == 1
     assert as_user(bob).get("/api/v1/me/notifications").json()["results"] == []
-    url = f"/api/v1/me/notifications/{rows[0]['uid']}/read"
+    url = f"/api/v1/me/notifications/{rows[0]['id']}/read"
     assert as_user(bob).post(url).status_code == 404
     assert as_user(alice).post(url).json()["read_at"]
 

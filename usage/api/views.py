@@ -55,7 +55,7 @@ class ReportSerializer(serializers.Serializer[Any]):
 
 
 class IntervalSerializer(serializers.Serializer[Any]):
-    uid = serializers.UUIDField()
+    workload = serializers.UUIDField(source="uid", help_text="One workload may have many launches.")
     launch = serializers.IntegerField()
     kind = serializers.CharField()
     name = serializers.CharField()

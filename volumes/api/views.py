@@ -23,7 +23,7 @@ MAX_LIMIT_MIB = 2**31 - 1
 
 
 class VolumeOut(serializers.Serializer[Any]):
-    uid = serializers.UUIDField()
+    id = serializers.UUIDField()
     kind = serializers.CharField()
     name = serializers.CharField()
     project = serializers.CharField()
@@ -84,7 +84,7 @@ class VolumeDetail(ProjectAPIView):
 
 def _out(row: Volume) -> dict[str, Any]:
     return {
-        "uid": row.uid,
+        "id": row.uid,
         "kind": row.kind,
         "name": row.name,
         "project": row.project.slug,
