@@ -15,7 +15,9 @@ def build(project: Any, owner: Any, *, mark: str = "") -> dict[str, str]:
     from projects.models import Invitation
     from volumes.models import Volume
 
-    volume = Volume.objects.create(project=project, owner=owner, name=f"home{mark}")
+    volume, _made = Volume.objects.get_or_create(
+        project=project, owner=owner, defaults={"name": f"home{mark}"}
+    )
     workspace = Workspace.objects.create(
         project=project,
         owner=owner,
