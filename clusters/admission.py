@@ -12,10 +12,10 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
-from django.utils.translation import gettext as _
 
 from clusters import registry
 from clusters.models import Claim, Cluster, Device, Hold
+from clusters.wording import never_sentence, waiting_sentence
 from common.clock import now
 from runtime import hints
 from runtime.ports import AdmissionRequest, Granted, Waiting
@@ -260,26 +260,10 @@ def _waiting(cluster: Cluster, verdict: Verdict) -> Waiting:
 
 def _sentence(cluster: Cluster, verdict: Verdict) -> str:
     claim = verdict.claim
-    things = ", ".join(_words(claim, word) for word in verdict.lacking)
+    size = Resources(claim.cpu_milli, claim.memory_mib, claim.gpus, claim.gpu_flavor)
     if verdict.never:
-        return _("%(place)s has less than it asks for: %(things)s.") % {
-            "place": cluster.name,
-            "things": things,
-        }
-    return _("Waiting for %(things)s; position %(position)d in the queue.") % {
-        "things": things,
-        "position": verdict.ahead + 1,
-    }
-
-
-def _words(claim: Claim, word: str) -> str:
-    if word == "cpu":
-        return _("%(n)g CPU") % {"n": claim.cpu_milli / 1000}
-    if word == "memory":
-        return _("%(n)g GiB of memory") % {"n": round(claim.memory_mib / 1024, 1)}
-    if not claim.gpu_flavor:
-        return _("%(n)d GPU") % {"n": claim.gpus}
-    return _("%(n)d x %(flavor)s") % {"n": claim.gpus, "flavor": claim.gpu_flavor}
+        return never_sentence(cluster.name, verdict.lacking, size)
+    return waiting_sentence(verdict.lacking, verdict.ahead + 1, size)
 
 
 def _gpu_word(flavor: str) -> str:

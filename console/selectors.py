@@ -184,7 +184,7 @@ def queue() -> list[Waiter]:
                 name=row.name if row else claim.workload_kind,
                 owner=row.owner.label if row else "",
                 project=row.project.name if row else "",
-                sentence=row.message if row else "",
+                sentence=row.shown_message if row else "",
             )
         )
     return found

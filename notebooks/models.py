@@ -1,21 +1,35 @@
 """Presets (one press), workspaces (what runs), who was let in, and what happened when."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from django.conf import settings
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 
+from clusters.wording import waiting_sentence
 from common.ids import new_short_id, new_uid
 from notebooks.choices import PresetKind, StopReason
 from projects.models import Project
+from runtime import reasons
 from runtime.models import Reconcilable
 from runtime.protocol import Desired, Phase, Resources
+from runtime.reasons import Reason
 from volumes.models import Volume
 
 MAX_CPU_MILLI = 1_024_000
 MAX_MEMORY_MIB = 16 * 1024 * 1024
 MAX_GPUS = 64
+
+
+def shown_message(reason: str, message: str, ref: Mapping[str, Any], size: Resources) -> str:
+    """Return the sentence for people about a state, from the columns that hold it."""
+    queue = ref.get("queue")
+    if reason == Reason.QUEUED and queue:
+        return waiting_sentence(queue.get("lacking", ()), queue.get("position", 1), size)
+    return message or str(reasons.info(reason).text)
 
 
 class Size(models.Model):
@@ -179,6 +193,14 @@ class Workspace(Size, Reconcilable):
         if self.desired == Desired.RUNNING:
             return Phase.PENDING if ended else phase
         return phase if ended else Phase.STOPPING
+
+    @property
+    def shown_message(self) -> str:
+        """Why it is as it is, in the reader's language.
+
+        What the engine wrote is in its own language, so a place in the queue is said anew.
+        """
+        return shown_message(self.reason, self.message, self.external_ref, self.resources)
 
 
 class Share(models.Model):

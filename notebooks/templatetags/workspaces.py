@@ -11,7 +11,6 @@ from django.utils.translation import ngettext
 from common.templatetags.berth import cpus, mib
 from hubapi.services import workload_url
 from notebooks.choices import StopReason
-from runtime import reasons
 from runtime.protocol import Phase
 
 if TYPE_CHECKING:
@@ -37,22 +36,7 @@ def workspace_reason(row: Workspace) -> str:
         return _("A moment, please.")
     if row.stop_reason and row.phase in {Phase.STOPPED, Phase.STOPPING}:
         return str(StopReason(row.stop_reason).label)
-    queue = row.external_ref.get("queue") or {}
-    if row.reason == reasons.Reason.QUEUED and queue:
-        return queue_sentence(queue)
-    return row.message or str(reasons.info(row.reason).text)
-
-
-def queue_sentence(queue: dict[str, object]) -> str:
-    """Say what it waits for in the language of the reader (the row's message is English)."""
-    words = {"cpu": _("CPU"), "memory": _("memory"), "gpu": _("a GPU")}
-    lacking = queue.get("lacking")
-    named = [str(word) for word in lacking] if isinstance(lacking, list) else []
-    things = ", ".join(words.get(word, word.removeprefix("gpu:")) for word in named)
-    return _("Position %(n)s in the queue; waiting for %(things)s.") % {
-        "n": queue.get("position"),
-        "things": things or _("its turn"),
-    }
+    return row.shown_message
 
 
 @register.simple_tag

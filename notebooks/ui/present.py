@@ -154,7 +154,7 @@ def shown(who: Principal, row: Workspace) -> Shown:
         may_end=row.desired != Desired.ABSENT and services.may_end(who, row),
         may_start=access.owner and row.is_ended,
         url=workload_url(row.short_id) if running and access else "",
-        reason=row.message or str(reasons.info(row.reason).text),
+        reason=row.shown_message,
         position=queue.get("position"),
         next_end=next_end(row) if queue else None,
         settled=phase in selectors.SETTLED and row.is_seen,

@@ -175,7 +175,7 @@ def test_the_second_for_the_last_gpu_waits_with_position_and_starts_by_itself(
     second = settle(launch(bob, gpus=1))
     assert (first.phase, second.phase, second.reason) == ("running", "pending", "queued")
     page = as_user(bob).get(second.get_absolute_url()).content.decode()
-    assert "Position 1 in the queue" in page
+    assert "position 1 in the queue" in page
     assert "Start Small now" in page
     home = as_user(bob).get("/").content.decode()
     assert "Give up waiting" in home
