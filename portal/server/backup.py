@@ -20,6 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from portal.server.homes import add_homes
 from portal.server.places import Places, Refusal, private_umask, running, write_private
 from portal.server.preflight import setup
 
@@ -192,14 +193,6 @@ def postgresql(program: str, *options: str) -> None:
 
 
 # --- Homes -----------------------------------------------------------------------------------
-
-
-def add_homes(archive: tarfile.TarFile, volumes: Path) -> None:
-    def plain(info: tarfile.TarInfo) -> tarfile.TarInfo | None:
-        return info if info.isreg() or info.isdir() or info.issym() or info.islnk() else None
-
-    if volumes.is_dir():
-        archive.add(volumes, "volumes", filter=plain)
 
 
 def restore_homes(archive: tarfile.TarFile, volumes: Path) -> None:

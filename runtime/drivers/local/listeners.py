@@ -6,6 +6,7 @@ address is told only after every listener on that port was seen to be the worklo
 
 import random
 import socket
+import sys
 from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
@@ -14,6 +15,18 @@ from runtime.drivers.local import procfs
 
 LOOPBACK = "127.0.0.1"
 _LISTEN = "0A"
+
+
+def _in_words(address: bytes) -> str:
+    """Spell an address as /proc/net does: 32-bit words in this machine's byte order."""
+    words = (address[i : i + 4] for i in range(0, len(address), 4))
+    return "".join(f"{int.from_bytes(word, sys.byteorder):08X}" for word in words)
+
+
+_TABLES = {
+    "tcp": {_in_words(socket.inet_aton(a)) for a in (LOOPBACK, "0.0.0.0")},  # noqa: S104 - looked for
+    "tcp6": {_in_words(socket.inet_pton(socket.AF_INET6, a)) for a in (f"::ffff:{LOOPBACK}", "::")},
+}
 
 
 class Listener(StrEnum):
@@ -40,19 +53,25 @@ def choose_port(first: int, last: int, taken: Iterable[int]) -> int | None:
 
 
 def listening(port: int) -> list[tuple[int, int]]:
-    """Return (uid, inode) of every socket that would take a connection to this port."""
-    found = []
-    suffix = f":{port:04X}"
-    for table in ("tcp", "tcp6"):
+    """Return (uid, inode) of every socket that would take a connection to 127.0.0.1:port.
+
+    The kernel gives it to a listener of exactly this address, else to one of all addresses. A
+    stranger on the same port of another address must not be able to spoil the port.
+    """
+    exact, general = [], []
+    for table, addresses in _TABLES.items():
         try:
             lines = Path(f"/proc/net/{table}").read_text().splitlines()[1:]
         except OSError:
             continue
         for line in lines:
             fields = line.split(maxsplit=10)
-            if fields[3] == _LISTEN and fields[1].endswith(suffix):
-                found.append((int(fields[7]), int(fields[9])))
-    return found
+            address, _, number = fields[1].partition(":")
+            if fields[3] != _LISTEN or number != f"{port:04X}" or address not in addresses:
+                continue
+            found = general if not address.strip("0") else exact
+            found.append((int(fields[7]), int(fields[9])))
+    return exact or general
 
 
 def judge(port: int, *, uid: int, members: Iterable[int]) -> Listener:

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import os
-import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 from runtime.drivers.local import adoption, observing, procfs
 from runtime.drivers.local.killpoints import killpoint
 from runtime.drivers.local.launcher import Machine, checked_name
-from runtime.drivers.local.records import Record, write_atomic
+from runtime.drivers.local.records import Record, destroy, write_atomic
 from runtime.drivers.local.wire import Refused
 from runtime.drivers.local.workload import Facts, Workload
 from runtime.protocol import Seen
@@ -155,7 +154,7 @@ class World:
             self._empty_again = False
             await asyncio.to_thread(self.machine.trash.empty)
             for folder in self.machine.volumes.glob(f"{_GONE}*"):
-                await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+                await asyncio.to_thread(destroy, folder)
 
     async def stop_all(self) -> None:
         """End every workload, each within its own grace."""

@@ -19,7 +19,7 @@ def test_a_port_nobody_listens_on_is_nobodys():
         assert listeners.judge(port, uid=os.getuid(), members={os.getpid()}) == Listener.NOBODY
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "::1", "::"])
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "::ffff:127.0.0.1", "::"])
 def test_a_listener_of_a_member_is_its_own(host):
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family) as mine:
@@ -43,6 +43,26 @@ def test_a_listener_of_another_user_is_foreign_even_when_held_by_a_member():
         other.listen()
         port = other.getsockname()[1]
         assert listeners.judge(port, uid=4242, members={os.getpid()}) == Listener.FOREIGN
+
+
+@pytest.mark.parametrize("host", ["127.0.0.2", "::1"])
+def test_a_stranger_at_another_address_can_not_spoil_a_port(host):
+    with socket.socket() as mine:
+        mine.bind(("127.0.0.1", 0))
+        mine.listen()
+        port = mine.getsockname()[1]
+        family = "AF_INET6" if ":" in host else "AF_INET"
+        code = (
+            f"import socket, sys; s = socket.socket(socket.{family})\n"
+            f"s.bind(({host!r}, {port})); s.listen(); print(1, flush=True); sys.stdin.read()"
+        )
+        with subprocess.Popen(
+            [PYTHON, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as stranger:
+            assert stranger.stdout.readline() == b"1\n"
+            verdict = listeners.judge(port, uid=os.getuid(), members={os.getpid()})
+            stranger.stdin.close()
+    assert verdict == Listener.OWN
 
 
 def test_two_listeners_on_one_port_must_both_be_its_own():

@@ -1,0 +1,91 @@
+"""Copies homes into a backup. Their owners may be hostile and are at work in them meanwhile."""
+
+import errno
+import os
+import stat
+import tarfile
+from pathlib import Path, PurePosixPath
+from typing import Self
+
+DEEPEST = 200  # folders in folders; more is an accident or a trap
+
+
+def add_homes(archive: tarfile.TarFile, volumes: Path) -> None:
+    """Copies homes while their owners work in them.
+
+    Root reads here what strangers may exchange at any moment: every folder and file is opened by
+    its parent's descriptor and never through a link, and what changes meanwhile costs its owner a
+    part of that file, not everybody the backup.
+    """
+    if not volumes.is_dir():
+        return
+    for folder, folders, files, here in os.fwalk(volumes, onerror=left_out):
+        place = PurePosixPath("volumes", Path(folder).relative_to(volumes))
+        if len(place.parts) > DEEPEST:
+            print(f"Left out what is nested too deep: {place}")
+            folders.clear()
+            continue
+        add_open(archive, os.open(".", os.O_RDONLY | os.O_DIRECTORY, dir_fd=here), place)
+        for name in (*files, *folders):
+            try:
+                add_entry(archive, here, name, place / name)
+            except PermissionError as error:
+                left_out(error)
+            except FileNotFoundError:
+                continue  # gone since the folder was read
+
+
+def left_out(error: OSError) -> None:
+    print(f"Left out {error.filename}: {error.strerror}")
+
+
+def add_entry(archive: tarfile.TarFile, here: int, name: str, place: PurePosixPath) -> None:
+    """A file or a link. Folders come by themselves; nothing else belongs into a home."""
+    found = os.stat(name, dir_fd=here, follow_symlinks=False)
+    if stat.S_ISLNK(found.st_mode):
+        info = tarfile.TarInfo(str(place))
+        info.type, info.linkname = tarfile.SYMTYPE, os.readlink(name, dir_fd=here)
+        info.uid, info.gid, info.mtime = found.st_uid, found.st_gid, found.st_mtime
+        archive.addfile(info)
+    elif stat.S_ISREG(found.st_mode):
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        try:
+            opened_file = os.open(name, flags, dir_fd=here)
+        except OSError as error:
+            if error.errno in {errno.ELOOP, errno.ENXIO}:
+                return  # it was a file a moment ago
+            raise
+        add_open(archive, opened_file, place)
+
+
+def add_open(archive: tarfile.TarFile, number: int, place: PurePosixPath) -> None:
+    """What this descriptor really is decides; its name may stand for something else by now."""
+    with Opened(number) as file:
+        info = archive.gettarinfo(arcname=str(place), fileobj=file)
+        if info is None or not (info.isreg() or info.isdir() or info.islnk()):
+            return
+        archive.addfile(info, file if info.isreg() else None)
+
+
+class Opened:
+    """A descriptor as tarfile reads it: a file that shrinks meanwhile ends in zeros."""
+
+    name = ""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def fileno(self) -> int:
+        return self._number
+
+    def read(self, size: int) -> bytes:
+        data = b""
+        while len(data) < size and (part := os.read(self._number, size - len(data))):
+            data += part
+        return data.ljust(size, b"\0")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        os.close(self._number)
