@@ -17,7 +17,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from common.drf.etag import check_if_match, with_etag
-from common.errors import Invalid
+from common.errors import Invalid, NotFound
+from hubapi import sessions
 from notebooks import selectors, services, streams
 from notebooks.api import render
 from notebooks.api import serializers as s
@@ -392,11 +393,17 @@ class ProjectPresetList(ProjectAPIView):
 def followed(view: WorkspaceAPIView, row: Workspace) -> streams.Followed:
     """Take from the request what a stream needs to go on alone."""
     who, project, short_id = view.principal, view.project, row.short_id
+    session_key = "" if who.token is not None else str(view.request.session.session_key or "")
 
     def allowed() -> None:
         who.user.refresh_from_db()
         if who.token is not None:
             who.token.refresh_from_db()
+            standing = who.token.is_live
+        else:
+            standing = sessions.stands_for(session_key, who.user)
+        if not standing:
+            raise NotFound("What opened this stream has ended.")
         selectors.workspace_get(who, short_id, project)
 
     def state() -> dict[str, Any] | None:
