@@ -4,6 +4,7 @@ import os
 import select
 import signal
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -88,7 +89,7 @@ class Manager:
         child.due_at = 0.0
         try:
             child.start(ROOT)
-        except OSError as error:
+        except (OSError, subprocess.SubprocessError) as error:
             say(f"{child.name} can't be started: {error}")
             child.started_at = time.monotonic()
             return

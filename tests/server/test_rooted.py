@@ -188,6 +188,6 @@ def test_killing_either_half_ends_the_portal_and_not_the_supervisor(
 def test_down_ends_both_halves(rooted: Rooted) -> None:
     assert rooted.verb("down").returncode == 0
     assert rooted.process is not None
-    assert rooted.process.wait(20) == 0
+    assert rooted.process.wait(20) == 0, rooted.log.read_text()[-3000:]
     assert rooted.users("manager") == []
     rooted.up()
