@@ -33,7 +33,8 @@ export function cleanCookies(header) {
 export function cleanHeaders(req, { scheme, behindProxy }) {
   const came = behindProxy ? lastOf(req.headers["x-forwarded-for"]) : "";
   for (const name of Object.keys(req.headers)) {
-    if (FOREIGN.some((pattern) => pattern.test(name))) delete req.headers[name];
+    const spelled = name.replaceAll("_", "-"); // many applications read both as one
+    if (FOREIGN.some((pattern) => pattern.test(spelled))) delete req.headers[name];
   }
   const host = req.headers.host || "";
   req.headers["x-forwarded-for"] = came || req.socket.remoteAddress || "";

@@ -111,6 +111,9 @@ def hand_over(places: Places, user: pwd.struct_passwd) -> None:
 
 
 def own(folder: Path, user: pwd.struct_passwd) -> None:
+    """Make it the portal's. A link that the portal's user may have put there is not followed."""
+    if folder.is_symlink():
+        folder.unlink()
     folder.mkdir(mode=0o700, exist_ok=True)
     if folder.lstat().st_uid != user.pw_uid:  # from a start as root alone
         for place, folders, files in os.walk(folder):

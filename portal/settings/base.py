@@ -133,7 +133,11 @@ if BERTH_REDIS_URL:
         "default": {
             "BACKEND": "django.core.cache.backends.redis.RedisCache",
             "LOCATION": BERTH_REDIS_URL,
-            "OPTIONS": {"socket_timeout": 2, "socket_connect_timeout": 2},
+            "OPTIONS": {
+                "socket_timeout": 2,
+                "socket_connect_timeout": 2,
+                "serializer": "common.caching.JsonSerializer",
+            },
         }
     }
 else:

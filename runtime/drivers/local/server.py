@@ -44,7 +44,7 @@ class Server:
             os.umask(before)
         if group is not None:
             os.chown(self.path, 0, group)
-        self.path.chmod(0o660)
+            self.path.chmod(0o660)
 
     async def close(self) -> None:
         if self._server:
