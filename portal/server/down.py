@@ -27,6 +27,7 @@ def down(*, workspaces: bool) -> int:
 
 
 def end(places: Places, number: int) -> None:
+    check_whose(places, number)
     try:
         os.kill(number, signal.SIGTERM)
     except PermissionError as error:
@@ -41,6 +42,17 @@ def end(places: Places, number: int) -> None:
             raise Refusal(message)
         time.sleep(0.05)
     print("Berth has ended.")
+
+
+def check_whose(places: Places, number: int) -> None:
+    """The portal's user wrote the number: it must not make root end a process that is not his."""
+    try:
+        owner = Path(f"/proc/{number}").stat().st_uid
+    except OSError:
+        owner = None
+    if number <= 0 or owner not in {None, places.run.stat().st_uid}:
+        message = f"{places.lock} names process {number}, which is not Berth's; nothing was ended."
+        raise Refusal(message)
 
 
 def end_workspaces(places: Places) -> None:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from portal.server import identity
+from portal.server import down, identity
+from portal.server.places import Places, Refusal
 
 pytestmark = [pytest.mark.real, pytest.mark.root]
 
@@ -25,3 +26,18 @@ def test_a_link_in_place_of_the_portals_folder_is_not_followed(tmp_path: Path) -
     assert (target / "passwd").stat().st_uid == 0
     assert not link.is_symlink()
     assert (link.stat().st_uid, link.stat().st_mode & 0o777) == (nobody.pw_uid, 0o700)
+
+
+@pytest.mark.parametrize("number", [-1, 0, 1])
+def test_down_as_root_ends_no_process_that_the_portals_user_names(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nobody = pwd.getpwnam("nobody")
+    places = Places(tmp_path)
+    places.run.mkdir()
+    os.chown(places.run, nobody.pw_uid, nobody.pw_gid)
+    ended: list[int] = []
+    monkeypatch.setattr(os, "kill", lambda pid, _signal: ended.append(pid))
+    with pytest.raises(Refusal, match="not Berth's"):
+        down.end(places, number)
+    assert not ended
