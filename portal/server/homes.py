@@ -5,7 +5,7 @@ import os
 import stat
 import tarfile
 from pathlib import Path, PurePosixPath
-from typing import Self
+from typing import IO, Self, cast
 
 DEEPEST = 200  # folders in folders; more is an accident or a trap
 
@@ -61,7 +61,7 @@ def add_entry(archive: tarfile.TarFile, here: int, name: str, place: PurePosixPa
 def add_open(archive: tarfile.TarFile, number: int, place: PurePosixPath) -> None:
     """What this descriptor really is decides; its name may stand for something else by now."""
     with Opened(number) as file:
-        info = archive.gettarinfo(arcname=str(place), fileobj=file)
+        info = archive.gettarinfo(arcname=str(place), fileobj=cast("IO[bytes]", file))
         if info is None or not (info.isreg() or info.isdir() or info.islnk()):
             return
         archive.addfile(info, file if info.isreg() else None)
@@ -78,7 +78,7 @@ class Opened:
     def fileno(self) -> int:
         return self._number
 
-    def read(self, size: int) -> bytes:
+    def read(self, size: int = 0, /) -> bytes:
         data = b""
         while len(data) < size and (part := os.read(self._number, size - len(data))):
             data += part

@@ -58,7 +58,8 @@ def listening(port: int) -> list[tuple[int, int]]:
     The kernel gives it to a listener of exactly this address, else to one of all addresses. A
     stranger on the same port of another address must not be able to spoil the port.
     """
-    exact, general = [], []
+    exact: list[tuple[int, int]] = []
+    general: list[tuple[int, int]] = []
     for table, addresses in _TABLES.items():
         try:
             lines = Path(f"/proc/net/{table}").read_text().splitlines()[1:]
