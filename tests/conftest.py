@@ -7,6 +7,14 @@ import pytest
 from django.test import Client
 
 
+@pytest.fixture(autouse=True)
+def fresh_limits() -> None:
+    """Nobody has asked anything yet: the counters are per process, and tests share it."""
+    from accounts import fair_use
+
+    fair_use.forget()
+
+
 @pytest.fixture
 def make_user(db: None) -> Callable[..., Any]:
     from accounts.models import User

@@ -8,6 +8,7 @@ import os
 import pwd
 import shutil
 import socket
+import stat
 import subprocess
 import tempfile
 import time
@@ -18,6 +19,7 @@ from typing import Any
 from tools.setup_shell import SetupError, run, say, step, works
 from tools.setup_steps import (
     LOCKS,
+    ROOT,
     SERVER_VENV,
     TOOLS,
     base_python,
@@ -35,6 +37,7 @@ FONTS = ("fonts-noto-cjk",)
 EXTRA = {"msgfmt": "gettext"}
 SINGLEUSERS = ("singleuser-5.5", "singleuser-4.1")
 START_TIMEOUT_S = 30
+ELSEWHERE = Path("/var/lib/berth-test-environments")
 
 
 # --- Programs -------------------------------------------------------------------------------------
@@ -97,12 +100,25 @@ def install(packages: list[str]) -> None:
 
 
 def notebook_environments() -> None:
-    """JupyterLab as workspaces get it, and two older jupyterhub-singleusers for the contract."""
+    """JupyterLab as workspaces get it, and two older jupyterhub-singleusers for the contract.
+
+    Workspaces of other system users read them: in a checkout that is closed to others they go
+    to a place of their own.
+    """
+    if os.geteuid() == 0 and not open_to_all(ROOT):
+        ELSEWHERE.mkdir(parents=True, exist_ok=True)
+        ELSEWHERE.chmod(0o755)
+        os.environ["BERTH_ENVIRONMENTS_DIR"] = os.environ["BERTH_TEST_ENVS"] = str(ELSEWHERE)
     base, uv = base_python(), find_uv(TOOLS)
     for name in ("jupyterlab", *SINGLEUSERS):
         notebook_environment(base, uv, name)
     if os.geteuid() == 0:  # a start as root is tested with what `make run` would use
         environment("portal", SERVER_VENV, LOCKS / "server.txt", base, uv)
+
+
+def open_to_all(folder: Path) -> bool:
+    """Whether any user may pass through ``folder`` and all above it."""
+    return all(p.stat().st_mode & stat.S_IXOTH for p in (folder, *folder.parents))
 
 
 # --- Servers -----------------------------------------------------------------------------------

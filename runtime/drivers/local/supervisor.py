@@ -8,7 +8,8 @@ has a parent of its own and all memory is in small files. Signals to it never en
 import sys
 
 # OpenSSL would be a quarter of our memory: asyncio's TLS is not used, and hashlib has SHA-2 itself.
-for _name in ("ssl", "_hashlib"):
+# Nor does anything here compress, which shutil would be ready for.
+for _name in ("ssl", "_hashlib", "bz2", "lzma"):
     sys.modules.setdefault(_name, None)  # type: ignore[arg-type]
 
 import argparse  # noqa: E402
