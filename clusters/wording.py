@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from runtime.protocol import Resources
 
@@ -33,5 +34,5 @@ def _thing(word: str, size: Resources) -> str:
     if word == "memory":
         return _("%(n)g GiB of memory") % {"n": round(size.memory_mib / 1024, 1)}
     if not size.gpu_flavor:
-        return _("%(n)d GPU") % {"n": size.gpus}
+        return ngettext("%(n)d GPU", "%(n)d GPUs", size.gpus) % {"n": size.gpus}
     return _("%(n)d x %(flavor)s") % {"n": size.gpus, "flavor": size.gpu_flavor}

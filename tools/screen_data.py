@@ -252,7 +252,7 @@ def workspaces(who: dict[str, User], tenants: dict[str, Project]) -> dict[str, W
             gpus=6,
             minutes=14,
             reason="queued",
-            message="Place 1: waits for 6 H100 80 GB; 4 are free.",
+            external_ref={"queue": {"position": 1, "ahead": 0, "lacking": ["gpu"]}},
             **big,
         ),
         "stopped": workspace(
