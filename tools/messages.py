@@ -131,7 +131,7 @@ def missing(catalog: Catalog) -> list[Message]:
         if not message.id:
             continue
         texts = _texts(message.string)
-        if not all(texts):
+        if not all(texts) or message.fuzzy:  # a guess is not compiled
             found.append(message)
             continue
         places = set(_PLACE.findall(_texts(message.id)[-1]))
