@@ -1,8 +1,11 @@
 """A real supervisor in a temporary folder, as root, or as an ordinary user."""
 
+import atexit
+import functools
 import os
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
@@ -54,6 +57,18 @@ http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
 """
 
 
+@functools.cache
+def code() -> Path:
+    """Return a folder with the supervisor's code that every user of the machine may read."""
+    if not IS_ROOT or all(p.stat().st_mode & stat.S_IXOTH for p in (ROOT, *ROOT.parents)):
+        return ROOT
+    copy = Path(tempfile.mkdtemp(prefix="berth-code-", dir="/var/lib"))
+    atexit.register(shutil.rmtree, copy, ignore_errors=True)
+    copy.chmod(0o755)
+    shutil.copytree(ROOT / "runtime", copy / "runtime", ignore=shutil.ignore_patterns("*.pyc"))
+    return copy
+
+
 def wait_for(what: Callable[[], object], *, seconds: float = 15.0, every: float = 0.01) -> object:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
@@ -88,7 +103,7 @@ class Supervisor:
                 *("--socket", self.socket, "--state", self.state),
                 *("--volumes", self.volumes, "--environments", self.environments),
             ],
-            cwd=ROOT,
+            cwd=code(),
             env={**os.environ, **env, "BERTH_KILLPOINT": killpoint, "PYTHONDONTWRITEBYTECODE": "1"},
             stdout=subprocess.DEVNULL,
             stderr=(self.folder / "log").open("ab"),
