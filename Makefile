@@ -46,7 +46,7 @@ screens: dev ## pictures of every page, light and dark, wide and narrow
 	$(DEV)/python tools/screens.py $(ARGS)
 
 bench: dev ## measure against the goals and write the report
-	$(DEV)/python benchmarks/run.py $(ARGS)
+	$(DEV)/python -m benchmarks.run $(ARGS)
 
 schema: dev ## write docs/openapi.yaml from the code
 	$(DEV)/python manage.py spectacular --file docs/openapi.yaml --validate --fail-on-warn \

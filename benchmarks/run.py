@@ -16,7 +16,7 @@ ALL = ["warm", "lists", "spawn", "idle", "storm"]
 def with_portal(names: list[str]) -> list[Result]:
     from benchmarks import idle, spawn, storm
 
-    portal = Portal()
+    portal = Portal(storm.SETTINGS if "storm" in names else None)
     results: list[Result] = []
     try:
         portal.start()
