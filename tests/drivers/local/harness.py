@@ -88,6 +88,7 @@ class Supervisor:
         self.state, self.volumes = self.folder / "state", self.folder / "volumes"
         self.environments = self.folder / "environments"
         self.environments.mkdir()
+        self.environments.chmod(0o755)  # whatever the umask: others read it too
         if IS_ROOT and mode == "ordinary":
             os.chown(self.folder, NOBODY, NOBODY)
         self.socket = self.folder / "s.sock"
