@@ -1,6 +1,7 @@
 """Shared fixtures: people with roles, a project, clients that speak HTTP."""
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -13,6 +14,14 @@ def fresh_limits() -> None:
     from accounts import fair_use
 
     fair_use.forget()
+
+
+@pytest.fixture(autouse=True)
+def usual_umask() -> Iterator[None]:
+    """The server's verbs close the umask of their process, which here is everybody's."""
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
 
 
 @pytest.fixture
