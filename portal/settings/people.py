@@ -56,4 +56,4 @@ BERTH_TRUST_FORWARDED_FOR = flag("TRUST_FORWARDED_FOR")
 
 # Requests per minute and at one time, per person (or address), in each web process.
 BERTH_API_RATE = number("API_RATE", 1200)
-BERTH_API_CONCURRENCY = number("API_CONCURRENCY", 32)
+BERTH_API_CONCURRENCY = number("API_CONCURRENCY", 64)
