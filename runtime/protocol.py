@@ -79,6 +79,42 @@ class Probe:
 
 
 @dataclass(frozen=True)
+class Placement:
+    """Which nodes will do; labels and tolerations as data, never typed by a tenant.
+
+    A node must carry all of ``node_labels`` and, when there are any, all labels of at least
+    one entry of ``any_of`` (one entry per kind of GPU that is acceptable).
+    """
+
+    resource: str = "nvidia.com/gpu"  # what one GPU of ``Resources.gpus`` is called there
+    node_labels: Mapping[str, str] = field(default_factory=dict)
+    any_of: tuple[Mapping[str, str], ...] = ()
+    tolerations: tuple[Mapping[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Network:
+    """Extra network cards: Multus names, what they take of the node, what the work is told."""
+
+    attachments: tuple[str, ...] = ()  # namespace/name
+    resources: Mapping[str, int] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Sidecar:
+    """A small helper beside the main container (the sign-in in front of a port)."""
+
+    name: str
+    image: str
+    command: tuple[str, ...]
+    port: int
+    env: Mapping[str, str] = field(default_factory=dict)
+    secret_env: Callable[[], Mapping[str, str]] = dict
+    probe: Probe | None = None
+
+
+@dataclass(frozen=True)
 class WorkloadSpec:
     """Everything a driver needs to make one workload; pure data, no secrets in it.
 
@@ -106,6 +142,68 @@ class WorkloadSpec:
     probe: Probe | None = None
     stop_grace_s: float = 10.0
     labels: Mapping[str, str] = field(default_factory=dict)
+    # --- clusters only; one machine ignores them ---------------------------------------------
+    namespace: str = ""
+    image: str = ""  # pinned reference; empty: this workload cannot run on a cluster
+    args: tuple[str, ...] = ()
+    ports: tuple[int, ...] = ()  # of a container, besides ``port``
+    shm_mib: int = 0  # size of /dev/shm; 0: the cluster's default
+    placement: Placement = field(default_factory=Placement)
+    network: Network = field(default_factory=Network)
+    sidecars: tuple[Sidecar, ...] = ()
+
+
+@dataclass(frozen=True)
+class TenantSpec:
+    """One project on one cluster: a namespace with everything that keeps it to itself.
+
+    ``registries`` gives registry host → (user, password) when the driver really writes;
+    ``kube_users`` are members who hold a kubeconfig, with the pods that are their own.
+    """
+
+    uid: str  # of the row that stands for it
+    project: str  # project uid
+    slug: str
+    namespace: str
+    generation: int
+    registries: Callable[[], Mapping[str, tuple[str, str]]] = dict
+    registries_version: str = ""  # changes whenever ``registries`` would answer otherwise
+    kube_users: tuple[KubeUser, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class KubeUser:
+    """What one member may do with kubectl in one project's namespace."""
+
+    user: str  # user uid
+    viewer: bool  # may look at the project's workloads
+    pods: tuple[str, ...] = ()  # may exec into, read logs of and forward ports of these
+
+
+@dataclass(frozen=True)
+class NodeFacts:
+    """One node as the cluster reports it. Units: milli-CPU, MiB, whole devices."""
+
+    name: str
+    ready: bool
+    schedulable: bool = True
+    cpu_milli: int = 0
+    memory_mib: int = 0
+    accelerators: Mapping[str, int] = field(default_factory=dict)  # resource name → allocatable
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Mapping[str, str], ...] = ()
+    version: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class NodeChanges:
+    """``full``: ``seen`` is every node there is. Otherwise only what changed, and who left."""
+
+    seen: tuple[NodeFacts, ...] = ()
+    gone: tuple[str, ...] = ()
+    full: bool = False
 
 
 @dataclass(frozen=True)
@@ -216,6 +314,27 @@ class Driver(Protocol):
 class SupportsWatch(Protocol):
     def watch(self, *, stop: Callable[[], bool]) -> Iterator[list[Observation]]:
         """Yield a full list first, then changes; an empty list is a heartbeat (≤ 30 s)."""
+
+
+@runtime_checkable
+class SupportsNodes(Protocol):
+    def node_changes(self) -> NodeChanges | None:
+        """What ``watch`` saw of nodes since the last call; None: nothing. Same process only."""
+
+
+@runtime_checkable
+class SupportsTenants(Protocol):
+    """A cluster where each project gets a place of its own before anything runs in it.
+
+    What becomes of it is seen by ``watch`` and ``observe`` under ``TenantSpec.uid`` with kind
+    ``place``: READY when it is as it should be; ``detail["drift"]`` names objects (``Kind/name``)
+    that somebody changed or removed by hand since the last ``ensure_tenant``.
+    """
+
+    def ensure_tenant(self, spec: TenantSpec) -> None: ...
+
+    def remove_tenant(self, uid: str, namespace: str) -> None:
+        """Remove it with all that is in it. NotYet while ending."""
 
 
 @runtime_checkable

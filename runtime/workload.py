@@ -136,8 +136,6 @@ class WorkloadReconciler:
         if status.reason == Reason.PREVIOUS_ENDING and not self._stop_outside(state, "stop"):
             # Its place is kept until it is gone: nobody else may get GPUs that it still uses.
             return self._outcome(state, Phase.STARTING, Reason.PREVIOUS_ENDING, "", 0.5)
-        if status.reason == Reason.PREVIOUS_ENDING and not self._stop_outside(state, "stop"):
-            return self._outcome(state, Phase.STARTING, Reason.PREVIOUS_ENDING, "", 0.5)
         if status.phase == Phase.PENDING or status.reason == Reason.PREVIOUS_ENDING:
             return self._place(state)
         return self._follow(state, seen)
