@@ -83,13 +83,15 @@ class Placement:
     """Which nodes will do; labels and tolerations as data, never typed by a tenant.
 
     A node must carry all of ``node_labels`` and, when there are any, all labels of at least
-    one entry of ``any_of`` (one entry per kind of GPU that is acceptable).
+    one entry of ``any_of`` (one entry per kind of GPU that is acceptable).  It must carry none
+    of the values in ``avoid``: these mark nodes that are reserved for others.
     """
 
     resource: str = "nvidia.com/gpu"  # what one GPU of ``Resources.gpus`` is called there
     node_labels: Mapping[str, str] = field(default_factory=dict)
     any_of: tuple[Mapping[str, str], ...] = ()
     tolerations: tuple[Mapping[str, str], ...] = ()
+    avoid: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # label → values it lacks
 
 
 @dataclass(frozen=True)
