@@ -2,8 +2,9 @@ from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 
-class PresetKind(models.TextChoices):
+class WorkspaceKind(models.TextChoices):
     NOTEBOOK = "notebook", _("Notebook")
+    CONTAINER = "container", _("Container")
 
 
 class StopReason(models.TextChoices):

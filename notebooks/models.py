@@ -11,7 +11,7 @@ from django.utils.translation import gettext_lazy as _
 
 from clusters.wording import waiting_sentence
 from common.ids import new_short_id, new_uid
-from notebooks.choices import PresetKind, StopReason
+from notebooks.choices import StopReason, WorkspaceKind
 from projects.models import Project
 from runtime import reasons
 from runtime.models import Reconcilable
@@ -48,7 +48,8 @@ class Size(models.Model):
     gpus = models.PositiveIntegerField(
         _("GPUs"), default=0, validators=[MaxValueValidator(MAX_GPUS)]
     )
-    gpu_flavor = models.CharField(_("kind of GPU"), max_length=63, blank=True, default="")
+    # "": any kind; "a,b": any of these
+    gpu_flavor = models.CharField(_("kind of GPU"), max_length=255, blank=True, default="")
 
     class Meta:
         abstract = True
@@ -63,7 +64,44 @@ class Size(models.Model):
         )
 
 
-class Preset(Size):
+def _none() -> models.Value:
+    return models.Value([], output_field=models.JSONField())
+
+
+class Program(models.Model):
+    """What runs on a cluster; shared by presets and workspaces. One machine has none of it.
+
+    The database has defaults too: the version before this one goes on writing during an upgrade.
+    """
+
+    kind = models.CharField(
+        max_length=16,
+        choices=WorkspaceKind.choices,
+        default=WorkspaceKind.NOTEBOOK,
+        db_default=WorkspaceKind.NOTEBOOK.value,
+    )
+    image = models.CharField(_("image"), max_length=512, blank=True, default="", db_default="")
+    # []: the image's own
+    command = models.JSONField(_("command"), default=list, blank=True, db_default=_none())
+    args = models.JSONField(_("arguments"), default=list, blank=True, db_default=_none())
+    # [{port, name, web}]
+    ports = models.JSONField(_("ports"), default=list, blank=True, db_default=_none())
+    shm_mib = models.PositiveIntegerField(
+        _("shared memory"),
+        default=0,
+        db_default=0,
+        validators=[MaxValueValidator(MAX_MEMORY_MIB)],
+    )
+    pool = models.CharField(_("pool"), max_length=63, blank=True, default="", db_default="")
+    network = models.CharField(
+        _("extra network"), max_length=63, blank=True, default="", db_default=""
+    )
+
+    class Meta:
+        abstract = True
+
+
+class Preset(Size, Program):
     """Image, size and defaults under one name; made by operators."""
 
     uid = models.UUIDField(default=new_uid, unique=True, editable=False)
@@ -71,8 +109,10 @@ class Preset(Size):
     name = models.CharField(_("name"), max_length=60)
     description = models.CharField(_("description"), max_length=300, blank=True, default="")
     icon = models.SlugField(_("icon"), max_length=40, default="notebook")
-    kind = models.CharField(max_length=16, choices=PresetKind.choices, default=PresetKind.NOTEBOOK)
     environment = models.CharField(_("environment"), max_length=255, default="jupyterlab")
+    cluster_key = models.CharField(  # "": any
+        _("cluster"), max_length=63, blank=True, default="", db_default=""
+    )
     # None: no limit; max None: the person may choose any limit, or none
     time_limit_minutes = models.PositiveIntegerField(_("time limit"), null=True, blank=True)
     max_time_limit_minutes = models.PositiveIntegerField(_("longest time"), null=True, blank=True)
@@ -92,7 +132,7 @@ class Preset(Size):
         return self.name
 
 
-class Workspace(Size, Reconcilable):
+class Workspace(Size, Program, Reconcilable):
     """Somebody's running (or stopped) work. Files, address and settings survive a stop."""
 
     KIND = "workspace"
@@ -108,6 +148,8 @@ class Workspace(Size, Reconcilable):
         Preset, null=True, on_delete=models.SET_NULL, related_name="workspaces"
     )
     environment = models.CharField(max_length=255, default="jupyterlab")
+    # what a launch pinned
+    image_digest = models.CharField(max_length=80, blank=True, default="", db_default="")
     env = models.JSONField(default=dict, blank=True)  # private to the owner
     home = models.ForeignKey(Volume, on_delete=models.PROTECT, related_name="workspaces")
     launch = models.PositiveIntegerField(default=0)  # grows with each start; 0: never started
@@ -163,6 +205,15 @@ class Workspace(Size, Reconcilable):
 
     def get_absolute_url(self) -> str:
         return f"/projects/{self.project.slug}/workspaces/{self.short_id}/"
+
+    @property
+    def is_container(self) -> bool:
+        return self.kind == WorkspaceKind.CONTAINER
+
+    @property
+    def web_ports(self) -> list[dict[str, Any]]:
+        """The ports that people open in a browser, in the order of their sidecars."""
+        return [port for port in self.ports if port.get("web")]
 
     @property
     def is_seen(self) -> bool:
