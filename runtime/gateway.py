@@ -1,0 +1,97 @@
+"""Asking the process ``gate``: it alone (with the workers) holds the credentials of clusters.
+
+Both sides are here, because apps below ``gate`` answer and ask: ``register`` a handler when the
+app is loaded, ``ask`` from anywhere. In a process that holds the private key (worker, gate, all
+of them on one machine) the handler runs at once; elsewhere the question goes to the gate's
+internal listener. Errors of ``common.errors`` come back as what they were.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import httpx
+from django.conf import settings
+from django.utils.translation import gettext as _
+
+from common.errors import BerthError, NotFound, Unavailable
+
+Handler = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+MAX_ANSWER = 16 * 1024 * 1024
+_CONNECT_S = 2.0
+_handlers: dict[str, Handler] = {}
+
+
+def register(name: str, handler: Handler) -> None:
+    """Answer ``ask(name, …)``. The handler is synchronous and gets and gives plain JSON."""
+    _handlers[name] = handler
+
+
+def handler_of(name: str) -> Handler:
+    try:
+        return _handlers[name]
+    except KeyError:
+        raise NotFound("Nothing answers to that.") from None
+
+
+def is_here() -> bool:
+    """Whether this process may itself speak to clusters."""
+    return bool(getattr(settings, "BERTH_CLUSTER_PRIVATE_KEY", ""))
+
+
+def ask(name: str, payload: Mapping[str, Any], *, timeout_s: float = 5.0) -> Mapping[str, Any]:
+    """Return the answer of the handler ``name``; Unavailable when the gate does not answer."""
+    if is_here():
+        return handler_of(name)(payload)
+    url = f"{settings.BERTH_GATE_INTERNAL_URL}/internal/{name}"
+    headers = {"Authorization": f"Bearer {settings.BERTH_GATE_TOKEN}"}
+    timeout = httpx.Timeout(timeout_s, connect=min(_CONNECT_S, timeout_s))
+    try:
+        with (
+            httpx.Client(timeout=timeout, trust_env=False) as client,
+            client.stream("POST", url, json=dict(payload), headers=headers) as response,
+        ):
+            return _answer(response)
+    except httpx.HTTPError as error:
+        raise Unavailable(_("The gate to the clusters does not answer; try again.")) from error
+
+
+def _answer(response: httpx.Response) -> Mapping[str, Any]:
+    body = bytearray()
+    for part in response.iter_bytes():
+        body += part
+        if len(body) > MAX_ANSWER:
+            raise Unavailable(_("The answer of the gate is too large."))
+    try:
+        said: dict[str, Any] = json.loads(bytes(body))
+    except ValueError as error:
+        raise Unavailable(_("The gate to the clusters answered nonsense.")) from error
+    if response.is_success:
+        return said
+    raise error_of(response.status_code, said)
+
+
+def error_of(status: int, said: Mapping[str, Any]) -> BerthError:
+    """Return the error that the other side raised."""
+    if status in {httpx.codes.UNAUTHORIZED, httpx.codes.INTERNAL_SERVER_ERROR}:
+        return Unavailable(_("The gate to the clusters could not answer."))
+    error = BerthError(
+        str(said.get("message", "")),
+        code=str(said.get("code", "error")),
+        fields=said.get("fields") or None,
+        extra=said.get("extra") or None,
+    )
+    error.status = status
+    return error
+
+
+def told(error: BerthError) -> dict[str, Any]:
+    """Return what ``error_of`` reads."""
+    return {
+        "message": error.message,
+        "code": error.code,
+        "fields": error.fields,
+        "extra": error.extra,
+    }
