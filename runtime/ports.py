@@ -3,7 +3,7 @@
 ``runtime`` knows no cluster table and no queue; it asks through ``places()``.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -69,3 +69,22 @@ def places() -> Places:
         message = "No app has provided clusters (clusters.apps.ready)."
         raise RuntimeError(message)
     return _provided[0]
+
+
+# On a cluster each project has a place (a namespace) of its own; the app that owns projects
+# answers whether it is made.
+TenantReady = Callable[[str, str], str | None]
+_tenants: list[TenantReady] = []
+
+
+def provide_tenants(check: TenantReady) -> None:
+    """Called once by the app that owns projects."""
+    _tenants[:] = [check]
+
+
+def tenant_ready(cluster_key: str, project_uid: str) -> str | None:
+    """Return None when work of the project may be made there, else why it must wait.
+
+    Only asked for clusters whose driver ``SupportsTenants``. Asking wants the place to be made.
+    """
+    return _tenants[0](cluster_key, project_uid) if _tenants else None

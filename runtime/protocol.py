@@ -181,6 +181,15 @@ class KubeUser:
     user: str  # user uid
     viewer: bool  # may look at the project's workloads
     pods: tuple[str, ...] = ()  # may exec into, read logs of and forward ports of these
+    grants: tuple[str, ...] = ()  # uids of what tokens are bound to; one that is gone ends them
+
+
+@dataclass(frozen=True)
+class KubeToken:
+    """A short-lived credential for kubectl. ``expires_at`` in Unix seconds."""
+
+    token: str
+    expires_at: float
 
 
 @dataclass(frozen=True)
@@ -333,10 +342,17 @@ class SupportsTenants(Protocol):
     that somebody changed or removed by hand since the last ``ensure_tenant``.
     """
 
-    def ensure_tenant(self, spec: TenantSpec) -> None: ...
+    def ensure_tenant(self, spec: TenantSpec) -> tuple[str, ...]:
+        """Make it as it should be; return what had to be written or removed (``Kind/name``)."""
 
     def remove_tenant(self, uid: str, namespace: str) -> None:
         """Remove it with all that is in it. NotYet while ending."""
+
+
+@runtime_checkable
+class SupportsKubeTokens(Protocol):
+    def kube_token(self, *, namespace: str, user: str, grant: str, seconds: int) -> KubeToken:
+        """Return a token for kubectl that ends with the grant. NotYet until the place has it."""
 
 
 @runtime_checkable
