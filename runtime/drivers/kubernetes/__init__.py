@@ -1,0 +1,1 @@
+"""The driver of a Kubernetes cluster. Nothing outside this package speaks to one."""

@@ -1,0 +1,1 @@
+"""Pure functions from what is wanted to Kubernetes objects; golden-tested."""

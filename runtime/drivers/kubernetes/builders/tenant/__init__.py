@@ -1,0 +1,112 @@
+"""The isolation bundle of one project: every object that keeps its namespace to itself.
+
+Pure. All fields that the API server would fill in are written out, and quantities are in their
+canonical form, so that a live object that nobody touched is equal to what is built here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from runtime.drivers.kubernetes.builders.tenant import access, limits, policies
+from runtime.protocol import TenantSpec
+
+Object = dict[str, Any]
+
+MANAGED = "berth.dev/managed"
+UID = "berth.dev/uid"
+KIND = "berth.dev/kind"
+PROJECT = "berth.dev/project"
+BUNDLE = "berth.dev/bundle"  # annotation of the namespace: what belongs here, with its hash
+QUEUE = "berth.dev/queue"
+PLACE = "place"
+# Explicit, so that an upgrade of the cluster changes nothing by itself. A server that is older
+# takes its newest. From 1.35 on a pod in a user namespace of its own may be root inside.
+POD_SECURITY_VERSION = "v1.36"
+
+
+class TenantOptions(Protocol):
+    """What the bundle takes of the cluster's options."""
+
+    @property
+    def hub_url(self) -> str: ...
+    @property
+    def hub_peers(self) -> tuple[str, ...]: ...
+    @property
+    def proxy_peers(self) -> tuple[str, ...]: ...
+    @property
+    def dns_peers(self) -> tuple[str, ...]: ...
+    @property
+    def internet(self) -> bool: ...
+    @property
+    def blocked_cidrs(self) -> tuple[str, ...]: ...
+    @property
+    def volume_size_gib(self) -> int: ...
+    @property
+    def queue(self) -> str: ...
+    @property
+    def extra(self) -> Mapping[str, str]: ...
+
+
+def bundle(
+    spec: TenantSpec, options: TenantOptions, *, blocked: tuple[str, ...] = ()
+) -> list[Object]:
+    """Return the namespace and all that belongs into it, but secrets.
+
+    ``blocked`` are addresses of the cluster itself that the internet rule must leave out.
+    """
+    marks = _marks(spec, options)
+    closed = (*options.blocked_cidrs, *blocked)
+    return [
+        namespace(spec, options),
+        *policies.build(spec.namespace, marks, options, closed),
+        *limits.build(spec.namespace, marks, options.volume_size_gib),
+        *access.build(spec.namespace, marks, spec.kube_users),
+    ]
+
+
+def namespace(spec: TenantSpec, options: TenantOptions) -> Object:
+    """Pod Security *restricted* in every mode: what is refused is also said and recorded."""
+    security: dict[str, str] = {}
+    for mode in ("audit", "enforce", "warn"):
+        security[f"pod-security.kubernetes.io/{mode}"] = "restricted"
+        security[f"pod-security.kubernetes.io/{mode}-version"] = POD_SECURITY_VERSION
+    queued = {QUEUE: "kueue"} if options.queue else {}
+    return {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {
+            "name": spec.namespace,
+            "labels": {**_marks(spec, options), **queued, **security},
+            "annotations": {"berth.dev/slug": spec.slug},
+        },
+    }
+
+
+def secrets(spec: TenantSpec, options: TenantOptions) -> dict[str, Object]:
+    """Return secrets by name; the content of ``berth-registries`` is read when this is called."""
+    marks = _marks(spec, options)
+    made = [access.grant(spec.namespace, marks, u, g) for u in spec.kube_users for g in u.grants]
+    if spec.registries_version:
+        made.append(access.registries(spec.namespace, marks, spec.registries()))
+    return {m["metadata"]["name"]: m for m in made}
+
+
+def secret_versions(spec: TenantSpec) -> dict[str, str]:
+    """Return name → version of every secret that is wanted, without opening one."""
+    found = {access.grant_name(g): "1" for u in spec.kube_users for g in u.grants}
+    if spec.registries_version:
+        found[access.REGISTRIES] = spec.registries_version
+    return found
+
+
+def _marks(spec: TenantSpec, options: TenantOptions) -> dict[str, str]:
+    return {
+        **options.extra,
+        **spec.labels,
+        MANAGED: "true",
+        UID: spec.uid,
+        KIND: PLACE,
+        PROJECT: spec.project,
+    }

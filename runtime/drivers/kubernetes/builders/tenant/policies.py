@@ -1,0 +1,123 @@
+"""Network policies: nothing in, nothing out, and the few holes that work needs.
+
+Members of a project are not one person, so pods of one namespace do not reach each other either.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+Object = dict[str, Any]
+
+# A notebook listens on 8888; the sign-in in front of the n-th web port of a container on 8888+n.
+PROXIED_PORTS = (8888, 8896)
+# Not the internet: private, link-local (metadata services), carrier-grade NAT, loopback,
+# test nets, multicast, reserved; and IPv6 that is translated to IPv4 on the way.
+NOT_PUBLIC = (
+    "0.0.0.0/8",
+    "10.0.0.0/8",
+    "100.64.0.0/10",
+    "127.0.0.0/8",
+    "169.254.0.0/16",
+    "172.16.0.0/12",
+    "192.0.0.0/24",
+    "192.168.0.0/16",
+    "198.18.0.0/15",
+    "224.0.0.0/4",
+    "240.0.0.0/4",
+    "::/96",
+    "64:ff9b::/96",
+    "64:ff9b:1::/48",
+    "2002::/16",
+    "fc00::/7",
+    "fe80::/10",
+    "ff00::/8",
+)
+
+
+class PolicyOptions(Protocol):
+    @property
+    def hub_url(self) -> str: ...
+    @property
+    def hub_peers(self) -> tuple[str, ...]: ...
+    @property
+    def proxy_peers(self) -> tuple[str, ...]: ...
+    @property
+    def dns_peers(self) -> tuple[str, ...]: ...
+    @property
+    def internet(self) -> bool: ...
+
+
+def build(
+    namespace: str, marks: Mapping[str, str], options: PolicyOptions, blocked: tuple[str, ...]
+) -> list[Object]:
+    made = [_policy(namespace, marks, "default-deny", ["Ingress", "Egress"])]
+    first, last = PROXIED_PORTS
+    if options.dns_peers:
+        rule = {
+            "ports": [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}],
+            "to": [peer(p, label="k8s-app") for p in options.dns_peers],
+        }
+        made.append(_policy(namespace, marks, "allow-dns", ["Egress"], egress=[rule]))
+    if options.proxy_peers:
+        rule = {
+            "from": [peer(p) for p in options.proxy_peers],
+            "ports": [{"port": first, "endPort": last, "protocol": "TCP"}],
+        }
+        made.append(_policy(namespace, marks, "allow-proxy", ["Ingress"], ingress=[rule]))
+    if options.hub_peers and options.hub_url:
+        rule = {
+            "ports": [{"port": port_of(options.hub_url), "protocol": "TCP"}],
+            "to": [peer(p) for p in options.hub_peers],
+        }
+        made.append(_policy(namespace, marks, "allow-hub", ["Egress"], egress=[rule]))
+    if options.internet:
+        rule = {"to": internet(blocked)}
+        made.append(_policy(namespace, marks, "allow-internet", ["Egress"], egress=[rule]))
+    return made
+
+
+def peer(text: str, *, label: str = "app") -> Object:
+    """Return the peer for an address range or ``namespace/app``."""
+    try:
+        return {"ipBlock": {"cidr": str(ipaddress.ip_network(text))}}
+    except ValueError:
+        where, _, app = text.partition("/")
+    return {
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": where}},
+        "podSelector": {"matchLabels": {label: app}},
+    }
+
+
+def internet(blocked: Iterable[str]) -> list[Object]:
+    """Return every public address but ``blocked``, for both families."""
+    closed = [ipaddress.ip_network(c) for c in (*NOT_PUBLIC, *blocked)]
+    return [
+        {"ipBlock": {"cidr": cidr, "except": [str(c) for c in _joined(closed, version)]}}
+        for cidr, version in (("0.0.0.0/0", 4), ("::/0", 6))
+    ]
+
+
+def _joined(networks: Iterable[Any], version: int) -> list[Any]:
+    """Return the ranges of one family, sorted, without those that lie in another one."""
+    mine = [n for n in networks if n.version == version]
+    return sorted(ipaddress.collapse_addresses(mine))
+
+
+def port_of(url: str) -> int:
+    parts = urlsplit(url)
+    return parts.port or (443 if parts.scheme == "https" else 80)
+
+
+def _policy(
+    namespace: str, marks: Mapping[str, str], name: str, types: list[str], **rules: Any
+) -> Object:
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": {"name": name, "namespace": namespace, "labels": dict(marks)},
+        "spec": {"podSelector": {}, "policyTypes": types, **rules},
+    }

@@ -1,0 +1,306 @@
+"""Projects on a cluster: making, watching and removing their namespaces.
+
+``ensure`` looks first and writes only what differs: about ten objects the first time, nothing
+when all is as it should be. A namespace that is not this project's is never touched.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from typing import Any, Protocol, TypeVar
+
+import structlog
+
+from runtime.drivers.kubernetes.builders import tenant as builders
+from runtime.drivers.kubernetes.builders.tenant import access, digest
+from runtime.protocol import (
+    Denied,
+    InvalidSpec,
+    KubeToken,
+    NotYet,
+    Observation,
+    Seen,
+    TenantSpec,
+)
+
+log = structlog.get_logger(__name__)
+
+Object = dict[str, Any]
+T = TypeVar("T")
+R = TypeVar("R")
+
+# apiVersion, plural, kind of all that a bundle holds and a watch can see.
+WATCHED: tuple[tuple[str, str, str], ...] = (
+    ("v1", "namespaces", "Namespace"),
+    ("networking.k8s.io/v1", "networkpolicies", "NetworkPolicy"),
+    ("v1", "resourcequotas", "ResourceQuota"),
+    ("v1", "limitranges", "LimitRange"),
+    ("v1", "serviceaccounts", "ServiceAccount"),
+    ("rbac.authorization.k8s.io/v1", "roles", "Role"),
+    ("rbac.authorization.k8s.io/v1", "rolebindings", "RoleBinding"),
+)
+_PLURALS = {kind: (version, plural) for version, plural, kind in WATCHED} | {
+    "Secret": ("v1", "secrets")
+}
+_SELECTOR = f"{builders.MANAGED}=true,{builders.KIND}={builders.PLACE}"
+_PARALLEL = 8
+_ADDRESSES_KEPT_S = 600.0
+
+
+class Client(Protocol):
+    """What is used of ``client.py``. A missing thing is None, deleting one is success."""
+
+    def apply(self, obj: Mapping[str, Any]) -> Object: ...
+    def replace(self, obj: Mapping[str, Any]) -> Object: ...
+    def get(
+        self, api_version: str, plural: str, name: str, namespace: str = ""
+    ) -> Object | None: ...
+    def list(
+        self, api_version: str, plural: str, namespace: str = "", selector: str = ""
+    ) -> list[Object]: ...
+    def delete(self, api_version: str, plural: str, name: str, namespace: str = "") -> None: ...
+    def post(self, path: str, body: Mapping[str, Any]) -> Object | None: ...
+
+
+class Tenants:
+    """The tenant verbs of one cluster."""
+
+    def __init__(self, client: Client, options: builders.TenantOptions) -> None:
+        self._client = client
+        self._options = options
+        self._addresses: tuple[float, tuple[str, ...]] = (0.0, ())
+
+    # --- make it as it should be ----------------------------------------------------------------
+    def ensure(self, spec: TenantSpec) -> tuple[str, ...]:
+        """Write what differs; return the ``Kind/name`` of it. NotYet while an old one ends."""
+        wanted = builders.bundle(spec, self._options, blocked=self._api_addresses())
+        found = self._own_namespace(spec)
+        live = {} if found is None else self._live(spec.namespace, found)
+        before = expected_of(found)
+        secrets = builders.secret_versions(spec)
+        expected = digest.digests(wanted) | {
+            f"Secret/{name}": digest.short(version) for name, version in secrets.items()
+        }
+        if found is None:
+            self._client.apply(wanted[0])
+        written = self._write([o for o in wanted[1:] if not _is_same(o, live)])
+        written += self._write_secrets(spec, expected, before)
+        written += self._write_namespace(wanted[0], found, expected)
+        written += self._prune(spec.namespace, {*live, *before} - set(expected))
+        return tuple(sorted(written))
+
+    def _own_namespace(self, spec: TenantSpec) -> Object | None:
+        found = self._client.get("v1", "namespaces", spec.namespace)
+        if found is None:
+            return None
+        labels = found["metadata"].get("labels") or {}
+        if labels.get(builders.PROJECT) != spec.project:
+            message = f"The namespace {spec.namespace} exists and is not this project's."
+            raise InvalidSpec(message)
+        if _is_ending(found):
+            message = f"The namespace {spec.namespace} is still being removed."
+            raise NotYet(message, retry_in=2.0)
+        return found
+
+    def _live(self, namespace: str, found: Object) -> dict[str, Object]:
+        """Return what is there of the bundle, by ``Kind/name``."""
+
+        def ask(row: tuple[str, str, str]) -> list[Object]:
+            version, plural, kind = row
+            rows = self._client.list(version, plural, namespace, _SELECTOR)
+            return [{**r, "kind": kind} for r in rows]
+
+        groups = _parallel(ask, WATCHED[1:])
+        return {digest.key_of(o): o for group in groups for o in group} | {
+            f"Namespace/{namespace}": {**found, "kind": "Namespace"}
+        }
+
+    def _write(self, objects: list[Object]) -> list[str]:
+        _parallel(self._put, objects)
+        return [digest.key_of(o) for o in objects]
+
+    def _put(self, obj: Object) -> None:
+        """Apply; where that leaves what somebody added, or is refused, put ours in its place."""
+        try:
+            made = self._client.apply(obj)
+        except InvalidSpec:  # an immutable field was changed by hand (roleRef)
+            self._replace(obj)
+            return
+        if digest.digest({**made, "kind": obj["kind"]}) != digest.digest(obj):
+            self._client.replace(
+                {
+                    **obj,
+                    "metadata": {
+                        **obj["metadata"],
+                        "resourceVersion": made["metadata"]["resourceVersion"],
+                    },
+                }
+            )
+
+    def _replace(self, obj: Object) -> None:
+        self._delete(obj["kind"], obj["metadata"]["name"], obj["metadata"]["namespace"])
+        self._client.apply(obj)
+
+    def _write_secrets(
+        self, spec: TenantSpec, expected: Mapping[str, str], before: Mapping[str, str]
+    ) -> list[str]:
+        """Content can't be compared without reading it: its version and its being there can."""
+
+        def is_there(name: str) -> bool:
+            key = f"Secret/{name}"
+            if before.get(key) != expected[key]:
+                return False
+            return self._client.get("v1", "secrets", name, spec.namespace) is not None
+
+        names = [k.removeprefix("Secret/") for k in expected if k.startswith("Secret/")]
+        missing = [
+            n for n, there in zip(names, _parallel(is_there, names), strict=True) if not there
+        ]
+        if not missing:
+            return []
+        made = builders.secrets(spec, self._options)
+        _parallel(self._client.apply, [made[name] for name in missing])
+        return [f"Secret/{name}" for name in missing]
+
+    def _write_namespace(
+        self, wanted: Object, found: Object | None, expected: Mapping[str, str]
+    ) -> list[str]:
+        """Last: from now on what the annotation names and is missing is drift."""
+        note = json.dumps(dict(expected), sort_keys=True, separators=(",", ":"))
+        noted = found is not None and _annotation(found) == note
+        if noted and _is_same(wanted, {digest.key_of(wanted): {**found, "kind": "Namespace"}}):
+            return []
+        meta = wanted["metadata"]
+        notes = {**meta["annotations"], builders.BUNDLE: note}
+        self._client.apply({**wanted, "metadata": {**meta, "annotations": notes}})
+        return [digest.key_of(wanted)]
+
+    def _prune(self, namespace: str, keys: Iterable[str]) -> list[str]:
+        def drop(key: str) -> None:
+            kind, _, name = key.partition("/")
+            self._delete(kind, name, namespace)
+
+        gone = sorted(keys)
+        _parallel(drop, gone)
+        return gone
+
+    def _delete(self, kind: str, name: str, namespace: str) -> None:
+        version, plural = _PLURALS[kind]
+        self._client.delete(version, plural, name, namespace)
+
+    def _api_addresses(self) -> tuple[str, ...]:
+        """Return where the API server listens: never reachable, also at a public address."""
+        at, known = self._addresses
+        if known and time.monotonic() - at < _ADDRESSES_KEPT_S:
+            return known
+        try:
+            row = self._client.get("discovery.k8s.io/v1", "endpointslices", "kubernetes", "default")
+        except Denied:
+            row = None
+        found = {a for e in (row or {}).get("endpoints") or () for a in e.get("addresses") or ()}
+        self._addresses = (time.monotonic(), tuple(sorted(found)))
+        return self._addresses[1]
+
+    # --- look, remove, tokens -------------------------------------------------------------------
+    def look(self, uid: str) -> Observation:
+        """Ask the API server now (nobody watches)."""
+        rows = self._client.list("v1", "namespaces", selector=f"{builders.UID}={uid}")
+        if not rows:
+            return place_observation(uid, None, ())
+        live = self._live(rows[0]["metadata"]["name"], rows[0])
+        return place_observation(uid, rows[0], live.values())
+
+    def remove(self, uid: str, namespace: str) -> None:
+        """Remove the namespace with all that is in it. NotYet until it is gone."""
+        found = self._client.get("v1", "namespaces", namespace)
+        if found is None:
+            return
+        labels = found["metadata"].get("labels") or {}
+        if labels.get(builders.UID) != uid:
+            log.warning("tenant.foreign_namespace", namespace=namespace, uid=uid)
+            return
+        if not _is_ending(found):
+            self._client.delete("v1", "namespaces", namespace)
+        raise NotYet(retry_in=1.0)
+
+    def token(self, *, namespace: str, user: str, grant: str, seconds: int) -> KubeToken:
+        """Return a token of the user's account that ends with the grant's secret."""
+        account = access.account_name(user)
+        bound = {"apiVersion": "v1", "kind": "Secret", "name": access.grant_name(grant)}
+        if self._client.get("v1", "secrets", bound["name"], namespace) is None:
+            raise NotYet("The rights in the cluster are being made.", retry_in=1.0)
+        asked = {"expirationSeconds": seconds, "boundObjectRef": bound}
+        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
+        said = self._client.post(
+            path,
+            {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": asked},
+        )
+        if said is None:
+            raise NotYet("The rights in the cluster are being made.", retry_in=1.0)
+        status = said["status"]
+        return KubeToken(str(status["token"]), _unix(str(status["expirationTimestamp"])))
+
+
+# --- pure -----------------------------------------------------------------------------------------
+def place_observation(
+    uid: str, namespace: Object | None, objects: Iterable[Object], *, version: int = 0
+) -> Observation:
+    """Return what a namespace and the managed objects in it say of the place ``uid``."""
+    if namespace is None:
+        return Observation(uid, Seen.MISSING, version=version, kind=builders.PLACE)
+    name = namespace["metadata"]["name"]
+    detail: dict[str, object] = {"namespace": name}
+    expected = expected_of(namespace)
+    if _is_ending(namespace):
+        seen = Seen.STOPPING
+    elif not expected:
+        seen = Seen.STARTING
+    else:
+        seen = Seen.READY
+        live = [*objects, {**namespace, "kind": "Namespace"}]
+        detail["drift"] = digest.drift(expected, live)
+    return Observation(uid, seen, version=version, kind=builders.PLACE, detail=detail)
+
+
+def expected_of(namespace: Object | None) -> dict[str, str]:
+    """Return ``Kind/name`` → hash of what belongs into it; empty while it is being made."""
+    text = "" if namespace is None else _annotation(namespace)
+    try:
+        found = json.loads(text) if text else {}
+    except ValueError:
+        return {}
+    return {str(k): str(v) for k, v in found.items()} if isinstance(found, dict) else {}
+
+
+def _annotation(namespace: Object) -> str:
+    return str((namespace["metadata"].get("annotations") or {}).get(builders.BUNDLE, ""))
+
+
+def _is_same(wanted: Object, live: Mapping[str, Object]) -> bool:
+    found = live.get(digest.key_of(wanted))
+    return found is not None and digest.digest(found) == digest.digest(wanted)
+
+
+def _is_ending(obj: Object) -> bool:
+    return bool(obj["metadata"].get("deletionTimestamp"))
+
+
+def _parallel(act: Callable[[T], R], items: Iterable[T]) -> list[R]:
+    """Do them side by side; the first error is raised after all have ended."""
+    todo = list(items)
+    if len(todo) < 2:  # noqa: PLR2004 - one needs no thread
+        return [act(item) for item in todo]
+    with ThreadPoolExecutor(max_workers=min(_PARALLEL, len(todo))) as pool:
+        futures = [pool.submit(act, item) for item in todo]
+    return [f.result() for f in futures]
+
+
+def _unix(stamp: str) -> float:
+    return datetime.fromisoformat(stamp).timestamp()
+
+
+__all__ = ["WATCHED", "Client", "Tenants", "expected_of", "place_observation"]

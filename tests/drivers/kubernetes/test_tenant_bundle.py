@@ -1,0 +1,240 @@
+"""The isolation bundle of a project is what it says, byte for byte, and repairs only what differs.
+
+``BERTH_UPDATE_GOLDEN=1`` writes the files in ``golden/tenant`` anew; read the difference.
+"""
+
+import copy
+import os
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from runtime.drivers.kubernetes.builders import tenant as builders
+from runtime.drivers.kubernetes.builders.tenant import digest, limits, policies
+from runtime.drivers.kubernetes.tenant import Tenants, place_observation
+from runtime.protocol import InvalidSpec, KubeUser, NotYet, Seen, TenantSpec
+
+GOLDEN = Path(__file__).parent / "golden" / "tenant"
+PLACE = "0b6a4c1e-0000-4000-8000-00000000000a"
+PROJECT = "7f1d2a3b-0000-4000-8000-00000000000b"
+ALICE = "a11ce000-0000-4000-8000-000000000001"
+GRANT = "6ea47000-0000-4000-8000-000000000002"
+
+
+@dataclass(frozen=True)
+class Options:
+    hub_url: str = "http://10.244.0.1:8002"
+    hub_peers: tuple[str, ...] = ("10.244.0.1/32",)
+    proxy_peers: tuple[str, ...] = ("berth/proxy",)
+    dns_peers: tuple[str, ...] = ("kube-system/kube-dns",)
+    internet: bool = True
+    blocked_cidrs: tuple[str, ...] = ("203.0.113.0/24",)
+    volume_size_gib: int = 100
+    queue: str = ""
+    extra: dict[str, str] = field(default_factory=dict)
+
+
+SPEC = TenantSpec(
+    uid=PLACE, project=PROJECT, slug="demo", namespace="berth-demo-7f1d2a3b", generation=1
+)
+USERS = (
+    KubeUser(ALICE, viewer=True, pods=("ws-b2-0", "ws-a1-0"), grants=(GRANT,)),
+    KubeUser("b0b00000-0000-4000-8000-000000000003", viewer=True),
+)
+
+
+def _compare(name: str, objects: list[dict[str, Any]]) -> None:
+    text = yaml.safe_dump_all(objects, sort_keys=True)
+    path = GOLDEN / f"{name}.yaml"
+    if os.environ.get("BERTH_UPDATE_GOLDEN"):
+        path.write_text(text)
+    assert text == path.read_text()
+
+
+class TestGolden:
+    def test_a_plain_project(self) -> None:
+        _compare("plain", builders.bundle(SPEC, Options()))
+
+    def test_a_project_with_a_kubeconfig_and_a_private_registry(self) -> None:
+        spec = replace(
+            SPEC,
+            kube_users=USERS,
+            registries=lambda: {"registry.example.org": ("robot", "s3cret")},
+            registries_version="v7",
+        )
+        objects = builders.bundle(spec, Options(internet=False, queue="main"))
+        _compare("kubeconfig", [*objects, *builders.secrets(spec, Options()).values()])
+
+
+class TestRules:
+    def test_a_member_without_a_kubeconfig_gets_no_account(self) -> None:
+        spec = replace(SPEC, kube_users=USERS[1:])
+        names = {digest.key_of(o) for o in builders.bundle(spec, Options())}
+        assert not any("user-" in name for name in names)
+
+    def test_c6_no_role_creates_changes_or_reads_secrets(self) -> None:
+        spec = replace(SPEC, kube_users=USERS)
+        roles = [o for o in builders.bundle(spec, Options()) if o["kind"] == "Role"]
+        assert roles
+        for rule in (r for role in roles for r in role["rules"]):
+            assert "secrets" not in rule["resources"]
+            assert "*" not in (*rule["resources"], *rule["verbs"], *rule["apiGroups"])
+            if not set(rule["verbs"]) <= {"get", "list", "watch"}:
+                assert set(rule["resources"]) == {"pods/exec", "pods/portforward"}
+                assert rule["resourceNames"] == ["ws-a1-0", "ws-b2-0"]
+
+    def test_gpus_are_never_in_the_quota(self) -> None:
+        quota = next(o for o in builders.bundle(SPEC, Options()) if o["kind"] == "ResourceQuota")
+        assert not any("gpu" in name for name in quota["spec"]["hard"])
+
+    @pytest.mark.parametrize(
+        "address",
+        ["169.254.169.254/32", "10.0.0.0/8", "203.0.113.7/32", "192.168.1.0/24", "100.64.0.1/32"],
+    )
+    def test_the_internet_rule_leaves_out_what_is_not_public(self, address: str) -> None:
+        import ipaddress
+
+        blocks = [p["ipBlock"] for p in policies.internet(("203.0.113.0/24",))]
+        closed = [ipaddress.ip_network(c) for b in blocks for c in b["except"]]
+        wanted = ipaddress.ip_network(address)
+        assert any(wanted.version == c.version and wanted.subnet_of(c) for c in closed)
+
+    def test_quantities_are_canonical(self) -> None:
+        assert [limits.decimal(n) for n in (0, 500, 5000, 12_345)] == ["0", "500", "5k", "12345"]
+        assert [limits.binary(n, "Gi") for n in (100, 1024, 204_800)] == ["100Gi", "1Ti", "200Ti"]
+
+
+class Api:
+    """An API server in memory: keeps what it is given, counts what it is asked."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, dict[str, Any]] = {}
+        self.writes: list[str] = []
+        self._version = 0
+
+    def apply(self, obj: Any) -> dict[str, Any]:
+        key = digest.key_of(obj)
+        self.writes.append(f"apply {key}")
+        return self._keep(key, {**self.objects.get(key, {}), **copy.deepcopy(dict(obj))})
+
+    def replace(self, obj: Any) -> dict[str, Any]:
+        key = digest.key_of(obj)
+        self.writes.append(f"replace {key}")
+        return self._keep(key, copy.deepcopy(dict(obj)))
+
+    def _keep(self, key: str, obj: dict[str, Any]) -> dict[str, Any]:
+        self._version += 1
+        obj["metadata"]["resourceVersion"] = str(self._version)
+        self.objects[key] = obj
+        return copy.deepcopy(obj)
+
+    def get(self, api_version: str, plural: str, name: str, namespace: str = "") -> Any:
+        del api_version, namespace
+        kind = {"namespaces": "Namespace", "secrets": "Secret"}.get(plural, "")
+        return copy.deepcopy(self.objects.get(f"{kind}/{name}"))
+
+    def list(
+        self, api_version: str, plural: str, namespace: str = "", selector: str = ""
+    ) -> list[dict[str, Any]]:
+        del api_version, namespace, selector
+        found = [o for o in self.objects.values() if f"{o['kind'].lower()}s" == plural.lower()]
+        if plural == "networkpolicies":
+            found = [o for o in self.objects.values() if o["kind"] == "NetworkPolicy"]
+        return copy.deepcopy(found)
+
+    def delete(self, api_version: str, plural: str, name: str, namespace: str = "") -> None:
+        del api_version, namespace
+        for key in [k for k in self.objects if k.endswith(f"/{name}")]:
+            if f"{self.objects[key]['kind'].lower()}s" == plural:
+                self.writes.append(f"delete {key}")
+                del self.objects[key]
+
+    def post(self, path: str, body: Any) -> dict[str, Any] | None:
+        raise AssertionError((path, body))
+
+
+class TestEnsure:
+    def test_the_first_time_needs_at_most_twelve_writes_and_the_second_none(self) -> None:
+        api = Api()
+        tenants = Tenants(api, Options())
+        assert "NetworkPolicy/default-deny" in tenants.ensure(SPEC)
+        assert len(api.writes) <= 12
+        api.writes.clear()
+        assert tenants.ensure(SPEC) == ()
+        assert api.writes == []
+
+    def test_what_was_removed_or_changed_by_hand_is_put_back_and_named(self) -> None:
+        api = Api()
+        tenants = Tenants(api, Options())
+        tenants.ensure(SPEC)
+        del api.objects["NetworkPolicy/default-deny"]
+        api.objects["ResourceQuota/objects"]["spec"]["hard"]["pods"] = "1M"
+        labels = api.objects[f"Namespace/{SPEC.namespace}"]["metadata"]["labels"]
+        labels["pod-security.kubernetes.io/enforce"] = "privileged"
+        expected = (
+            f"Namespace/{SPEC.namespace}",
+            "NetworkPolicy/default-deny",
+            "ResourceQuota/objects",
+        )
+        assert tuple(_seen(api).detail["drift"]) == expected  # type: ignore[arg-type]
+        assert tenants.ensure(SPEC) == expected
+        assert _seen(api).detail["drift"] == []
+
+    def test_an_account_whose_grants_are_gone_is_removed_with_its_secret(self) -> None:
+        api = Api()
+        tenants = Tenants(api, Options())
+        tenants.ensure(replace(SPEC, kube_users=USERS))
+        assert "Secret/grant-6ea470000000" in api.objects
+        written = tenants.ensure(SPEC)
+        assert "Secret/grant-6ea470000000" in written
+        assert not any("user-" in key or "grant-" in key for key in api.objects)
+
+    def test_a_registry_password_is_opened_only_when_its_version_changed(self) -> None:
+        api, opened = Api(), []
+
+        def logins() -> dict[str, tuple[str, str]]:
+            opened.append(1)
+            return {"r.example.org": ("u", "p")}
+
+        tenants = Tenants(api, Options())
+        spec = replace(SPEC, registries=logins, registries_version="1")
+        tenants.ensure(spec)
+        tenants.ensure(spec)
+        assert len(opened) == 1
+        tenants.ensure(replace(spec, registries_version="2"))
+        assert len(opened) == 2
+
+    def test_a_namespace_of_somebody_else_is_never_taken(self) -> None:
+        api = Api()
+        api.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPEC.namespace}})
+        with pytest.raises(InvalidSpec):
+            Tenants(api, Options()).ensure(SPEC)
+        Tenants(api, Options()).remove(SPEC.uid, SPEC.namespace)
+        assert f"Namespace/{SPEC.namespace}" in api.objects
+
+    def test_one_that_is_being_removed_is_waited_for(self) -> None:
+        api = Api()
+        tenants = Tenants(api, Options())
+        tenants.ensure(SPEC)
+        meta = api.objects[f"Namespace/{SPEC.namespace}"]["metadata"]
+        meta["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        assert _seen(api).seen == Seen.STOPPING
+        with pytest.raises(NotYet):
+            tenants.ensure(SPEC)
+
+    def test_removing_asks_once_and_waits_until_it_is_gone(self) -> None:
+        api = Api()
+        tenants = Tenants(api, Options())
+        tenants.ensure(SPEC)
+        with pytest.raises(NotYet):
+            tenants.remove(SPEC.uid, SPEC.namespace)
+        tenants.remove(SPEC.uid, SPEC.namespace)
+        assert _seen(api).seen == Seen.MISSING
+
+
+def _seen(api: Api) -> Any:
+    namespace = api.objects.get(f"Namespace/{SPEC.namespace}")
+    return place_observation(SPEC.uid, namespace, api.objects.values())
