@@ -9,13 +9,14 @@ Invariants (docs/dev/reconciler.md):
 """
 
 import random
+import time
 import uuid
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 import structlog
-from django.db import models, transaction
+from django.db import InterfaceError, OperationalError, close_old_connections, models, transaction
 from django.db.models import Case, F, Q, Value, When
 
 from common.clock import now
@@ -44,6 +45,7 @@ BACKOFF_FIRST_S = 1.0
 BACKOFF_MAX_S = 300.0
 DENIED_RETRY_S = 60.0
 NO_CAPACITY_RETRY_S = 30.0
+RELEASE_PAUSES_S = (0.0, 0.2, 1.0, 3.0)
 
 
 @dataclass(frozen=True)
@@ -58,11 +60,13 @@ class Claim:
     attempts: int  # of this claim too
 
 
-def claim(kind: str, pk: int, *, horizon_s: float = 0.0) -> Claim | None:
+def claim(
+    kind: str, pk: int, *, horizon_s: float = 0.0, token: uuid.UUID | None = None
+) -> Claim | None:
     """Take the row if it is due and free. Exactly one of many callers wins."""
     reconciler = reconcilers.reconciler_for(kind)
     at = now()
-    token, until = incarnation.new_token(), at + timedelta(seconds=LEASE_S)
+    token, until = token or incarnation.new_token(), at + timedelta(seconds=LEASE_S)
     taken = _rows(reconciler).filter(
         Q(lease_until__isnull=True) | Q(lease_until__lt=at),
         pk=pk,
@@ -90,15 +94,43 @@ def reconcile_one(kind: str, pk: int, *, horizon_s: float = 0.0) -> bool:
     """Claim, step and apply until the row is not due. True when this call did something."""
     did = False
     for _round in range(ROUNDS):
-        held = claim(kind, pk, horizon_s=horizon_s)
-        if held is None:
-            return did
-        did = True
-        outcome, failures = attempt(held)
-        killpoint("stepped")
-        if not apply(held, outcome, failures=failures):
-            return did
+        token = incarnation.new_token()
+        try:
+            held = claim(kind, pk, horizon_s=horizon_s, token=token)
+            if held is None:
+                return did
+            did = True
+            outcome, failures = attempt(held)
+            killpoint("stepped")
+            if not apply(held, outcome, failures=failures):
+                return did
+        except (OperationalError, InterfaceError):
+            release(kind, pk, token)
+            raise
     return did
+
+
+def release(kind: str, pk: int, token: uuid.UUID) -> None:
+    """Let go of a row that a broken connection left in our hands, so that it is due at once.
+
+    Whether the claim or the result had been written is not known; under its token both are safe
+    to undo. Without a database the row waits for the end of the lease.
+    """
+    rows = _rows(reconcilers.reconciler_for(kind)).filter(pk=pk, lease_token=token)
+    for pause in RELEASE_PAUSES_S:
+        time.sleep(pause)
+        try:
+            rows.update(
+                lease_token=None,
+                lease_until=None,
+                lease_attempts=F("lease_attempts") - 1,
+                next_reconcile_at=now(),
+            )
+        except (OperationalError, InterfaceError) as error:
+            log.info("engine.release_failed", kind=kind, pk=pk, error=repr(error))
+            close_old_connections()  # the next try gets a fresh one
+        else:
+            return
 
 
 def attempt(held: Claim) -> tuple[Outcome, int]:  # noqa: PLR0911 - one line per kind of error

@@ -5,7 +5,7 @@ import uuid
 
 import pytest
 import time_machine
-from django.db import connection
+from django.db import OperationalError, connection
 
 from common.clock import now
 from runtime import engine, incarnation, reconcilers, sweep
@@ -280,3 +280,32 @@ def test_a_row_is_never_twice_in_the_pool(transactional_db, monkeypatch):
         gate.wait(0.01)
     assert pool.drain()
     assert most == [1, 1]  # once, and once again for what came meanwhile
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("broken", [1, 2])  # the claim's answer, the result
+def test_e6_a_connection_that_breaks_leaves_the_row_due_at_once_not_after_the_lease(
+    make_thing, step, broken
+):
+    thing = make_thing()
+    step(lambda row: Outcome(Phase.RUNNING))
+    seen = []
+
+    def cut(execute, sql, params, many, context):
+        hit = sql.startswith("UPDATE") and "lease_token" in sql
+        seen.extend([sql] if hit else [])
+        if hit and len(seen) == broken == 2:
+            raise OperationalError("server closed the connection")
+        result = execute(sql, params, many, context)
+        if hit and len(seen) == broken == 1:
+            raise OperationalError("the answer was lost")
+        return result
+
+    with connection.execute_wrapper(cut), pytest.raises(OperationalError):
+        engine.reconcile_one("thing", thing.pk)
+    thing.refresh_from_db()
+    assert thing.lease_token is None
+    assert thing.lease_attempts == 0
+    assert engine.reconcile_one("thing", thing.pk)
+    thing.refresh_from_db()
+    assert thing.phase == Phase.RUNNING
