@@ -49,6 +49,24 @@ class Reason(StrEnum):
     OWNER_DISABLED = "owner-disabled"
     OPERATOR = "operator"
     CONTENTS_LEFT = "contents-left"
+    # --- clusters ---------------------------------------------------------------------------
+    PREPARING = "preparing"
+    SCHEDULING = "scheduling"
+    NO_SUCH_NODE = "no-such-node"
+    NODES_FULL = "nodes-full"
+    VOLUME = "volume"
+    QUOTA_DENIED = "quota-denied"
+    PULLING = "pulling"
+    IMAGE_NOT_FOUND = "image-not-found"
+    IMAGE_AUTH = "image-auth"
+    IMAGE_UNREACHABLE = "image-unreachable"
+    IMAGE_PLATFORM = "image-platform"
+    CONFIG = "config"
+    COMMAND_NOT_FOUND = "command-not-found"
+    EVICTED = "evicted"
+    PREEMPTED = "preempted"
+    NODE_LOST = "node-lost"
+    REPLACED = "replaced"
 
 
 @dataclass(frozen=True)
@@ -208,6 +226,113 @@ REASONS: dict[Reason, ReasonInfo] = {
     Reason.CONTENTS_LEFT: ReasonInfo(
         Phase.DELETING, True, Fault.NOBODY, _("Waiting until everything in it is removed.")
     ),
+    Reason.PREPARING: ReasonInfo(
+        Phase.PENDING, True, Fault.NOBODY, _("The project's place on the cluster is being made.")
+    ),
+    Reason.SCHEDULING: ReasonInfo(
+        Phase.PENDING, True, Fault.NOBODY, _("The cluster is looking for a node.")
+    ),
+    Reason.NO_SUCH_NODE: ReasonInfo(
+        Phase.PENDING,
+        True,
+        Fault.USER,
+        _("No node of the cluster is of the kind or size that it asks for."),
+        _("Stop it, then choose another kind of GPU or a smaller size."),
+    ),
+    Reason.NODES_FULL: ReasonInfo(
+        Phase.PENDING,
+        True,
+        Fault.NOBODY,
+        _("All nodes that could hold it are in use."),
+        _("It starts by itself when something ends. A smaller size may start sooner."),
+    ),
+    Reason.VOLUME: ReasonInfo(
+        Phase.STARTING,
+        True,
+        Fault.PLATFORM,
+        _("Its files cannot be brought to it yet."),
+        _("It is tried again. If it lasts for minutes, tell an operator."),
+    ),
+    Reason.QUOTA_DENIED: ReasonInfo(
+        Phase.PENDING,
+        True,
+        Fault.USER,
+        _("The project has as many objects on the cluster as it may."),
+        _("Delete what is not needed any more, or ask an operator for a larger quota."),
+    ),
+    Reason.PULLING: ReasonInfo(
+        Phase.STARTING, True, Fault.NOBODY, _("The image is being fetched to the node.")
+    ),
+    Reason.IMAGE_NOT_FOUND: ReasonInfo(
+        Phase.STARTING,
+        True,
+        Fault.USER,
+        _("The image does not exist under this name."),
+        _("Check the name and the tag. A private image may look like one that is not there."),
+    ),
+    Reason.IMAGE_AUTH: ReasonInfo(
+        Phase.STARTING,
+        True,
+        Fault.USER,
+        _("The registry does not give this image to the project."),
+        _("Add a credential for the registry to the project, then start it again."),
+    ),
+    Reason.IMAGE_UNREACHABLE: ReasonInfo(
+        Phase.STARTING,
+        True,
+        Fault.PLATFORM,
+        _("The node does not reach the registry of the image."),
+        _("It is tried again. If it lasts, check the registry's name or tell an operator."),
+    ),
+    Reason.IMAGE_PLATFORM: ReasonInfo(
+        Phase.STARTING,
+        True,
+        Fault.USER,
+        _("The image is made for another kind of processor."),
+        _("Choose an image for the processors of the cluster (usually linux/amd64)."),
+    ),
+    Reason.CONFIG: ReasonInfo(
+        Phase.STARTING,
+        True,
+        Fault.USER,
+        _("The node cannot make a container of this description."),
+        _("The message says what is wrong: change it and start it again."),
+    ),
+    Reason.COMMAND_NOT_FOUND: ReasonInfo(
+        Phase.FAILED,
+        False,
+        Fault.USER,
+        _("The image does not have the program that should run."),
+        _("Check the command, or choose an image that contains it."),
+    ),
+    Reason.EVICTED: ReasonInfo(
+        Phase.STARTING,
+        True,
+        Fault.PLATFORM,
+        _("The node ran short of something and ended it; it is started again elsewhere."),
+        _("Files in the home are kept. If its own scratch space was full, write to the home."),
+    ),
+    Reason.PREEMPTED: ReasonInfo(
+        Phase.STARTING,
+        True,
+        Fault.PLATFORM,
+        _("Its place was needed by work that goes first; it is started again."),
+        _("Files in the home are kept."),
+    ),
+    Reason.NODE_LOST: ReasonInfo(
+        Phase.STARTING,
+        True,
+        Fault.PLATFORM,
+        _("Its node does not answer any more."),
+        _("It goes on when the node is back, or elsewhere. To give up this run, stop it."),
+    ),
+    Reason.REPLACED: ReasonInfo(
+        Phase.STARTING,
+        True,
+        Fault.PLATFORM,
+        _("Somebody removed its pod; it is started again."),
+        _("Files in the home are kept."),
+    ),
 }
 
 
@@ -228,4 +353,11 @@ def end_reason(reason: str, exit_code: int | None) -> Reason:
     return Reason.KILLED if exit_code is None or exit_code < 0 else Reason.EXIT
 
 
-_ENDS = {Reason.OOM, Reason.KILLED, Reason.START_FAILED, Reason.PORT_HIJACKED, Reason.VANISHED}
+_ENDS = {
+    Reason.OOM,
+    Reason.KILLED,
+    Reason.START_FAILED,
+    Reason.PORT_HIJACKED,
+    Reason.VANISHED,
+    Reason.COMMAND_NOT_FOUND,
+}

@@ -1,1 +1,1 @@
-"""Pure functions from what is wanted to Kubernetes objects; golden-tested."""
+"""Pure descriptions: what was asked → plain dictionaries that the API server takes."""

@@ -1,0 +1,97 @@
+"""Which addresses an attached cluster may have (hostile case C2).
+
+Private ranges are where clusters live, so only what is never a cluster of somebody else is
+refused: this machine itself, link-local (metadata), nothing-addresses. The check is made on
+the address that is connected to, so a name that changes its answer gains nothing.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import httpcore
+from django.conf import settings
+
+from common.outbound.addresses import IPAddress, unwrapped
+from runtime.protocol import Unreachable
+
+Check = Callable[[str], None]
+
+_METADATA = frozenset(
+    map(
+        ipaddress.ip_address,
+        ("169.254.169.254", "168.63.129.16", "100.100.100.200", "192.0.0.192", "fd00:ec2::254"),
+    )
+)
+# Where "this network" is a way to say "this machine".
+_THIS = ipaddress.ip_network("0.0.0.0/8")
+
+
+def is_allowed(address: IPAddress, *, loopback: bool) -> bool:
+    plain = unwrapped(address)
+    if plain in _METADATA or plain.is_unspecified or plain.is_multicast or plain.is_link_local:
+        return False
+    if plain.version == _THIS.version and plain in _THIS:
+        return False
+    return loopback or not plain.is_loopback
+
+
+def check_for(*, loopback: bool) -> Check:
+    """Return what raises Unreachable for an address (as text) that may not be used."""
+
+    def check(text: str) -> None:
+        address = ipaddress.ip_address(text.partition("%")[0])
+        if not is_allowed(address, loopback=loopback):
+            message = f"The cluster's address leads to {address}, which is not allowed."
+            raise Unreachable(message)
+
+    return check
+
+
+def check_from_settings() -> Check:
+    """``BERTH_ALLOW_PRIVATE_CLUSTERS`` lets this machine's own addresses be clusters too."""
+    return check_for(loopback=bool(getattr(settings, "BERTH_ALLOW_PRIVATE_CLUSTERS", False)))
+
+
+class CheckedBackend(httpcore.NetworkBackend):
+    """Opens sockets for a pool to addresses that passed ``check``, and only to those."""
+
+    def __init__(self, check: Check) -> None:
+        self._check = check
+        self._sockets = httpcore.SyncBackend()
+
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore.NetworkStream:
+        last: Exception | None = None
+        for address in _resolve(host, port):
+            self._check(address)
+            try:
+                return self._sockets.connect_tcp(
+                    address, port, timeout, local_address, socket_options
+                )
+            except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
+                last = error
+        raise last or httpcore.ConnectError(f"{host} has no address")
+
+    def connect_unix_socket(self, *_args: Any, **_kwargs: Any) -> httpcore.NetworkStream:
+        raise httpcore.ConnectError("not an address of a cluster")
+
+    def sleep(self, seconds: float) -> None:
+        self._sockets.sleep(seconds)
+
+
+def _resolve(host: str, port: int) -> list[str]:
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise httpcore.ConnectError(f"{host} has no address") from error
+    return list(dict.fromkeys(str(item[4][0]) for item in found))

@@ -1,0 +1,85 @@
+"""What an API server's answer means for the engine. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from runtime.protocol import Denied, DriverError, InvalidSpec, NotYet, Unreachable
+from runtime.reasons import Reason
+
+_OK = 400
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One answer as it came."""
+
+    method: str
+    status: int
+    body: bytes
+    headers: Mapping[bytes, bytes] = field(default_factory=dict)
+
+    def header(self, name: str) -> str:
+        return self.headers.get(name.encode(), b"").decode("latin-1")
+
+    def json(self) -> Any:
+        try:
+            return json.loads(self.body)
+        except ValueError:
+            return None
+
+    @property
+    def message(self) -> str:
+        found = self.json()
+        text = found.get("message", "") if isinstance(found, dict) else ""
+        return str(text or self.body[:200].decode("utf-8", "replace"))[:500]
+
+    @property
+    def word(self) -> str:
+        found = self.json()
+        return str(found.get("reason", "")) if isinstance(found, dict) else ""
+
+
+class Refused(InvalidSpec):
+    """The API server does not take the object as it is described."""
+
+
+class Expired(DriverError):  # noqa: N818 - named as the answer it is
+    """410: too old to go on from; list again."""
+
+
+def raise_for(answer: Answer) -> Answer:
+    """Return a good answer, raise what a bad one means."""
+    if answer.status < _OK and answer.status >= 200:  # noqa: PLR2004
+        return answer
+    raise error_of(answer)
+
+
+def error_of(answer: Answer) -> DriverError:
+    text = answer.message
+    if answer.status == 403:  # noqa: PLR2004
+        return _forbidden(text)
+    if answer.status in {400, 405, 413, 415, 422}:
+        return Refused(text, reason=Reason.INVALID_SPEC)
+    simple: dict[int, DriverError] = {
+        401: Unreachable("The cluster does not accept Berth's credential."),
+        404: NotYet("The project's place on the cluster is not there (yet).", retry_in=1.0),
+        409: NotYet(text or "Somebody else changed it at the same time.", retry_in=0.2),
+        410: Expired(text),
+    }
+    known = simple.get(answer.status)
+    return known or Unreachable(f"The cluster answers with an error ({answer.status}): {text}")
+
+
+def _forbidden(text: str) -> DriverError:
+    low = text.lower()
+    if "being terminated" in low or ("not found" in low and "namespace" in low):
+        return NotYet("The project's place on the cluster is not ready.", retry_in=1.0)
+    if "exceeded quota" in low or "failed quota" in low:
+        return Denied(text, reason=Reason.QUOTA_DENIED)
+    if "violates podsecurity" in low:
+        return Refused(text, reason=Reason.INVALID_SPEC)
+    return Denied(text, reason=Reason.DENIED)

@@ -1,0 +1,193 @@
+"""A workload's pod: containers, what they may take, what they see. Pure.
+
+Nothing here can be privileged: every field is ours, and what a person typed only becomes an
+image, a command, arguments, environment (in a Secret) and numbers (hostile cases C3, C4).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from runtime.drivers.kubernetes import names
+from runtime.drivers.kubernetes.builders.placing import gpu_labels, placing
+from runtime.drivers.kubernetes.options import KubernetesOptions
+from runtime.protocol import Mount, Probe, Sidecar, WorkloadSpec
+
+_NETWORKS = "k8s.v1.cni.cncf.io/networks"
+START_S = 900  # how long the node waits for the first answer before it starts the pod anew
+_SIDECAR = {
+    "requests": {"cpu": "20m", "memory": "96Mi"},
+    "limits": {"cpu": "500m", "memory": "256Mi"},
+}
+_LOCKED = {
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "runAsNonRoot": True,
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+
+
+def template(
+    spec: WorkloadSpec, options: KubernetesOptions, *, labels: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return the pod template of the workload's StatefulSet."""
+    annotations = {names.LAUNCH: str(spec.launch)}
+    if spec.network.attachments:
+        annotations[_NETWORKS] = ",".join(spec.network.attachments)
+    name = names.workload(spec.name, spec.uid)
+    user = options.run_as_user
+    pod: dict[str, Any] = {
+        "automountServiceAccountToken": False,
+        "containers": [
+            _main(spec, options, name),
+            *(_sidecar(s, name) for s in spec.sidecars),
+        ],
+        "enableServiceLinks": False,
+        "imagePullSecrets": [{"name": names.REGISTRIES}],
+        "securityContext": {
+            "fsGroup": user,
+            "fsGroupChangePolicy": "OnRootMismatch",
+            "runAsGroup": user,
+            "runAsNonRoot": True,
+            "runAsUser": user,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "terminationGracePeriodSeconds": max(1, math.ceil(spec.stop_grace_s)),
+        **placing(spec, options),
+    }
+    if options.user_namespaces:
+        pod["hostUsers"] = False
+    if volumes := _volumes(spec):
+        pod["volumes"] = volumes
+    meta = {"annotations": annotations, "labels": {**labels, **gpu_labels(spec)}}
+    return {"metadata": meta, "spec": pod}
+
+
+def port_of(spec: WorkloadSpec) -> int:
+    """Where the workload itself listens."""
+    return spec.port or names.PORT
+
+
+def environment(spec: WorkloadSpec, secret: Mapping[str, str]) -> dict[str, str]:
+    """Everything the main container is told, later ones win. Kept in a Secret."""
+    ours = {"HOME": names.HOME} if any(m.role == "home" for m in spec.mounts) else {}
+    if not spec.resources.gpus:
+        ours["NVIDIA_VISIBLE_DEVICES"] = "void"  # an image may say "all"
+    found = {**spec.env, **spec.network.env, **secret, **ours}
+    return {key: value.replace("{port}", str(port_of(spec))) for key, value in found.items()}
+
+
+def _main(spec: WorkloadSpec, options: KubernetesOptions, name: str) -> dict[str, Any]:
+    port = port_of(spec)
+    found: dict[str, Any] = {
+        "envFrom": [{"secretRef": {"name": name}}],
+        "image": spec.image,
+        "imagePullPolicy": "IfNotPresent",
+        "name": names.MAIN,
+        "resources": _resources(spec, options),
+        "securityContext": _LOCKED,
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+    }
+    if spec.command:
+        found["command"] = [_literal(word, port) for word in spec.command]
+    if spec.args:
+        found["args"] = [_literal(word, port) for word in spec.args]
+    if ports := _ports(spec):
+        found["ports"] = ports
+    if spec.probe is not None:
+        found["startupProbe"] = _probe(spec.probe, port)
+    if mounts := _mounts(spec):
+        found["volumeMounts"] = mounts
+    return found
+
+
+def _sidecar(sidecar: Sidecar, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "command": [_literal(word, sidecar.port) for word in sidecar.command],
+        "envFrom": [{"secretRef": {"name": names.sidecar_secret(name, sidecar.name)}}],
+        "image": sidecar.image,
+        "imagePullPolicy": "IfNotPresent",
+        "name": sidecar.name,
+        "ports": [{"containerPort": sidecar.port, "name": f"p{sidecar.port}", "protocol": "TCP"}],
+        "resources": _SIDECAR,
+        "securityContext": _LOCKED,
+    }
+    if sidecar.probe is not None:
+        found["startupProbe"] = _probe(sidecar.probe, sidecar.port)
+    return found
+
+
+def _probe(probe: Probe, port: int) -> dict[str, Any]:
+    """Only until it first answers: a busy kernel must not make its pod look broken."""
+    return {
+        "failureThreshold": START_S,
+        "httpGet": {"path": probe.path, "port": port, "scheme": "HTTP"},
+        "periodSeconds": 1,
+        "timeoutSeconds": 2,
+    }
+
+
+def _resources(spec: WorkloadSpec, options: KubernetesOptions) -> dict[str, Any]:
+    """Requests equal limits, so that nobody slows another and nobody is thrown out first."""
+    asked = {"cpu": cpu(spec.resources.cpu_milli), "memory": f"{spec.resources.memory_mib}Mi"}
+    if spec.resources.gpus:
+        asked[spec.placement.resource] = str(spec.resources.gpus)
+    asked |= {key: str(count) for key, count in sorted(spec.network.resources.items())}
+    requests, limits = dict(asked), dict(asked)
+    if options.scratch_gib:
+        # A limit alone would become a request too, which simulated and small nodes lack.
+        requests["ephemeral-storage"] = "0"
+        limits["ephemeral-storage"] = f"{options.scratch_gib}Gi"
+    return {"limits": limits, "requests": requests}
+
+
+def cpu(milli: int) -> str:
+    """The API server's own spelling, so that what comes back equals what was sent."""
+    return str(milli // 1000) if milli % 1000 == 0 else f"{milli}m"
+
+
+def _ports(spec: WorkloadSpec) -> list[dict[str, Any]]:
+    listens = [port_of(spec)] if spec.probe is not None or spec.port else []
+    wanted = dict.fromkeys([*listens, *spec.ports])
+    return [{"containerPort": p, "name": f"p{p}", "protocol": "TCP"} for p in wanted]
+
+
+def _mounts(spec: WorkloadSpec) -> list[dict[str, Any]]:
+    found = [
+        {
+            "mountPath": where(mount),
+            "name": f"v{number}",
+            **({"readOnly": True} if mount.read_only else {}),
+        }
+        for number, mount in enumerate(spec.mounts)
+    ]
+    if spec.shm_mib:
+        found.append({"mountPath": "/dev/shm", "name": "shm"})  # noqa: S108 - shared memory
+    return found
+
+
+def _volumes(spec: WorkloadSpec) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = [
+        {
+            "name": f"v{number}",
+            "persistentVolumeClaim": {"claimName": names.claim(mount.volume_uid)},
+        }
+        for number, mount in enumerate(spec.mounts)
+    ]
+    if spec.shm_mib:
+        memory = {"medium": "Memory", "sizeLimit": f"{spec.shm_mib}Mi"}
+        found.append({"emptyDir": memory, "name": "shm"})
+    return found
+
+
+def where(mount: Mount) -> str:
+    if mount.role == "home":
+        return names.HOME
+    return mount.path or f"/volumes/{mount.volume_uid}"
+
+
+def _literal(word: str, port: int) -> str:
+    """The kubelet would expand ``$(NAME)``; what a person wrote is meant as it stands."""
+    return word.replace("{port}", str(port)).replace("$(", "$$(")

@@ -1,0 +1,68 @@
+"""A workload's own objects: its StatefulSet and its Secrets. Pure."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from typing import Any
+
+from runtime.drivers.kubernetes import names
+from runtime.drivers.kubernetes.builders.pod import environment, template
+from runtime.drivers.kubernetes.options import KubernetesOptions
+from runtime.protocol import WorkloadSpec
+
+
+def statefulset(spec: WorkloadSpec, options: KubernetesOptions) -> dict[str, Any]:
+    """One replica with a stable name: a bare pod would not come back after a preemption."""
+    meta = _meta(spec, options, names.workload(spec.name, spec.uid))
+    meta["annotations"] = {names.LAUNCH: str(spec.launch)}
+    pod_labels = dict(meta["labels"])
+    if options.queue:
+        meta["labels"] = {**meta["labels"], names.QUEUE: options.queue}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": meta,
+        "spec": {
+            "podManagementPolicy": "Parallel",
+            "replicas": 1,
+            "revisionHistoryLimit": 1,
+            "selector": {"matchLabels": {names.UID: meta["labels"][names.UID]}},
+            "template": template(spec, options, labels=pod_labels),
+        },
+    }
+
+
+def secrets(
+    spec: WorkloadSpec, options: KubernetesOptions, secret_env: Mapping[str, str]
+) -> list[dict[str, Any]]:
+    """The main container's environment, and one Secret for each helper beside it."""
+    name = names.workload(spec.name, spec.uid)
+    found = [secret(_meta(spec, options, name), environment(spec, secret_env))]
+    for sidecar in spec.sidecars:
+        meta = _meta(spec, options, names.sidecar_secret(name, sidecar.name))
+        found.append(secret(meta, {**sidecar.env, **sidecar.secret_env()}))
+    return found
+
+
+def secret(meta: Mapping[str, Any], values: Mapping[str, str]) -> dict[str, Any]:
+    """``data`` and not ``stringData``: what is left out of a later apply goes away."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": dict(meta),
+        "type": "Opaque",
+        "data": {k: base64.b64encode(v.encode()).decode() for k, v in sorted(values.items())},
+    }
+
+
+def _meta(spec: WorkloadSpec, options: KubernetesOptions, name: str) -> dict[str, Any]:
+    labels = names.labels(
+        options.namespace_prefix,
+        uid=spec.uid,
+        kind=spec.kind,
+        project=spec.project,
+        owner=spec.owner,
+    )
+    extra = {key: names.label_value(value) for key, value in options.extra.items()}
+    return {"labels": {**extra, **labels}, "name": name, "namespace": spec.namespace}

@@ -1,0 +1,287 @@
+"""A thin gateway to one API server: plain dictionaries over one pool of connections.
+
+Every verb here may be repeated: reads, server-side apply, merge patches of fixed values and
+deletes. So a request whose answer was lost is simply sent again, and "it was made after all"
+is success. Redirects are not followed and proxies of the machine are not used.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+
+import httpcore
+
+from runtime.drivers.kubernetes import names
+from runtime.drivers.kubernetes.access import Bearer, KubeAccess
+from runtime.drivers.kubernetes.addresses import Check, CheckedBackend
+from runtime.drivers.kubernetes.answers import Answer, raise_for
+from runtime.protocol import Unreachable
+
+Object = dict[str, Any]
+
+APPLY, MERGE, JSON = (
+    "application/apply-patch+yaml",
+    "application/merge-patch+json",
+    "application/json",
+)
+_AGAIN = frozenset({429, 500, 502, 503, 504})
+_PAGE = 500
+_KEEPALIVE = (
+    (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 10),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+)
+_PLURALS = {
+    "StatefulSet": "statefulsets",
+    "NetworkPolicy": "networkpolicies",
+    "PersistentVolumeClaim": "persistentvolumeclaims",
+}
+
+
+@dataclass(frozen=True)
+class Patience:
+    """Bounds of one call, all attempts together. Seconds."""
+
+    connect: float = 3.0
+    read: float = 10.0
+    total: float = 20.0
+    attempts: int = 4
+    pause: float = 0.15  # before the second attempt; doubles
+    wait_max: float = 5.0  # the longest Retry-After that is waited for
+
+
+class KubeClient:
+    """Thread-safe. ``writes`` counts requests that may change something (for tests)."""
+
+    def __init__(
+        self,
+        access: KubeAccess,
+        *,
+        check: Check,
+        patience: Patience | None = None,
+        connections: int = 32,
+    ) -> None:
+        self.access = access
+        self.patience = patience or Patience()
+        self._bearer = Bearer(access)
+        parts = urlsplit(access.server)
+        self._base = parts.path.rstrip("/")
+        self._origin = f"{parts.scheme}://{parts.netloc}"
+        self._pool = httpcore.ConnectionPool(
+            ssl_context=access.tls(),
+            max_connections=connections,
+            max_keepalive_connections=connections,
+            keepalive_expiry=60.0,
+            network_backend=CheckedBackend(check),
+            socket_options=_KEEPALIVE,
+        )
+        self._writes = itertools.count()
+        self.writes = 0
+
+    def close(self) -> None:
+        self._pool.close()
+
+    # --- verbs ------------------------------------------------------------------------------
+    def get(self, api_version: str, plural: str, name: str, namespace: str = "") -> Object | None:
+        answer = self.request("GET", path_of(api_version, plural, name, namespace))
+        return None if answer.status == 404 else _object(raise_for(answer))  # noqa: PLR2004
+
+    def list(
+        self,
+        api_version: str,
+        plural: str,
+        namespace: str = "",
+        selector: str = "",
+        fields: str = "",
+    ) -> list[Object]:
+        return self.list_with_version(api_version, plural, namespace, selector, fields)[0]
+
+    def list_with_version(
+        self,
+        api_version: str,
+        plural: str,
+        namespace: str = "",
+        selector: str = "",
+        fields: str = "",
+    ) -> tuple[list[Object], str]:
+        """Return everything, in pages, and the version from which a watch goes on."""
+        params = {"limit": str(_PAGE), "labelSelector": selector, "fieldSelector": fields}
+        found: list[Object] = []
+        while True:
+            path = path_of(api_version, plural, "", namespace)
+            page = _object(raise_for(self.request("GET", path, params)))
+            found += page.get("items") or []
+            meta = page.get("metadata") or {}
+            if not meta.get("continue"):
+                return found, str(meta.get("resourceVersion", ""))
+            params["continue"] = meta["continue"]
+
+    def apply(self, obj: Mapping[str, Any], *, manager: str = names.MANAGER) -> Object:
+        """Server-side apply: it is as described afterwards, whoever changed it before."""
+        meta = obj["metadata"]
+        path = path_of(
+            obj["apiVersion"], plural_of(obj["kind"]), meta["name"], meta.get("namespace", "")
+        )
+        params = {"fieldManager": manager, "force": "true"}
+        return _object(raise_for(self.request("PATCH", path, params, obj, APPLY)))
+
+    def patch(
+        self, api_version: str, plural: str, name: str, namespace: str, change: Mapping[str, Any]
+    ) -> Object | None:
+        """Merge ``change`` in; None when it is not there."""
+        path = path_of(api_version, plural, name, namespace)
+        answer = self.request("PATCH", path, {"fieldManager": names.MANAGER}, change, MERGE)
+        return None if answer.status == 404 else _object(raise_for(answer))  # noqa: PLR2004
+
+    def delete(
+        self,
+        api_version: str,
+        plural: str,
+        name: str,
+        namespace: str = "",
+        *,
+        grace_s: int | None = None,
+        uid: str = "",
+    ) -> bool:
+        """False when it was not there. ``uid``: only that very one, not its successor."""
+        body: Object = {"kind": "DeleteOptions", "apiVersion": "v1"}
+        body["propagationPolicy"] = "Background"
+        if grace_s is not None:
+            body["gracePeriodSeconds"] = grace_s
+        if uid:
+            body["preconditions"] = {"uid": uid}
+        path = path_of(api_version, plural, name, namespace)
+        answer = self.request("DELETE", path, None, body)
+        if answer.status == 404 or (uid and answer.status == 409):  # noqa: PLR2004
+            return False
+        raise_for(answer)
+        return True
+
+    def post(self, path: str, body: Mapping[str, Any]) -> Object:
+        """For what is asked, not made (tokens, reviews)."""
+        return _object(raise_for(self.request("POST", path, None, body)))
+
+    def read(self, path: str, params: Mapping[str, str] | None = None) -> Answer:
+        """A GET as it is, for logs and health; the caller judges the status."""
+        return self.request("GET", path, params)
+
+    # --- the wire -----------------------------------------------------------------------------
+    def request(
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | None = None,
+        content_type: str = JSON,
+    ) -> Answer:
+        """Send until there is an answer worth having; Unreachable when there is none."""
+        content = None if body is None else json.dumps(body, separators=(",", ":")).encode()
+        if method != "GET":
+            self.writes = next(self._writes) + 1
+        until = time.monotonic() + self.patience.total
+        pause = self.patience.pause
+        for attempt in range(1, self.patience.attempts + 1):
+            answer, trouble = self._once(method, path, params, content, content_type)
+            if answer is not None and not self._is_worth_repeating(answer):
+                return answer
+            wait = _asked_pause(answer) or pause * random.uniform(0.5, 1.5)  # noqa: S311
+            over = time.monotonic() + wait > until or wait > self.patience.wait_max
+            if attempt == self.patience.attempts or over:
+                break
+            time.sleep(wait)
+            pause *= 2
+        if answer is not None:
+            raise_for(answer)
+        message = f"The cluster does not answer ({trouble})."
+        raise Unreachable(message)
+
+    def _once(
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, str] | None,
+        content: bytes | None,
+        content_type: str,
+    ) -> tuple[Answer | None, str]:
+        try:
+            response = self._pool.request(
+                method,
+                self._url(path, params),
+                headers=self._headers(content_type if content is not None else ""),
+                content=content,
+                extensions=self._extensions(self.patience.read),
+            )
+        except (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError) as error:
+            return None, str(error)[:200] or type(error).__name__
+        headers = {name.lower(): value for name, value in response.headers}
+        return Answer(method, response.status, response.content, headers), ""
+
+    def _is_worth_repeating(self, answer: Answer) -> bool:
+        if answer.status == 401:  # noqa: PLR2004
+            return self._bearer.refused()
+        return answer.status in _AGAIN
+
+    @contextmanager
+    def stream(
+        self, path: str, params: Mapping[str, str], *, silence_s: float
+    ) -> Iterator[httpcore.Response]:
+        """One long answer. Silence of ``silence_s`` ends it as a dead one."""
+        try:
+            with self._pool.stream(
+                "GET",
+                self._url(path, params),
+                headers=self._headers(""),
+                extensions=self._extensions(silence_s),
+            ) as response:
+                yield response
+        except (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError) as error:
+            message = f"The cluster does not answer ({str(error)[:200] or type(error).__name__})."
+            raise Unreachable(message) from error
+
+    def _url(self, path: str, params: Mapping[str, str] | None) -> str:
+        asked = {name: value for name, value in (params or {}).items() if value}
+        return f"{self._origin}{self._base}{path}" + (f"?{urlencode(asked)}" if asked else "")
+
+    def _headers(self, content_type: str) -> dict[str, str]:
+        headers = {"Accept": JSON, "User-Agent": "berth", **self._bearer.headers()}
+        return {**headers, "Content-Type": content_type} if content_type else headers
+
+    def _extensions(self, read: float) -> dict[str, Any]:
+        connect = self.patience.connect
+        found: dict[str, Any] = {
+            "timeout": {"connect": connect, "read": read, "write": 10.0, "pool": read}
+        }
+        if self.access.tls_server_name:
+            found["sni_hostname"] = self.access.tls_server_name
+        return found
+
+
+def plural_of(kind: str) -> str:
+    return _PLURALS.get(kind) or f"{kind.lower()}s"
+
+
+def path_of(api_version: str, plural: str, name: str = "", namespace: str = "") -> str:
+    root = "/api/v1" if api_version == "v1" else f"/apis/{api_version}"
+    where = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
+    return f"{root}{where}/{plural}" + (f"/{quote(name, safe='')}" if name else "")
+
+
+def _asked_pause(answer: Answer | None) -> float:
+    value = "" if answer is None else answer.header("retry-after")
+    return min(float(value), 3600.0) if value.isdigit() else 0.0
+
+
+def _object(answer: Answer) -> Object:
+    found = answer.json()
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,105 @@
+"""What things are called on a cluster. Pure: the same words always give the same names."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+
+MANAGER = "berth"
+DOMAIN = "berth.dev"
+MANAGED, UID, KIND = f"{DOMAIN}/managed", f"{DOMAIN}/uid", f"{DOMAIN}/kind"
+PROJECT, OWNER, LAUNCH = f"{DOMAIN}/project", f"{DOMAIN}/owner", f"{DOMAIN}/launch"
+INSTANCE, GPU = f"{DOMAIN}/instance", f"{DOMAIN}/gpu"
+ENDED, STARTED = f"{DOMAIN}/ended", f"{DOMAIN}/started"
+DIRECTORY, OWNER_UID = f"{DOMAIN}/directory", f"{DOMAIN}/owner-uid"
+QUEUE = "kueue.x-k8s.io/queue-name"
+
+MAIN = "main"  # the container that is the workload
+REGISTRIES = "berth-registries"
+HOME = "/home/berth"
+PORT = 8888
+
+_LABEL_MAX = 63
+_SLUG_MAX = 30
+_JUNK = re.compile(r"[^a-z0-9]+")
+_DNS = re.compile(r"\A[a-z0-9]([-a-z0-9]*[a-z0-9])?\Z")
+_VALUE_JUNK = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+def namespace(prefix: str, slug: str, project_uid: str) -> str:
+    """One per project: readable, distinct by the uid, a DNS label whatever the slug is."""
+    tail = _plain(project_uid)[:8] or "0"
+    room = min(_SLUG_MAX, _LABEL_MAX - len(prefix) - len(tail) - 1)
+    middle = _JUNK.sub("-", slug.lower()).strip("-")[: max(room, 0)].strip("-")
+    return f"{prefix}{middle}-{tail}" if middle else f"{prefix}{tail}"
+
+
+def instance(prefix: str) -> str:
+    """Label value that tells the things of one portal from those of another."""
+    return prefix.strip("-") or "berth"
+
+
+def workload(name: str, uid: str) -> str:
+    """StatefulSet and Secret. Short enough that its pod and its hash labels are valid too."""
+    return f"ws-{_label(name, uid, 40)}"
+
+
+def pod(statefulset: str) -> str:
+    return f"{statefulset}-0"
+
+
+def log_secret(workload_name: str) -> str:
+    """Keeps the end of the log of a run that is over."""
+    return f"{workload_name}-log"
+
+
+def sidecar_secret(workload_name: str, sidecar: str) -> str:
+    return f"{workload_name}-{sidecar}"
+
+
+def volume(volume_uid: str) -> str:
+    return f"berth-{_label(volume_uid, volume_uid, 50)}"
+
+
+def claim(volume_uid: str) -> str:
+    return f"vol-{_label(volume_uid, volume_uid, 50)}"
+
+
+def label_value(text: str) -> str:
+    """Any text as a label value; what can't be said is left out."""
+    return _VALUE_JUNK.sub("-", text)[:_LABEL_MAX].strip("-._")
+
+
+def labels(
+    prefix: str, *, uid: str, kind: str, project: str = "", owner: str = "", **more: str
+) -> dict[str, str]:
+    """Carried by everything that is ours."""
+    found = {
+        MANAGED: "true",
+        INSTANCE: instance(prefix),
+        UID: label_value(uid),
+        KIND: label_value(kind),
+        PROJECT: label_value(project),
+        OWNER: label_value(owner),
+        **{f"{DOMAIN}/{name}": label_value(value) for name, value in more.items()},
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def selector(prefix: str, extra: Mapping[str, str] | None = None) -> str:
+    """What finds everything of this portal."""
+    terms = {MANAGED: "true", INSTANCE: instance(prefix), **(extra or {})}
+    return ",".join(f"{name}={value}" for name, value in terms.items())
+
+
+def _label(text: str, uid: str, limit: int) -> str:
+    if _DNS.match(text) and len(text) <= limit:
+        return text
+    digest = hashlib.sha256(f"{uid}/{text}".encode()).hexdigest()[:10]
+    slug = _JUNK.sub("-", text.lower()).strip("-")[: limit - 11].strip("-")
+    return f"{slug}-{digest}" if slug else digest
+
+
+def _plain(uid: str) -> str:
+    return _JUNK.sub("", uid.lower())

@@ -1,0 +1,30 @@
+"""What the driver must know of one cluster; ``clusters.options`` is where operators say it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class KubernetesOptions:
+    """Field names are those of ``ClusterOptions``; what it lacks has its default here."""
+
+    namespace_prefix: str = "berth-"
+    hub_url: str = ""
+    hub_peers: tuple[str, ...] = ("berth/web",)
+    proxy_peers: tuple[str, ...] = ("berth/proxy",)
+    dns_peers: tuple[str, ...] = ("kube-system/kube-dns",)
+    internet: bool = True
+    blocked_cidrs: tuple[str, ...] = ()
+    volume_kind: str = "directory"
+    volume_path: str = "/var/lib/berth/volumes"
+    storage_class: str = ""
+    volume_size_gib: int = 100
+    volume_access_mode: str = "ReadWriteMany"
+    scheduler: str = ""
+    queue: str = ""
+    run_as_user: int = 1000
+    user_namespaces: bool = False
+    scratch_gib: int = 20  # what a workload may write outside its volumes; 0: no limit
+    kube_api_url: str = ""
+    kube_api_ca: str = ""
+    extra: Mapping[str, str] = field(default_factory=dict)
