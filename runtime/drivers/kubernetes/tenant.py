@@ -11,12 +11,16 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import structlog
 
+from runtime.drivers.kubernetes import names
+from runtime.drivers.kubernetes.answers import raise_for
 from runtime.drivers.kubernetes.builders import tenant as builders
 from runtime.drivers.kubernetes.builders.tenant import access, digest
+from runtime.drivers.kubernetes.client import KubeClient, path_of
+from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.protocol import (
     Denied,
     InvalidSpec,
@@ -46,32 +50,17 @@ WATCHED: tuple[tuple[str, str, str], ...] = (
 _PLURALS = {kind: (version, plural) for version, plural, kind in WATCHED} | {
     "Secret": ("v1", "secrets")
 }
-_SELECTOR = f"{builders.MANAGED}=true,{builders.KIND}={builders.PLACE}"
 _PARALLEL = 8
 _ADDRESSES_KEPT_S = 600.0
-
-
-class Client(Protocol):
-    """What is used of ``client.py``. A missing thing is None, deleting one is success."""
-
-    def apply(self, obj: Mapping[str, Any]) -> Object: ...
-    def replace(self, obj: Mapping[str, Any]) -> Object: ...
-    def get(
-        self, api_version: str, plural: str, name: str, namespace: str = ""
-    ) -> Object | None: ...
-    def list(
-        self, api_version: str, plural: str, namespace: str = "", selector: str = ""
-    ) -> list[Object]: ...
-    def delete(self, api_version: str, plural: str, name: str, namespace: str = "") -> None: ...
-    def post(self, path: str, body: Mapping[str, Any]) -> Object | None: ...
 
 
 class Tenants:
     """The tenant verbs of one cluster."""
 
-    def __init__(self, client: Client, options: builders.TenantOptions) -> None:
+    def __init__(self, client: KubeClient, options: KubernetesOptions) -> None:
         self._client = client
         self._options = options
+        self._selector = names.selector(options.namespace_prefix, {names.KIND: builders.PLACE})
         self._addresses: tuple[float, tuple[str, ...]] = (0.0, ())
 
     # --- make it as it should be ----------------------------------------------------------------
@@ -98,7 +87,7 @@ class Tenants:
         if found is None:
             return None
         labels = found["metadata"].get("labels") or {}
-        if labels.get(builders.PROJECT) != spec.project:
+        if labels.get(names.PROJECT) != spec.project:
             message = f"The namespace {spec.namespace} exists and is not this project's."
             raise InvalidSpec(message)
         if _is_ending(found):
@@ -111,7 +100,7 @@ class Tenants:
 
         def ask(row: tuple[str, str, str]) -> list[Object]:
             version, plural, kind = row
-            rows = self._client.list(version, plural, namespace, _SELECTOR)
+            rows = self._client.list(version, plural, namespace, self._selector)
             return [{**r, "kind": kind} for r in rows]
 
         groups = _parallel(ask, WATCHED[1:])
@@ -131,19 +120,17 @@ class Tenants:
             self._replace(obj)
             return
         if digest.digest({**made, "kind": obj["kind"]}) != digest.digest(obj):
-            self._client.replace(
-                {
-                    **obj,
-                    "metadata": {
-                        **obj["metadata"],
-                        "resourceVersion": made["metadata"]["resourceVersion"],
-                    },
-                }
-            )
+            self._overwrite(obj, made["metadata"]["resourceVersion"])
 
     def _replace(self, obj: Object) -> None:
         self._delete(obj["kind"], obj["metadata"]["name"], obj["metadata"]["namespace"])
         self._client.apply(obj)
+
+    def _overwrite(self, obj: Object, resource_version: str) -> None:
+        meta = {**obj["metadata"], "resourceVersion": resource_version}
+        path = path_of(*_PLURALS[obj["kind"]], meta["name"], meta["namespace"])
+        params = {"fieldManager": names.MANAGER}
+        raise_for(self._client.request("PUT", path, params, {**obj, "metadata": meta}))
 
     def _write_secrets(
         self, spec: TenantSpec, expected: Mapping[str, str], before: Mapping[str, str]
@@ -208,7 +195,7 @@ class Tenants:
     # --- look, remove, tokens -------------------------------------------------------------------
     def look(self, uid: str) -> Observation:
         """Ask the API server now (nobody watches)."""
-        rows = self._client.list("v1", "namespaces", selector=f"{builders.UID}={uid}")
+        rows = self._client.list("v1", "namespaces", selector=f"{names.UID}={uid}")
         if not rows:
             return place_observation(uid, None, ())
         live = self._live(rows[0]["metadata"]["name"], rows[0])
@@ -220,7 +207,7 @@ class Tenants:
         if found is None:
             return
         labels = found["metadata"].get("labels") or {}
-        if labels.get(builders.UID) != uid:
+        if labels.get(names.UID) != uid:
             log.warning("tenant.foreign_namespace", namespace=namespace, uid=uid)
             return
         if not _is_ending(found):
@@ -235,13 +222,10 @@ class Tenants:
             raise NotYet("The rights in the cluster are being made.", retry_in=1.0)
         asked = {"expirationSeconds": seconds, "boundObjectRef": bound}
         path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
-        said = self._client.post(
+        status = self._client.post(
             path,
             {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": asked},
-        )
-        if said is None:
-            raise NotYet("The rights in the cluster are being made.", retry_in=1.0)
-        status = said["status"]
+        )["status"]
         return KubeToken(str(status["token"]), _unix(str(status["expirationTimestamp"])))
 
 
@@ -303,4 +287,4 @@ def _unix(stamp: str) -> float:
     return datetime.fromisoformat(stamp).timestamp()
 
 
-__all__ = ["WATCHED", "Client", "Tenants", "expected_of", "place_observation"]
+__all__ = ["WATCHED", "Tenants", "expected_of", "place_observation"]

@@ -5,15 +5,17 @@
 
 import copy
 import os
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from runtime.drivers.kubernetes.answers import Answer
 from runtime.drivers.kubernetes.builders import tenant as builders
 from runtime.drivers.kubernetes.builders.tenant import digest, limits, policies
+from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.drivers.kubernetes.tenant import Tenants, place_observation
 from runtime.protocol import InvalidSpec, KubeUser, NotYet, Seen, TenantSpec
 
@@ -24,19 +26,11 @@ ALICE = "a11ce000-0000-4000-8000-000000000001"
 GRANT = "6ea47000-0000-4000-8000-000000000002"
 
 
-@dataclass(frozen=True)
-class Options:
-    hub_url: str = "http://10.244.0.1:8002"
-    hub_peers: tuple[str, ...] = ("10.244.0.1/32",)
-    proxy_peers: tuple[str, ...] = ("berth/proxy",)
-    dns_peers: tuple[str, ...] = ("kube-system/kube-dns",)
-    internet: bool = True
-    blocked_cidrs: tuple[str, ...] = ("203.0.113.0/24",)
-    volume_size_gib: int = 100
-    queue: str = ""
-    extra: dict[str, str] = field(default_factory=dict)
-
-
+OPTIONS = KubernetesOptions(
+    hub_url="http://10.244.0.1:8002",
+    hub_peers=("10.244.0.1/32",),
+    blocked_cidrs=("203.0.113.0/24",),
+)
 SPEC = TenantSpec(
     uid=PLACE, project=PROJECT, slug="demo", namespace="berth-demo-7f1d2a3b", generation=1
 )
@@ -56,7 +50,7 @@ def _compare(name: str, objects: list[dict[str, Any]]) -> None:
 
 class TestGolden:
     def test_a_plain_project(self) -> None:
-        _compare("plain", builders.bundle(SPEC, Options()))
+        _compare("plain", builders.bundle(SPEC, OPTIONS))
 
     def test_a_project_with_a_kubeconfig_and_a_private_registry(self) -> None:
         spec = replace(
@@ -65,19 +59,19 @@ class TestGolden:
             registries=lambda: {"registry.example.org": ("robot", "s3cret")},
             registries_version="v7",
         )
-        objects = builders.bundle(spec, Options(internet=False, queue="main"))
-        _compare("kubeconfig", [*objects, *builders.secrets(spec, Options()).values()])
+        objects = builders.bundle(spec, replace(OPTIONS, internet=False, queue="main"))
+        _compare("kubeconfig", [*objects, *builders.secrets(spec, OPTIONS).values()])
 
 
 class TestRules:
     def test_a_member_without_a_kubeconfig_gets_no_account(self) -> None:
         spec = replace(SPEC, kube_users=USERS[1:])
-        names = {digest.key_of(o) for o in builders.bundle(spec, Options())}
+        names = {digest.key_of(o) for o in builders.bundle(spec, OPTIONS)}
         assert not any("user-" in name for name in names)
 
     def test_c6_no_role_creates_changes_or_reads_secrets(self) -> None:
         spec = replace(SPEC, kube_users=USERS)
-        roles = [o for o in builders.bundle(spec, Options()) if o["kind"] == "Role"]
+        roles = [o for o in builders.bundle(spec, OPTIONS) if o["kind"] == "Role"]
         assert roles
         for rule in (r for role in roles for r in role["rules"]):
             assert "secrets" not in rule["resources"]
@@ -87,7 +81,7 @@ class TestRules:
                 assert rule["resourceNames"] == ["ws-a1-0", "ws-b2-0"]
 
     def test_gpus_are_never_in_the_quota(self) -> None:
-        quota = next(o for o in builders.bundle(SPEC, Options()) if o["kind"] == "ResourceQuota")
+        quota = next(o for o in builders.bundle(SPEC, OPTIONS) if o["kind"] == "ResourceQuota")
         assert not any("gpu" in name for name in quota["spec"]["hard"])
 
     @pytest.mark.parametrize(
@@ -120,10 +114,12 @@ class Api:
         self.writes.append(f"apply {key}")
         return self._keep(key, {**self.objects.get(key, {}), **copy.deepcopy(dict(obj))})
 
-    def replace(self, obj: Any) -> dict[str, Any]:
-        key = digest.key_of(obj)
-        self.writes.append(f"replace {key}")
-        return self._keep(key, copy.deepcopy(dict(obj)))
+    def request(self, method: str, path: str, params: Any, body: Any) -> Answer:
+        del path, params
+        key = digest.key_of(body)
+        self.writes.append(f"{method} {key}")
+        self._keep(key, copy.deepcopy(dict(body)))
+        return Answer(method, 200, b"{}")
 
     def _keep(self, key: str, obj: dict[str, Any]) -> dict[str, Any]:
         self._version += 1
@@ -159,7 +155,7 @@ class Api:
 class TestEnsure:
     def test_the_first_time_needs_at_most_twelve_writes_and_the_second_none(self) -> None:
         api = Api()
-        tenants = Tenants(api, Options())
+        tenants = _tenants(api)
         assert "NetworkPolicy/default-deny" in tenants.ensure(SPEC)
         assert len(api.writes) <= 12
         api.writes.clear()
@@ -168,7 +164,7 @@ class TestEnsure:
 
     def test_what_was_removed_or_changed_by_hand_is_put_back_and_named(self) -> None:
         api = Api()
-        tenants = Tenants(api, Options())
+        tenants = _tenants(api)
         tenants.ensure(SPEC)
         del api.objects["NetworkPolicy/default-deny"]
         api.objects["ResourceQuota/objects"]["spec"]["hard"]["pods"] = "1M"
@@ -185,7 +181,7 @@ class TestEnsure:
 
     def test_an_account_whose_grants_are_gone_is_removed_with_its_secret(self) -> None:
         api = Api()
-        tenants = Tenants(api, Options())
+        tenants = _tenants(api)
         tenants.ensure(replace(SPEC, kube_users=USERS))
         assert "Secret/grant-6ea470000000" in api.objects
         written = tenants.ensure(SPEC)
@@ -199,7 +195,7 @@ class TestEnsure:
             opened.append(1)
             return {"r.example.org": ("u", "p")}
 
-        tenants = Tenants(api, Options())
+        tenants = _tenants(api)
         spec = replace(SPEC, registries=logins, registries_version="1")
         tenants.ensure(spec)
         tenants.ensure(spec)
@@ -211,13 +207,13 @@ class TestEnsure:
         api = Api()
         api.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPEC.namespace}})
         with pytest.raises(InvalidSpec):
-            Tenants(api, Options()).ensure(SPEC)
-        Tenants(api, Options()).remove(SPEC.uid, SPEC.namespace)
+            _tenants(api).ensure(SPEC)
+        _tenants(api).remove(SPEC.uid, SPEC.namespace)
         assert f"Namespace/{SPEC.namespace}" in api.objects
 
     def test_one_that_is_being_removed_is_waited_for(self) -> None:
         api = Api()
-        tenants = Tenants(api, Options())
+        tenants = _tenants(api)
         tenants.ensure(SPEC)
         meta = api.objects[f"Namespace/{SPEC.namespace}"]["metadata"]
         meta["deletionTimestamp"] = "2026-01-01T00:00:00Z"
@@ -227,12 +223,16 @@ class TestEnsure:
 
     def test_removing_asks_once_and_waits_until_it_is_gone(self) -> None:
         api = Api()
-        tenants = Tenants(api, Options())
+        tenants = _tenants(api)
         tenants.ensure(SPEC)
         with pytest.raises(NotYet):
             tenants.remove(SPEC.uid, SPEC.namespace)
         tenants.remove(SPEC.uid, SPEC.namespace)
         assert _seen(api).seen == Seen.MISSING
+
+
+def _tenants(api: Any) -> Tenants:
+    return Tenants(api, OPTIONS)
 
 
 def _seen(api: Api) -> Any:

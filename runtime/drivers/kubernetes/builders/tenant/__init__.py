@@ -6,18 +6,15 @@ canonical form, so that a live object that nobody touched is equal to what is bu
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
+from runtime.drivers.kubernetes import names
 from runtime.drivers.kubernetes.builders.tenant import access, limits, policies
+from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.protocol import TenantSpec
 
 Object = dict[str, Any]
 
-MANAGED = "berth.dev/managed"
-UID = "berth.dev/uid"
-KIND = "berth.dev/kind"
-PROJECT = "berth.dev/project"
 BUNDLE = "berth.dev/bundle"  # annotation of the namespace: what belongs here, with its hash
 QUEUE = "berth.dev/queue"
 PLACE = "place"
@@ -26,31 +23,8 @@ PLACE = "place"
 POD_SECURITY_VERSION = "v1.36"
 
 
-class TenantOptions(Protocol):
-    """What the bundle takes of the cluster's options."""
-
-    @property
-    def hub_url(self) -> str: ...
-    @property
-    def hub_peers(self) -> tuple[str, ...]: ...
-    @property
-    def proxy_peers(self) -> tuple[str, ...]: ...
-    @property
-    def dns_peers(self) -> tuple[str, ...]: ...
-    @property
-    def internet(self) -> bool: ...
-    @property
-    def blocked_cidrs(self) -> tuple[str, ...]: ...
-    @property
-    def volume_size_gib(self) -> int: ...
-    @property
-    def queue(self) -> str: ...
-    @property
-    def extra(self) -> Mapping[str, str]: ...
-
-
 def bundle(
-    spec: TenantSpec, options: TenantOptions, *, blocked: tuple[str, ...] = ()
+    spec: TenantSpec, options: KubernetesOptions, *, blocked: tuple[str, ...] = ()
 ) -> list[Object]:
     """Return the namespace and all that belongs into it, but secrets.
 
@@ -66,7 +40,7 @@ def bundle(
     ]
 
 
-def namespace(spec: TenantSpec, options: TenantOptions) -> Object:
+def namespace(spec: TenantSpec, options: KubernetesOptions) -> Object:
     """Pod Security *restricted* in every mode: what is refused is also said and recorded."""
     security: dict[str, str] = {}
     for mode in ("audit", "enforce", "warn"):
@@ -84,7 +58,7 @@ def namespace(spec: TenantSpec, options: TenantOptions) -> Object:
     }
 
 
-def secrets(spec: TenantSpec, options: TenantOptions) -> dict[str, Object]:
+def secrets(spec: TenantSpec, options: KubernetesOptions) -> dict[str, Object]:
     """Return secrets by name; the content of ``berth-registries`` is read when this is called."""
     marks = _marks(spec, options)
     made = [access.grant(spec.namespace, marks, u, g) for u in spec.kube_users for g in u.grants]
@@ -97,16 +71,10 @@ def secret_versions(spec: TenantSpec) -> dict[str, str]:
     """Return name → version of every secret that is wanted, without opening one."""
     found = {access.grant_name(g): "1" for u in spec.kube_users for g in u.grants}
     if spec.registries_version:
-        found[access.REGISTRIES] = spec.registries_version
+        found[names.REGISTRIES] = spec.registries_version
     return found
 
 
-def _marks(spec: TenantSpec, options: TenantOptions) -> dict[str, str]:
-    return {
-        **options.extra,
-        **spec.labels,
-        MANAGED: "true",
-        UID: spec.uid,
-        KIND: PLACE,
-        PROJECT: spec.project,
-    }
+def _marks(spec: TenantSpec, options: KubernetesOptions) -> dict[str, str]:
+    own = names.labels(options.namespace_prefix, uid=spec.uid, kind=PLACE, project=spec.project)
+    return {**options.extra, **spec.labels, **own}

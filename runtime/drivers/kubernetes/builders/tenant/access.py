@@ -11,12 +11,12 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from runtime.drivers.kubernetes import names
 from runtime.protocol import KubeUser
 
 Object = dict[str, Any]
 
-REGISTRIES = "berth-registries"
-USER = "berth.dev/user"
+USER = names.OWNER
 _READ = ["get", "list", "watch"]
 _UID_DIGITS = 12
 
@@ -104,7 +104,7 @@ def registries(
     return {
         "apiVersion": "v1",
         "kind": "Secret",
-        "metadata": {"name": REGISTRIES, "namespace": namespace, "labels": dict(marks)},
+        "metadata": {"name": names.REGISTRIES, "namespace": namespace, "labels": dict(marks)},
         "type": "kubernetes.io/dockerconfigjson",
         "data": {".dockerconfigjson": _b64(json.dumps({"auths": auths}, sort_keys=True))},
     }

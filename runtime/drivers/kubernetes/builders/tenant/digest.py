@@ -22,7 +22,10 @@ _CONTENT = {
     "Namespace": (),
 }
 _LABELS = frozenset(
-    {f"berth.dev/{name}" for name in ("managed", "uid", "kind", "project", "user", "queue")}
+    {
+        f"berth.dev/{name}"
+        for name in ("managed", "instance", "uid", "kind", "project", "owner", "queue")
+    }
     | {
         f"pod-security.kubernetes.io/{mode}{suffix}"
         for mode in ("audit", "enforce", "warn")

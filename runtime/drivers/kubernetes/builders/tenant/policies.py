@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import urlsplit
+
+from runtime.drivers.kubernetes.options import KubernetesOptions
 
 Object = dict[str, Any]
 
@@ -38,21 +40,8 @@ NOT_PUBLIC = (
 )
 
 
-class PolicyOptions(Protocol):
-    @property
-    def hub_url(self) -> str: ...
-    @property
-    def hub_peers(self) -> tuple[str, ...]: ...
-    @property
-    def proxy_peers(self) -> tuple[str, ...]: ...
-    @property
-    def dns_peers(self) -> tuple[str, ...]: ...
-    @property
-    def internet(self) -> bool: ...
-
-
 def build(
-    namespace: str, marks: Mapping[str, str], options: PolicyOptions, blocked: tuple[str, ...]
+    namespace: str, marks: Mapping[str, str], options: KubernetesOptions, blocked: tuple[str, ...]
 ) -> list[Object]:
     made = [_policy(namespace, marks, "default-deny", ["Ingress", "Egress"])]
     first, last = PROXIED_PORTS
