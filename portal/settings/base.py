@@ -12,6 +12,7 @@ from django.utils.translation import gettext_lazy as _
 
 from common.logs import mask_links
 from portal.settings import database
+from portal.settings.deploy import *
 from portal.settings.env import ROOT, VAR, flag, number, text, words
 from portal.settings.people import *
 
@@ -39,6 +40,20 @@ BERTH_NOTEBOOK_SCHEME = text("NOTEBOOK_SCHEME", "http")
 BERTH_NOTEBOOK_PORT = number("NOTEBOOK_PORT", BERTH_PROXY_PORT)  # as the browser sees it
 BERTH_NOTEBOOK_PATH_HOST = text("NOTEBOOK_PATH_HOST", "127.0.0.1")
 BERTH_INTERNAL_URL = text("INTERNAL_URL", f"http://127.0.0.1:{BERTH_INTERNAL_PORT}")
+# gate: terminal, logs, files and SSH of work on clusters. Its paths start with /gate/.
+BERTH_GATE_PORT = number("GATE_PORT", BERTH_PORT + 4)
+BERTH_SSH_PORT = number("SSH_PORT", BERTH_PORT + 5)
+BERTH_GATE_INTERNAL_PORT = number("GATE_INTERNAL_PORT", BERTH_PORT + 6)
+BERTH_GATE_URL = text("GATE_URL", f"http://localhost:{BERTH_GATE_PORT}").rstrip("/")
+BERTH_GATE_INTERNAL_URL = text(
+    "GATE_INTERNAL_URL", f"http://127.0.0.1:{BERTH_GATE_INTERNAL_PORT}"
+).rstrip("/")
+BERTH_GATE_TOKEN = text("GATE_TOKEN")
+BERTH_GATE_STREAMS = number("GATE_STREAMS", 4000)
+BERTH_GATE_STREAMS_PER_USER = number("GATE_STREAMS_PER_USER", 32)
+BERTH_GATE_IDLE_S = number("GATE_IDLE_S", 4 * 3600)
+BERTH_SSH_HOST = text("SSH_HOST")  # as people reach it; "": the portal's host
+BERTH_SSH_HOST_KEY_FILE = text("SSH_HOST_KEY_FILE", str(VAR / "ssh" / "host_key"))
 ALLOWED_HOSTS = words("ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]")
 CSRF_TRUSTED_ORIGINS = words("CSRF_TRUSTED_ORIGINS")
 
@@ -75,6 +90,7 @@ INSTALLED_APPS = [
     "hubapi",
     "notebooks",
     "usage",
+    "gate",
     "console",
     "portal",
 ]
@@ -195,10 +211,23 @@ BERTH_LOG_DIR = VAR / "log"
 # clusters that exist without a row being made by hand: key -> driver
 BERTH_LOCAL_CLUSTER = flag("LOCAL_CLUSTER", default=True)
 BERTH_LOCAL_DRIVER = text("LOCAL_DRIVER", "local")  # local | fake
+# Kubeconfigs are sealed to the public key; only worker and gate are given the private one
+# (several, comma-separated, after a change: the first is the one of now).
+BERTH_CLUSTER_PUBLIC_KEY = text("CLUSTER_PUBLIC_KEY")
+BERTH_CLUSTER_PRIVATE_KEY = words("CLUSTER_PRIVATE_KEY")
 BERTH_ROUTER = text("ROUTER", "chp")  # chp | fake
 # how much more may be asked for in all than the machine has (the local queue)
 BERTH_CPU_OVERCOMMIT = number("CPU_OVERCOMMIT", 4)
 BERTH_MEMORY_OVERCOMMIT = number("MEMORY_OVERCOMMIT", 1)
+
+# --- The way out ---------------------------------------------------------------------------------
+# Addresses that users write are reached only through common.outbound, and only public ones;
+# the operator may open ranges (10.1.0.0/16, 10.1.2.3:5000) and ports, and name registries that
+# speak plain HTTP.
+BERTH_OUTBOUND_ALLOW = words("OUTBOUND_ALLOW")
+BERTH_OUTBOUND_PORTS = words("OUTBOUND_PORTS", "80,443,5000,8443")
+BERTH_OUTBOUND_CA_FILE = text("OUTBOUND_CA_FILE")
+BERTH_INSECURE_REGISTRIES = words("INSECURE_REGISTRIES")
 
 # --- Watching Berth -----------------------------------------------------------------------------
 # empty: /metrics answers this machine only; set: whoever sends it as a bearer token
@@ -280,6 +309,9 @@ _static: list[Any] = [
     ("vendor/tabler-icons", ROOT / "node_modules/@tabler/icons-webfont/dist"),
     ("vendor/htmx-ext-sse", ROOT / "node_modules/htmx-ext-sse"),
     ("vendor/uplot", ROOT / "node_modules/uplot/dist"),
+    ("vendor/xterm", ROOT / "node_modules/@xterm/xterm/lib"),
+    ("vendor/xterm-css", ROOT / "node_modules/@xterm/xterm/css"),
+    ("vendor/xterm-fit", ROOT / "node_modules/@xterm/addon-fit/lib"),
 ]
 STATICFILES_DIRS = [d for d in _static if Path(d[1] if isinstance(d, tuple) else d).is_dir()]
 WHITENOISE_USE_FINDERS = True
