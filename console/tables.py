@@ -8,6 +8,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 
+from accounts.choices import PlatformRole
 from common.templatetags import berth as tags
 from console import selectors
 from console.views.base import Table
@@ -278,3 +279,30 @@ class AnnouncementTable(Table):
 
     def render_ends_at(self, record: Any) -> Any:
         return tags.exact(record.ends_at, _t("until it is removed"))
+
+
+class GroupRoleTable(Table):
+    group = tables.Column(verbose_name=_("Group"))
+    project = tables.Column(verbose_name=_("Project"), empty_values=())
+    role = tables.Column(verbose_name=_("Role"), empty_values=(), orderable=False)
+    act = tables.TemplateColumn(
+        template_name="console/_group_remove.html",
+        verbose_name="",
+        orderable=False,
+        attrs=END,
+    )
+
+    class Meta:
+        attrs: ClassVar[Any] = {"aria_label": _("Groups")}
+        order_by = "group"
+
+    def render_project(self, record: Any) -> Any:
+        if record.project is None:
+            return _t("the platform")
+        url = maybe_url("projects:overview", project=record.project.slug)
+        return linked(url, record.project.slug)
+
+    def render_role(self, record: Any) -> Any:
+        if record.project is not None:
+            return record.get_role_display()
+        return tags.badge(PlatformRole(record.platform_role).label, "info", "shield")

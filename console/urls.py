@@ -5,6 +5,7 @@ from django.urls import path
 from console.views import (
     audit,
     banners,
+    groups,
     machines,
     overview,
     presets,
@@ -25,6 +26,9 @@ urlpatterns = [
     path("console/users/<uuid:user>/password", users.UserPassword.as_view(), name="user-password"),
     path("console/users/<uuid:user>/sessions", users.UserSessions.as_view(), name="user-sessions"),
     path("console/users/<uuid:user>/limits", users.UserLimits.as_view(), name="user-limits"),
+    path("console/groups/", groups.GroupList.as_view(), name="groups"),
+    path("console/groups/new", groups.GroupCreate.as_view(), name="group-create"),
+    path("console/groups/<int:row>/delete", groups.GroupDelete.as_view(), name="group-delete"),
     path("console/projects/", projects.ProjectList.as_view(), name="projects"),
     path("console/projects/<uuid:uid>/limits", projects.Limits.as_view(), name="limits"),
     path("console/presets/", presets.PresetList.as_view(), name="presets"),

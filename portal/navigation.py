@@ -31,6 +31,7 @@ PROJECT = (
 )
 CONSOLE = (
     Entry(_("People"), "users-group", ("console:users",)),
+    Entry(_("Groups"), "id-badge-2", ("console:groups",)),
     Entry(_("Projects"), "folders", ("console:projects",)),
     Entry(_("Presets"), "layout-grid", ("console:presets",)),
     Entry(_("Machines"), "server-2", ("console:machines",)),

@@ -436,6 +436,8 @@ def pages(
             "workspaces",
             "queue",
             "audit",
+            "groups",
+            "group-create",
             "announcements",
             "announcement-create",
             "system",
