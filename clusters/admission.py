@@ -13,8 +13,9 @@ from uuid import UUID
 from django.conf import settings
 from django.db import transaction
 
-from clusters import registry
+from clusters import registry, room
 from clusters.models import Claim, Cluster, Device, Hold
+from clusters.placement import QUEUED_HERE
 from clusters.wording import never_sentence, waiting_sentence
 from common.clock import now
 from runtime import hints
@@ -82,7 +83,7 @@ class Verdict:
 def admit(request: AdmissionRequest) -> Granted | Waiting:
     """Ask for a place, or ask again how it stands. Idempotent by ``uid``."""
     cluster = _cluster(request.cluster_key)
-    if cluster.driver not in registry.QUEUED_HERE:
+    if cluster.driver not in QUEUED_HERE:
         return Granted()
     if cluster.checked_at is None:
         from clusters.services import health_refresh
@@ -104,8 +105,8 @@ def admit(request: AdmissionRequest) -> Granted | Waiting:
 def preview(cluster_key: str, resources: Resources) -> Granted | Waiting:
     """Say what ``admit`` would say to a new workload, without asking for a place."""
     cluster = _cluster(cluster_key)
-    if cluster.driver not in registry.QUEUED_HERE:
-        return Granted()
+    if cluster.driver not in QUEUED_HERE:
+        return room.preview(cluster, resources)
     trial = Claim(
         cluster=cluster,
         cpu_milli=resources.cpu_milli,

@@ -1,12 +1,19 @@
 """Where work can run: a cluster (one machine counts as one), its kinds of GPU, its devices."""
 
+from typing import Any
+
 from django.db import models
 
 from common.ids import new_uid
 
 
 class Cluster(models.Model):
-    """``key`` is what workloads name; ``driver`` picks the code (runtime.drivers registry)."""
+    """``key`` is what workloads name; ``driver`` picks the code (runtime.drivers registry).
+
+    ``sealed_kubeconfig`` is opened only where the private key is: worker and gate.
+    """
+
+    KIND = "cluster"
 
     uid = models.UUIDField(default=new_uid, unique=True, editable=False)
     key = models.SlugField(max_length=63, unique=True)
@@ -19,17 +26,43 @@ class Cluster(models.Model):
     isolation = models.JSONField(default=dict, blank=True)  # what the driver can enforce
     checked_at = models.DateTimeField(null=True)
     created_at = models.DateTimeField(auto_now_add=True)
+    options = models.JSONField(default=dict, blank=True)  # clusters.options.ClusterOptions
+    sealed_kubeconfig = models.TextField(blank=True, default="")
+    server = models.CharField(max_length=255, blank=True, default="")  # shown; no secret
+    fingerprint = models.CharField(max_length=95, blank=True, default="")  # SHA-256 of its CA
+    attached_by = models.UUIDField(null=True)
+    attached_at = models.DateTimeField(null=True)
+    enabled = models.BooleanField(default=True)  # False: nobody talks to it
+    drain = models.BooleanField(default=False)  # what runs may end; nothing starts
+    revision = models.PositiveIntegerField(default=1)  # grows when a driver must be made anew
+    kinds = models.JSONField(default=dict, blank=True)  # flavor → total, nodes, largest; by nodes
+    checks_asked_at = models.DateTimeField(null=True)
+    checks_ran_at = models.DateTimeField(null=True)
 
     def __str__(self) -> str:
         return self.name
 
+    @property
+    def is_attached(self) -> bool:
+        """Attached by an operator, so that he may change and detach it."""
+        return self.attached_at is not None
+
 
 class Flavor(models.Model):
-    """A kind of GPU as data: name people use, how devices are recognised, price."""
+    """A kind of GPU as data: name people use, how devices are recognised, price.
+
+    ``node_labels``: label → accepted values; a node of this kind carries one value of each and
+    offers ``resource``. Empty: not recognised on clusters.
+    """
+
+    KIND = "flavor"
 
     name = models.CharField(max_length=63, unique=True)  # e.g. "h100-80"
     label = models.CharField(max_length=120)
-    match = models.CharField(max_length=200)  # substring of the device's name, case-insensitive
+    # substring of the device's name, case-insensitive; one machine only
+    match = models.CharField(max_length=200, blank=True, default="")
+    resource = models.CharField(max_length=120, default="nvidia.com/gpu")
+    node_labels = models.JSONField(default=dict, blank=True)
     memory_mib = models.PositiveIntegerField(default=0)
     price_per_hour = models.DecimalField(max_digits=10, decimal_places=2, default=0)
     position = models.PositiveIntegerField(default=0)
@@ -80,3 +113,123 @@ class Hold(models.Model):
 
     claim = models.ForeignKey(Claim, on_delete=models.CASCADE, related_name="holds")
     device = models.OneToOneField(Device, on_delete=models.PROTECT, related_name="hold")
+
+
+class Node(models.Model):
+    """One node as last reported; written in bulk by ``services.nodes_store``."""
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="nodes")
+    name = models.CharField(max_length=253)
+    ready = models.BooleanField(default=False)
+    schedulable = models.BooleanField(default=True)
+    cpu_milli = models.PositiveIntegerField(default=0)
+    memory_mib = models.PositiveBigIntegerField(default=0)
+    accelerators = models.JSONField(default=dict, blank=True)  # resource → allocatable
+    flavor = models.ForeignKey(Flavor, null=True, on_delete=models.SET_NULL)  # the first it offers
+    offers = models.JSONField(default=dict, blank=True)  # flavor name → devices
+    labels = models.JSONField(default=dict, blank=True)  # the ones worth showing or matching
+    taints = models.JSONField(default=list, blank=True)
+    version = models.CharField(max_length=64, blank=True, default="")
+    message = models.CharField(max_length=300, blank=True, default="")
+    seen_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["cluster", "name"], name="clusters_node_once")
+        ]
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Pool(models.Model):
+    """A part of a cluster under one name. With ``kinds`` or ``project_uids`` it is reserved:
+    others can't choose it, and their work is kept off its nodes.
+    """
+
+    KIND = "pool"
+
+    uid = models.UUIDField(default=new_uid, unique=True, editable=False)
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="pools")
+    name = models.CharField(max_length=40)
+    description = models.CharField(max_length=300, blank=True, default="")
+    node_labels = models.JSONField(default=dict)  # label → value; all of them
+    tolerations = models.JSONField(default=list, blank=True)
+    flavors = models.ManyToManyField(Flavor, blank=True, related_name="pools")  # none: any
+    kinds = models.JSONField(default=list, blank=True)  # of work; none: any
+    project_uids = models.JSONField(default=list, blank=True)  # none: every project
+    position = models.PositiveIntegerField(default=0)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["cluster", "name"], name="clusters_pool_once")
+        ]
+        ordering = ["position", "name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def is_reserved(self) -> bool:
+        return bool(self.kinds or self.project_uids)
+
+    def admits(self, kind: str, project_uid: Any) -> bool:
+        """Whether this kind of work of this project may use the pool."""
+        return (not self.kinds or kind in self.kinds) and (
+            not self.project_uids or str(project_uid) in self.project_uids
+        )
+
+
+class NetworkProfile(models.Model):
+    """An extra network as data: what it is called there, what it takes of a node per GPU."""
+
+    KIND = "network"
+
+    uid = models.UUIDField(default=new_uid, unique=True, editable=False)
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="networks")
+    name = models.CharField(max_length=40)
+    description = models.CharField(max_length=300, blank=True, default="")
+    attachment = models.CharField(max_length=200)  # namespace/name of the definition
+    resource = models.CharField(max_length=120, blank=True, default="")  # "": takes nothing
+    per_gpu = models.BooleanField(default=True)  # count for each GPU; else for the workload
+    count = models.PositiveIntegerField(default=1)
+    env = models.JSONField(default=dict, blank=True)
+    pools = models.ManyToManyField(Pool, blank=True, related_name="networks")  # none: anywhere
+    project_uids = models.JSONField(default=list, blank=True)  # none: every project
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["cluster", "name"], name="clusters_network_once")
+        ]
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+    def cards(self, gpus: int) -> int:
+        return self.count * (gpus if self.per_gpu else 1)
+
+
+class CheckResult(models.Model):
+    """The last answer of one self-check of one cluster."""
+
+    class State(models.TextChoices):
+        GREEN = "green"
+        RED = "red"
+        UNKNOWN = "unknown"
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="checks")
+    name = models.CharField(max_length=40)
+    state = models.CharField(max_length=8, choices=State.choices, default=State.UNKNOWN)
+    # English words with places for values, filled and translated when shown
+    sentence = models.CharField(max_length=300, blank=True, default="")
+    values = models.JSONField(default=dict, blank=True)
+    fix = models.TextField(blank=True, default="")  # a command, or empty
+    took_ms = models.PositiveIntegerField(default=0)
+    at = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["cluster", "name"], name="clusters_check_once")
+        ]

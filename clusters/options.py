@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from django.utils.translation import gettext as _
@@ -15,6 +15,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 VOLUME_KINDS = ("directory", "storageclass")
+MAX_PREFIX = 20  # the project's short name and its number must fit behind it
+MAX_PEERS = 50
+MAX_GIB = 1024 * 1024
+_PATH = re.compile(r"\A/[A-Za-z0-9._/-]{1,200}\Z")
+_URL = re.compile(r"\Ahttps?://[A-Za-z0-9.\[\]:-]+(:\d+)?(/[A-Za-z0-9._/-]*)?\Z")
+_NAME = re.compile(r"\A[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?\Z")
 _LABEL = re.compile(r"\A[a-z0-9]([-a-z0-9]{0,40}[a-z0-9])?-?\Z")
 
 
@@ -29,6 +35,7 @@ class ClusterOptions:
     hub_url: str = ""  # how workloads reach the portal's internal listener; "": BERTH_INTERNAL_URL
     hub_peers: tuple[str, ...] = ("berth/web",)  # where that listener is, for the NetworkPolicy
     proxy_peers: tuple[str, ...] = ("berth/proxy",)  # who carries people to workspaces
+    dns_peers: tuple[str, ...] = ("kube-system/kube-dns",)  # namespace/k8s-app, or addresses
     internet: bool = True  # workloads may open connections to public addresses
     blocked_cidrs: tuple[str, ...] = ()  # never reachable, besides private ranges
     volume_kind: str = "directory"
@@ -42,41 +49,88 @@ class ClusterOptions:
     sidecar_image: str = ""  # signs people in before a port of a container; "": no web ports
     default_image: str = ""  # for presets that name none
     trusted: bool = False  # tenants trust each other: NetworkPolicy need not be proved
+    kube_api_url: str = ""  # the API server as people's kubectl reaches it; "": as attached
+    kube_api_ca: str = ""  # its certificate authority (PEM) there; "": as attached
     extra: Mapping[str, str] = field(default_factory=dict)  # labels for every object
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
 
 
+PEERS = ("hub_peers", "proxy_peers", "dns_peers", "blocked_cidrs")
+
+
 def options_of(stored: Mapping[str, Any] | None) -> ClusterOptions:
     """Read what was stored; unknown names (an older or newer version's) are left out."""
     known = {f.name: f for f in fields(ClusterOptions)}
     values = {k: v for k, v in (stored or {}).items() if k in known}
-    for name in ("hub_peers", "proxy_peers", "blocked_cidrs"):
+    for name in PEERS:
         if name in values:
             values[name] = tuple(values[name])
     return ClusterOptions(**values)
 
 
+def changed(options: ClusterOptions, values: Mapping[str, Any]) -> ClusterOptions:
+    """Return checked options with some values changed; refuses names and types that don't fit."""
+    clean: dict[str, Any] = {}
+    bad: dict[str, list[str]] = {}
+    for name, value in values.items():
+        try:
+            clean[name] = _typed(name, value)
+        except (TypeError, ValueError, KeyError):
+            bad[name] = [_("This is not a value for it.")]
+    if bad:
+        raise Invalid(_("The cluster's settings are not valid."), fields=bad)
+    return check(replace(options, **clean))
+
+
+def _typed(name: str, value: Any) -> Any:
+    default = {f.name: getattr(ClusterOptions(), f.name) for f in fields(ClusterOptions)}[name]
+    if isinstance(default, bool | str | int):
+        if type(value) is not type(default):
+            raise TypeError(name)
+        return value.strip() if isinstance(value, str) else value
+    if isinstance(default, tuple):
+        if not isinstance(value, list | tuple) or len(value) > MAX_PEERS:
+            raise TypeError(name)
+        return tuple(str(item).strip() for item in value if str(item).strip())
+    if not isinstance(value, dict):
+        raise TypeError(name)
+    return {str(k): str(v) for k, v in value.items()}
+
+
 def check(options: ClusterOptions) -> ClusterOptions:
     """Return it, or raise Invalid that names the field and what is wrong."""
     bad: dict[str, list[str]] = {}
-    if not _LABEL.match(options.namespace_prefix):
-        bad["namespace_prefix"] = [_("Small letters, digits and “-”, at most 42 characters.")]
+    if not _LABEL.match(options.namespace_prefix) or len(options.namespace_prefix) > MAX_PREFIX:
+        bad["namespace_prefix"] = [_("Small letters, digits and “-”, at most 20 characters.")]
+    if not 1 <= options.run_as_user < 2**31:
+        bad["run_as_user"] = [_("A user number from 1.")]
+    for name in PEERS:
+        if wrong := [p for p in getattr(options, name) if not _is_peer(p, name)]:
+            bad[name] = [_("Not an address range: %(value)s.") % {"value": wrong[0]}]
+    for name in ("hub_url", "kube_api_url"):
+        if (value := getattr(options, name)) and not _URL.match(value):
+            bad[name] = [_("An address that starts with http:// or https://.")]
+    for name in ("scheduler", "queue", "storage_class"):
+        if (value := getattr(options, name)) and not _NAME.match(value):
+            bad[name] = [_("Not a name that a cluster accepts.")]
+    if bad := _volumes(options) | bad:
+        raise Invalid(_("The cluster's settings are not valid."), fields=bad)
+    return options
+
+
+def _volumes(options: ClusterOptions) -> dict[str, list[str]]:
+    bad: dict[str, list[str]] = {}
     if options.volume_kind not in VOLUME_KINDS:
         bad["volume_kind"] = [_("One of: %(names)s.") % {"names": ", ".join(VOLUME_KINDS)}]
     if options.volume_kind == "storageclass" and not options.storage_class:
         bad["storage_class"] = [_("Name the storage class.")]
-    if options.volume_kind == "directory" and not options.volume_path.startswith("/"):
+    if options.volume_kind == "directory" and not _PATH.match(options.volume_path):
         bad["volume_path"] = [_("An absolute path on the nodes.")]
-    for name in ("hub_peers", "proxy_peers", "blocked_cidrs"):
-        if wrong := [p for p in getattr(options, name) if not _is_peer(p, name)]:
-            bad[name] = [_("Not an address range: %(value)s.") % {"value": wrong[0]}]
-    if not 1 <= options.run_as_user < 2**31:
-        bad["run_as_user"] = [_("A user number from 1.")]
-    if bad:
-        raise Invalid(_("The cluster's settings are not valid."), fields=bad)
-    return options
+    if not 1 <= options.volume_size_gib <= MAX_GIB:
+        bad["volume_size_gib"] = [_("At least 1.")]
+    return bad
 
 
 def _is_peer(value: str, name: str) -> bool:

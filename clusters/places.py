@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from clusters import admission, registry
 from clusters.models import Cluster
 from runtime.ports import AdmissionRequest, Granted, Waiting
-from runtime.protocol import Driver, Router
+from runtime.protocol import Driver, NodeChanges, Router
 
 
 class ClusterPlaces:
     def keys(self) -> Sequence[str]:
-        return list(Cluster.objects.values_list("key", flat=True))
+        return list(Cluster.objects.filter(enabled=True).values_list("key", flat=True))
 
     def driver_for(self, cluster_key: str) -> Driver:
         return registry.driver_for(cluster_key)
@@ -23,3 +23,8 @@ class ClusterPlaces:
 
     def release(self, uid: str) -> None:
         admission.release(uid)
+
+    def nodes_store(self, cluster_key: str, changes: NodeChanges) -> None:
+        from clusters.services.nodes import nodes_store
+
+        nodes_store(cluster_key=cluster_key, changes=changes)

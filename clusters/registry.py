@@ -2,16 +2,34 @@
 
 import os
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 from django.conf import settings
 
+from clusters import in_cluster
 from clusters.models import Cluster
+from clusters.options import options_of
+from common import sealing
+from runtime import reconcilers
+from runtime.models import ObservedWorkload
 from runtime.protocol import Driver, Router, Unreachable
 
+REVISION_EVERY_S = 5.0  # how long a process may use a driver whose row was changed elsewhere
+
+
+@dataclass
+class _Kept:
+    driver: Driver
+    revision: int
+    asked: float  # monotonic
+
+
 _lock = threading.RLock()
-_drivers: dict[str, Driver] = {}
+_drivers: dict[str, _Kept] = {}
 _routers: dict[str, Router] = {}
 
 
@@ -33,9 +51,59 @@ def _local(_cluster: Cluster) -> Driver:
     return made
 
 
-DRIVERS: dict[str, Callable[[Cluster], Driver]] = {"fake": _fake, "local": _local}
-# On these the portal's own queue decides what starts and which GPUs it gets.
-QUEUED_HERE = frozenset({"fake", "local"})
+def _kubernetes(cluster: Cluster) -> Driver:
+    """The driver where a credential can be opened; elsewhere one that asks the gate."""
+    access = access_of(cluster)
+    if access is None:
+        from runtime.drivers.remote import RemoteDriver
+
+        remote: Driver = RemoteDriver(cluster.key)
+        return remote
+    from runtime.drivers.kubernetes.driver import KubernetesDriver, KubernetesOptions
+
+    options = options_of(cluster.options)
+    values = {f.name: getattr(options, f.name) for f in fields(KubernetesOptions)}
+    made: Driver = KubernetesDriver(access, KubernetesOptions(**values), cluster.key, lookup)
+    return made
+
+
+def access_of(cluster: Cluster) -> Any:
+    """Return the opened ``KubeAccess``; None where this process may not have it."""
+    if in_cluster.is_own(cluster):
+        from runtime.drivers.kubernetes import incluster
+
+        return incluster.access()
+    if not settings.BERTH_CLUSTER_PRIVATE_KEY:
+        return None
+    from runtime.drivers.kubernetes import kubeconfig
+
+    try:
+        text = sealing.unseal(cluster.sealed_kubeconfig, settings.BERTH_CLUSTER_PRIVATE_KEY)
+    except sealing.SealError as error:
+        message = f"The kubeconfig of {cluster.name} can't be opened: {error}"
+        raise Unreachable(message) from error
+    return kubeconfig.parse(text)
+
+
+def lookup(uid: str) -> Mapping[str, str] | None:
+    """Return where a workload was made (namespace, name), for a driver that has forgotten."""
+    for reconciler in reconcilers.registered().values():
+        rows: Any = reconciler.model._default_manager  # noqa: SLF001 - any model
+        ref = rows.filter(uid=uid).values_list("external_ref", flat=True).first()
+        if ref and ref.get("namespace") and ref.get("name"):
+            return {"namespace": str(ref["namespace"]), "name": str(ref["name"])}
+    for data in ObservedWorkload.objects.filter(uid=uid).values_list("data", flat=True):
+        detail = data.get("detail") or {}
+        if detail.get("namespace") and detail.get("name"):
+            return {"namespace": str(detail["namespace"]), "name": str(detail["name"])}
+    return None
+
+
+DRIVERS: dict[str, Callable[[Cluster], Driver]] = {
+    "fake": _fake,
+    "local": _local,
+    "kubernetes": _kubernetes,
+}
 
 
 def _fake_router() -> Router:
@@ -54,20 +122,53 @@ ROUTERS: dict[str, Callable[[], Router]] = {"fake": _fake_router, "chp": _chp}
 
 
 def driver_for(cluster_key: str) -> Driver:
-    """Return the (cached) driver of a cluster; Unreachable when the key is unknown."""
+    """Return the (cached) driver of a cluster; Unreachable when the key is unknown.
+
+    A driver is made anew when an operator changed the row, in whatever process he did it.
+    """
     with _lock:
-        if cluster_key in _drivers:
-            return _drivers[cluster_key]
-    cluster = Cluster.objects.filter(key=cluster_key).first()
+        kept = _drivers.get(cluster_key)
+    if kept is not None and _is_fresh(cluster_key, kept):
+        return kept.driver
+    cluster = Cluster.objects.filter(key=cluster_key, enabled=True).first()
     if cluster is None and cluster_key == "local" and settings.BERTH_LOCAL_CLUSTER:
-        from clusters.services import ensure_local_cluster
+        from clusters.services.health import ensure_local_cluster
 
         cluster = ensure_local_cluster()
     if cluster is None or cluster.driver not in DRIVERS:
+        forget(cluster_key)
         message = f"There is no cluster called {cluster_key!r}."
         raise Unreachable(message)
     with _lock:
-        return _drivers.setdefault(cluster_key, DRIVERS[cluster.driver](cluster))
+        again = _drivers.get(cluster_key)
+        if again is None or again.revision != cluster.revision:
+            forget(cluster_key)
+            made = DRIVERS[cluster.driver](cluster)
+            again = _drivers[cluster_key] = _Kept(made, cluster.revision, time.monotonic())
+        again.asked = time.monotonic()
+        return again.driver
+
+
+def _is_fresh(cluster_key: str, kept: _Kept) -> bool:
+    """Ask the row at most every few seconds; one machine's never changes."""
+    if cluster_key == "local" or time.monotonic() - kept.asked < REVISION_EVERY_S:
+        return True
+    found = (
+        Cluster.objects.filter(key=cluster_key, enabled=True)
+        .values_list("revision", flat=True)
+        .first()
+    )
+    kept.asked = time.monotonic()
+    return found == kept.revision
+
+
+def forget(cluster_key: str) -> None:
+    """Let go of a driver; what it had open ends."""
+    with _lock:
+        kept = _drivers.pop(cluster_key, None)
+    close = getattr(kept.driver, "close", None) if kept else None
+    if close is not None:
+        close()
 
 
 def router() -> Router:

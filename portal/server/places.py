@@ -8,9 +8,12 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from common import sealing
+
 ROOT = Path(__file__).resolve().parents[2]
 SPACE_NEEDED_MIB = 100
-GENERATED = ("BERTH_SECRET_KEY", "BERTH_PROXY_TOKEN")
+SEALING_PAIR = ("BERTH_CLUSTER_PUBLIC_KEY", "BERTH_CLUSTER_PRIVATE_KEY")
+GENERATED = ("BERTH_SECRET_KEY", "BERTH_PROXY_TOKEN", "BERTH_GATE_TOKEN", *SEALING_PAIR)
 
 
 class Refusal(Exception):  # noqa: N818 - an answer to the administrator, not a fault of ours
@@ -93,7 +96,17 @@ class Places:
         if not missing:
             return
         known.update({name: secrets.token_urlsafe(48) for name in missing})
+        if set(missing) & set(SEALING_PAIR):
+            known.update(_sealing_pair(known, missing))
         write_private(self.secrets, json.dumps(known, indent=2) + "\n")
+
+
+def _sealing_pair(known: dict[str, str], missing: list[str]) -> dict[str, str]:
+    """What opens the clusters' kubeconfigs; the public half follows from the private one."""
+    public, private = SEALING_PAIR
+    if private in missing:
+        return dict(zip(SEALING_PAIR, sealing.new_pair(), strict=True))
+    return {public: sealing.public_of(known[private].split(",")[0])}
 
 
 def write_private(path: Path, text: str) -> None:

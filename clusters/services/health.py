@@ -45,7 +45,9 @@ def health_store(*, key: str, health: p.Health) -> Cluster:
     cluster.checked_at = now()
     if health.reachable:
         cluster.version = health.version
-        cluster.capacity = {"cpu_milli": health.cpu_milli, "memory_mib": health.memory_mib}
+        if health.cpu_milli or not cluster.kinds:  # else the nodes say it
+            size = {"cpu_milli": health.cpu_milli, "memory_mib": health.memory_mib}
+            cluster.capacity = {**(cluster.capacity or {}), **size}
         cluster.isolation = dict(health.isolation)
         if _devices_store(cluster, health.devices):
             from clusters.admission import grant_waiting

@@ -1,0 +1,137 @@
+"""Which kinds of device a node offers: flavors as data, and how an unknown kind gets one."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+from common.ids import slugify
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+# Extended resources that are devices to compute with; anything else (network cards, licences)
+# becomes a kind only when an operator says so.
+KNOWN = re.compile(
+    r"\A(nvidia\.com/gpu(\.shared)?|nvidia\.com/mig-.+|amd\.com/gpu|gpu\.intel\.com/.+"
+    r"|habana\.ai/gaudi|google\.com/tpu|aws\.amazon\.com/neuron(core)?|rebellions\.ai/.+"
+    r"|huawei\.com/Ascend.+|furiosa\.ai/.+)\Z"
+)
+# Labels in which vendors name the product; the first that a node carries counts.
+PRODUCT_LABELS = (
+    "nvidia.com/gpu.product",
+    "amd.com/gpu.product-name",
+    "gpu.intel.com/product",
+    "cloud.google.com/gke-tpu-accelerator",
+    "node.kubernetes.io/instance-type",
+)
+MEMORY_LABEL = "nvidia.com/gpu.memory"  # MiB
+# What a node tells about itself that people or pools ask for (C37).
+SHOWN_LABEL = re.compile(
+    r"(\A|/)(su|rack|rail|rails|nic|nics|nic-count|block|zone|region|pool|hostname|arch"
+    r"|instance-type|simulated-gpu|fabric|topology.*)\Z|\Anvidia\.com/(gpu|mig|cuda)|\Aberth\.dev/"
+    r"|\Anode-role\.kubernetes\.io/|\Aamd\.com/|\Agpu\.intel\.com/|\Atype\Z|nic"
+)
+_CARD = re.compile(r"\b(GB200|GB300|B200|B300|H200|H100|A100|L40S|L40|L4|A40|A30|A10|A2|T4|V100)\b")
+_SIZE = re.compile(r"(\d+)\s*GB\b")
+MAX_LABELS = 60
+
+
+@dataclass(frozen=True)
+class NewKind:
+    """A flavor to be made for devices that none of the known ones fits."""
+
+    name: str
+    label: str
+    resource: str
+    node_labels: dict[str, list[str]]
+    memory_mib: int
+
+
+def terms(node_labels: Mapping[str, Iterable[str]]) -> list[dict[str, str]]:
+    """Return the label sets of which a node must carry one: label → values, multiplied out."""
+    names = sorted(node_labels)
+    values = product(*(sorted(node_labels[name]) for name in names))
+    return [dict(zip(names, chosen, strict=True)) for chosen in values]
+
+
+def fits(flavor: Any, labels: Mapping[str, str], resource: str) -> bool:
+    """Whether devices called ``resource`` on a node with ``labels`` are of this kind."""
+    if flavor.resource != resource or not flavor.node_labels:
+        return False
+    return all(labels.get(name) in values for name, values in flavor.node_labels.items())
+
+
+def offers(
+    flavors: Iterable[Any], labels: Mapping[str, str], accelerators: Mapping[str, int]
+) -> dict[str, int]:
+    """Return flavor name → devices of one node. The most exact flavor wins a resource."""
+    found: dict[str, int] = {}
+    ordered = sorted(flavors, key=lambda f: (-len(f.node_labels or {}), f.position, f.name))
+    for resource, count in accelerators.items():
+        if count <= 0:
+            continue
+        flavor = next((f for f in ordered if fits(f, labels, resource)), None)
+        if flavor is not None:
+            found[flavor.name] = found.get(flavor.name, 0) + count
+    return found
+
+
+def unknown(
+    flavors: Iterable[Any], labels: Mapping[str, str], accelerators: Mapping[str, int]
+) -> list[NewKind]:
+    """Return the kinds that a node has and no flavor knows."""
+    known = list(flavors)
+    return [
+        new_kind(labels, resource)
+        for resource, count in sorted(accelerators.items())
+        if count > 0 and KNOWN.match(resource) and not any(fits(f, labels, resource) for f in known)
+    ]
+
+
+def new_kind(labels: Mapping[str, str], resource: str) -> NewKind:
+    label = next((name for name in PRODUCT_LABELS if labels.get(name)), "")
+    value = labels.get(label, "")
+    words = value.replace("-", " ").replace("_", " ").strip() or resource
+    name = _short(words, labels)
+    part = resource.partition("nvidia.com/mig-")[2]
+    if part:
+        name, words = f"{name}-mig-{slugify(part)}", f"{words} MIG {part}"
+    memory = labels.get(f"{resource}.memory") or (labels.get(MEMORY_LABEL) if not part else "")
+    return NewKind(
+        name=(name or slugify(resource))[:63].strip("-"),
+        label=words[:120],
+        resource=resource,
+        node_labels={label: [value]} if label else {"kubernetes.io/os": ["linux"]},
+        memory_mib=int(memory) if memory and str(memory).isdigit() else 0,
+    )
+
+
+def _short(words: str, labels: Mapping[str, str]) -> str:
+    """``NVIDIA A100 SXM4 80GB`` → ``a100-80``: what people say."""
+    if " MIG " in words or words.endswith("SHARED"):
+        return slugify(words.removeprefix("NVIDIA "), limit=50)
+    card = _CARD.search(words)
+    if card is None:
+        return slugify(words.removeprefix("NVIDIA "), limit=50)
+    size = _SIZE.search(words)
+    memory = str(labels.get(MEMORY_LABEL, ""))
+    if size:
+        return f"{card[1].lower()}-{size[1]}"
+    if memory.isdigit() and card[1] in {"A100", "H100", "V100"}:
+        return f"{card[1].lower()}-{round(int(memory) / 1024)}"
+    return card[1].lower()
+
+
+def shown_labels(labels: Mapping[str, str], wanted: Iterable[str]) -> dict[str, str]:
+    """Return the labels worth keeping: those that flavors and pools ask for, and known facts."""
+    needed = set(wanted)
+    kept = {k: v for k, v in sorted(labels.items()) if k in needed}
+    for name, value in sorted(labels.items()):
+        if len(kept) >= MAX_LABELS:
+            break
+        if SHOWN_LABEL.search(name):
+            kept[name] = value
+    return kept

@@ -1,0 +1,110 @@
+"""What live workloads ask of clusters, by kind of GPU, without knowing any kind of workload.
+
+Every row that the engine looks after and that has a ``gpus`` column counts.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from django.db.models import Q, Sum
+
+from clusters.models import Node
+from runtime import reconcilers
+from runtime.models import ObservedWorkload
+from runtime.protocol import Desired, Phase
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MOST_LOOSE = 5000
+HELD = (Phase.STARTING, Phase.RUNNING, Phase.STOPPING, Phase.DELETING, Phase.UNKNOWN)
+
+
+@dataclass
+class Demand:
+    """GPUs by flavor name; ``anywhere`` are held ones whose kind is not known yet."""
+
+    used: Counter[str] = field(default_factory=Counter)
+    waiting: Counter[str] = field(default_factory=Counter)
+    anywhere: int = 0
+    workloads: int = 0
+
+
+def demand_on(cluster_keys: list[str]) -> dict[str, Demand]:
+    """Return what is held and waited for on some clusters; a constant number of queries."""
+    found = {key: Demand() for key in cluster_keys}
+    for model in _models():
+        rows = model.objects.filter(
+            cluster_key__in=cluster_keys, deleted_at__isnull=True, gpus__gt=0
+        )
+        sums = rows.values("cluster_key", "gpu_flavor", "phase", "desired").annotate(n=Sum("gpus"))
+        for row in sums:
+            _count(found[row["cluster_key"]], row)
+        _find_loose(rows.filter(phase__in=HELD), found)
+    return found
+
+
+def live_on(cluster_key: str) -> dict[str, int]:
+    """Return kind of row → how many there are that are not gone (for detaching)."""
+    found = {}
+    for kind, reconciler in reconcilers.registered().items():
+        rows: Any = reconciler.model._default_manager  # noqa: SLF001 - any model
+        count = rows.filter(cluster_key=cluster_key, deleted_at__isnull=True).count()
+        if count:
+            found[kind] = count
+    return found
+
+
+def _models() -> Iterator[Any]:
+    for reconciler in reconcilers.registered().values():
+        names = {f.name for f in reconciler.model._meta.get_fields()}  # noqa: SLF001 - any model
+        if {"gpus", "gpu_flavor", "cluster_key"} <= names:
+            yield reconciler.model
+
+
+def _count(demand: Demand, row: dict[str, Any]) -> None:
+    flavor, amount = row["gpu_flavor"], row["n"] or 0
+    if row["phase"] in HELD:
+        if _is_one(flavor):
+            demand.used[flavor] += amount
+        return
+    if row["phase"] == Phase.PENDING and row["desired"] == Desired.RUNNING:
+        for name in [n.strip() for n in flavor.split(",")]:
+            demand.waiting[name] += amount
+
+
+def _find_loose(rows: Any, found: dict[str, Demand]) -> None:
+    """Held GPUs of "any kind" and "any of" count for the kind of the node they came to."""
+    several = rows.filter(Q(gpu_flavor="") | Q(gpu_flavor__contains=",")).order_by()
+    loose = list(several.values_list("cluster_key", "uid", "gpus", "gpu_flavor")[:MOST_LOOSE])
+    if not loose:
+        return
+    placed = _nodes_of([uid for _key, uid, _gpus, _flavor in loose])
+    kinds = {
+        (key, name): flavor
+        for key, name, flavor in Node.objects.filter(
+            cluster__key__in=found, name__in=set(placed.values()), flavor__isnull=False
+        ).values_list("cluster__key", "name", "flavor__name")
+    }
+    for key, uid, gpus, _flavor in loose:
+        flavor = kinds.get((key, placed.get(uid, "")))
+        if flavor is None:
+            found[key].anywhere += gpus
+        else:
+            found[key].used[flavor] += gpus
+
+
+def _nodes_of(uids: list[Any]) -> dict[Any, str]:
+    placed = {}
+    for begin in range(0, len(uids), 500):
+        rows = ObservedWorkload.objects.filter(uid__in=uids[begin : begin + 500])
+        for uid, data in rows.values_list("uid", "data"):
+            placed[uid] = str((data.get("detail") or {}).get("node") or "")
+    return placed
+
+
+def _is_one(flavor: str) -> bool:
+    return bool(flavor) and "," not in flavor

@@ -1,0 +1,331 @@
+"""Where work may go: pools, kinds of GPU and extra networks, decided by operators' data.
+
+Everything that a tenant can choose is a name; labels, tolerations and resources come from rows.
+``placement_for`` and ``network_for`` raise ``common.errors`` for the doors; ``engine_…`` say the
+same to the engine.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from django.utils.translation import gettext as _
+
+from clusters.accelerators import terms
+from clusters.demand import demand_on
+from clusters.models import CheckResult, Cluster, Flavor, NetworkProfile, Pool
+from clusters.options import options_of
+from common.errors import BerthError, Conflict, Forbidden, Invalid, Unavailable
+from runtime import protocol as p
+from runtime.reasons import Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping
+
+# One machine: there the portal's own queue decides what starts and which GPUs it gets.
+QUEUED_HERE = frozenset({"fake", "local"})
+_project_clusters: list[Callable[[Any], Collection[str] | None]] = []
+
+
+@dataclass(frozen=True)
+class KindUse:
+    """One kind of GPU on one cluster. ``largest``: most of them on one node."""
+
+    cluster: Cluster
+    flavor: Flavor
+    total: int
+    used: int
+    waiting: int
+    largest: int
+    out: int = 0  # on nodes that are not up
+
+    @property
+    def free(self) -> int:
+        return max(0, self.total - self.used)
+
+
+def register_project_clusters(of: Callable[[Any], Collection[str] | None]) -> None:
+    """``of(project_uid)`` → keys of the clusters it may use; empty or None: all of them."""
+    _project_clusters[:] = [of]
+
+
+def usable_clusters(project_uid: Any) -> list[Cluster]:
+    """Return the clusters that work of a project may be started on, by name."""
+    allowed = set(_project_clusters[0](project_uid) or ()) if _project_clusters else set()
+    rows = Cluster.objects.filter(enabled=True).order_by("name", "key")
+    return [row for row in rows if not allowed or row.key in allowed]
+
+
+def launch_refusal(cluster_key: str, project_uid: Any = None) -> str:
+    """Return why nothing may start there now, or ''."""
+    cluster = Cluster.objects.filter(key=cluster_key).first()
+    if cluster is None:
+        return "" if cluster_key == "local" else _("There is no such cluster.")
+    if not cluster.enabled:
+        return _("The cluster %(name)s is switched off.") % {"name": cluster.name}
+    if cluster.drain:
+        return _("The cluster %(name)s takes no new work at the moment.") % {"name": cluster.name}
+    if project_uid is not None and _project_clusters:
+        allowed = _project_clusters[0](project_uid)
+        if allowed and cluster.key not in allowed:
+            return _("This project may not use the cluster %(name)s.") % {"name": cluster.name}
+    if cluster.driver in QUEUED_HERE or options_of(cluster.options).trusted:
+        return ""
+    return _unproved(cluster)
+
+
+def _unproved(cluster: Cluster) -> str:
+    """Tenants are let in only where their separation was probed."""
+    check = CheckResult.objects.filter(cluster=cluster, name="network").first()
+    if check is None or check.state == CheckResult.State.UNKNOWN:
+        return _(
+            "Whether the network of %(name)s keeps projects apart was not proved yet."
+            " An operator sees more on the cluster's page."
+        ) % {"name": cluster.name}
+    if check.state == CheckResult.State.RED:
+        return _(
+            "The network of %(name)s does not keep projects apart, so nothing is started there."
+        ) % {"name": cluster.name}
+    return ""
+
+
+def pools_for(cluster_key: str, kind: str, project_uid: Any) -> list[Pool]:
+    """Return the pools that this kind of work of this project may choose."""
+    return [pool for pool in _pools(cluster_key) if pool.admits(kind, project_uid)]
+
+
+def networks_for(cluster_key: str, project_uid: Any, pool: str = "") -> list[NetworkProfile]:
+    """Return the extra networks that a project may ask for, in a pool when one is chosen."""
+    rows = NetworkProfile.objects.filter(cluster__key=cluster_key).prefetch_related("pools")
+    return [row for row in rows if _is_for(row, project_uid) and _is_in(row, pool)]
+
+
+def kinds_for(project_uid: Any, kind: str = "notebook", cluster_key: str = "") -> list[KindUse]:
+    """Return the kinds of GPU that this work may ask for, on every cluster it may use."""
+    clusters = [c for c in usable_clusters(project_uid) if not cluster_key or c.key == cluster_key]
+    pools: dict[int, list[Pool]] = defaultdict(list)
+    for pool in Pool.objects.filter(cluster__in=clusters).prefetch_related("flavors"):
+        pools[pool.cluster_id].append(pool)
+    found = []
+    for use in uses(clusters):
+        names = _hidden(pools[use.cluster.pk], kind, project_uid)
+        if use.flavor.name not in names:
+            found.append(use)
+    return found
+
+
+def uses(clusters: Iterable[Cluster]) -> list[KindUse]:
+    """Return every kind on some clusters, with what is free. Constant queries."""
+    rows = [c for c in clusters if c.kinds]
+    if not rows:
+        return []
+    demand = demand_on([c.key for c in rows])
+    flavors = list(Flavor.objects.order_by("position", "name"))
+    return [
+        KindUse(
+            cluster=cluster,
+            flavor=flavor,
+            total=cluster.kinds[flavor.name]["total"],
+            used=demand[cluster.key].used[flavor.name],
+            waiting=demand[cluster.key].waiting[flavor.name],
+            largest=cluster.kinds[flavor.name]["largest"],
+            out=cluster.kinds[flavor.name].get("out", 0),
+        )
+        for cluster in rows
+        for flavor in flavors
+        if flavor.name in cluster.kinds
+    ]
+
+
+def placement_for(
+    cluster_key: str,
+    *,
+    gpus: int,
+    gpu_flavor: str,
+    kind: str,
+    project_uid: Any,
+    pool: str = "",
+    network: str = "",
+) -> p.Placement:
+    """Return which nodes will do, or raise with the field that is wrong."""
+    pools = _pools(cluster_key)
+    chosen = _chosen_pool(pools, pool, kind, project_uid)
+    usable = [chosen] if chosen else [row for row in pools if row.admits(kind, project_uid)]
+    profile = _profile(cluster_key, network, project_uid, pool) if network else None
+    if profile is not None and chosen is None:
+        usable, chosen = _pools_with(profile, usable)
+    labels = dict(chosen.node_labels) if chosen else {}
+    tolerations = _tolerations([chosen] if chosen else usable)
+    avoid = _avoid([row for row in pools if not row.admits(kind, project_uid)], labels)
+    if not gpus:
+        return p.Placement(node_labels=labels, tolerations=tolerations, avoid=avoid)
+    hidden = _hidden(pools, kind, project_uid)
+    flavors = _flavors(cluster_key, gpu_flavor, hidden, chosen)
+    return p.Placement(
+        resource=flavors[0].resource if flavors else p.Placement.resource,
+        node_labels=labels,
+        any_of=tuple(term for flavor in flavors for term in terms(flavor.node_labels)),
+        tolerations=tolerations,
+        avoid=avoid,
+    )
+
+
+def network_for(
+    cluster_key: str, *, name: str, gpus: int, project_uid: Any, pool: str = ""
+) -> p.Network:
+    """Return what an extra network adds to a pod; nothing when none is asked for."""
+    if not name:
+        return p.Network()
+    profile = _profile(cluster_key, name, project_uid, pool)
+    cards = profile.cards(gpus)
+    if not cards:
+        message = _("The network %(name)s comes with GPUs: ask for at least one.") % {"name": name}
+        raise Invalid(message, fields={"network": [message]})
+    return p.Network(
+        attachments=(profile.attachment,) * (cards if profile.resource else 1),
+        resources={profile.resource: cards} if profile.resource else {},
+        env={str(k): str(v) for k, v in (profile.env or {}).items()},
+    )
+
+
+def engine_placement(cluster_key: str, **asked: Any) -> p.Placement:
+    """``placement_for`` in the engine's words: what was allowed at launch may be gone."""
+    try:
+        return placement_for(cluster_key, **asked)
+    except BerthError as error:
+        raise p.InvalidSpec(error.message, reason=Reason.INVALID_SPEC) from error
+
+
+def engine_network(cluster_key: str, **asked: Any) -> p.Network:
+    try:
+        return network_for(cluster_key, **asked)
+    except BerthError as error:
+        raise p.InvalidSpec(error.message, reason=Reason.INVALID_SPEC) from error
+
+
+def launch_check(cluster_key: str, project_uid: Any) -> None:
+    """Raise Conflict with the sentence when nothing may start there."""
+    if refusal := launch_refusal(cluster_key, project_uid):
+        raise Conflict(refusal, code="cluster-refuses", fields={"cluster": [refusal]})
+
+
+# --- details --------------------------------------------------------------------------------
+
+
+def _pools(cluster_key: str) -> list[Pool]:
+    return list(Pool.objects.filter(cluster__key=cluster_key).prefetch_related("flavors"))
+
+
+def _chosen_pool(pools: list[Pool], name: str, kind: str, project_uid: Any) -> Pool | None:
+    if not name:
+        return None
+    found = next((row for row in pools if row.name == name), None)
+    if found is None or (found.project_uids and str(project_uid) not in found.project_uids):
+        # a pool of other projects is the same as none
+        message = _("There is no pool called %(name)s here.") % {"name": name}
+        raise Invalid(message, fields={"pool": [message]})
+    if not found.admits(kind, project_uid):
+        message = _("The pool %(name)s is reserved for other kinds of work: %(kinds)s.") % {
+            "name": name,
+            "kinds": ", ".join(found.kinds),
+        }
+        raise Forbidden(message, fields={"pool": [message]})
+    return found
+
+
+def _tolerations(pools: Iterable[Pool]) -> tuple[Mapping[str, str], ...]:
+    found: list[Mapping[str, str]] = []
+    for pool in pools:
+        found += [entry for entry in pool.tolerations if entry not in found]
+    return tuple(found)
+
+
+def _avoid(foreign: Iterable[Pool], labels: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """Labels of pools that are reserved for others; a reserved pool has one label."""
+    found: dict[str, tuple[str, ...]] = {}
+    for pool in foreign:
+        for name, value in list(pool.node_labels.items())[:1]:
+            if labels.get(name) != value and value not in found.get(name, ()):
+                found[name] = (*found.get(name, ()), value)
+    return found
+
+
+def _hidden(pools: Iterable[Pool], kind: str, project_uid: Any) -> set[str]:
+    """Kinds that exist only in pools which are reserved for others."""
+    theirs, ours = set(), set()
+    for pool in pools:
+        names = {flavor.name for flavor in pool.flavors.all()}
+        (ours if pool.admits(kind, project_uid) else theirs).update(names)
+    return theirs - ours
+
+
+def _flavors(cluster_key: str, asked: str, hidden: set[str], pool: Pool | None) -> list[Flavor]:
+    """Return the kinds that will do. ``asked``: '' any, 'a,b' any of."""
+    cluster = Cluster.objects.filter(key=cluster_key).first()
+    if cluster is None:
+        raise Unavailable(_("There is no such cluster."))
+    there = set(cluster.kinds or {}) - hidden
+    if pool is not None and (inside := {f.name for f in pool.flavors.all()}):
+        there &= inside
+    rows = {f.name: f for f in Flavor.objects.order_by("position", "name")}
+    if not asked:
+        known = [f for name, f in rows.items() if name in there and f.node_labels]
+        return [f for f in known if f.resource == known[0].resource]
+    names = list(dict.fromkeys(name.strip() for name in asked.split(",") if name.strip()))
+    if wrong := [name for name in names if name not in there or not rows.get(name)]:
+        _raise_flavor(
+            _("%(cluster)s has no GPU of the kind %(kind)s that this work may use.")
+            % {"cluster": cluster.name, "kind": wrong[0]}
+        )
+    found = [rows[name] for name in names]
+    if len({f.resource for f in found}) > 1:
+        _raise_flavor(_("These kinds of device can't stand for each other: choose one."))
+    return found
+
+
+def _raise_flavor(message: str) -> None:
+    raise Invalid(message, fields={"gpu_flavor": [message]})
+
+
+def _profile(cluster_key: str, name: str, project_uid: Any, pool: str) -> NetworkProfile:
+    """Return the network, or say no; another project's is the same as none (L3)."""
+    row = (
+        NetworkProfile.objects.filter(cluster__key=cluster_key, name=name)
+        .prefetch_related("pools__flavors")
+        .first()
+    )
+    if row is None or not _is_for(row, project_uid):
+        message = _("There is no extra network called %(name)s here.") % {"name": name}
+        raise Invalid(message, fields={"network": [message]})
+    if not _is_in(row, pool):
+        message = _("The pool %(pool)s has no network called %(name)s.") % {
+            "pool": pool,
+            "name": name,
+        }
+        raise Invalid(message, fields={"network": [message]})
+    return row
+
+
+def _pools_with(profile: NetworkProfile, usable: list[Pool]) -> tuple[list[Pool], Pool | None]:
+    """Without a chosen pool, work with an extra network goes where that network is."""
+    wired = {row.pk for row in profile.pools.all()}
+    if not wired:
+        return usable, None
+    inside = [row for row in usable if row.pk in wired]
+    if not inside:
+        message = _("None of the pools that this work may use has the network %(name)s.") % {
+            "name": profile.name
+        }
+        raise Invalid(message, fields={"network": [message]})
+    return inside, inside[0]
+
+
+def _is_for(row: NetworkProfile, project_uid: Any) -> bool:
+    return not row.project_uids or str(project_uid) in row.project_uids
+
+
+def _is_in(row: NetworkProfile, pool: str) -> bool:
+    names = {entry.name for entry in row.pools.all()}
+    return not pool or not names or pool in names

@@ -1,0 +1,233 @@
+"""Attaching a cluster by a kubeconfig, changing what is set for it, detaching it.
+
+The kubeconfig is parsed by the allow-list, sealed to the public key and never read here again.
+Nothing is contacted: the worker looks at the new cluster within seconds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+from django.conf import settings
+from django.db import IntegrityError, transaction
+from django.utils.translation import gettext as _
+
+from clusters import hooks, registry
+from clusters.demand import live_on
+from clusters.models import Cluster
+from clusters.options import ClusterOptions, changed, options_of
+from clusters.services.base import clean_name, require_operator, wrong
+from common import sealing
+from common.clock import now
+from common.errors import Conflict, Invalid, Unavailable
+from common.ids import slugify
+from events import services as events
+from runtime.models import ObservedWorkload
+from runtime.protocol import DriverError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from accounts.principal import Principal
+
+_DRIVER = "kubernetes"
+_RESERVED = frozenset({"local", "new"})
+MAX_KUBECONFIG = 64 * 1024
+MAX_NAME = 120
+
+
+@dataclass(frozen=True)
+class Attachment:
+    """What an operator gives: the file is a secret from here on."""
+
+    name: str
+    kubeconfig: str = field(repr=False)
+    key: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Sealed:
+    text: str = field(repr=False)
+    server: str
+    fingerprint: str
+
+
+@transaction.atomic
+def cluster_attach(*, principal: Principal, given: Attachment) -> Cluster:
+    require_operator(principal)
+    name = _clean_title(given.name)
+    key = clean_name(given.key or slugify(name), "key")
+    if key in _RESERVED or "." in key:
+        raise wrong("key", _("Choose another short name."))
+    options = changed(ClusterOptions(), given.options)
+    sealed = _seal(given.kubeconfig)
+    if Cluster.objects.filter(key=key).exists():
+        raise Conflict(
+            _("There is a cluster with this short name already."),
+            code="name-taken",
+            fields={"key": [_("There is a cluster with this short name already.")]},
+        )
+    cluster = Cluster(key=key, name=name, driver=_DRIVER, options=options.as_json())
+    _put(cluster, sealed, principal)
+    try:
+        with transaction.atomic():
+            cluster.save()
+    except IntegrityError as error:
+        raise Conflict(_("There is a cluster with this short name already.")) from error
+    events.record(
+        actor=principal,
+        verb="cluster.attached",
+        target=cluster,
+        data={"server": sealed.server, "fingerprint": sealed.fingerprint},
+    )
+    _after(cluster)
+    return cluster
+
+
+@transaction.atomic
+def kubeconfig_replace(*, principal: Principal, cluster: Cluster, kubeconfig: str) -> Cluster:
+    """Another credential for the same cluster, for example before the old one ends."""
+    require_operator(principal)
+    row = _attached(cluster)
+    if not row.sealed_kubeconfig:
+        raise Conflict(_("This cluster is the one Berth runs in: it has no kubeconfig."))
+    sealed = _seal(kubeconfig)
+    _put(row, sealed, principal)
+    row.revision += 1
+    row.save()
+    events.record(
+        actor=principal,
+        verb="cluster.credential-replaced",
+        target=row,
+        data={"server": sealed.server, "fingerprint": sealed.fingerprint},
+    )
+    _after(row)
+    return row
+
+
+@transaction.atomic
+def cluster_update(
+    *,
+    principal: Principal,
+    cluster: Cluster,
+    values: Mapping[str, Any],
+    options: Mapping[str, Any] | None = None,
+) -> Cluster:
+    """Change name, enabled, drain and options; unknown names are refused."""
+    require_operator(principal)
+    row = Cluster.objects.select_for_update().get(pk=cluster.pk)
+    told = []
+    for name, value in values.items():
+        if name == "name":
+            row.name = _clean_title(value)
+        elif name in {"enabled", "drain"} and isinstance(value, bool):
+            setattr(row, name, value)
+        else:
+            raise wrong(name, _("There is no such field."))
+        told.append(name)
+    if options:
+        before = options_of(row.options)
+        if "namespace_prefix" in options and options["namespace_prefix"] != before.namespace_prefix:
+            _refuse_in_use(row, "namespace_prefix")
+        row.options = changed(before, options).as_json()
+        told += [n for n in options if row.options[n] != before.as_json()[n]]
+    row.revision += 1
+    row.save()
+    events.record(
+        actor=principal, verb="cluster.changed", target=row, data={"fields": sorted(told)}
+    )
+    _after(row)
+    return row
+
+
+@transaction.atomic
+def cluster_detach(*, principal: Principal, cluster: Cluster, confirm: str) -> None:
+    """Forget a cluster, and the credential with it. Refused while anything of ours is there."""
+    require_operator(principal)
+    row = _attached(cluster)
+    if confirm.strip() != row.name:
+        raise Invalid(_("The typed name is not the cluster's. Nothing was changed."))
+    if there := live_on(row.key):
+        kept = ", ".join(f"{kind}: {count}" for kind, count in sorted(there.items()))
+        raise Conflict(
+            _("There is still work on %(name)s (%(kept)s). Delete it first.")
+            % {"name": row.name, "kept": kept},
+            extra={"there": there},
+        )
+    events.record(actor=principal, verb="cluster.detached", target=row)
+    ObservedWorkload.objects.filter(cluster_key=row.key).delete()
+    key = row.key
+    row.delete()
+    hooks.cluster_changed(key)
+    transaction.on_commit(lambda: registry.forget(key))
+
+
+def _attached(cluster: Cluster) -> Cluster:
+    row = Cluster.objects.select_for_update().get(pk=cluster.pk)
+    if not row.is_attached:
+        raise Conflict(_("This one is part of the installation and can't be changed here."))
+    return row
+
+
+def _refuse_in_use(row: Cluster, name: str) -> None:
+    if live_on(row.key):
+        message = _("It can't be changed while there is work on the cluster.")
+        raise Conflict(message, fields={name: [message]})
+
+
+def _clean_title(value: Any) -> str:
+    name = re.sub(r"\s+", " ", str(value or "")).strip()
+    if not 1 <= len(name) <= MAX_NAME or not name.isprintable():
+        raise wrong("name", _("Give it a name."))
+    return name
+
+
+def _put(cluster: Cluster, sealed: _Sealed, principal: Principal) -> None:
+    cluster.sealed_kubeconfig = sealed.text
+    cluster.server, cluster.fingerprint = sealed.server[:255], sealed.fingerprint
+    cluster.attached_by, cluster.attached_at = principal.user.uid, now()
+    cluster.reachable, cluster.message, cluster.checked_at = False, "", None
+
+
+def _seal(kubeconfig: str) -> _Sealed:
+    """Parse and seal; a refusal says what is wrong and carries nothing of the text."""
+    from runtime.drivers.kubernetes import kubeconfig as parser
+
+    text = str(kubeconfig or "")
+    if len(text.encode()) > MAX_KUBECONFIG:
+        raise wrong("kubeconfig", _("It is longer than a kubeconfig may be (64 KiB)."))
+    try:
+        access = parser.parse(text)
+    except DriverError as error:
+        raise wrong("kubeconfig", str(error)) from None
+    if not settings.BERTH_CLUSTER_PUBLIC_KEY:
+        raise Unavailable(_("BERTH_CLUSTER_PUBLIC_KEY is not set, so nothing can be kept secret."))
+    return _Sealed(
+        text=sealing.seal(text, settings.BERTH_CLUSTER_PUBLIC_KEY),
+        server=access.server,
+        fingerprint=fingerprint(access.ca_pem),
+    )
+
+
+def fingerprint(pem: str | bytes) -> str:
+    """Return SHA-256 of the first certificate, as people compare it."""
+    raw = pem.encode() if isinstance(pem, str) else pem
+    try:
+        der = x509.load_pem_x509_certificates(raw)[0].public_bytes(Encoding.DER)
+    except (ValueError, IndexError):
+        return ""
+    digest = hashlib.sha256(der).hexdigest().upper()
+    return ":".join(digest[i : i + 2] for i in range(0, len(digest), 2))
+
+
+def _after(cluster: Cluster) -> None:
+    """Other apps hear of it; the worker makes a new driver and checks again."""
+    Cluster.objects.filter(pk=cluster.pk).update(checks_asked_at=now())
+    hooks.cluster_changed(cluster.key)
+    transaction.on_commit(lambda: registry.forget(cluster.key))

@@ -1,0 +1,60 @@
+"""Asking for a self-check, and keeping its answers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from django.db import transaction
+
+from clusters.models import CheckResult, Cluster
+from clusters.services.base import require_operator
+from common.clock import now
+from events import services as events
+from runtime import bus
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from accounts.principal import Principal
+    from clusters.checks.base import Finding
+
+
+@transaction.atomic
+def checks_ask(*, principal: Principal, cluster: Cluster) -> None:
+    """The worker runs them within seconds."""
+    require_operator(principal)
+    Cluster.objects.filter(pk=cluster.pk).update(checks_asked_at=now())
+    events.record(actor=principal, verb="cluster.check-asked", target=cluster)
+
+
+@transaction.atomic
+def checks_store(*, cluster: Cluster, findings: Sequence[Finding], done: bool) -> None:
+    """Write some answers down; with the last ones the run is over."""
+    before = dict(CheckResult.objects.filter(cluster=cluster).values_list("name", "state"))
+    at = now()
+    for found in findings:
+        CheckResult.objects.update_or_create(
+            cluster=cluster,
+            name=found.name,
+            defaults={
+                "state": found.state,
+                "sentence": found.sentence[:300],
+                "values": dict(found.values),
+                "fix": found.fix,
+                "took_ms": found.took_ms,
+                "at": at,
+            },
+        )
+        if before.get(found.name, "") != found.state and found.state == CheckResult.State.RED:
+            events.record(
+                actor=None,
+                verb="cluster.check-failed",
+                target=cluster,
+                message=found.text(),
+                data={"check": found.name},
+            )
+    if done:
+        kept = [found.name for found in findings]
+        CheckResult.objects.filter(cluster=cluster).exclude(name__in=kept).delete()
+        Cluster.objects.filter(pk=cluster.pk).update(checks_ran_at=at)
+    bus.publish(["operators"], {"kind": "cluster", "uid": str(cluster.uid)})
