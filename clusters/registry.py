@@ -28,6 +28,9 @@ class _Kept:
     asked: float  # monotonic
 
 
+Lookup = Callable[[str], Mapping[str, str] | None]
+
+_lookups: list[Lookup] = []
 _lock = threading.RLock()
 _drivers: dict[str, _Kept] = {}
 _routers: dict[str, Router] = {}
@@ -85,8 +88,17 @@ def access_of(cluster: Cluster) -> Any:
     return kubeconfig.parse(text)
 
 
+def register_lookup(of: Lookup) -> None:
+    """``of(uid)`` → namespace and name of what an app's row stands for, or None."""
+    if of not in _lookups:
+        _lookups.append(of)
+
+
 def lookup(uid: str) -> Mapping[str, str] | None:
     """Return where a workload was made (namespace, name), for a driver that has forgotten."""
+    for of in _lookups:
+        if known := of(uid):
+            return known
     for reconciler in reconcilers.registered().values():
         rows: Any = reconciler.model._default_manager  # noqa: SLF001 - any model
         ref = rows.filter(uid=uid).values_list("external_ref", flat=True).first()
