@@ -9,6 +9,7 @@ import structlog
 from django.conf import settings
 from django.db import DatabaseError, close_old_connections, connection
 
+from clusters import in_cluster
 from clusters import services as clusters
 from clusters.models import Cluster
 from events import sealer
@@ -26,6 +27,7 @@ CELERY_THREADS = 4
 DUTY_LEASE_S = 15.0
 SAMPLE_S = 30.0
 CHECK_S = 5.0
+SILENT_S = 600.0
 
 
 def usage_tick() -> None:
@@ -47,8 +49,14 @@ class Loop:
         self._leased = leased
         self._held: leases.Held | None = None
         self._renewed = 0.0
+        self._turned = time.monotonic()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    @property
+    def is_silent(self) -> bool:
+        """Its thread is gone, or has been in one turn for longer than any turn takes."""
+        return not self._thread.is_alive() or time.monotonic() - self._turned > SILENT_S
 
     def start(self) -> None:
         self._thread.start()
@@ -62,6 +70,7 @@ class Loop:
     def _run(self) -> None:
         while not self._stop.is_set():
             pause = self._every_s
+            self._turned = time.monotonic()
             try:
                 close_old_connections()
                 if self._lead():
@@ -139,6 +148,7 @@ class Worker:
     """All of it. ``run`` returns when Celery was told to end."""
 
     def __init__(self) -> None:
+        self._started = False
         self.pool = sweep.Pool()
         self.sweeper = sweep.Sweeper(self.pool.submit)
         self.ear = EngineEar(self.pool.submit)
@@ -161,13 +171,21 @@ class Worker:
         prepare_broker()
         if settings.BERTH_LOCAL_CLUSTER:
             clusters.ensure_local_cluster()
+        in_cluster.ensure()
         incarnation.beat()
         self.ear.start()
         self.sweeper.start()
         for loop in self.loops:
             loop.start()
         beat.start()
+        self._started = True
         log.info("worker.ready")
+
+    def silent(self) -> list[str]:
+        """Names of duties that show no sign of life; for probes."""
+        if not self._started:
+            return ["start"]
+        return [loop.name for loop in self.loops if loop.is_silent]
 
     def run(self) -> int:
         self.start()

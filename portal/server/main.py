@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from portal.server.places import Refusal
 
+SERVED = ("web", "worker", "gate", "proxy", "migrate", "check", "health", "secrets")
 Verb = Callable[[argparse.Namespace], int]
 
 
@@ -39,6 +40,11 @@ def parser() -> argparse.ArgumentParser:
 
     one = verbs.add_parser("status", help="say whether the portal runs")
     one.set_defaults(verb=_status)
+
+    one = verbs.add_parser("serve", help="run one process of an installation of several")
+    one.add_argument("process", choices=SERVED)
+    one.add_argument("--kubernetes", metavar="NAME", help="secrets: keep them in this Secret")
+    one.set_defaults(verb=_serve)
 
     one = verbs.add_parser("backup", help="write the database and the secrets to one file")
     one.add_argument("file")
@@ -90,6 +96,17 @@ def _status(_: argparse.Namespace) -> int:
     from portal.server.down import status
 
     return status()
+
+
+def _serve(options: argparse.Namespace) -> int:
+    if options.process == "secrets":
+        from portal.server import generate
+
+        name = options.kubernetes
+        return generate.into_secret(name) if name else generate.print_lines()
+    from portal.server.serve import serve
+
+    return serve(options.process)
 
 
 def _backup(options: argparse.Namespace) -> int:

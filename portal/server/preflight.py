@@ -192,11 +192,12 @@ def plan() -> dict[str, Any]:
     }
 
 
-def proxy_options() -> list[str]:
+def proxy_options(fallback: str = "") -> list[str]:
     from django.conf import settings
 
     words = ["--scheme", settings.BERTH_NOTEBOOK_SCHEME]
-    words += ["--fallback-url", f"http://127.0.0.1:{settings.BERTH_INTERNAL_PORT}/hub/424"]
+    fallback = fallback or f"http://127.0.0.1:{settings.BERTH_INTERNAL_PORT}/hub/424"
+    words += ["--fallback-url", fallback]
     if settings.BERTH_NOTEBOOK_ROUTING == "host":
         words.append("--host-routing")
     else:

@@ -46,7 +46,8 @@ def config(**extra: Any) -> uvicorn.Config:
     )
 
 
-async def serve(public: socket.socket, internal: socket.socket) -> None:
+async def serve(public: socket.socket, internal: socket.socket, *, drain_s: float = 0.0) -> None:
+    """Answer until SIGTERM and ``drain_s`` after it, then end what is open."""
     from django.conf import settings
 
     tls: dict[str, Any] = {}
@@ -59,8 +60,12 @@ async def serve(public: socket.socket, internal: socket.socket) -> None:
         for server, _ in servers:
             server.should_exit = True
 
+    def told() -> None:
+        # A load balancer goes on sending for a moment; what it sends is still answered.
+        loop.call_later(drain_s, stop)
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop)
+        loop.add_signal_handler(number, told)
     # What was loaded so far stays for ever; the collector need not look at it again.
     gc.collect()
     gc.freeze()

@@ -13,6 +13,7 @@ from django.utils.translation import gettext_lazy as _
 from common.logs import mask_links
 from portal.settings import database
 from portal.settings.deploy import *
+from portal.settings.deploy import *
 from portal.settings.env import ROOT, VAR, flag, number, text, words
 from portal.settings.people import *
 

@@ -10,6 +10,7 @@ from accounts.choices import PlatformRole
 from accounts.models import User
 from accounts.principal import Principal
 from accounts.services import password_reset_by_operator, user_create
+from clusters import in_cluster
 from clusters.services import ensure_local_cluster
 from notebooks.services.presets import ensure_default_presets
 from projects.services import project_create
@@ -26,8 +27,9 @@ class Command(BaseCommand):
         password = first_administrator()
         if settings.BERTH_LOCAL_CLUSTER:
             ensure_local_cluster()
+        in_cluster.ensure()
         ensure_default_presets()
-        if password:
+        if password and not settings.BERTH_ADMIN_PASSWORD:
             self.stdout.write(
                 "\n"
                 f"  The first administrator, shown this once:\n"
@@ -50,5 +52,8 @@ def first_administrator() -> str:
         platform_role=PlatformRole.OPERATOR,
     )
     password = password_reset_by_operator(who=None, user=admin)
+    if settings.BERTH_ADMIN_PASSWORD:  # the operator has put it where only operators look
+        admin.set_password(settings.BERTH_ADMIN_PASSWORD)
+        admin.save(update_fields=["password"])
     project_create(principal=Principal(user=admin), name="Demo", slug=PROJECT)
     return password

@@ -1,0 +1,81 @@
+# Berth as images: `server` (web, worker, gate, migrate) and `proxy` (the notebook proxy).
+#
+#   docker build --target server -t berth/server .
+#   docker build --target proxy  -t berth/proxy .
+#
+# Everything that is installed comes from lock files with hashes. The final stages hold no
+# compiler, no package manager of Python or Node in use, and run as a number without a name.
+ARG PYTHON_IMAGE=docker.io/library/python:3.11-slim-bookworm
+ARG NODE_IMAGE=docker.io/library/node:22-bookworm-slim
+
+# --- front-end files and the notebook proxy -------------------------------------------------------
+FROM ${NODE_IMAGE} AS packages
+WORKDIR /srv/berth
+COPY package.json package-lock.json .npmrc ./
+RUN npm ci --omit=dev --ignore-scripts --no-audit --no-fund
+# what only browsers load has no place beside the proxy
+RUN mkdir /srv/proxy && cp -r node_modules /srv/proxy/node_modules \
+    && cd /srv/proxy/node_modules && rm -rf @tabler @xterm uplot htmx* .bin
+
+# --- Python packages --------------------------------------------------------------------------------
+FROM ${PYTHON_IMAGE} AS environment
+COPY requirements/server.txt /tmp/server.txt
+RUN python3 -m venv /opt/berth \
+    && /opt/berth/bin/pip install --no-cache-dir --no-compile --only-binary :all: \
+       --require-hashes -r /tmp/server.txt \
+    && /opt/berth/bin/pip uninstall -q -y setuptools pip \
+    && /opt/berth/bin/python -m compileall -q -j 2 /opt/berth/lib
+
+# --- the portal with its translations and collected files ---------------------------------------------
+FROM environment AS portal
+WORKDIR /srv/berth
+COPY . .
+COPY --from=packages /srv/berth/node_modules node_modules
+RUN /opt/berth/bin/pybabel compile -q -f -D django -d locale \
+    && BERTH_STATIC_DIR=/srv/static BERTH_VAR=/tmp/var BERTH_SECRET_KEY=only-to-collect-files \
+       BERTH_PUBLIC_URL=http://localhost DJANGO_SETTINGS_MODULE=portal.settings.prod \
+       /opt/berth/bin/python manage.py collectstatic --noinput -v 0 \
+    && rm -rf node_modules static package.json package-lock.json .npmrc deploy requirements \
+       Dockerfile .dockerignore proxy \
+    && /opt/berth/bin/python -m compileall -q -j 2 .
+
+# --- image: server -------------------------------------------------------------------------------------
+FROM ${PYTHON_IMAGE} AS server
+RUN command -v tini > /dev/null || (apt-get update -qq \
+    && apt-get install -qq -y --no-install-recommends tini && rm -rf /var/lib/apt/lists/*)
+COPY --from=environment /opt/berth /opt/berth
+COPY --from=portal /srv/static /srv/static
+COPY --from=portal /srv/berth /srv/berth
+COPY deploy/bin/ /usr/local/bin/
+RUN mkdir -p -m 0700 /var/lib/berth && chown 10001:10001 /var/lib/berth
+ENV PATH=/opt/berth/bin:/usr/local/bin:/usr/bin:/bin \
+    PYTHONPATH=/srv/berth:/srv/berth/cli \
+    PYTHONUNBUFFERED=1 \
+    PYTHONDONTWRITEBYTECODE=1 \
+    MALLOC_ARENA_MAX=2 \
+    HOME=/var/lib/berth \
+    DJANGO_SETTINGS_MODULE=portal.settings.prod \
+    BERTH_VAR=/var/lib/berth \
+    BERTH_STATIC_DIR=/srv/static \
+    BERTH_LOCAL_CLUSTER=no \
+    BERTH_BIND=0.0.0.0 \
+    BERTH_INTERNAL_BIND=0.0.0.0
+WORKDIR /srv/berth
+USER 10001:10001
+STOPSIGNAL SIGTERM
+EXPOSE 8000 8002 8004 8005 8006 8007
+ENTRYPOINT ["tini", "--", "berth-server"]
+CMD ["web"]
+
+# --- image: proxy ---------------------------------------------------------------------------------------
+FROM ${NODE_IMAGE} AS proxy
+RUN command -v tini > /dev/null || (apt-get update -qq \
+    && apt-get install -qq -y --no-install-recommends tini && rm -rf /var/lib/apt/lists/*)
+COPY --from=packages /srv/proxy/node_modules /srv/berth/node_modules
+COPY package.json /srv/berth/package.json
+COPY proxy /srv/berth/proxy
+ENV NODE_ENV=production
+WORKDIR /srv/berth
+USER 10001:10001
+EXPOSE 8001 8003
+ENTRYPOINT ["tini", "--", "node", "proxy/berth-proxy.mjs", "--ip", "0.0.0.0", "--api-ip", "0.0.0.0"]

@@ -1,0 +1,34 @@
+"""The cluster that Berth itself runs in: a row that only the operator's settings make.
+
+Its credential is the mounted service account of worker and gate, never anything stored.
+"""
+
+from django.conf import settings
+from django.db import transaction
+
+from clusters.models import Cluster
+from clusters.options import check, options_of
+
+DRIVER = "kubernetes"
+
+
+@transaction.atomic
+def ensure() -> Cluster | None:
+    """Make or update the row; None when Berth runs outside of any cluster it uses."""
+    key = settings.BERTH_IN_CLUSTER
+    if not key:
+        return None
+    options = check(options_of(settings.BERTH_IN_CLUSTER_OPTIONS)).as_json()
+    name = settings.BERTH_IN_CLUSTER_NAME or key
+    row, made = Cluster.objects.select_for_update().get_or_create(
+        key=key, defaults={"name": name, "driver": DRIVER, "options": options}
+    )
+    if not made and (row.options != options or row.name != name):
+        row.options, row.name, row.revision = options, name, row.revision + 1
+        row.save(update_fields=["options", "name", "revision"])
+    return row
+
+
+def is_own(cluster: Cluster) -> bool:
+    """Whether this row stands for the cluster that Berth runs in."""
+    return bool(settings.BERTH_IN_CLUSTER) and cluster.key == settings.BERTH_IN_CLUSTER

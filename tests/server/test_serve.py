@@ -1,0 +1,220 @@
+"""Each process by itself, as containers start it: PostgreSQL and Redis, any order, one migration."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import httpx
+import pytest
+
+from portal.server import generate
+from tests.support.portal import ROOT, free_ports
+
+SERVE = [sys.executable, "-m", "portal.server", "serve"]
+WITHIN_S = 60
+
+
+class Installation:
+    """Processes on a database of their own; everything ends with ``close``."""
+
+    def __init__(self, env: dict[str, str]) -> None:
+        self.env = env
+        self.processes: list[subprocess.Popen[bytes]] = []
+
+    def start(self, *words: str, **env: str) -> "subprocess.Popen[bytes]":
+        process = subprocess.Popen(
+            [*SERVE, *words],
+            cwd=ROOT,
+            env={**self.env, **env},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        self.processes.append(process)
+        return process
+
+    def close(self) -> None:
+        for process in self.processes:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+            if process.stdout:
+                process.stdout.close()
+
+
+@pytest.fixture
+def installation(tmp_path: Any) -> Iterator[Installation]:
+    postgres, redis = os.environ.get("BERTH_TEST_POSTGRES"), os.environ.get("BERTH_TEST_REDIS")
+    if not postgres or not redis:
+        pytest.skip("BERTH_TEST_POSTGRES and BERTH_TEST_REDIS are not set")
+    import psycopg
+
+    name = f"serve_{uuid.uuid4().hex[:12]}"
+    with psycopg.connect(postgres, autocommit=True) as admin:
+        admin.execute(f'CREATE DATABASE "{name}"')
+    port = free_ports(8)
+    plain = {k: v for k, v in os.environ.items() if not k.startswith(("BERTH_", "DJANGO_"))}
+    one = Installation(
+        {
+            **plain,
+            **generate.made(),
+            "BERTH_VAR": str(tmp_path / "var"),
+            "BERTH_DATABASE_URL": f"{postgres.rpartition('/')[0]}/{name}",
+            "BERTH_REDIS_URL": redis,
+            "BERTH_PORT": str(port),
+            "BERTH_PUBLIC_URL": f"http://localhost:{port}",
+            "BERTH_HEALTH_PORT": str(port + 7),
+            "BERTH_ADMIN_PASSWORD": "a password that the operator chose",
+        }
+    )
+    try:
+        yield one
+    finally:
+        one.close()
+        with psycopg.connect(postgres, autocommit=True) as admin:
+            admin.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
+
+
+def answers(url: str, status: int = 200) -> httpx.Response:
+    end = time.monotonic() + WITHIN_S
+    last: Any = None
+    while time.monotonic() < end:
+        with suppress(httpx.HTTPError):
+            last = httpx.get(url, trust_env=False)
+            if last.status_code == status:
+                return last
+        time.sleep(0.1)
+    raise AssertionError(f"{url} did not answer {status}: {last and last.text}")
+
+
+@pytest.mark.real
+@pytest.mark.postgres
+@pytest.mark.redis
+def test_processes_started_in_any_order_wait_for_one_migration_and_drain_at_the_end(
+    installation: Installation,
+) -> None:
+    web, worker = installation.start("web"), installation.start("worker")
+    first, second = installation.start("migrate"), installation.start("migrate")
+    assert (first.wait(WITHIN_S), second.wait(WITHIN_S)) == (0, 0)
+    url = installation.env["BERTH_PUBLIC_URL"]
+    ready = answers(f"{url}/readyz").json()
+    assert ready["checks"]["database"] == ready["checks"]["migrations"] == "ok"
+    answers(f"http://127.0.0.1:{installation.env['BERTH_HEALTH_PORT']}/readyz")
+    answers(f"http://127.0.0.1:{int(url.rpartition(':')[2]) + 2}/hub/api")
+    assert installation.start("check").wait(WITHIN_S) == 0
+    with httpx.Client(base_url=url, trust_env=False) as browser:
+        page = browser.get("/accounts/login/")
+        sent = browser.post(
+            "/accounts/login/",
+            data={
+                "login": "admin",
+                "password": installation.env["BERTH_ADMIN_PASSWORD"],
+                "csrfmiddlewaretoken": browser.cookies["berth_csrf"],
+            },
+        )
+        assert (page.status_code, sent.status_code) == (200, 302), sent.text[:500]
+    for process in (web, worker):
+        process.terminate()
+    assert (web.wait(30), worker.wait(30)) == (0, 0)
+    out = web.stdout.read() if web.stdout else b""
+    lines = [json.loads(line) for line in out.splitlines()]
+    assert lines, "logs are JSON on standard output"
+
+
+@pytest.mark.real
+@pytest.mark.postgres
+@pytest.mark.redis
+def test_web_goes_on_answering_while_the_load_balancer_looks_away(
+    installation: Installation,
+) -> None:
+    assert installation.start("migrate").wait(WITHIN_S) == 0
+    web = installation.start("web", BERTH_DRAIN_SECONDS="3")
+    url = f"{installation.env['BERTH_PUBLIC_URL']}/livez"
+    answers(url)
+    web.terminate()
+    time.sleep(1.5)
+    assert httpx.get(url, trust_env=False).status_code == 200
+    assert web.wait(30) == 0
+
+
+def test_generated_secrets_are_lines_for_an_environment_file_and_differ_each_time() -> None:
+    done = [
+        subprocess.run([*SERVE, "secrets"], cwd=ROOT, capture_output=True, text=True, check=True)
+        for _ in range(2)
+    ]
+    first, second = (dict(one.stdout_lines) for one in map(Lines, done))
+    assert {"BERTH_SECRET_KEY", "BERTH_PROXY_TOKEN", "POSTGRES_PASSWORD"} <= first.keys()
+    assert all(first[name] != second[name] for name in first)
+
+
+class Lines:
+    def __init__(self, done: "subprocess.CompletedProcess[str]") -> None:
+        self.stdout_lines = [line.split("=", 1) for line in done.stdout.splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("have", "written"),
+    [(None, "POST"), ({"BERTH_SECRET_KEY": "b2xk"}, "PATCH"), ("everything", None)],
+)
+def test_a_generated_secret_in_the_cluster_is_only_added_to(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any, have: Any, written: str | None
+) -> None:
+    """The API server here is a stub of three answers; the chart's test has the real one."""
+    calls: list[tuple[str, dict[str, Any]]] = []
+    if have == "everything":
+        have = dict.fromkeys(generate.made(), "b2xk")
+
+    def ask(method: str, path: str, body: Any = None) -> tuple[int, dict[str, Any]]:
+        if method != "GET":
+            calls.append((method, body))
+            return 200, {}
+        return (404, {}) if have is None else (200, {"data": have})
+
+    (tmp_path / "namespace").write_text("berth")
+    monkeypatch.setattr(generate, "ACCOUNT", tmp_path)
+    monkeypatch.setattr(generate, "_ask", ask)
+    assert generate.into_secret("berth") == 0
+    assert [method for method, _ in calls] == ([written] if written else [])
+    if written == "PATCH":
+        assert "BERTH_SECRET_KEY" not in calls[0][1]["data"]
+
+
+def test_the_workers_probes_name_the_duty_that_shows_no_sign_of_life() -> None:
+    from portal.server import probes
+
+    silent: list[str] = []
+    server = probes.start("127.0.0.1", 0, lambda: silent)
+    url = f"http://127.0.0.1:{server.server_address[1]}"
+    try:
+        assert httpx.get(f"{url}/livez", trust_env=False).status_code == 200
+        silent.append("routes")
+        answer = httpx.get(f"{url}/readyz", trust_env=False)
+        assert (answer.status_code, "routes" in answer.text) == (503, True)
+        assert httpx.get(f"{url}/metrics", trust_env=False).status_code == 404
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def test_a_duty_that_hangs_in_one_turn_becomes_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    from portal.server import duties
+
+    held = threading.Event()
+    hang: Callable[[], object] = held.wait
+    loop = duties.Loop("stuck", hang, 1.0)
+    loop.start()
+    try:
+        assert not loop.is_silent
+        monkeypatch.setattr(duties, "SILENT_S", 0.05)
+        time.sleep(0.2)
+        assert loop.is_silent
+    finally:
+        loop.stop()
+        held.set()
+        loop.join(2)
