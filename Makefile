@@ -5,13 +5,14 @@ PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python3.14; 
 	done; echo python3)
 BOOTSTRAP = $(PYTHON) tools/bootstrap.py
 DEV = .venv/bin
-UNIT = not real and not browser and not postgres and not redis and not root and not gpu and not slow
+UNIT = not real and not browser and not postgres and not redis and not root and not gpu and not cluster and not slow
 
 .DEFAULT_GOAL := help
 .PHONY: help run down test check lint types unit dev screens bench schema messages lock
+.PHONY: cluster-up cluster-down cluster-status cluster-build
 
 help: ## say what there is
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: ## set up what is missing and start Berth here; Ctrl-C ends it, workspaces go on
 	@exec $(BOOTSTRAP) run $(ARGS)
@@ -47,6 +48,18 @@ screens: dev ## pictures of every page, light and dark, wide and narrow
 
 bench: dev ## measure against the goals and write the report
 	$(DEV)/python -m benchmarks.run $(ARGS)
+
+cluster-up: dev ## a real Kubernetes cluster on this machine, from sources (Linux, root, Go)
+	@$(DEV)/python -m devcluster up
+
+cluster-down: dev ## end that cluster and all that belongs to it
+	@$(DEV)/python -m devcluster down
+
+cluster-status: dev ## whether it runs, and what is wrong when it does not
+	@$(DEV)/python -m devcluster status
+
+cluster-build: dev ## build its programs only (ARGS="helm traefik" for those it does not need itself)
+	@$(DEV)/python -m devcluster build $(ARGS)
 
 schema: dev ## write docs/openapi.yaml from the code
 	$(DEV)/python manage.py spectacular --file docs/openapi.yaml --validate --fail-on-warn \

@@ -1,0 +1,91 @@
+"""``python -m devcluster up|down|status|build|lock``; ``make cluster-…`` calls it."""
+
+import argparse
+import fcntl
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from devcluster.layout import Layout, cache
+from devcluster.programs import OF_THE_CLUSTER, PROGRAMS
+from tools.setup_shell import SetupError, explain, say
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Two at once would undo each other's work; the second waits."""
+    cache().mkdir(parents=True, exist_ok=True)
+    with (cache() / ".lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("Another command works on the cluster; waiting for it.")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def up(_: list[str]) -> int:
+    from devcluster.up import up as bring_up
+
+    with alone():
+        bring_up(Layout.usual())
+    return 0
+
+
+def down(_: list[str]) -> int:
+    from devcluster.down import down as take_down
+
+    with alone():
+        return 1 if take_down(Layout.usual()) else 0
+
+
+def status(_: list[str]) -> int:
+    from devcluster.status import report
+
+    return report(Layout.usual())
+
+
+def build(names: list[str]) -> int:
+    from devcluster.programs import build as build_one
+
+    unknown = [name for name in names if name not in PROGRAMS]
+    if unknown:
+        raise SetupError(f"No such program: {', '.join(unknown)}. Known: {', '.join(PROGRAMS)}.")
+    with alone():
+        for name in names or OF_THE_CLUSTER:
+            program = PROGRAMS[name]
+            if program.built():
+                say(f"  {name} {program.version} is built: {program.kept}")
+            else:
+                build_one(program, lambda text: say(f"  built {text}"))
+    return 0
+
+
+def lock(names: list[str]) -> int:
+    from devcluster.lock import lock as lock_one
+
+    for name in names or PROGRAMS:
+        lock_one(PROGRAMS[name])
+    return 0
+
+
+COMMANDS = {"up": up, "down": down, "status": status, "build": build, "lock": lock}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="devcluster", description=__doc__)
+    parser.add_argument("command", choices=COMMANDS)
+    parser.add_argument("names", nargs="*", help="programs, for build and lock")
+    chosen = parser.parse_args()
+    return COMMANDS[chosen.command](chosen.names)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except SetupError as error:
+        sys.stderr.write(f"\n{error}\n")
+        sys.exit(1)
+    except OSError as error:
+        sys.stderr.write(f"\n{explain(error)}\n")
+        sys.exit(1)

@@ -1,0 +1,208 @@
+"""Takes the cluster down, and proves that nothing of it is left."""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import time
+from pathlib import Path
+
+from devcluster import network_rules
+from devcluster.layout import BRIDGE, Layout, volumes
+from devcluster.node import SETTINGS
+from devcluster.processes import Processes
+from devcluster.provisioner import MARKER
+from tools.setup_shell import SetupError, say, step, works
+
+# Managers before the API server that they talk to; containerd last, it ends the containers.
+ORDER = ("kueue", "kwok", "metrics-server", "provisioner", "kube-router", "kube-proxy", "kubelet")
+ORDER += ("kube-scheduler", "kube-controller-manager", "kube-apiserver", "etcd", "registry")
+PATIENCE_S = {"kueue": 8, "kube-apiserver": 15, "kubelet": 10}
+CGROUPS = Path("/sys/fs/cgroup")
+TRIES = 40
+
+
+def down(layout: Layout) -> list[str]:
+    """What is left; empty when all is gone."""
+    if os.geteuid() != 0:
+        raise SetupError("The cluster is root's, so only root takes it down.")
+    begun = time.monotonic()
+    namespaces = network_namespaces(layout)
+    with step("Ending the cluster's programs"):
+        stop_programs(layout)
+    with step("Ending containers"):
+        stop_containers(layout)
+    with step("Removing mounts, network and files"):
+        unmount(layout.base)
+        for name in namespaces:
+            remove_namespace(Path(name))
+        network_rules.remove()
+        works(["ip", "link", "delete", BRIDGE])
+        restore_settings(layout)
+        remove_groups()
+        remove_files(layout)
+    left = leftovers(layout)
+    if left:
+        say("Left behind:\n" + "\n".join(f"  {line}" for line in left))
+    else:
+        say(f"The cluster is gone, and nothing of it is left ({time.monotonic() - begun:.1f} s).")
+    return left
+
+
+# --- Processes ------------------------------------------------------------------------------------
+
+
+def stop_programs(layout: Layout) -> None:
+    processes = Processes(layout)
+    known = [name for name in ORDER if name in processes.records]
+    others = [n for n in processes.records if n not in ORDER and n != "containerd"]
+    for name in (*others, *known):
+        processes.stop(name, PATIENCE_S.get(name, 5))
+
+
+def stop_containers(layout: Layout) -> None:
+    """Containers are their shims' children: killed by the shim, or with it."""
+    processes = Processes(layout)
+    shims = [pid for pid, words in commands() if is_shim(words, layout)]
+    for pid in (*(child for shim in shims for child in descendants(shim)), *shims):
+        kill(pid)
+    deadline = time.monotonic() + 10
+    while any(is_shim(words, layout) for _, words in commands()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    processes.stop("containerd", 10)
+
+
+def commands() -> list[tuple[int, list[str]]]:
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
+            except OSError:
+                continue
+            found.append((int(entry.name), words))
+    return found
+
+
+def is_shim(words: list[str], layout: Layout) -> bool:
+    return "containerd-shim" in words[0] and str(layout.socket) in words
+
+
+def descendants(pid: int) -> list[int]:
+    """Youngest first, so that nobody is born again while the parent still lives."""
+    found: list[int] = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        try:
+            children = [int(word) for word in task.read_text().split()]
+        except OSError:
+            continue
+        for child in children:
+            found += [*descendants(child), child]
+    return found
+
+
+def kill(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+# --- Mounts and files -----------------------------------------------------------------------------
+
+
+def mounts(under: Path) -> list[str]:
+    """Innermost first."""
+    lines = Path("/proc/self/mountinfo").read_text().splitlines()
+    places = [line.split()[4].encode().decode("unicode_escape") for line in lines]
+    inside = [p for p in places if p == str(under) or p.startswith(f"{under}/")]
+    return sorted(inside, key=len, reverse=True)
+
+
+def unmount(under: Path) -> None:
+    for place in mounts(under):
+        if not works(["umount", place]):
+            works(["umount", "-l", place])
+
+
+def network_namespaces(layout: Layout) -> list[str]:
+    """Those of our pods, as their containers' files name them."""
+    found = set()
+    for path in (layout.base / "containerd/state").glob("*/*/*/config.json"):
+        try:
+            spaces = json.loads(path.read_text())["linux"]["namespaces"]
+        except (OSError, ValueError, KeyError):
+            continue
+        found |= {s["path"] for s in spaces if s["type"] == "network" and "path" in s}
+    return sorted(name for name in found if "netns/cni-" in name)
+
+
+def remove_namespace(path: Path) -> None:
+    works(["umount", path])
+    path.unlink(missing_ok=True)
+
+
+def restore_settings(layout: Layout) -> None:
+    try:
+        before = json.loads((layout.base / "kernel.json").read_text())
+    except (OSError, ValueError):
+        return
+    for name, value in before.items():
+        if name in SETTINGS and (place := Path("/proc/sys") / name).exists():
+            place.write_text(value)
+
+
+def group_folders() -> list[Path]:
+    """The kubelet's cgroups, in each hierarchy of version 1 or in the one of version 2."""
+    found = [CGROUPS / "kubepods", *CGROUPS.glob("*/kubepods")]
+    return [path for path in found if path.is_dir()]
+
+
+def remove_groups() -> None:
+    for _ in range(TRIES):
+        for top in group_folders():
+            folders = [Path(path) for path, _, _ in os.walk(top, topdown=False)]
+            for folder in folders:
+                try:
+                    folder.rmdir()
+                except OSError:
+                    continue
+        if not group_folders():
+            return
+        time.sleep(0.1)
+
+
+def remove_files(layout: Layout) -> None:
+    for link in Path("/var/log/containers").glob("*.log"):
+        if str(layout.base) in str(link.readlink()):
+            link.unlink()
+    for kept in Path("/var/lib/cni/results").glob("berth-*"):
+        kept.unlink()
+    folders = ("/etc/kueue/metrics/certs", "/etc/kueue/metrics", "/etc/kueue", "/visibility")
+    for folder in (*folders, "/var/log/containers", "/var/lib/cni/results", "/var/lib/cni"):
+        try:
+            Path(folder).rmdir()
+        except OSError:
+            continue  # not ours, or somebody else uses it
+    if (volumes() / MARKER).exists():
+        shutil.rmtree(volumes(), ignore_errors=True)
+    if not mounts(layout.base):
+        shutil.rmtree(layout.base, ignore_errors=True)
+
+
+# --- Proof ----------------------------------------------------------------------------------------
+
+
+def leftovers(layout: Layout) -> list[str]:
+    base = str(layout.base)
+    found = [
+        f"process {pid}: {' '.join(words)[:120]}"
+        for pid, words in commands()
+        if pid != os.getpid() and any(base + "/" in word for word in words)
+    ]
+    found += [f"mount: {place}" for place in mounts(layout.base)]
+    if Path(f"/sys/class/net/{BRIDGE}").exists():
+        found.append(f"network device: {BRIDGE}")
+    found += network_rules.left()
+    found += [f"control group: {path}" for path in group_folders()]
+    found += [f"files: {path}" for path in (layout.base, volumes() / MARKER) if path.exists()]
+    return found

@@ -1,0 +1,219 @@
+"""The images of the cluster, made on this machine and kept by what they are made from."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from devcluster import oci
+from devcluster.layout import REGISTRY_PORT, ROOT, cache
+from devcluster.programs import binary
+from tools.setup_shell import digest, run
+from tools.setup_steps import TOOLS
+from tools.setup_uv import find_uv, index_environment, system_certificates
+
+SUITE = "bookworm"
+# What a person finds in a container, and what a notebook needs of the system.
+PACKAGES = ("bash", "ca-certificates", "coreutils", "curl", "git", "less", "netcat-openbsd")
+PACKAGES += ("openssh-client", "procps", "python3", "tini", "vim-tiny")
+USER = 1000
+PERSON = f"{USER}:{USER}"
+SHELL_USER = f"berth:x:{USER}:{USER}:Berth:/home/berth:/bin/bash\n"
+UNNEEDED = ("var/cache/apt", "var/lib/apt/lists", "usr/share/doc", "usr/share/man")
+UNNEEDED += ("usr/share/locale", "var/log", "var/cache/debconf")
+JUPYTER = "/opt/jupyter"
+LOCK = ROOT / "requirements/image-jupyterlab.txt"
+PATHS = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+UTF8 = {"LANG": "C.UTF-8", "HOME": "/home/berth"}
+REGISTRY = f"http://127.0.0.1:{REGISTRY_PORT}"
+Said = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """``key`` names everything that decides the layer's content."""
+
+    name: str
+    key: str
+    make: Callable[[Path], oci.Layer]
+
+    def layer(self, say: Said) -> oci.Layer:
+        folder = cache() / "layers" / f"{self.name}-{self.key}"
+        if found := oci.read_layer(folder):
+            return found
+        say(f"making the layer {self.name}")
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{self.name}-"))
+        try:
+            self.make(unfinished)
+            shutil.rmtree(folder, ignore_errors=True)
+            unfinished.rename(folder)
+        finally:
+            shutil.rmtree(unfinished, ignore_errors=True)
+        made = oci.read_layer(folder)
+        if made is None:
+            raise RuntimeError(f"the layer {self.name} was not made")
+        return made
+
+    def kept(self) -> bool:
+        return oci.read_layer(cache() / "layers" / f"{self.name}-{self.key}") is not None
+
+
+# --- Layers ---------------------------------------------------------------------------------------
+
+
+def single(name: str, place: str, source: Path) -> Recipe:
+    return Recipe(
+        name,
+        digest(place, source),
+        lambda folder: oci.write_layer(folder, oci.files_as_tar({place: source})),
+    )
+
+
+def debian() -> Recipe:
+    return Recipe("debian", digest(SUITE, " ".join(PACKAGES), SHELL_USER, "2"), make_debian)
+
+
+def make_debian(folder: Path) -> oci.Layer:
+    root = folder / "root"
+    include = ",".join(PACKAGES)
+    run(["debootstrap", "--variant=minbase", f"--include={include}", SUITE, root])
+    for name in UNNEEDED:
+        empty(root / name)
+    with (root / "etc/passwd").open("a") as users:
+        users.write(SHELL_USER)
+    with (root / "etc/group").open("a") as groups:
+        groups.write(f"berth:x:{USER}:\n")
+    home = root / "home/berth"
+    home.mkdir()
+    os.chown(home, USER, USER)
+    return packed(folder, root)
+
+
+def packed(folder: Path, root: Path, *parts: str) -> oci.Layer:
+    try:
+        return oci.write_layer(folder, oci.folder_as_tar(root, *parts))
+    finally:
+        shutil.rmtree(root)
+
+
+def empty(folder: Path) -> None:
+    for entry in folder.iterdir() if folder.is_dir() else ():
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()
+
+
+def jupyter() -> Recipe:
+    return Recipe("jupyterlab", digest(LOCK, debian().key, "1"), make_jupyter)
+
+
+def make_jupyter(folder: Path) -> oci.Layer:
+    """Packages exactly as locked, installed inside the image's own system."""
+    root = folder / "root"
+    oci.unpack(debian().layer(lambda _: None), root)
+    work = root / "tmp/work"
+    work.mkdir()
+    shutil.copy2(find_uv(TOOLS), work / "uv")
+    shutil.copy2(LOCK, work / "lock.txt")
+    shutil.copy2("/etc/resolv.conf", root / "etc/resolv.conf")
+    env = {**index_environment(), "UV_CACHE_DIR": "/tmp/work/cache", "PATH": PATHS}  # noqa: S108
+    if trusted := system_certificates():
+        shutil.copy2(trusted, work / "trusted.pem")
+        env["SSL_CERT_FILE"] = "/tmp/work/trusted.pem"  # noqa: S108
+    inside = ["chroot", root, "/tmp/work/uv"]  # noqa: S108
+    run([*inside, "venv", "-q", "--python", "/usr/bin/python3", JUPYTER], env=env)
+    install = ["pip", "sync", "-q", "--require-hashes", "--compile-bytecode"]
+    python = ["--python", f"{JUPYTER}/bin/python", "/tmp/work/lock.txt"]  # noqa: S108
+    run([*inside, *install, *python], env=env)
+    return packed(folder, root, f".{JUPYTER}")
+
+
+def pause_binary() -> Path:
+    """Built at once when missing: it has no dependencies."""
+    from devcluster.programs import MODULES, go
+
+    folder = MODULES / "pause"
+    made = cache() / "bin" / f"pause-{digest(folder / 'main.go')}"
+    if not made.exists():
+        made.parent.mkdir(parents=True, exist_ok=True)
+        flags = ["-trimpath", "-buildvcs=false", "-ldflags=-s -w"]
+        run([go(), "build", *flags, "-o", made, "."], cwd=folder, env={"CGO_ENABLED": "0"})
+    return made
+
+
+# --- Images ---------------------------------------------------------------------------------------
+
+
+def pause(say: Said) -> oci.Image:
+    layer = single("pause", "/pause", pause_binary()).layer(say)
+    return oci.Image("berth/pause", "1", [layer], ["/pause"], user="65534:65534")
+
+
+def coredns(say: Said) -> oci.Image:
+    layer = single("coredns", "/coredns", binary("coredns")).layer(say)
+    return oci.Image("berth/coredns", "1", [layer], ["/coredns"], user="65534:65534")
+
+
+def tool(say: Said) -> oci.Image:
+    return oci.Image(
+        "berth/tool",
+        "1",
+        [debian().layer(say)],
+        ["/usr/bin/tini", "--"],
+        ["sleep", "infinity"],
+        environment={"PATH": PATHS, **UTF8},
+        user=PERSON,
+        folder="/home/berth",
+    )
+
+
+def echo(say: Said) -> oci.Image:
+    script = Path(__file__).parent / "pods/echo.py"
+    layers = [debian().layer(say), single("echo", "/opt/echo.py", script).layer(say)]
+    command = ["/usr/bin/python3", "/opt/echo.py"]
+    return oci.Image(
+        "berth/echo",
+        "1",
+        layers,
+        command,
+        environment={"PATH": PATHS},
+        user=PERSON,
+        ports=(8888,),
+    )
+
+
+def jupyterlab(say: Said) -> oci.Image:
+    environment = {"PATH": f"{JUPYTER}/bin:{PATHS}", **UTF8, "SHELL": "/bin/bash"}
+    return oci.Image(
+        "berth/jupyterlab",
+        "6.1",
+        [debian().layer(say), jupyter().layer(say)],
+        ["/usr/bin/tini", "--"],
+        ["jupyterhub-singleuser", "--ip=0.0.0.0", "--port=8888"],
+        environment=environment,
+        user=PERSON,
+        folder="/home/berth",
+        ports=(8888,),
+    )
+
+
+FIRST = (pause, coredns)  # what the cluster itself needs
+LATER = (tool, echo, jupyterlab)
+
+
+def need_debian() -> bool:
+    return not (debian().kept() and jupyter().kept())
+
+
+def reference(image: oci.Image) -> str:
+    return f"127.0.0.1:{REGISTRY_PORT}/{image.name}:{image.tag}"
+
+
+def publish(make: Callable[[Said], oci.Image], say: Said) -> dict[str, str]:
+    """Makes one image when needed and pushes it; what it is called and its digest."""
+    image = make(say)
+    return {"reference": reference(image), "digest": oci.push(image, REGISTRY)}

@@ -1,0 +1,3 @@
+module berth.dev/devcluster/pause
+
+go 1.26

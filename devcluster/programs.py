@@ -1,0 +1,187 @@
+"""The programs of the cluster: where they come from, built once per version and kept.
+
+Each has a small Go module of its own under ``modules/``: their versions of the Kubernetes
+libraries differ, and one module would raise all of them.  ``go.sum`` pins every byte.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from devcluster.layout import MODULES, cache
+from tools.setup_shell import SetupError, digest, run
+
+KUBERNETES = "v1.36.3"
+# The public checksum database has no record of these; the committed go.sum pins them.
+UNRECORDED = ("github.com/osrg/gobgp/v3", "sigs.k8s.io/scheduler-library")
+VERSION = "k8s.io/component-base/version"
+
+
+@dataclass(frozen=True)
+class Program:
+    name: str
+    module: str
+    version: str
+    packages: tuple[str, ...] = ("",)
+    flags: tuple[str, ...] = ()
+    on_demand: bool = False
+    binaries: tuple[str, ...] = field(default=())
+
+    @property
+    def folder(self) -> Path:
+        return MODULES / self.name
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.binaries or (self.name,)
+
+    @property
+    def kept(self) -> Path:
+        """Named by everything that decides what the binary is."""
+        parts = [self.folder / "go.mod", self.folder / "go.sum", " ".join(self.flags)]
+        return cache() / "bin" / f"{self.name}-{self.version}-{digest(*parts)}"
+
+    def built(self) -> bool:
+        return all((self.kept / name).is_file() for name in self.names)
+
+
+SIX = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
+SIX += ("kubelet", "kube-proxy", "kubectl")
+
+PROGRAMS = {
+    program.name: program
+    for program in (
+        Program("etcd", "go.etcd.io/etcd/server/v3", "v3.6.5"),
+        Program(
+            "kubernetes",
+            "k8s.io/kubernetes",
+            KUBERNETES,
+            packages=tuple(f"/cmd/{name}" for name in SIX),
+            binaries=SIX,
+            flags=(
+                f"-X {VERSION}.gitVersion={KUBERNETES}",
+                f"-X {VERSION}.gitMajor=1",
+                f"-X {VERSION}.gitMinor=36",
+            ),
+        ),
+        Program(
+            "kube-router",
+            "github.com/cloudnativelabs/kube-router",
+            "v1.6.1",
+            packages=("/cmd/kube-router",),
+        ),
+        Program("coredns", "github.com/coredns/coredns", "v1.15.0"),
+        Program(
+            "registry",
+            "github.com/distribution/distribution/v3",
+            "v3.1.2",
+            packages=("/cmd/registry",),
+        ),
+        Program("kueue", "sigs.k8s.io/kueue", "v0.19.2", packages=("/cmd/kueue",)),
+        Program("kwok", "sigs.k8s.io/kwok", "v0.8.0", packages=("/cmd/kwok",)),
+        Program(
+            "metrics-server",
+            "sigs.k8s.io/metrics-server",
+            "v0.9.0",
+            packages=("/cmd/metrics-server",),
+        ),
+        Program("helm", "helm.sh/helm/v3", "v3.22.0", packages=("/cmd/helm",), on_demand=True),
+        Program(
+            "traefik",
+            "github.com/traefik/traefik/v3",
+            "v3.6.12",
+            packages=("/cmd/traefik",),
+            on_demand=True,
+        ),
+    )
+}
+
+OF_THE_CLUSTER = tuple(name for name, program in PROGRAMS.items() if not program.on_demand)
+
+
+def binary(name: str) -> Path:
+    """The path of a built program such as ``kubectl``."""
+    for program in PROGRAMS.values():
+        if name in program.names:
+            return program.kept / name
+    raise KeyError(name)
+
+
+def unbuilt(names: tuple[str, ...] = OF_THE_CLUSTER) -> list[Program]:
+    return [PROGRAMS[name] for name in names if not PROGRAMS[name].built()]
+
+
+def go() -> str:
+    found = shutil.which("go") or shutil.which("go", path="/usr/local/go/bin:/usr/lib/go/bin")
+    if not found:
+        raise SetupError("There is no Go on this machine; the cluster's programs are built by it.")
+    return found
+
+
+def go_environment() -> dict[str, str]:
+    unrecorded = ",".join(filter(None, [os.environ.get("GONOSUMDB", ""), *UNRECORDED]))
+    return {"CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly", "GONOSUMDB": unrecorded}
+
+
+def build(program: Program, say: Callable[[str], None]) -> None:
+    """All binaries of one module, by one ``go build``, under their final name only when done."""
+    begun, used = time.monotonic(), os.times()
+    unfinished = program.kept.with_name(f"{program.kept.name}.new-{os.getpid()}")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir(parents=True)
+    flags = " ".join(("-s", "-w", *program.flags))
+    packages = [program.module + suffix for suffix in program.packages]
+    command = [go(), "build", "-trimpath", "-buildvcs=false", f"-ldflags={flags}"]
+    try:
+        run(
+            [*command, "-o", f"{unfinished}/", *packages],
+            env=go_environment(),
+            cwd=program.folder,
+            hint="It is built again by `make cluster-build`.",
+        )
+        rename_versioned(program, unfinished)
+        shutil.rmtree(program.kept, ignore_errors=True)
+        unfinished.rename(program.kept)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+    after = os.times()
+    cpu = after.children_user + after.children_system
+    cpu -= used.children_user + used.children_system
+    say(f"{program.name} {program.version}: {time.monotonic() - begun:.0f} s, {cpu:.0f} CPU s")
+
+
+def rename_versioned(program: Program, folder: Path) -> None:
+    """``go build`` names a program by the end of its path: ``server`` for etcd's."""
+    made = sorted(folder.iterdir())
+    if len(program.names) == 1 and len(made) == 1:
+        made[0].rename(folder / program.names[0])
+    lacking = [name for name in program.names if not (folder / name).is_file()]
+    if lacking:
+        raise SetupError(f"Building {program.name} did not give {', '.join(lacking)}.")
+
+
+def module_folder(program: Program) -> Path:
+    """The module's own sources: CRDs and default manifests are read there, none is kept here."""
+    done = subprocess.run(
+        [go(), "list", "-m", "-json", program.module],
+        cwd=program.folder,
+        env={**os.environ, **go_environment()},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    folder = json.loads(done.stdout or "{}").get("Dir") if done.returncode == 0 else None
+    if folder is None:
+        run([go(), "mod", "download", program.module], env=go_environment(), cwd=program.folder)
+        listed = run(
+            [go(), "list", "-m", "-f", "{{.Dir}}", program.module],
+            env=go_environment(),
+            cwd=program.folder,
+        )
+        folder = listed.strip().splitlines()[-1]
+    return Path(folder)

@@ -1,0 +1,174 @@
+"""Brings the cluster up; what runs already is left alone, so it may be asked again."""
+
+import sys
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from devcluster import addons, checks, control_plane, fleet, images, kueue, node, pki, state
+from devcluster.kube import Kube
+from devcluster.layout import KUEUE_PORTS, ROOT, Layout, volumes
+from devcluster.processes import Processes
+from devcluster.programs import build, go, unbuilt
+from tools.setup_shell import SetupError, say, step
+
+KUEUE_PATIENCE_S = 60
+
+
+def up(layout: Layout) -> None:
+    begun = time.monotonic()
+    checks.require(layout)
+    prepare()
+    layout.made()
+    cluster = Cluster(layout)
+    cluster.configure()
+    cluster.control_plane()
+    cluster.node()
+    cluster.addons()
+    cluster.finish()
+    say(f"The cluster is up ({time.monotonic() - begun:.1f} s): KUBECONFIG={layout.admin}")
+
+
+def prepare() -> None:
+    """Packages and programs, once per machine."""
+    if packages := checks.lacking_packages():
+        with step(f"Installing from Debian: {', '.join(packages)}"):
+            checks.install_packages()
+    for program in unbuilt():
+        go()
+        with step(f"Building {program.name} {program.version} (once per version)"):
+            build(program, lambda _: None)
+
+
+@contextmanager
+def timed(title: str) -> Any:
+    """One line with the seconds that it took."""
+    begun = time.monotonic()
+    yield
+    say(f"  {title}: {time.monotonic() - begun:.1f} s")
+
+
+class Cluster:
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        self.processes = Processes(layout)
+        self.images: dict[str, dict[str, str]] = {}
+        self.later: list[Future[Any]] = []
+        self.pool = ThreadPoolExecutor(3)
+
+    def configure(self) -> None:
+        pki.make(self.layout)
+        for part in (control_plane, node, addons, fleet, kueue):
+            part.write_configuration(self.layout)
+        node.make_network(self.layout)
+
+    def start(self, name: str, command: Iterable[object]) -> None:
+        self.processes.start(name, command)
+
+    # --- Control plane ----------------------------------------------------------------------------
+
+    def control_plane(self) -> None:
+        layout = self.layout
+        with timed("etcd and the API server"):
+            self.start("etcd", control_plane.etcd(layout))
+            self.start("registry", addons.registry(layout))
+            self.start("containerd", node.containerd(layout))
+            self.start("kube-apiserver", control_plane.apiserver(layout))
+            for make in images.FIRST:
+                self.publish(make)
+            self.kube = Kube(layout.admin)
+            self.processes.wait("kube-apiserver", self.kube.ready)
+        self.start("kube-controller-manager", control_plane.controller_manager(layout))
+        self.start("kube-scheduler", control_plane.scheduler(layout))
+
+    def publish(self, make: Callable[[images.Said], Any]) -> None:
+        name = make.__name__
+        self.processes.wait("registry", lambda: checks.taken("127.0.0.1", images.REGISTRY_PORT))
+        self.images[name] = images.publish(make, lambda text: say(f"  {text} …"))
+
+    # --- Node -------------------------------------------------------------------------------------
+
+    def node(self) -> None:
+        layout = self.layout
+        with timed("containerd, kubelet and the node"):
+            self.processes.wait("containerd", lambda: node.containerd_ready(layout))
+            self.start("kubelet", node.kubelet(layout))
+            self.start("kube-proxy", node.kube_proxy(layout))
+            self.start("kube-router", node.kube_router(layout))
+            self.start("provisioner", provisioner(layout))
+            self.processes.wait("kubelet", lambda: node.ready(self.kube))
+            node.advertise(self.kube)
+
+    # --- What every cluster has beside ------------------------------------------------------------
+
+    def addons(self) -> None:
+        layout = self.layout
+        self.start("metrics-server", addons.metrics_server(layout))
+        self.start("kwok", fleet.kwok(layout))
+        self.apply(addons.dns_objects(self.images["coredns"]["reference"]))
+        self.apply(addons.metrics_objects(layout))
+        with timed("simulated nodes"):
+            fleet.create(self.kube)
+        with timed("Kueue"):
+            self.kueue()
+        with timed("DNS, metrics and simulated nodes answer"):
+            self.until("DNS", lambda: addons.dns_ready(self.kube))
+            self.until("simulated nodes", lambda: fleet.ready(self.kube))
+            self.until("metrics", lambda: addons.api_available(self.kube, "v1beta1.metrics.k8s.io"))
+
+    def kueue(self) -> None:
+        layout = self.layout
+        first = kueue.first_objects(layout)
+        heads = [i for i in first if i["kind"] in ("Namespace", "CustomResourceDefinition")]
+        self.apply(heads)
+        self.until("Kueue's kinds", lambda: kueue.established(self.kube, heads))
+        self.apply([item for item in first if item not in heads])
+        for folder in (kueue.METRICS_CERTIFICATES, kueue.VISIBILITY_CERTIFICATES):
+            Path(folder).mkdir(parents=True, exist_ok=True)
+        self.start("kueue", kueue.kueue(layout))
+        self.processes.wait("kueue", kueue_ready, KUEUE_PATIENCE_S)
+        self.apply(kueue.last_objects(layout))
+
+    def apply(self, items: Iterable[dict[str, Any]]) -> None:
+        for item in items:
+            self.kube.apply(item)
+
+    def until(self, what: str, probe: Callable[[], Any]) -> None:
+        try:
+            self.kube.until(what, probe, 90)
+        except TimeoutError as error:
+            raise SetupError(str(error)) from error
+
+    def finish(self) -> None:
+        with timed("images in the registry"):
+            for make in images.LATER:
+                self.publish(make)
+        state.write(self.layout, self.images, self.kube)
+
+
+def kueue_ready() -> bool:
+    import httpx
+
+    try:
+        address = f"http://127.0.0.1:{KUEUE_PORTS['health']}/readyz"
+        return httpx.get(address, timeout=2, trust_env=False).status_code == httpx.codes.OK
+    except httpx.HTTPError:
+        return False
+
+
+def provisioner(layout: Layout) -> Iterable[object]:
+    folder = volumes()
+    return [
+        "env",
+        f"PYTHONPATH={ROOT}",
+        sys.executable,
+        "-m",
+        "devcluster.provisioner",
+        "--kubeconfig",
+        layout.kubeconfig("provisioner"),
+        "--base",
+        folder,
+    ]

@@ -1,0 +1,49 @@
+"""The Kubernetes cluster that tests marked ``cluster`` share.
+
+``make cluster-up`` makes it; ``make test`` does so by itself where the machine can.  A test makes
+objects only in namespaces of its own (fixture ``namespace``), and removes what it made elsewhere.
+"""
+
+import json
+import os
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from devcluster import state
+from devcluster.kube import Kube
+from devcluster.layout import Layout
+
+# The tests' namespaces carry it, so that a person finds what a killed run left.
+MARK = {"berth.dev/test": "true"}
+
+
+@pytest.fixture(scope="session")
+def devcluster() -> dict[str, Any]:
+    """What ``var/cluster/state.json`` says (see devcluster/README.md)."""
+    chosen = os.environ.get("BERTH_TEST_CLUSTER")  # the state of another checkout's cluster
+    found = json.loads(Path(chosen).read_text()) if chosen else state.read(Layout.usual())
+    if found is None:
+        pytest.skip("there is no cluster; `make cluster-up` makes one")
+    return found
+
+
+@pytest.fixture(scope="session")
+def kube(devcluster: dict[str, Any]) -> Iterator[Kube]:
+    """The administrator's client: get, list, apply, create, patch, delete, watch, until."""
+    client = Kube(Path(devcluster["kubeconfig"]))
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def namespace(kube: Kube) -> Iterator[str]:
+    """An empty namespace of the test's own."""
+    name = f"test-{secrets.token_hex(4)}"
+    kube.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": MARK}})
+    kube.until("service account", lambda: kube.get("v1", "ServiceAccount", "default", name))
+    yield name
+    kube.delete("v1", "Namespace", name)
