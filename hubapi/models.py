@@ -8,7 +8,9 @@ from django.db.models import Q
 class Client(models.Model):
     """The OAuth client of one workload; its secret changes with every launch."""
 
-    uid = models.UUIDField(unique=True)  # the workload's
+    uid = models.UUIDField(unique=True)  # the workload's, or that of one port of it
+    # Set for a port: the workload it belongs to, which decides who may come in.
+    parent_uid = models.UUIDField(null=True, db_index=True)
     short_id = models.CharField(max_length=40, unique=True)
     client_id = models.CharField(max_length=48, unique=True)  # also the name of a cookie
     secret_digest = models.CharField(max_length=64)

@@ -60,7 +60,7 @@ def gate_for(user: User, client_id: str) -> Gate | None:
 def needs_consent(user: User, gate: Gate) -> bool:
     """A visitor's token can be read by the owner's code: he has to know whose it is."""
     return gate.level != AccessLevel.OWNER and not has_consented(
-        user, gate.info.uid, gate.info.owner_pk
+        user, gate.info.workload_uid, gate.info.owner_pk
     )
 
 
@@ -72,7 +72,7 @@ def has_consented(user: User, uid: UUID, owner_pk: int) -> bool:
 def consent_give(*, principal: Principal, gate: Gate) -> None:
     Consent.objects.update_or_create(
         user=principal.user,
-        uid=gate.info.uid,
+        uid=gate.info.workload_uid,
         defaults={"owner_id": gate.info.owner_pk, "given_at": now()},
     )
     _record(principal, gate.info, "workspace.consent-given")

@@ -7,11 +7,13 @@ never imports them.
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from uuid import UUID
 
 from accounts.models import User
+from hubapi.addresses import workload_url
+from hubapi.models import Client
 from runtime.protocol import Phase
 
 
@@ -41,6 +43,12 @@ class WorkloadInfo:
     page_url: str  # its page in the portal, a path
     public_url: str  # where a browser opens it (services.workload_url)
     resume_url: str  # a path that resumes it by POST and then shows its page
+    parent: UUID | None = None  # of a port: the workload that it belongs to
+
+    @property
+    def workload_uid(self) -> UUID:
+        """Whose people, consent and use count: a port has none of its own."""
+        return self.parent or self.uid
 
 
 class WorkloadLookup(ABC):
@@ -88,19 +96,50 @@ def unregister(lookup: WorkloadLookup) -> None:
 
 
 def by_uid(uid: UUID) -> WorkloadInfo | None:
+    found = _workload(uid)
+    return found or _port(Client.objects.filter(uid=uid, parent_uid__isnull=False).first())
+
+
+def _workload(uid: UUID) -> WorkloadInfo | None:
     return next((found for one in _lookups if (found := one.by_uid(uid))), None)
+
+
+def _port(client: Client | None) -> WorkloadInfo | None:
+    """Return a port of a workload as what it is to a browser: a place of its own."""
+    if client is None or client.parent_uid is None:
+        return None
+    info = _workload(client.parent_uid)
+    if info is None:
+        return None
+    return replace(
+        info,
+        uid=client.uid,
+        parent=info.uid,
+        short_id=client.short_id,
+        public_url=workload_url(client.short_id),
+    )
 
 
 def by_short_id(short_id: str) -> WorkloadInfo | None:
     if not is_short_id(short_id):
         return None
-    return next((found for one in _lookups if (found := one.by_short_id(short_id))), None)
+    found = next((found for one in _lookups if (found := one.by_short_id(short_id))), None)
+    if found is not None or "-" not in short_id:
+        return found
+    return _port(Client.objects.filter(short_id=short_id, parent_uid__isnull=False).first())
 
 
 def access(user: User, uid: UUID) -> AccessLevel:
     """Return what ``user`` is to the workload now; a disabled person is nothing to any."""
     if not user.is_active:
         return AccessLevel.NONE
+    if (level := _level(user, uid)) != AccessLevel.NONE:
+        return level
+    parent = Client.objects.filter(uid=uid).values_list("parent_uid", flat=True).first()
+    return _level(user, parent) if parent else AccessLevel.NONE
+
+
+def _level(user: User, uid: UUID) -> AccessLevel:
     levels = (one.access(user, uid) for one in _lookups)
     return next((level for level in levels if level != AccessLevel.NONE), AccessLevel.NONE)
 

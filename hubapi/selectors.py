@@ -64,7 +64,7 @@ def is_good(token: NotebookToken, info: WorkloadInfo) -> bool:
         return False
     level = registry.access(token.user, token.uid)
     if level == AccessLevel.VISITOR:
-        return oauth.has_consented(token.user, token.uid, info.owner_pk)
+        return oauth.has_consented(token.user, info.workload_uid, info.owner_pk)
     return level == AccessLevel.OWNER
 
 

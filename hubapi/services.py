@@ -1,11 +1,13 @@
 """Clients, what a launch is given, and revocation."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from urllib.parse import quote, urlsplit
-from uuid import UUID
+from uuid import UUID, uuid5
 
 from django.conf import settings
 from django.db import transaction
@@ -45,7 +47,31 @@ def client_ensure(
 
     A late step of an older launch changes nothing, and a revoked launch stays revoked.
     """
-    wanted = _Wanted(uid, short_id, owner, project, launch)
+    return _ensure(_Wanted(uid, short_id, owner, project, launch))
+
+
+def port_uid(uid: UUID, port: int) -> UUID:
+    """Return who a port of a workload is to the Hub side: always the same."""
+    return uuid5(uid, f"port:{port}")
+
+
+def port_short_id(short_id: str, port: int) -> str:
+    return f"{short_id}-{port}"
+
+
+def port_client_ensure(
+    *, uid: UUID, short_id: str, port: int, owner: User, project: Project, launch: int
+) -> LaunchCredentials:
+    """Make the client of one web port: an address and cookies of its own, the same people."""
+    return _ensure(
+        _Wanted(
+            port_uid(uid, port), port_short_id(short_id, port), owner, project, launch, parent=uid
+        )
+    )
+
+
+def _ensure(wanted: _Wanted) -> LaunchCredentials:
+    uid, launch = wanted.uid, wanted.launch
     # Steps come again and again: an unchanged client costs one read and no lock.
     known = Client.objects.filter(uid=uid).first()
     if known is not None and _is_settled(known, wanted):
@@ -66,6 +92,7 @@ class _Wanted:
     owner: User
     project: Project
     launch: int
+    parent: UUID | None = None  # of a port: the workload
 
     def credentials(self, known: Client) -> LaunchCredentials:
         digest = known.secret_digest if known.launch == self.launch else ""
@@ -85,6 +112,7 @@ def _client_write(wanted: _Wanted) -> LaunchCredentials:
     Client.objects.update_or_create(
         uid=uid,
         defaults={
+            "parent_uid": wanted.parent,
             "short_id": wanted.short_id,
             "client_id": made.client_id,
             "secret_digest": keys.digest(made.api_token),
@@ -96,7 +124,9 @@ def _client_write(wanted: _Wanted) -> LaunchCredentials:
         },
     )
     _launch_tokens(uid=uid, owner=wanted.owner, launch=launch, secret=made.api_token)
-    Activity.objects.update_or_create(uid=uid, defaults=dict.fromkeys(_ACTIVITY_TIMES))
+    Activity.objects.update_or_create(
+        uid=wanted.parent or uid, defaults=dict.fromkeys(_ACTIVITY_TIMES)
+    )
     return made
 
 
@@ -135,7 +165,12 @@ def access_scope(owner_username: str, short_id: str) -> str:
 
 
 def launch_environment(
-    info: WorkloadInfo, credentials: LaunchCredentials, *, bind: str = "127.0.0.1"
+    info: WorkloadInfo,
+    credentials: LaunchCredentials,
+    *,
+    bind: str = "127.0.0.1",
+    port: str = "{port}",
+    hub_url: str = "",
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Return (environment, secret environment) of a ``jupyterhub-singleuser``.
 
@@ -143,7 +178,7 @@ def launch_environment(
     """
     prefix = base_path(info.short_id)
     scopes = json.dumps([access_scope(info.owner_username, info.short_id)])
-    api_url = f"{settings.BERTH_INTERNAL_URL}/hub/api"
+    api_url = f"{hub_url or settings.BERTH_INTERNAL_URL}/hub/api"
     user = quote(info.owner_username, safe="")
     secure = str(settings.BERTH_NOTEBOOK_SCHEME) == "https"
     env = {
@@ -161,7 +196,7 @@ def launch_environment(
         "JUPYTERHUB_PUBLIC_URL": workload_url(info.short_id),
         "JUPYTERHUB_SERVER_NAME": info.short_id,
         "JUPYTERHUB_SERVICE_PREFIX": prefix,
-        "JUPYTERHUB_SERVICE_URL": f"http://{bind}:{{port}}{prefix}",
+        "JUPYTERHUB_SERVICE_URL": f"http://{bind}:{port}{prefix}",
         "JUPYTERHUB_USER": info.owner_username,
     }
     if secure and prefix == "/":
@@ -169,13 +204,14 @@ def launch_environment(
     return env, {"JUPYTERHUB_API_TOKEN": credentials.api_token}
 
 
-def server_arguments() -> tuple[str, ...]:
+def server_arguments(*, root_dir: str = "") -> tuple[str, ...]:
     """Return what follows ``jupyterhub-singleuser``; understood from 4.1 on.
 
     Nobody may frame a workspace, the portal neither: it opens them in tabs.
     """
     headers = {"headers": {"Content-Security-Policy": "frame-ancestors 'none'"}}
     return (
+        *((f"--ServerApp.root_dir={root_dir}",) if root_dir else ()),
         f"--HubOAuth.cache_max_age={CACHE_AGE_S}",
         f"--ServerApp.tornado_settings={json.dumps(headers)}",
         "--ServerApp.allow_root=True",  # who it runs as is the driver's business, not Jupyter's
@@ -187,6 +223,12 @@ def readiness_path(short_id: str) -> str:
     return f"{base_path(short_id)}api"
 
 
+def with_ports(uid: UUID) -> list[UUID]:
+    """Return a workload and its ports: what is taken from one is taken from all."""
+    ports = Client.objects.filter(parent_uid=uid).values_list("uid", flat=True)
+    return [uid, *ports]
+
+
 @transaction.atomic
 def revoke_workload(uid: UUID) -> None:
     """Before a stop: no token of this launch is worth anything from now on.
@@ -194,16 +236,18 @@ def revoke_workload(uid: UUID) -> None:
     The route goes next and takes the open sockets with it, so nothing is left to cut.
     """
     at = now()
-    Client.objects.filter(uid=uid, revoked_at=None).update(revoked_at=at)
-    Code.objects.filter(client__uid=uid, used_at=None).update(used_at=at)
-    _revoke(NotebookToken.objects.filter(uid=uid), at=at, cut=False)
+    uids = with_ports(uid)
+    Client.objects.filter(uid__in=uids, revoked_at=None).update(revoked_at=at)
+    Code.objects.filter(client__uid__in=uids, used_at=None).update(used_at=at)
+    _revoke(NotebookToken.objects.filter(uid__in=uids), at=at, cut=False)
 
 
 @transaction.atomic
 def forget_workload(uid: UUID) -> None:
     """After a deletion: nothing stays."""
-    Client.objects.filter(uid=uid).delete()
-    NotebookToken.objects.filter(uid=uid).delete()
+    uids = with_ports(uid)
+    Client.objects.filter(uid__in=uids).delete()
+    NotebookToken.objects.filter(uid__in=uids).delete()
     Consent.objects.filter(uid=uid).delete()
     Activity.objects.filter(uid=uid).delete()
 
@@ -211,10 +255,10 @@ def forget_workload(uid: UUID) -> None:
 @transaction.atomic
 def revoke_visitor(uid: UUID, user: User) -> None:
     """Take one visitor out of a running workload; the owner's work goes on."""
-    at = now()
-    Code.objects.filter(client__uid=uid, user=user, used_at=None).update(used_at=at)
+    at, uids = now(), with_ports(uid)
+    Code.objects.filter(client__uid__in=uids, user=user, used_at=None).update(used_at=at)
     Consent.objects.filter(uid=uid, user=user).delete()
-    tokens = NotebookToken.objects.filter(uid=uid, user=user, kind=TokenKind.USER)
+    tokens = NotebookToken.objects.filter(uid__in=uids, user=user, kind=TokenKind.USER)
     _revoke(tokens, at=at)
 
 
@@ -251,11 +295,15 @@ def origin_of(url: str) -> str:
 
 
 __all__ = [
+    "CACHE_AGE_S",
     "LaunchCredentials",
     "access_scope",
     "client_ensure",
     "forget_workload",
     "launch_environment",
+    "port_client_ensure",
+    "port_short_id",
+    "port_uid",
     "readiness_path",
     "revoke_session",
     "revoke_tokens",

@@ -14,10 +14,13 @@ from django.conf import settings
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from clusters import placement
 from clusters import selectors as clusters
 from clusters.models import Claim, Cluster, Device
+from notebooks.program import flavors_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from uuid import UUID
 
     from runtime.protocol import Resources
@@ -34,17 +37,40 @@ class Forecast:
 
 
 class Room:
-    """What is free on a cluster at this moment, and who waits for it."""
+    """What is free on a cluster at this moment, and who waits for it.
 
-    def __init__(self, cluster_key: str = "local") -> None:
+    ``project_uid`` narrows it to the kinds of GPU that the project may use there.
+    """
+
+    def __init__(self, cluster_key: str = "local", project_uid: UUID | None = None) -> None:
         self._cluster = Cluster.objects.filter(key=cluster_key).first()
         self._total: Counter[str] = Counter()
         self._free: Counter[str] = Counter()
+        self._largest: Counter[str] = Counter()  # most on one node
         self._waiting: list[Claim] = []
+        self._is_one_machine = True
         self._cpu_left = self._memory_left = 0
         self._cpu_total = self._memory_total = 0
-        if self._cluster is not None:
+        if self._cluster is None:
+            return
+        self._is_one_machine = self._cluster.driver in placement.QUEUED_HERE
+        if self._is_one_machine:
             self._look(self._cluster)
+        else:
+            self._look_at_kinds(self._cluster, project_uid)
+
+    def _look_at_kinds(self, cluster: Cluster, project_uid: UUID | None) -> None:
+        """A cluster's own scheduler decides; what is known of it is the kinds of its nodes."""
+        found = (
+            placement.uses([cluster])
+            if project_uid is None
+            else placement.kinds_for(project_uid, cluster_key=cluster.key)
+        )
+        for use in found:
+            for key in ("", use.flavor.name):
+                self._total[key] += use.total
+                self._free[key] += use.free
+                self._largest[key] = max(self._largest[key], use.largest)
 
     def _look(self, cluster: Cluster) -> None:
         rows = Device.objects.filter(cluster=cluster, healthy=True)
@@ -60,15 +86,19 @@ class Room:
         self._waiting = list(clusters.queue(cluster.key))
 
     def free_gpus(self, flavor: str = "") -> int:
-        return self._free[flavor]
+        return self._sum(self._free, flavor)
 
     def total_gpus(self, flavor: str = "") -> int:
-        return self._total[flavor]
+        return self._sum(self._total, flavor)
+
+    def _sum(self, counted: Counter[str], flavor: str) -> int:
+        """Return how many of any of some kinds; of all when none is named."""
+        return sum(counted[name] for name in flavors_of(flavor) or [""])
 
     def ask(self, wanted: Resources, *, uid: UUID | None = None) -> Forecast:
         """Say whether a workload of this size would start now, and if not, where it stands."""
         if self._never(wanted):
-            sentence = _("It asks for more than this machine has: it would wait without end.")
+            sentence = self._never_sentence()
             return Forecast(False, self._ahead(wanted, uid) + 1, False, sentence)
         ahead = self._ahead(wanted, uid)
         if not ahead and self._room(wanted):
@@ -83,17 +113,27 @@ class Room:
             sentence = _("It would wait as the next one: what it asks for is in use.")
         return Forecast(False, ahead + 1, True, sentence)
 
+    def _never_sentence(self) -> str:
+        if self._cluster is None or self._is_one_machine:
+            return _("It asks for more than this machine has: it would wait without end.")
+        return _("No node of %(cluster)s has that many GPUs of this kind.") % {
+            "cluster": self._cluster.name
+        }
+
     def _never(self, wanted: Resources) -> bool:
         if self._cluster is None:
             return False  # nothing is known yet: say nothing wrong
         unknown = not self._cpu_total  # the machine was not looked at yet
-        return wanted.gpus > self._total[wanted.gpu_flavor] or (
+        if not self._is_one_machine:
+            names = flavors_of(wanted.gpu_flavor) or [""]
+            return wanted.gpus > max(self._largest[name] for name in names)
+        return wanted.gpus > self.total_gpus(wanted.gpu_flavor) or (
             not unknown
             and (wanted.cpu_milli > self._cpu_total or wanted.memory_mib > self._memory_total)
         )
 
     def _room(self, wanted: Resources) -> bool:
-        if wanted.gpus > self._free[wanted.gpu_flavor]:
+        if wanted.gpus > self.free_gpus(wanted.gpu_flavor):
             return False
         if not self._cpu_total:
             return True
@@ -108,15 +148,43 @@ class Room:
         )
 
     def _competes(self, claim: Claim, wanted: Resources) -> bool:
-        lacks_gpu = claim.gpus > self._free[claim.gpu_flavor]
+        lacks_gpu = claim.gpus > self.free_gpus(claim.gpu_flavor)
         same_kind = not claim.gpu_flavor or not wanted.gpu_flavor
         if wanted.gpus and lacks_gpu and (same_kind or claim.gpu_flavor == wanted.gpu_flavor):
             return True
         return claim.cpu_milli > self._cpu_left or claim.memory_mib > self._memory_left
 
 
-def forecast(wanted: Resources, *, cluster_key: str, uid: UUID | None = None) -> Forecast:
-    return Room(cluster_key).ask(wanted, uid=uid)
+class Rooms:
+    """One look at each cluster that is asked about, for one project."""
+
+    def __init__(self, project_uid: UUID) -> None:
+        self._project_uid = project_uid
+        self._rooms: dict[str, Room] = {}
+
+    def of(self, cluster_key: str) -> Room:
+        if cluster_key not in self._rooms:
+            self._rooms[cluster_key] = Room(cluster_key, self._project_uid)
+        return self._rooms[cluster_key]
+
+    def best(self, clusters: Iterable[Cluster], wanted: Resources) -> tuple[Cluster, Forecast]:
+        """Return the first cluster where it starts now, else where it ever fits, else the first."""
+        rows = list(clusters)
+        rows = [row for row in rows if row.reachable] or rows
+        asked = [(row, self.of(row.key).ask(wanted)) for row in rows]
+        starts = [pair for pair in asked if pair[1].starts_now]
+        fits = [pair for pair in asked if pair[1].fits]
+        return (starts or fits or asked)[0]
+
+
+def forecast(
+    wanted: Resources,
+    *,
+    cluster_key: str,
+    uid: UUID | None = None,
+    project_uid: UUID | None = None,
+) -> Forecast:
+    return Room(cluster_key, project_uid).ask(wanted, uid=uid)
 
 
 def _factor(name: str, default: float) -> float:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from django.conf import settings
+
 from hubapi.registry import AccessLevel, WorkloadInfo, WorkloadLookup
-from hubapi.services import workload_url
+from hubapi.services import port_short_id, port_uid, workload_url
 from notebooks import selectors
 from notebooks.models import Workspace
 from projects.models import Membership
@@ -18,6 +21,14 @@ if TYPE_CHECKING:
     from django.db.models import QuerySet
 
     from accounts.models import User
+
+
+def open_url(row: Workspace) -> str:
+    """Return what Open opens: JupyterLab, or the first port of a container; '' if there is none."""
+    if not row.is_container:
+        return workload_url(row.short_id)
+    ports = row.web_ports
+    return workload_url(port_short_id(row.short_id, ports[0]["port"])) if ports else ""
 
 
 def info_of(row: Workspace) -> WorkloadInfo:
@@ -35,8 +46,20 @@ def info_of(row: Workspace) -> WorkloadInfo:
         phase=Phase(row.phase),
         launch=row.launch,
         page_url=page,
-        public_url=workload_url(row.short_id),
+        public_url=open_url(row) or f"{settings.BERTH_PUBLIC_URL}{page}",
         resume_url=f"{page}start/",
+    )
+
+
+def port_info_of(info: WorkloadInfo, port: int) -> WorkloadInfo:
+    """Return one web port of a container as the Hub side sees it: a place of its own."""
+    short_id = port_short_id(info.short_id, port)
+    return replace(
+        info,
+        uid=port_uid(info.uid, port),
+        parent=info.uid,
+        short_id=short_id,
+        public_url=workload_url(short_id),
     )
 
 

@@ -1,4 +1,4 @@
-"""From a workspace row to a process that runs JupyterLab, and back."""
+"""From a workspace row to a process or a pod, and back."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from hubapi import services as hub
 from notebooks.choices import StopReason
-from notebooks.hub import info_of
 from notebooks.models import Workspace
+from notebooks.program import sidecar_port
+from notebooks.specs import pod_spec, process_spec
+from notebooks.where import cluster_of
 from runtime.models import Reconcilable
-from runtime.protocol import Mount, Observation, Phase, Probe, RouteEntry, WorkloadSpec
+from runtime.protocol import Observation, Phase, RouteEntry, WorkloadSpec
 from runtime.reasons import Reason
 from runtime.workload import WorkloadReconciler
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 # The engine's words are fewer than ours: the page tells the finer reason from the row.
 _WHY = {
@@ -32,31 +34,8 @@ class WorkspaceReconciler(WorkloadReconciler):
     related: ClassVar[tuple[str, ...]] = ("project", "owner", "home", "preset")
 
     def spec_of(self, row: Workspace) -> WorkloadSpec:
-        credentials = hub.client_ensure(
-            uid=row.uid,
-            short_id=row.short_id,
-            owner=row.owner,
-            project=row.project,
-            launch=row.launch,
-        )
-        env, secret_env = hub.launch_environment(info_of(row), credentials)
-        return WorkloadSpec(
-            uid=str(row.uid),
-            kind=row.KIND,
-            name=row.short_id,
-            launch=row.launch,
-            generation=row.generation,
-            project=str(row.project.uid),
-            owner=str(row.owner.uid),
-            environment=row.environment,
-            command=("jupyterhub-singleuser", *hub.server_arguments()),
-            env={**row.env, **env},  # ours last: nobody's own variable replaces them
-            secret_env=lambda: secret_env,
-            resources=row.resources,
-            mounts=(Mount(volume_uid=str(row.home.uid), role="home"),),
-            probe=Probe(path=hub.readiness_path(row.short_id)),
-            labels={"project": row.project.slug, "owner": row.owner.username},
-        )
+        cluster = cluster_of(row)
+        return process_spec(row) if cluster is None else pod_spec(row, cluster)
 
     def before_stop(self, row: Workspace) -> None:
         hub.revoke_workload(row.uid)
@@ -64,12 +43,21 @@ class WorkspaceReconciler(WorkloadReconciler):
     def after_remove(self, row: Workspace) -> None:
         hub.forget_workload(row.uid)
 
-    def route_of(self, row: Workspace, observation: Observation) -> RouteEntry | None:
-        return RouteEntry(
-            key=hub.route_key(row.short_id),
-            target=f"http://{observation.address}",
-            uid=str(row.uid),
-        )
+    def routes_of(self, row: Workspace, observation: Observation) -> Sequence[RouteEntry]:
+        if not row.is_container:
+            return (self._route(row, row.short_id, observation.address),)
+        host = observation.address.rpartition(":")[0]
+        return [
+            self._route(
+                row,
+                hub.port_short_id(row.short_id, port["port"]),
+                f"{host}:{sidecar_port(row.ports, port['port'])}",
+            )
+            for port in row.web_ports
+        ]
+
+    def _route(self, row: Workspace, short_id: str, address: str) -> RouteEntry:
+        return RouteEntry(key=hub.route_key(short_id), target=f"http://{address}", uid=str(row.uid))
 
     def stop_reason(self, row: Workspace) -> str:
         reason = row.stop_reason or Reason.USER

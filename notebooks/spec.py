@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 from django.utils.translation import gettext as _
 
 from common.errors import Invalid
+from notebooks.choices import WorkspaceKind
+from notebooks.program import flavors_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 MAX_NAME = 63
 MAX_ENV_VARIABLES = 100
@@ -51,6 +53,15 @@ class Wanted:
     gpu_flavor: str | None = None
     env: Mapping[str, str] | None = None
     time_limit_minutes: int | None = None
+    kind: str | None = None
+    cluster: str | None = None
+    image: str | None = None
+    command: Sequence[str] | None = None
+    args: Sequence[str] | None = None
+    ports: Sequence[Any] | None = None
+    shm_mib: int | None = None
+    pool: str | None = None
+    network: str | None = None
 
     def given(self) -> dict[str, Any]:
         """Return only what was said."""
@@ -69,19 +80,43 @@ class Spec:
     gpu_flavor: str
     env: Mapping[str, str]
     time_limit_minutes: int | None
+    kind: str = WorkspaceKind.NOTEBOOK.value
+    cluster: str = ""
+    image: str = ""
+    command: Sequence[str] = ()
+    args: Sequence[str] = ()
+    ports: Sequence[Mapping[str, Any]] = ()
+    shm_mib: int = 0
+    pool: str = ""
+    network: str = ""
+
+    @property
+    def is_container(self) -> bool:
+        return self.kind == WorkspaceKind.CONTAINER
 
     def amounts(self) -> dict[str, int]:
         """Return what a running workspace of this size takes of the limits."""
         taken = {"workspaces": 1, "cpu_milli": self.cpu_milli, "memory_mib": self.memory_mib}
         if self.gpus:
             taken["gpus"] = self.gpus
-            if self.gpu_flavor:
-                taken[f"gpus:{self.gpu_flavor}"] = self.gpus
+            # With "any of these" each kind is held: which one it gets is not known yet.
+            for flavor in flavors_of(self.gpu_flavor):
+                taken[f"gpus:{flavor}"] = self.gpus
         return taken
 
 
+# What a form, a file and an answer of the API tell besides the environment's values.
+PUBLIC = (
+    *("kind", "cluster", "environment", "image", "command", "args", "ports"),
+    *("cpu_milli", "memory_mib", "gpus", "gpu_flavor", "shm_mib", "pool", "network"),
+    "time_limit_minutes",
+)
+PRIVATE = ("env", "command", "args")  # to the owner: secrets are written into all three
+LISTS = frozenset({"command", "args", "ports"})
+# Kind and cluster are chosen once: the home lies on that cluster.
+FIXED = frozenset({"kind", "cluster"})
 # Changing one of these needs a new process.
-RESTARTING = frozenset({"environment", "cpu_milli", "memory_mib", "gpus", "gpu_flavor", "env"})
+RESTARTING = frozenset({*PUBLIC, "env"}) - FIXED - {"time_limit_minutes"}
 
 
 def clean_name(name: str) -> str:

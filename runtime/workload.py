@@ -12,15 +12,13 @@ Every step may be run again after a crash at any point.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
-import structlog
-
-from runtime import observe
+from runtime import observe, workload_routes
 from runtime.killpoints import killpoint
-from runtime.models import ObservedWorkload, Reconcilable, Route
+from runtime.models import ObservedWorkload, Reconcilable
 from runtime.ports import AdmissionRequest, Granted, Waiting, places
 from runtime.protocol import (
     Denied,
@@ -40,8 +38,6 @@ from runtime.reasons import Reason
 from runtime.reconcilers import Outcome
 from runtime.status import status_of
 from runtime.workload_state import Pass, WorkloadRow
-
-log = structlog.get_logger(__name__)
 
 __all__ = ["WorkloadReconciler", "WorkloadRow"]
 
@@ -74,6 +70,11 @@ class WorkloadReconciler:
         """Return where people reach it, None when nobody does."""
         del row, observation
         return None
+
+    def routes_of(self, row: Any, observation: Observation) -> Sequence[RouteEntry]:
+        """Return every way to it, where there are several."""
+        entry = self.route_of(row, observation)
+        return () if entry is None else (entry,)
 
     def on_ready(self, row: Any, observation: Observation) -> None:
         """It runs and can be reached; runs again after a crash."""
@@ -113,7 +114,7 @@ class WorkloadReconciler:
         Its place stays taken until the process is seen to be gone (``runtime.orphans``).
         """
         self.before_stop(row)
-        self._drop_routes(Pass(row, dict(row.external_ref)))
+        workload_routes.drop_all(row, dict(row.external_ref))
 
     def step(self, row: Any, observation: Observation | None) -> Outcome:
         state = Pass(row, dict(row.external_ref))
@@ -232,33 +233,15 @@ class WorkloadReconciler:
     def _open(self, state: Pass, seen: Observation) -> Outcome:
         row = state.row
         state.note("ready")
-        entry = self.route_of(row, seen)
-        if entry is not None:
-            try:
-                self._want_route(state, entry)
-            except Unreachable as error:
-                return self._outcome(
-                    state, Phase.STARTING, Reason.PROXY_UNREACHABLE, str(error), 1.0
-                )
+        try:
+            workload_routes.want(state, self.routes_of(row, seen))
+        except Unreachable as error:
+            return self._outcome(state, Phase.STARTING, Reason.PROXY_UNREACHABLE, str(error), 1.0)
         if row.phase != Phase.RUNNING:
             self.on_ready(row, seen)
         state.note("running")
         again = self.watched_poll_s if observe.is_watched(row.cluster_key) else self.poll_s
         return self._outcome(state, Phase.RUNNING, "", "", self._sooner(row, again), seen)
-
-    def _want_route(self, state: Pass, entry: RouteEntry) -> None:
-        row = state.row
-        known = Route.objects.filter(key=entry.key).first()
-        same = known is not None and (known.target, str(known.uid)) == (entry.target, entry.uid)
-        state.ref["route"] = entry.key
-        if same and row.phase == Phase.RUNNING:
-            return  # the router loop keeps it
-        Route.objects.update_or_create(
-            key=entry.key, defaults={"target": entry.target, "uid": row.uid}
-        )
-        killpoint("route-wanted")
-        places().router().put(entry)
-        killpoint("routed")
 
     def _sooner(self, row: Any, seconds: float) -> float:
         own = self.next_due_s(row)
@@ -298,7 +281,7 @@ class WorkloadReconciler:
         row = state.row
         self.before_stop(row)
         killpoint("tokens-revoked")
-        self._drop_routes(state)
+        workload_routes.drop_all(state.row, state.ref)
         killpoint("route-dropped")
         places().release(str(row.uid))
         killpoint("released")
@@ -330,7 +313,7 @@ class WorkloadReconciler:
         uid = str(row.uid)
         self.before_stop(row)
         killpoint("tokens-revoked")
-        self._drop_routes(state)
+        workload_routes.drop_all(state.row, state.ref)
         killpoint("route-dropped")
         driver = places().driver_for(row.cluster_key)
         try:
@@ -359,19 +342,6 @@ class WorkloadReconciler:
         return replace(outcome, gone=True)
 
     # --- small things -----------------------------------------------------------------------------
-    def _drop_routes(self, state: Pass) -> None:
-        """Rows first, then the proxy: a proxy that is down forgets, or is compared later."""
-        rows = Route.objects.filter(uid=state.row.uid)
-        keys = set(rows.values_list("key", flat=True))
-        if known := state.ref.pop("route", ""):
-            keys.add(known)
-        rows.delete()
-        for key in keys:
-            try:
-                places().router().drop(key)
-            except Unreachable as error:
-                log.warning("route.drop_later", key=key, error=str(error))
-
     def _look(self, row: Any) -> Observation:
         uid = str(row.uid)
         return places().driver_for(row.cluster_key).observe([uid])[uid]

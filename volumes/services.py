@@ -20,10 +20,18 @@ if TYPE_CHECKING:
     from accounts.principal import Principal
     from projects.models import Project
 
+LOCAL = "local"
 
-def home_ensure(*, principal: Principal | None, project: Project, owner: User) -> Volume:
-    """Return the home of ``owner`` in ``project``; the first call makes the row."""
-    existing = _home(project, owner)
+
+def home_ensure(
+    *,
+    principal: Principal | None,
+    project: Project,
+    owner: User,
+    cluster_key: str = LOCAL,
+) -> Volume:
+    """Return the home of ``owner`` in ``project`` on a cluster; the first call makes the row."""
+    existing = _home(project, owner, cluster_key)
     if existing is not None:
         return existing
     try:
@@ -31,12 +39,13 @@ def home_ensure(*, principal: Principal | None, project: Project, owner: User) -
             volume = Volume.objects.create(
                 project=project,
                 owner=owner,
+                cluster_key=cluster_key,
                 kind=VolumeKind.HOME,
                 name=f"home-{owner.username}"[:63],
                 phase_since=now(),
             )
     except IntegrityError:  # somebody else made it at the same moment
-        raced = _home(project, owner)
+        raced = _home(project, owner, cluster_key)
         if raced is None:
             raise
         return raced
@@ -86,7 +95,11 @@ def volumes_request_delete(*, actor: Principal | None, project: Project) -> int:
     return len(rows)
 
 
-def _home(project: Project, owner: User) -> Volume | None:
+def _home(project: Project, owner: User, cluster_key: str) -> Volume | None:
     return Volume.objects.filter(
-        project=project, owner=owner, kind=VolumeKind.HOME, deleted_at__isnull=True
+        project=project,
+        owner=owner,
+        cluster_key=cluster_key,
+        kind=VolumeKind.HOME,
+        deleted_at__isnull=True,
     ).first()

@@ -85,7 +85,7 @@ def activity_push(request: HttpRequest, name: str) -> HttpResponse:
         raise Forbidden("This token is not valid here.")
     mine = servers.get(holder.info.short_id, {})
     last = _moment(mine.get("last_activity") if isinstance(mine, dict) else None)
-    activity.note_push(uid=holder.info.uid, last_activity=last)
+    activity.note_push(uid=holder.info.workload_uid, last_activity=last)
     return JsonResponse({})
 
 

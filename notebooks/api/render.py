@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hubapi.services import workload_url
-from notebooks.choices import StopReason
+from hubapi.services import port_short_id, workload_url
+from notebooks.choices import StopReason, WorkspaceKind
 from notebooks.models import Share, Workspace
+from notebooks.services.plan import public_fields
+from notebooks.spec import PRIVATE, PUBLIC
 from runtime import reasons
 from runtime.protocol import Phase
 
@@ -26,6 +28,7 @@ POSITION = "external_ref__queue__position"
 COLUMNS = (
     *("id", "uid", "short_id", "name", "generation", "observed_generation", "desired"),
     *("phase", "reason", "message", "phase_since", "environment"),
+    *("kind", "cluster_key", "image", "image_digest", "ports", "shm_mib", "pool", "network"),
     *("cpu_milli", "memory_mib", "gpus", "gpu_flavor", "time_limit_minutes"),
     *("launch", "created_at", "asked_at", "started_at", "ready_at", "ends_at", "stopped_at"),
     *("stop_reason", "idle_stop_minutes", "owner_id"),
@@ -82,15 +85,7 @@ def workspace_out(
         "access": "owner" if owner else "visitor" if may_open else "none",
         "generation": row["generation"],
         "desired": row["desired"],
-        "spec": {
-            "environment": row["environment"],
-            "cpu_milli": row["cpu_milli"],
-            "memory_mib": row["memory_mib"],
-            "gpus": row["gpus"],
-            "gpu_flavor": row["gpu_flavor"],
-            "env": row.get("env") if owner else None,
-            "time_limit_minutes": row["time_limit_minutes"],
-        },
+        "spec": _spec_out(row, is_owner=owner),
         "status": {
             "phase": row["phase"],
             "reason": row["reason"],
@@ -98,7 +93,8 @@ def workspace_out(
             "observed_generation": row["observed_generation"],
             "since": row["phase_since"],
             "position": row[POSITION],
-            "url": workload_url(row["short_id"]) if running and may_open else None,
+            "url": _url(row) if running and may_open else None,
+            "ports": _ports(row) if running and may_open else [],
         },
         "launch": row["launch"],
         "home": row["home__uid"],
@@ -113,6 +109,28 @@ def workspace_out(
     }
 
 
+def _spec_out(row: dict[str, Any], *, is_owner: bool) -> dict[str, Any]:
+    """What was asked for; a command line may hold what the environment does, so it is private."""
+    found = {name: row.get(name) for name in (*PUBLIC, "env") if name != "cluster"}
+    found |= {"cluster": row["cluster_key"], "image_digest": row["image_digest"]}
+    return found if is_owner else {**found, **dict.fromkeys(PRIVATE)}
+
+
+def _url(row: dict[str, Any]) -> str | None:
+    if row["kind"] == WorkspaceKind.NOTEBOOK:
+        return workload_url(row["short_id"])
+    opened = _ports(row)
+    return str(opened[0]["url"]) if opened else None
+
+
+def _ports(row: dict[str, Any]) -> list[dict[str, Any]]:
+    return [
+        {**port, "url": workload_url(port_short_id(row["short_id"], port["port"]))}
+        for port in row["ports"]
+        if port.get("web")
+    ]
+
+
 def _message(row: dict[str, Any]) -> str:
     if row["message"]:
         return str(row["message"])
@@ -123,7 +141,7 @@ def _message(row: dict[str, Any]) -> str:
 
 def workspace_one(who: Principal, row: Workspace) -> dict[str, Any]:
     """Return one, with its environment for its owner."""
-    values = workspace_values(row.project).values(*COLUMNS, "env").get(pk=row.pk)
+    values = workspace_values(row.project).values(*COLUMNS, *PRIVATE).get(pk=row.pk)
     return workspace_out(
         values,
         who,
@@ -141,15 +159,7 @@ def plan_out(plan: Plan) -> dict[str, Any]:
         "allowed": plan.allowed,
         "refusal": plan.refusal,
         "restarts": plan.restarts,
-        "spec": {
-            "environment": spec.environment,
-            "cpu_milli": spec.cpu_milli,
-            "memory_mib": spec.memory_mib,
-            "gpus": spec.gpus,
-            "gpu_flavor": spec.gpu_flavor,
-            "env": dict(spec.env),
-            "time_limit_minutes": spec.time_limit_minutes,
-        },
+        "spec": {**public_fields(spec), "env": dict(spec.env), "image_digest": ""},
         "changes": [{"field": c.field, "from": c.before, "to": c.after} for c in plan.changes],
         "quota": [
             {

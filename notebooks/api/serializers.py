@@ -7,11 +7,25 @@ from typing import Any
 from rest_framework import serializers
 
 from common.drf.serializers import StrictSerializer
+from notebooks.choices import WorkspaceKind
 from notebooks.models import MAX_CPU_MILLI, MAX_GPUS, MAX_MEMORY_MIB
+from notebooks.program import HIGHEST_PORT, LOWEST_PORT, MAX_PORTS, MAX_WORD, MAX_WORDS
 from notebooks.services import Wanted
 from notebooks.spec import MAX_MINUTES, MAX_NAME
 
 _OPTIONAL: dict[str, Any] = {"required": False, "allow_null": True}
+
+
+def _word() -> serializers.CharField:
+    return serializers.CharField(allow_blank=True, trim_whitespace=False, max_length=MAX_WORD)
+
+
+class PortIn(StrictSerializer):
+    """One port of a container; ``web``: opened in a browser behind the sign-in."""
+
+    port = serializers.IntegerField(min_value=LOWEST_PORT, max_value=HIGHEST_PORT)
+    name = serializers.CharField(max_length=15, required=False, allow_blank=True)
+    web = serializers.BooleanField(default=True)
 
 
 class WorkspaceIn(StrictSerializer):
@@ -24,8 +38,23 @@ class WorkspaceIn(StrictSerializer):
     memory_mib = serializers.IntegerField(min_value=256, max_value=MAX_MEMORY_MIB, **_OPTIONAL)
     gpus = serializers.IntegerField(min_value=0, max_value=MAX_GPUS, **_OPTIONAL)
     gpu_flavor = serializers.CharField(
-        max_length=63, required=False, allow_blank=True, allow_null=True
+        max_length=255,
+        required=False,
+        allow_blank=True,
+        allow_null=True,
+        help_text="empty: any kind; names with commas: any of these",
     )
+    kind = serializers.ChoiceField(
+        WorkspaceKind.values, help_text="notebook or container", **_OPTIONAL
+    )
+    cluster = serializers.CharField(max_length=63, allow_blank=True, **_OPTIONAL)
+    image = serializers.CharField(max_length=512, allow_blank=True, **_OPTIONAL)
+    command = serializers.ListField(child=_word(), max_length=MAX_WORDS, **_OPTIONAL)
+    args = serializers.ListField(child=_word(), max_length=MAX_WORDS, **_OPTIONAL)
+    ports = serializers.ListField(child=PortIn(), max_length=MAX_PORTS, **_OPTIONAL)
+    shm_mib = serializers.IntegerField(min_value=0, max_value=MAX_MEMORY_MIB, **_OPTIONAL)
+    pool = serializers.CharField(max_length=63, allow_blank=True, **_OPTIONAL)
+    network = serializers.CharField(max_length=63, allow_blank=True, **_OPTIONAL)
     env = serializers.DictField(
         child=serializers.CharField(allow_blank=True, trim_whitespace=False, max_length=8192),
         **_OPTIONAL,
@@ -41,6 +70,8 @@ class WorkspaceIn(StrictSerializer):
 
 class WorkspaceEdit(WorkspaceIn):
     preset = None  # type: ignore[assignment]
+    kind = None  # type: ignore[assignment]
+    cluster = None  # type: ignore[assignment]
 
 
 class ExtendIn(StrictSerializer):
@@ -55,7 +86,32 @@ class EmptyIn(StrictSerializer):
     """A POST without fields."""
 
 
-class SpecOut(serializers.Serializer[Any]):
+class PortOut(serializers.Serializer[Any]):
+    port = serializers.IntegerField()
+    name = serializers.CharField()
+    web = serializers.BooleanField()
+
+
+class OpenPortOut(PortOut):
+    url = serializers.CharField()
+
+
+class ProgramOut(serializers.Serializer[Any]):
+    kind = serializers.CharField(help_text="notebook or container")
+    image = serializers.CharField(allow_blank=True)
+    command = serializers.ListField(
+        child=serializers.CharField(), allow_null=True, help_text="null: not yours, or in a list"
+    )
+    args = serializers.ListField(child=serializers.CharField(), allow_null=True)
+    ports = PortOut(many=True)
+    shm_mib = serializers.IntegerField()
+    pool = serializers.CharField(allow_blank=True)
+    network = serializers.CharField(allow_blank=True)
+
+
+class SpecOut(ProgramOut):
+    cluster = serializers.CharField()
+    image_digest = serializers.CharField(allow_blank=True)
     environment = serializers.CharField()
     cpu_milli = serializers.IntegerField()
     memory_mib = serializers.IntegerField()
@@ -77,6 +133,7 @@ class StatusOut(serializers.Serializer[Any]):
     since = serializers.DateTimeField(allow_null=True)
     position = serializers.IntegerField(allow_null=True)
     url = serializers.CharField(allow_null=True)
+    ports = OpenPortOut(many=True, help_text="ports that you may open now")
 
 
 class WorkspaceOut(serializers.Serializer[Any]):
@@ -162,7 +219,8 @@ class SampleOut(serializers.Serializer[Any]):
     gpu_memory_mib = serializers.IntegerField(allow_null=True)
 
 
-class PresetOut(serializers.Serializer[Any]):
+class PresetOut(ProgramOut):
+    cluster = serializers.CharField(allow_blank=True, help_text="empty: any")
     slug = serializers.CharField()
     name = serializers.CharField()
     description = serializers.CharField(allow_blank=True)

@@ -475,4 +475,4 @@ def _share(share: Any) -> dict[str, Any]:
 
 def _preset(row: Preset) -> dict[str, Any]:
     names: list[str] = list(s.PresetOut().get_fields())
-    return {name: getattr(row, name) for name in names}
+    return {n: getattr(row, "cluster_key" if n == "cluster" else n) for n in names}

@@ -14,8 +14,8 @@ from events import services as events
 from notebooks import selectors
 from notebooks.models import Preset, Workspace
 from notebooks.services.base import changed, lock, own, step
-from notebooks.services.specify import spec_for, spec_of
-from notebooks.spec import Wanted, clean_name
+from notebooks.services.specify import columns_of, spec_for, spec_of
+from notebooks.spec import PRIVATE, Wanted, clean_name
 from projects.access import Permission, require
 from quotas import services as quotas
 from runtime.protocol import Desired
@@ -77,7 +77,9 @@ def _launch(
         return made
     spec = spec_for(project=project, preset=preset, wanted=wanted)
     name = _name(principal, project, preset, wanted)
-    home = home_ensure(principal=principal, project=project, owner=principal.user)
+    home = home_ensure(
+        principal=principal, project=project, owner=principal.user, cluster_key=spec.cluster
+    )
     row = Workspace.objects.create(
         project=project,
         owner=principal.user,
@@ -90,7 +92,7 @@ def _launch(
         phase_since=now(),
         last_used_at=now(),
         idle_stop_minutes=preset.idle_stop_minutes,
-        **_columns(spec),
+        **columns_of(spec),
     )
     reserve(principal, row, spec)
     step(row, "accepted")
@@ -169,20 +171,9 @@ def _made_by(principal: Principal, nonce: str) -> Workspace | None:
     return made
 
 
-def _columns(spec: Spec) -> dict[str, object]:
-    return {
-        "environment": spec.environment,
-        "cpu_milli": spec.cpu_milli,
-        "memory_mib": spec.memory_mib,
-        "gpus": spec.gpus,
-        "gpu_flavor": spec.gpu_flavor,
-        "env": dict(spec.env),
-        "time_limit_minutes": spec.time_limit_minutes,
-    }
-
-
 def _public(spec: Spec) -> dict[str, object]:
-    """What an event may tell: sizes, never values of the environment."""
-    columns = _columns(spec)
-    columns.pop("env")
-    return columns
+    """What an event may tell: sizes and image, never the environment nor a command line."""
+    columns = columns_of(spec)
+    for name in PRIVATE:
+        columns.pop(name)
+    return {name: value for name, value in columns.items() if value not in ("", [], None)}

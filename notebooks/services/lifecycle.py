@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from django.db import transaction
 from django.utils.translation import gettext as _
@@ -17,7 +17,7 @@ from notebooks.models import Workspace
 from notebooks.notices import tell_stopped
 from notebooks.services.base import changed, lock, own, require_end, step
 from notebooks.services.launch import begin_launch, reserve
-from notebooks.services.specify import spec_edited, spec_of
+from notebooks.services.specify import columns_of, spec_edited, spec_of
 from notebooks.spec import RESTARTING, clean_count, clean_name
 from runtime.protocol import Desired
 
@@ -105,8 +105,9 @@ def workspace_edit(*, principal: Principal, workspace: Workspace, wanted: Wanted
     if not fields and not renamed:
         return row
     for field in fields:
-        value = getattr(after, field)
-        setattr(row, field, dict(value) if field == "env" else value)
+        setattr(row, field, columns_of(after)[field])
+    if "image" in fields:
+        row.image_digest = ""
     if "time_limit_minutes" in fields:
         set_end(row)
     restarts = needs_restart(row, fields)
@@ -132,7 +133,11 @@ def workspace_edit(*, principal: Principal, workspace: Workspace, wanted: Wanted
 
 def changed_fields(before: Spec, after: Spec) -> list[str]:
     names = [*sorted(RESTARTING), "time_limit_minutes"]
-    return [name for name in names if getattr(before, name) != getattr(after, name)]
+    return [name for name in names if _plain(getattr(before, name)) != _plain(getattr(after, name))]
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
 
 
 def needs_restart(row: Workspace, fields: list[str]) -> bool:

@@ -14,7 +14,8 @@ from notebooks.models import Preset, Workspace
 from notebooks.services.launch import workspace_launch, workspace_resume
 from notebooks.services.lifecycle import workspace_edit
 from notebooks.services.plan import Plan, workspace_plan
-from notebooks.spec import Wanted, clean_name
+from notebooks.services.specify import columns_of, spec_of
+from notebooks.spec import PRIVATE, PUBLIC, Wanted, clean_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,14 +27,25 @@ API_VERSION = "berth.dev/v1"
 KIND = "Workspace"
 _SPEC: dict[str, type] = {
     "preset": str,
+    "kind": str,
+    "cluster": str,
     "environment": str,
+    "image": str,
+    "command": list,
+    "args": list,
+    "ports": list,
     "cpu_milli": int,
     "memory_mib": int,
     "gpus": int,
     "gpu_flavor": str,
+    "shm_mib": int,
+    "pool": str,
+    "network": str,
     "env": dict,
     "time_limit_minutes": int,
 }
+# Said by a document only where they say something: a plain notebook stays a short document.
+_WHEN_SET = ("image", "command", "args", "ports", "shm_mib", "pool", "network")
 
 
 @dataclass(frozen=True)
@@ -84,7 +96,12 @@ def _check_type(key: str, value: Any) -> None:
     if value is None:
         return
     if not isinstance(value, wanted) or isinstance(value, bool):
-        names = {str: _("text"), int: _("a whole number"), dict: _("a mapping")}
+        names = {
+            str: _("text"),
+            int: _("a whole number"),
+            dict: _("a mapping"),
+            list: _("a list"),
+        }
         raise _wrong(f"spec.{key}", _("It must be %(kind)s.") % {"kind": names[wanted]})
 
 
@@ -94,14 +111,14 @@ def _wrong(where: str, message: str) -> Invalid:
 
 def manifest_of(row: Workspace, *, with_env: bool) -> dict[str, Any]:
     """Return the document of a workspace; values of the environment for its owner only."""
-    spec: dict[str, Any] = {
-        "preset": row.preset.slug if row.preset else None,
-        "environment": row.environment,
-        "cpu_milli": row.cpu_milli,
-        "memory_mib": row.memory_mib,
-        "gpus": row.gpus,
-        "gpu_flavor": row.gpu_flavor,
-        "time_limit_minutes": row.time_limit_minutes,
+    fields = columns_of(spec_of(row))
+    fields["cluster"] = fields.pop("cluster_key")
+    spec: dict[str, Any] = {"preset": row.preset.slug if row.preset else None}
+    hidden = () if with_env else PRIVATE
+    spec |= {
+        name: fields[name]
+        for name in PUBLIC
+        if (fields[name] or name not in _WHEN_SET) and name not in hidden
     }
     if with_env:
         spec["env"] = dict(row.env)

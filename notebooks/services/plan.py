@@ -11,11 +11,12 @@ from django.utils.translation import gettext as _
 from clusters.models import Flavor
 from notebooks import selectors
 from notebooks.forecast import Forecast, forecast
+from notebooks.program import flavors_of
 from notebooks.services.base import own
 from notebooks.services.launch import default_preset, require_startable
 from notebooks.services.lifecycle import changed_fields, needs_restart
 from notebooks.services.specify import spec_edited, spec_for, spec_of
-from notebooks.spec import Spec, Wanted, clean_name
+from notebooks.spec import LISTS, PUBLIC, Spec, Wanted, clean_name
 from quotas import selectors as quotas
 from quotas.choices import label_of, words
 from runtime.protocol import Resources
@@ -166,7 +167,9 @@ def _judged(
     return _Judged(
         refusal=verdict.sentence,
         quota=_quota(principal, project, amounts, held),
-        forecast=forecast(resources, cluster_key="local", uid=uid) if starts else None,
+        forecast=forecast(resources, cluster_key=spec.cluster, uid=uid, project_uid=project.uid)
+        if starts
+        else None,
         cost_per_hour=cost_per_hour(spec.gpus, spec.gpu_flavor),
     )
 
@@ -200,22 +203,17 @@ def cost_per_hour(gpus: int, flavor: str) -> Decimal:
     if not gpus:
         return Decimal(0)
     prices = Flavor.objects.all()
-    if flavor:
-        prices = prices.filter(name=flavor)
+    if names := flavors_of(flavor):
+        prices = prices.filter(name__in=names)
     return gpus * max(prices.values_list("price_per_hour", flat=True), default=Decimal(0))
 
 
 def public_fields(spec: Spec) -> dict[str, Any]:
     """Return a specification without the values of its environment, only their names."""
-    return {
-        "environment": spec.environment,
-        "cpu_milli": spec.cpu_milli,
-        "memory_mib": spec.memory_mib,
-        "gpus": spec.gpus,
-        "gpu_flavor": spec.gpu_flavor,
-        "env": sorted(spec.env),
-        "time_limit_minutes": spec.time_limit_minutes,
-    }
+    found = {name: getattr(spec, name) for name in PUBLIC}
+    for name in LISTS:
+        found[name] = list(found[name])
+    return {**found, "env": sorted(spec.env)}
 
 
 def _said(plan: Plan) -> Plan:

@@ -8,60 +8,96 @@ from django.utils.translation import gettext as _
 
 from clusters.models import Flavor
 from common.errors import Invalid
-from notebooks import selectors
+from notebooks import program, selectors
+from notebooks.choices import WorkspaceKind
 from notebooks.models import MAX_CPU_MILLI, MAX_GPUS, MAX_MEMORY_MIB, Preset, Workspace
+from notebooks.services.placing import placed
 from notebooks.spec import (
+    FIXED,
+    PUBLIC,
     Spec,
     Wanted,
     clean_count,
     clean_env,
     clean_time_limit,
-    is_storable,
 )
 
 if TYPE_CHECKING:
     from projects.models import Project
 
+# Of a preset's program only what belongs to the kind that is wanted.
+_OF_A_KIND = ("image", "command", "args", "ports")
+
 
 def spec_for(*, project: Project, preset: Preset, wanted: Wanted) -> Spec:
     """Return the specification of a new workspace: the preset with what was said on top."""
-    base = Spec(
-        environment=preset.environment,
-        cpu_milli=preset.cpu_milli,
-        memory_mib=preset.memory_mib,
-        gpus=preset.gpus,
-        gpu_flavor=preset.gpu_flavor,
-        env=dict(preset.default_env),
-        time_limit_minutes=preset.time_limit_minutes,
-    )
+    kind = _kind(preset, wanted)
+    base = _base(preset, kind)
     # What a person adds goes on top of what the operator set; an empty mapping adds nothing.
     if wanted.env is not None:
         wanted = _with_env(wanted, {**preset.default_env, **clean_env(wanted.env)})
-    return _merge(project, preset, base, wanted)
+    spec = _merge(project, preset, base, wanted)
+    return placed(project=project, spec=spec, wanted=wanted, preset=preset)
 
 
 def spec_of(row: Workspace) -> Spec:
     return Spec(
-        environment=row.environment,
-        cpu_milli=row.cpu_milli,
-        memory_mib=row.memory_mib,
-        gpus=row.gpus,
-        gpu_flavor=row.gpu_flavor,
+        **{name: getattr(row, _column(name)) for name in PUBLIC},
         env=dict(row.env),
-        time_limit_minutes=row.time_limit_minutes,
     )
+
+
+def columns_of(spec: Spec) -> dict[str, Any]:
+    """Return the columns of a workspace that hold ``spec``."""
+    found = {_column(name): getattr(spec, name) for name in PUBLIC}
+    lists = {name: list(found[name]) for name in ("command", "args", "ports")}
+    return {**found, **lists, "env": dict(spec.env)}
+
+
+def _column(name: str) -> str:
+    return "cluster_key" if name == "cluster" else name
 
 
 def spec_edited(row: Workspace, wanted: Wanted) -> Spec:
     """Return the specification of ``row`` after an edit; ``env`` is replaced as a whole."""
+    before = spec_of(row)
+    for name in sorted(FIXED):
+        asked = getattr(wanted, name)
+        if asked not in {None, "", getattr(before, name)}:
+            message = _("It is chosen when a workspace is made. Make another one instead.")
+            raise Invalid(message, fields={name: [message]})
     if wanted.env is not None:
         wanted = _with_env(wanted, clean_env(wanted.env))
-    return _merge(row.project, row.preset, spec_of(row), wanted)
+    spec = _merge(row.project, row.preset, before, wanted)
+    return placed(project=row.project, spec=spec, wanted=wanted, preset=None)
+
+
+def _kind(preset: Preset, wanted: Wanted) -> str:
+    """Return what it is: as said; else a container when only that has what was said."""
+    if wanted.kind is not None:
+        if wanted.kind not in WorkspaceKind.values:
+            message = _("One of: %(names)s.") % {"names": ", ".join(WorkspaceKind.values)}
+            raise Invalid(message, fields={"kind": [message]})
+        return wanted.kind
+    if wanted.command or wanted.args or wanted.ports:
+        return WorkspaceKind.CONTAINER
+    return preset.kind
+
+
+def _base(preset: Preset, kind: str) -> Spec:
+    values = {name: getattr(preset, _column(name)) for name in PUBLIC}
+    if kind != preset.kind:
+        empty = Spec("", 0, 0, 0, "", {}, None)
+        values.update({name: getattr(empty, name) for name in _OF_A_KIND})
+    # ``cluster`` of a preset is where it may run, decided together with what was said
+    return Spec(**{**values, "kind": kind, "cluster": ""}, env=dict(preset.default_env))
 
 
 def _merge(project: Project, preset: Preset | None, base: Spec, wanted: Wanted) -> Spec:
     gpus = _count("gpus", wanted.gpus, base.gpus, low=0, high=MAX_GPUS)
     return Spec(
+        kind=base.kind,
+        cluster=base.cluster,
         environment=_environment(project, base.environment, wanted.environment),
         cpu_milli=_count("cpu_milli", wanted.cpu_milli, base.cpu_milli, 100, MAX_CPU_MILLI),
         memory_mib=_count("memory_mib", wanted.memory_mib, base.memory_mib, 256, MAX_MEMORY_MIB),
@@ -73,7 +109,32 @@ def _merge(project: Project, preset: Preset | None, base: Spec, wanted: Wanted) 
             default=base.time_limit_minutes,
             longest=preset.max_time_limit_minutes if preset else None,
         ),
+        **_program(base, wanted),
     )
+
+
+def _program(base: Spec, wanted: Wanted) -> dict[str, Any]:
+    given = wanted.given()
+    found: dict[str, Any] = {
+        "image": base.image,
+        "command": list(base.command),
+        "args": list(base.args),
+        "ports": list(base.ports),
+        "pool": base.pool,
+        "network": base.network,
+    }
+    if "image" in given:
+        found["image"] = program.clean_image(given["image"])
+    for name in ("command", "args"):
+        if name in given:
+            found[name] = program.clean_words(name, given[name])
+    if "ports" in given:
+        found["ports"] = program.clean_ports(given["ports"])
+    for name in ("pool", "network"):
+        if name in given:
+            found[name] = program.clean_slug(name, given[name])
+    found["shm_mib"] = _count("shm_mib", wanted.shm_mib, base.shm_mib, 0, MAX_MEMORY_MIB)
+    return found
 
 
 def _count(field: str, asked: int | None, default: int, low: int, high: int) -> int:
@@ -100,10 +161,7 @@ def environments_of(project: Project) -> list[str]:
 def _flavor(default: str, asked: str | None) -> str:
     if asked is None or asked in {"", default}:
         return default if asked is None else asked
-    if not is_storable(asked) or not Flavor.objects.filter(name=asked).exists():
-        message = _("There is no such kind of GPU.")
-        raise Invalid(message, fields={"gpu_flavor": [message]})
-    return asked
+    return program.clean_flavors(asked, Flavor.objects.values_list("name", flat=True))
 
 
 def _with_env(wanted: Wanted, env: dict[str, str]) -> Wanted:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 
 from notebooks import selectors
-from notebooks.forecast import Forecast, Room
+from notebooks.forecast import Forecast, Rooms
+from notebooks.services.placing import can_run, clusters_of
 from notebooks.services.plan import cost_per_hour
 from projects.access import Permission, permissions_of, projects_visible_to
 from projects.ui.base import SESSION_PROJECT, PlatformView
@@ -18,6 +19,7 @@ from quotas import selectors as quotas
 from runtime.protocol import Desired, Phase
 
 if TYPE_CHECKING:
+    from clusters.models import Cluster
     from notebooks.models import Preset, Workspace
     from projects.models import Project
 
@@ -34,23 +36,33 @@ class Card:
     total: int
     price: Decimal
     nonce: str
+    cluster: str = ""  # said where there are several
 
 
 def cards(project: Project) -> list[Card]:
     """Return the presets of a project, those that start now first."""
-    room = Room("local")
-    made = [
-        Card(
-            preset=preset,
-            forecast=room.ask(preset.resources),
-            free=room.free_gpus(preset.gpu_flavor),
-            total=room.total_gpus(preset.gpu_flavor),
-            price=cost_per_hour(preset.gpus, preset.gpu_flavor),
-            nonce=secrets.token_urlsafe(12),
-        )
-        for preset in selectors.presets_for(project)
-    ]
-    return sorted(made, key=lambda card: not card.forecast.starts_now)
+    rooms, usable = Rooms(project.uid), clusters_of(project)
+    made = [_card(preset, rooms, usable) for preset in selectors.presets_for(project)]
+    found = [card for card in made if card is not None]
+    return sorted(found, key=lambda card: not card.forecast.starts_now)
+
+
+def _card(preset: Preset, rooms: Rooms, usable: list[Cluster]) -> Card | None:
+    """Return the card, None where no cluster can run the preset now."""
+    able = [row for row in usable if can_run(row, preset)]
+    if not able:
+        return None
+    cluster, forecast = rooms.best(able, preset.resources)
+    room = rooms.of(cluster.key)
+    return Card(
+        preset=preset,
+        forecast=forecast,
+        free=room.free_gpus(preset.gpu_flavor),
+        total=room.total_gpus(preset.gpu_flavor),
+        price=cost_per_hour(preset.gpus, preset.gpu_flavor),
+        nonce=secrets.token_urlsafe(12),
+        cluster=cluster.name if len(usable) > 1 else "",
+    )
 
 
 class Home(PlatformView):

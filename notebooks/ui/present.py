@@ -168,7 +168,7 @@ def shown(who: Principal, row: Workspace) -> Shown:
 
 def alternatives(row: Workspace) -> list[Alternative]:
     """Return the presets that would start now while this one waits."""
-    room = Room(row.cluster_key)
+    room = Room(row.cluster_key, row.project.uid)
     return [
         Alternative(preset, secrets.token_urlsafe(12))
         for preset in selectors.presets_for(row.project)

@@ -1,0 +1,156 @@
+"""On which cluster a workspace runs, and whether what it asks for exists there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from django.conf import settings
+from django.utils.translation import gettext as _
+
+from clusters import placement
+from clusters.models import Cluster
+from clusters.options import options_of
+from clusters.services import ensure_local_cluster
+from common.errors import Conflict, Invalid
+from notebooks.choices import WorkspaceKind
+from notebooks.forecast import Rooms
+from notebooks.program import clean_slug
+from runtime.protocol import Resources
+
+if TYPE_CHECKING:
+    from notebooks.models import Preset
+    from notebooks.spec import Spec, Wanted
+    from projects.models import Project
+
+# What one machine does not have; a preset may carry it for the clusters it also runs on.
+_CLUSTERS_ONLY = ("image", "command", "args", "ports", "pool", "network", "shm_mib")
+
+
+def runs_images(cluster: Cluster) -> bool:
+    """Whether it runs containers from images; one machine runs processes."""
+    return cluster.driver not in placement.QUEUED_HERE
+
+
+def can_run(cluster: Cluster, preset: Preset) -> bool:
+    """Whether a preset makes sense there as it is."""
+    if preset.cluster_key:
+        return preset.cluster_key == cluster.key
+    return runs_images(cluster) or preset.kind == WorkspaceKind.NOTEBOOK
+
+
+def clusters_of(project: Project) -> list[Cluster]:
+    """Return the clusters on which a project may start something now, this machine first."""
+    found = [row for row in placement.usable_clusters(project.uid) if not row.drain]
+    if not found and settings.BERTH_LOCAL_CLUSTER and not Cluster.objects.exists():
+        found = [ensure_local_cluster()]  # nothing was looked at yet
+    return sorted(found, key=runs_images)
+
+
+def placed(*, project: Project, spec: Spec, wanted: Wanted, preset: Preset | None) -> Spec:
+    """Return ``spec`` on its cluster, or raise Invalid that names what is not there.
+
+    ``preset`` None: an edit; its cluster stays.
+    """
+    cluster = _known(spec.cluster) if preset is None else choose(project, preset, spec, wanted)
+    spec = replace(spec, cluster=cluster.key)
+    if runs_images(cluster):
+        _check_cluster(cluster, project, spec)
+        return spec
+    return _on_a_machine(spec, wanted)
+
+
+def choose(project: Project, preset: Preset, spec: Spec, wanted: Wanted) -> Cluster:
+    """Return the cluster: as said, as the preset says, the only one, or where it fits now."""
+    usable = clusters_of(project)
+    by_key = {cluster.key: cluster for cluster in usable}
+    if asked := clean_slug("cluster", wanted.cluster):
+        if asked not in by_key:
+            message = _("There is no such cluster here, or it takes nothing new.")
+            raise Invalid(message, fields={"cluster": [message]})
+        return by_key[asked]
+    if preset.cluster_key:
+        return _one(by_key.get(preset.cluster_key))
+    fitting = [c for c in usable if runs_images(c) or not _needs_images(spec, wanted)] or usable
+    if not fitting:
+        raise Conflict(_("There is no cluster to run it on."), code="no-cluster")
+    if len(fitting) == 1:
+        return fitting[0]
+    size = Resources(spec.cpu_milli, spec.memory_mib, spec.gpus, spec.gpu_flavor)
+    return Rooms(project.uid).best(fitting, size)[0]
+
+
+def _known(key: str) -> Cluster:
+    found = Cluster.objects.filter(key=key).first()
+    if found is None and key == "local" and settings.BERTH_LOCAL_CLUSTER:
+        return ensure_local_cluster()
+    return _one(found)
+
+
+def _one(cluster: Cluster | None) -> Cluster:
+    if cluster is None:
+        raise Conflict(_("Its cluster takes nothing new, or is gone."), code="no-cluster")
+    return cluster
+
+
+def _needs_images(spec: Spec, wanted: Wanted) -> bool:
+    return spec.is_container or any(getattr(wanted, name) for name in _CLUSTERS_ONLY)
+
+
+def _on_a_machine(spec: Spec, wanted: Wanted) -> Spec:
+    """One machine runs JupyterLab from its own environments, and nothing else."""
+    if spec.is_container:
+        message = _(
+            "A container needs a cluster: this machine runs JupyterLab from its own environments."
+        )
+        raise Invalid(message, fields={"kind": [message]})
+    for name in _CLUSTERS_ONLY:
+        if getattr(wanted, name):
+            message = _("Only on a cluster; this machine does not have it.")
+            raise Invalid(message, fields={name: [message]})
+    return replace(spec, image="", command=(), args=(), ports=(), pool="", network="", shm_mib=0)
+
+
+def _check_cluster(cluster: Cluster, project: Project, spec: Spec) -> None:
+    placement.launch_check(cluster.key, project.uid)
+    _check_program(cluster, spec)
+    placement.placement_for(
+        cluster.key,
+        gpus=spec.gpus,
+        gpu_flavor=spec.gpu_flavor,
+        kind=spec.kind,
+        project_uid=project.uid,
+        pool=spec.pool,
+        network=spec.network,
+    )
+    if spec.network:
+        placement.network_for(
+            cluster.key,
+            name=spec.network,
+            gpus=spec.gpus,
+            project_uid=project.uid,
+            pool=spec.pool,
+        )
+
+
+def _check_program(cluster: Cluster, spec: Spec) -> None:
+    options = options_of(cluster.options)
+    if spec.is_container and not spec.image:
+        raise _wrong("image", _("Name the image that runs."))
+    if not spec.is_container:
+        if not (spec.image or options.default_image):
+            raise _wrong("image", _("This cluster has no image of its own yet: name one."))
+        for name in ("command", "args", "ports"):
+            if getattr(spec, name):
+                raise _wrong(name, _("A notebook runs JupyterLab. Choose a container for this."))
+    if any(port["web"] for port in spec.ports) and not options.sidecar_image:
+        raise _wrong(
+            "ports",
+            _("On this cluster ports are not opened in a browser yet: its operator can change it."),
+        )
+    if spec.shm_mib > spec.memory_mib:
+        raise _wrong("shm_mib", _("Shared memory is part of the memory: not more than that."))
+
+
+def _wrong(field: str, message: str) -> Invalid:
+    return Invalid(message, fields={field: [message]})

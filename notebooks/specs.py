@@ -1,0 +1,149 @@
+"""What is run for a workspace: a process on one machine, a pod on a cluster."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from clusters.options import ClusterOptions, options_of
+from clusters.placement import engine_network, engine_placement
+from hubapi import services as hub
+from notebooks.hub import info_of, port_info_of
+from notebooks.program import sidecar_port
+from notebooks.where import image_of, namespace_of
+from runtime.drivers.kubernetes.names import HOME, PORT
+from runtime.protocol import Mount, Probe, Sidecar, WorkloadSpec
+
+if TYPE_CHECKING:
+    from clusters.models import Cluster
+    from hubapi.registry import WorkloadInfo
+    from hubapi.services import LaunchCredentials
+    from notebooks.models import Workspace
+
+EVERYWHERE = "0.0.0.0"  # noqa: S104 - inside a pod, behind its NetworkPolicy
+RUNTIME_DIR = "/tmp/berth-jupyter"  # noqa: S108 - of the pod; cookies and sockets never at home
+
+# Signs people in before a port. ``instance`` is made first, so that its answers about a token are
+# believed as briefly as a notebook's; the package has no option for it.
+_GUARD = (
+    "from jupyterhub.services.auth import HubOAuth; "
+    "HubOAuth.instance(cache_max_age={age}); "
+    "from jupyter_server_proxy.standalone import main; main()"
+)
+_LISTENS = Probe(path="")  # a TCP connection: every page of it wants a signed-in person
+
+
+def process_spec(row: Workspace) -> WorkloadSpec:
+    env, secret_env = hub.launch_environment(info_of(row), _client(row))
+    return WorkloadSpec(
+        **_common(row),
+        command=("jupyterhub-singleuser", *hub.server_arguments()),
+        env={**row.env, **env},  # ours last: nobody's own variable replaces them
+        secret_env=lambda: secret_env,
+        probe=Probe(path=hub.readiness_path(row.short_id)),
+    )
+
+
+def pod_spec(row: Workspace, cluster: Cluster) -> WorkloadSpec:
+    options = options_of(cluster.options)
+    asked: dict[str, Any] = {"project_uid": row.project.uid, "pool": row.pool}
+    common = {
+        **_common(row),
+        "namespace": namespace_of(row, options),
+        "image": image_of(row, options),
+        "shm_mib": row.shm_mib,
+        "placement": engine_placement(
+            row.cluster_key,
+            gpus=row.gpus,
+            gpu_flavor=row.gpu_flavor,
+            kind=row.kind,
+            network=row.network,
+            **asked,
+        ),
+        "network": engine_network(row.cluster_key, name=row.network, gpus=row.gpus, **asked),
+    }
+    return _container(row, options, common) if row.is_container else _lab(row, options, common)
+
+
+def _common(row: Workspace) -> dict[str, Any]:
+    return {
+        "uid": str(row.uid),
+        "kind": row.KIND,
+        "name": row.short_id,
+        "launch": row.launch,
+        "generation": row.generation,
+        "project": str(row.project.uid),
+        "owner": str(row.owner.uid),
+        "environment": row.environment,
+        "resources": row.resources,
+        "mounts": (Mount(volume_uid=str(row.home.uid), role="home"),),
+        "labels": {"project": row.project.slug, "owner": row.owner.username},
+    }
+
+
+def _client(row: Workspace) -> LaunchCredentials:
+    return hub.client_ensure(
+        uid=row.uid,
+        short_id=row.short_id,
+        owner=row.owner,
+        project=row.project,
+        launch=row.launch,
+    )
+
+
+def _lab(row: Workspace, options: ClusterOptions, common: dict[str, Any]) -> WorkloadSpec:
+    env, secret_env = hub.launch_environment(
+        info_of(row), _client(row), bind=EVERYWHERE, port=str(PORT), hub_url=options.hub_url
+    )
+    return WorkloadSpec(
+        **common,
+        command=("jupyterhub-singleuser", *hub.server_arguments(root_dir=HOME)),
+        env={**row.env, **env, "JUPYTER_RUNTIME_DIR": RUNTIME_DIR},
+        secret_env=lambda: secret_env,
+        port=PORT,
+        probe=Probe(path=hub.readiness_path(row.short_id)),
+    )
+
+
+def _container(row: Workspace, options: ClusterOptions, common: dict[str, Any]) -> WorkloadSpec:
+    """Run what the person says; it learns nothing of the Hub: its helpers sign people in."""
+    info = info_of(row)
+    return WorkloadSpec(
+        **common,
+        command=tuple(row.command),
+        args=tuple(row.args),
+        env=dict(row.env),
+        ports=tuple(port["port"] for port in row.ports),
+        sidecars=tuple(_guard(row, info, options, port["port"]) for port in row.web_ports),
+    )
+
+
+def _guard(row: Workspace, info: WorkloadInfo, options: ClusterOptions, port: int) -> Sidecar:
+    credentials = hub.port_client_ensure(
+        uid=row.uid,
+        short_id=row.short_id,
+        port=port,
+        owner=row.owner,
+        project=row.project,
+        launch=row.launch,
+    )
+    listens = sidecar_port(row.ports, port)
+    env, secret_env = hub.launch_environment(
+        port_info_of(info, port),
+        credentials,
+        bind=EVERYWHERE,
+        port=str(listens),
+        hub_url=options.hub_url,
+    )
+    return Sidecar(
+        name=f"port-{port}",
+        image=options.sidecar_image,
+        # It would report use at every interval, used or not: unknown is better than wrong.
+        command=(
+            *("python3", "-c", _GUARD.format(age=hub.CACHE_AGE_S)),
+            *(f"--server-port={port}", "--activity-interval=0"),
+        ),
+        port=listens,
+        env={**env, "HOME": "/tmp"},  # noqa: S108 - of the pod
+        secret_env=lambda: secret_env,
+        probe=_LISTENS,
+    )

@@ -1,0 +1,53 @@
+"""Where a workspace lies on its cluster: namespace, image, and what a pod is called."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from clusters.models import Cluster
+from clusters.options import ClusterOptions, options_of
+from clusters.placement import QUEUED_HERE
+from notebooks.models import Workspace
+from runtime.drivers.kubernetes import names
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def cluster_of(row: Workspace) -> Cluster | None:
+    """Return the cluster that runs images, None for one machine."""
+    cluster = Cluster.objects.filter(key=row.cluster_key).first()
+    return None if cluster is None or cluster.driver in QUEUED_HERE else cluster
+
+
+def namespace_of(row: Workspace, options: ClusterOptions) -> str:
+    return names.namespace(options.namespace_prefix, row.project.slug, str(row.project.uid))
+
+
+def image_of(row: Workspace, options: ClusterOptions) -> str:
+    """Return what is pulled: pinned by its digest where a launch found one."""
+    reference = row.image or options.default_image
+    if not row.image or not row.image_digest or "@" in reference:
+        return reference
+    head, slash, tail = reference.rpartition("/")
+    return f"{head}{slash}{tail.partition(':')[0]}@{row.image_digest}"
+
+
+def lookup(uid: str) -> Mapping[str, str] | None:
+    """Return namespace and name of a workspace's objects, for a driver that is asked by uid."""
+    row = Workspace.objects.select_related("project").filter(uid=uid).first()
+    cluster = cluster_of(row) if row is not None else None
+    if row is None or cluster is None:
+        return None
+    return objects_of(row, options_of(cluster.options))
+
+
+def objects_of(row: Workspace, options: ClusterOptions) -> dict[str, str]:
+    name = names.workload(row.short_id, str(row.uid))
+    return {"namespace": namespace_of(row, options), "name": name, "pod": names.pod(name)}
+
+
+def kubectl_of(row: Workspace) -> dict[str, Any] | None:
+    """Return what a person needs to reach it with kubectl; None on one machine."""
+    cluster = cluster_of(row)
+    return None if cluster is None else objects_of(row, options_of(cluster.options))
