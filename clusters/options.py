@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 VOLUME_KINDS = ("directory", "storageclass")
+ACCESS_MODES = ("ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 MAX_PREFIX = 20  # the project's short name and its number must fit behind it
 MAX_PEERS = 50
 MAX_GIB = 1024 * 1024
@@ -42,6 +43,8 @@ class ClusterOptions:
     volume_path: str = "/var/lib/berth/volumes"  # directory: on every node (shared) or the only one
     storage_class: str = ""  # storageclass
     volume_size_gib: int = 100  # shown size of a claim without a limit of its own
+    volume_access_mode: str = "ReadWriteMany"  # ReadWriteOnce where the storage can't share
+    scratch_gib: int = 20  # what a workload may write outside its volumes; 0: no limit
     scheduler: str = ""  # name of a bin-packing profile; "": packed by affinity
     queue: str = ""  # LocalQueue that admits workloads (Kueue); "": none
     run_as_user: int = 1000
@@ -128,8 +131,12 @@ def _volumes(options: ClusterOptions) -> dict[str, list[str]]:
         bad["storage_class"] = [_("Name the storage class.")]
     if options.volume_kind == "directory" and not _PATH.match(options.volume_path):
         bad["volume_path"] = [_("An absolute path on the nodes.")]
+    if options.volume_access_mode not in ACCESS_MODES:
+        bad["volume_access_mode"] = [_("One of: %(names)s.") % {"names": ", ".join(ACCESS_MODES)}]
     if not 1 <= options.volume_size_gib <= MAX_GIB:
         bad["volume_size_gib"] = [_("At least 1.")]
+    if not 0 <= options.scratch_gib <= MAX_GIB:
+        bad["scratch_gib"] = [_("A whole number from 0.")]
     return bad
 
 

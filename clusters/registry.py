@@ -62,12 +62,23 @@ def _kubernetes(cluster: Cluster) -> Driver:
 
         remote: Driver = RemoteDriver(cluster.key)
         return remote
-    from runtime.drivers.kubernetes.driver import KubernetesDriver, KubernetesOptions
+    from runtime.drivers.kubernetes.driver import KubernetesDriver
+
+    made: Driver = KubernetesDriver(access, driver_options(cluster), cluster.key, lookup)
+    return made
+
+
+def driver_options(cluster: Cluster) -> Any:
+    """Return what the driver is to know of the operator's options."""
+    from runtime.drivers.kubernetes.options import KubernetesOptions
 
     options = options_of(cluster.options)
-    values = {f.name: getattr(options, f.name) for f in fields(KubernetesOptions)}
-    made: Driver = KubernetesDriver(access, KubernetesOptions(**values), cluster.key, lookup)
-    return made
+    names = {f.name for f in fields(options)}
+    values = {
+        f.name: getattr(options, f.name) for f in fields(KubernetesOptions) if f.name in names
+    }
+    values["hub_url"] = options.hub_url or settings.BERTH_INTERNAL_URL
+    return KubernetesOptions(**values)
 
 
 def access_of(cluster: Cluster) -> Any:

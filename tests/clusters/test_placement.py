@@ -1,0 +1,193 @@
+"""Where work may go: kinds, "any of", reserved pools, extra networks; all of it data (C16, L3-L5)."""
+
+from uuid import uuid4
+
+import pytest
+
+from clusters import admission
+from clusters.models import CheckResult, Cluster, Flavor, NetworkProfile, Pool
+from clusters.placement import (
+    engine_placement,
+    kinds_for,
+    launch_refusal,
+    network_for,
+    networks_for,
+    placement_for,
+    pools_for,
+)
+from clusters.services import nodes_store
+from common.clock import now
+from common.errors import Forbidden, Invalid
+from runtime.ports import Granted
+from runtime.protocol import InvalidSpec, NodeChanges, Resources
+from runtime.reasons import Reason
+from tests.clusters.fleet import fleet, node
+
+pytestmark = pytest.mark.django_db
+MINE, OTHERS = uuid4(), uuid4()
+H100 = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
+TAINT = {"key": "fabric", "operator": "Exists", "effect": "NoSchedule"}
+
+
+@pytest.fixture
+def cluster(db):
+    made = Cluster.objects.create(key="east", name="East", driver="kubernetes")
+    nodes_store(cluster_key="east", changes=NodeChanges(seen=fleet(), full=True))
+    made.refresh_from_db()
+    return made
+
+
+@pytest.fixture
+def reserved(cluster):
+    pool = Pool.objects.create(
+        cluster=cluster,
+        name="interconnect",
+        node_labels={"berth.dev/pool": "fabric"},
+        tolerations=[TAINT],
+        kinds=["distributed"],
+        project_uids=[str(MINE)],
+    )
+    pool.flavors.set(Flavor.objects.filter(name="h100-80"))
+    return pool
+
+
+def place(gpu_flavor="", *, gpus=1, kind="notebook", project=MINE, **more):
+    return placement_for(
+        "east", gpus=gpus, gpu_flavor=gpu_flavor, kind=kind, project_uid=project, **more
+    )
+
+
+def test_a_kind_becomes_its_labels_and_its_resource(cluster):
+    found = place("h100-80")
+    assert found.any_of == (H100,)
+    assert found.resource == "nvidia.com/gpu"
+
+
+def test_any_of_two_kinds_gives_one_term_for_each(cluster):
+    found = place("h100-80, t4")
+    assert found.any_of == (H100, {"nvidia.com/gpu.product": "Tesla-T4"})
+
+
+def test_any_kind_gives_all_there_are(cluster):
+    assert len(place("").any_of) == 5
+
+
+def test_without_a_gpu_no_kind_is_asked_for(cluster):
+    assert place("", gpus=0).any_of == ()
+
+
+@pytest.mark.parametrize("flavor", ["b200", "h100-80,b200"])
+def test_a_kind_that_is_not_there_is_refused_with_its_name(cluster, flavor):
+    with pytest.raises(Invalid, match="b200") as refusal:
+        place(flavor)
+    assert "gpu_flavor" in refusal.value.fields
+
+
+def test_kinds_with_different_resources_cannot_stand_for_each_other(cluster):
+    amd = node(
+        "amd", labels={"amd.com/gpu.product-name": "MI300X"}, accelerators={"amd.com/gpu": 8}
+    )
+    nodes_store(cluster_key="east", changes=NodeChanges(seen=(amd,)))
+    with pytest.raises(Invalid, match="choose one"):
+        place("h100-80,mi300x")
+    assert place("mi300x").resource == "amd.com/gpu"
+
+
+def test_c16_a_pool_reserved_for_other_work_cannot_be_chosen(cluster, reserved):
+    with pytest.raises(Forbidden, match="distributed"):
+        place("h100-80", pool="interconnect")
+    with pytest.raises(Invalid, match="no pool"):
+        place("h100-80", kind="distributed", project=OTHERS, pool="interconnect")
+    assert pools_for("east", "notebook", MINE) == []
+    assert pools_for("east", "distributed", MINE) == [reserved]
+
+
+def test_c16_others_are_kept_off_its_nodes_and_do_not_see_its_kinds(cluster, reserved):
+    found = place("t4")
+    assert found.avoid == {"berth.dev/pool": ("fabric",)}
+    assert found.tolerations == ()
+    with pytest.raises(Invalid):
+        place("h100-80")  # it is in no pool of theirs
+    assert "h100-80" not in {use.flavor.name for use in kinds_for(OTHERS)}
+
+
+def test_c16_the_ones_it_is_reserved_for_get_there(cluster, reserved):
+    found = place("h100-80", kind="distributed", pool="interconnect")
+    assert found.node_labels == {"berth.dev/pool": "fabric"}
+    assert found.tolerations == (TAINT,)
+    assert found.avoid == {}
+
+
+def test_the_engine_hears_the_same_as_a_spec_that_must_change(cluster):
+    with pytest.raises(InvalidSpec, match="b200"):
+        engine_placement("east", gpus=1, gpu_flavor="b200", kind="notebook", project_uid=MINE)
+
+
+@pytest.fixture
+def wired(cluster, reserved):
+    profile = NetworkProfile.objects.create(
+        cluster=cluster,
+        name="rdma",
+        attachment="fabric/rail",
+        resource="nvidia.com/mlnx_sriov_pf0_vf",
+        env={"NCCL_IB_HCA": "mlx5"},
+        project_uids=[str(MINE)],
+    )
+    profile.pools.set([reserved])
+    return profile
+
+
+def test_l4_an_extra_network_gives_one_card_per_gpu_and_none_unasked(wired):
+    asked = network_for("east", name="rdma", gpus=4, project_uid=MINE)
+    assert asked.attachments == ("fabric/rail",) * 4
+    assert asked.resources == {"nvidia.com/mlnx_sriov_pf0_vf": 4}
+    assert asked.env == {"NCCL_IB_HCA": "mlx5"}
+    assert network_for("east", name="", gpus=4, project_uid=MINE).attachments == ()
+
+
+def test_l4_the_network_decides_the_pool(wired):
+    found = place("", kind="distributed", network="rdma")
+    assert found.node_labels == {"berth.dev/pool": "fabric"}
+    with pytest.raises(Invalid, match="None of the pools"):
+        place("", kind="notebook", network="rdma")
+
+
+def test_l3_the_network_of_another_project_is_the_same_as_none(wired):
+    with pytest.raises(Invalid, match="no extra network called rdma"):
+        network_for("east", name="rdma", gpus=1, project_uid=OTHERS)
+    with pytest.raises(Invalid, match="no extra network called nothing"):
+        network_for("east", name="nothing", gpus=1, project_uid=OTHERS)
+    assert networks_for("east", OTHERS) == []
+
+
+def test_l5_a_pool_without_the_network_refuses_it(wired, cluster):
+    Pool.objects.create(cluster=cluster, name="plain", node_labels={"pool": "plain"})
+    with pytest.raises(Invalid, match="has no network"):
+        network_for("east", name="rdma", gpus=1, project_uid=MINE, pool="plain")
+    with pytest.raises(Invalid, match="at least one"):
+        network_for("east", name="rdma", gpus=0, project_uid=MINE)
+
+
+def test_the_preview_says_what_is_free(cluster):
+    assert isinstance(admission.preview("east", Resources(1000, 1024, 8, "h100-80")), Granted)
+    never = admission.preview("east", Resources(1000, 1024, 9, "h100-80"))
+    assert never.reason == Reason.DOES_NOT_FIT
+    assert "has 8 GPUs; it asks for 9" in never.message
+    none = admission.preview("east", Resources(1000, 1024, 1, "b200"))
+    assert "no node with such a GPU" in none.message
+
+
+def test_c10_nothing_starts_where_the_network_was_not_proved(cluster):
+    assert "not proved" in launch_refusal("east")
+    result = CheckResult.objects.create(cluster=cluster, name="network", state="red", at=now())
+    assert "does not keep projects apart" in launch_refusal("east")
+    result.state = "green"
+    result.save()
+    assert launch_refusal("east") == ""
+    result.delete()
+    cluster.options = {"trusted": True}
+    cluster.save()
+    assert launch_refusal("east") == ""
+    cluster.drain = True
+    cluster.save()
+    assert "no new work" in launch_refusal("east")
