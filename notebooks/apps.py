@@ -5,8 +5,9 @@ class NotebooksConfig(AppConfig):
     name = "notebooks"
 
     def ready(self) -> None:
+        from clusters.registry import register_lookup
         from hubapi import registry
-        from notebooks import hub, rules, timeline
+        from notebooks import hub, rules, timeline, where
         from notebooks.reconciler import WorkspaceReconciler
         from runtime import reconcilers
 
@@ -14,3 +15,4 @@ class NotebooksConfig(AppConfig):
         reconcilers.on_transition(timeline.on_transition)
         registry.register(hub.WorkspaceLookup())
         rules.connect()
+        register_lookup(where.lookup)
