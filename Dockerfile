@@ -31,7 +31,7 @@ FROM environment AS portal
 WORKDIR /srv/berth
 COPY . .
 COPY --from=packages /srv/berth/node_modules node_modules
-RUN /opt/berth/bin/pybabel compile -q -f -D django -d locale \
+RUN /opt/berth/bin/pybabel -q compile -f -D django -d locale \
     && BERTH_STATIC_DIR=/srv/static BERTH_VAR=/tmp/var BERTH_SECRET_KEY=only-to-collect-files \
        BERTH_PUBLIC_URL=http://localhost DJANGO_SETTINGS_MODULE=portal.settings.prod \
        /opt/berth/bin/python manage.py collectstatic --noinput -v 0 \

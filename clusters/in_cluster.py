@@ -18,13 +18,13 @@ def ensure() -> Cluster | None:
     key = settings.BERTH_IN_CLUSTER
     if not key:
         return None
-    options = check(options_of(settings.BERTH_IN_CLUSTER_OPTIONS)).as_json()
+    wanted = check(options_of(settings.BERTH_IN_CLUSTER_OPTIONS))
     name = settings.BERTH_IN_CLUSTER_NAME or key
     row, made = Cluster.objects.select_for_update().get_or_create(
-        key=key, defaults={"name": name, "driver": DRIVER, "options": options}
+        key=key, defaults={"name": name, "driver": DRIVER, "options": wanted.as_json()}
     )
-    if not made and (row.options != options or row.name != name):
-        row.options, row.name, row.revision = options, name, row.revision + 1
+    if not made and (options_of(row.options) != wanted or row.name != name):
+        row.options, row.name, row.revision = wanted.as_json(), name, row.revision + 1
         row.save(update_fields=["options", "name", "revision"])
     return row
 

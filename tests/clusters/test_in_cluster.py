@@ -1,0 +1,85 @@
+"""A portal that runs inside the cluster it uses: by the operator's settings only."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clusters import in_cluster
+from clusters.models import Cluster
+from clusters.registry import access_of
+from common.errors import Invalid
+from runtime.drivers.kubernetes import incluster
+from runtime.drivers.kubernetes.access import Bearer
+
+
+def mounted(folder: Path, token: str = "first") -> Path:
+    (folder / "token").write_text(token)
+    (folder / "ca.crt").write_text("-----BEGIN CERTIFICATE-----\n")
+    return folder
+
+
+@pytest.fixture
+def pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT_HTTPS", "443")
+    monkeypatch.setattr(incluster, "MOUNT", tmp_path)
+    return tmp_path
+
+
+def test_the_row_is_made_once_and_follows_the_operators_settings(db: None, settings: Any) -> None:
+    settings.BERTH_IN_CLUSTER = "here"
+    settings.BERTH_IN_CLUSTER_OPTIONS = {"run_as_user": 2000}
+    first = in_cluster.ensure()
+    assert first is not None
+    assert (first.driver, first.options["run_as_user"]) == ("kubernetes", 2000)
+    assert not first.is_attached, "nobody can detach or repaste it"
+    revision = first.revision
+    assert in_cluster.ensure() == first
+    assert Cluster.objects.get(key="here").revision == revision
+    settings.BERTH_IN_CLUSTER_OPTIONS = {"run_as_user": 3000}
+    in_cluster.ensure()
+    assert Cluster.objects.get(key="here").revision == revision + 1
+
+
+def test_without_the_setting_there_is_no_such_row(db: None) -> None:
+    assert in_cluster.ensure() is None
+    assert not Cluster.objects.filter(driver="kubernetes").exists()
+
+
+def test_options_that_make_no_sense_stop_the_start_with_a_sentence(db: None, settings: Any) -> None:
+    settings.BERTH_IN_CLUSTER = "here"
+    settings.BERTH_IN_CLUSTER_OPTIONS = {"volume_kind": "floppy"}
+    with pytest.raises(Invalid):
+        in_cluster.ensure()
+
+
+def test_only_the_own_cluster_gets_the_mounted_identity(db: None, settings: Any, pod: Path) -> None:
+    mounted(pod)
+    settings.BERTH_IN_CLUSTER = "here"
+    own = in_cluster.ensure()
+    other = Cluster.objects.create(key="other", name="other", driver="kubernetes")
+    assert own is not None
+    assert access_of(own).server == "https://10.96.0.1:443"
+    assert access_of(other) is None
+
+
+def test_a_process_without_a_mounted_token_has_no_identity(
+    db: None, settings: Any, pod: Path
+) -> None:
+    settings.BERTH_IN_CLUSTER = "here"
+    own = in_cluster.ensure()
+    assert own is not None
+    assert access_of(own) is None
+
+
+def test_a_rotated_token_is_read_again_after_a_refusal(pod: Path) -> None:
+    mounted(pod)
+    access = incluster.access()
+    assert access is not None
+    bearer = Bearer(access)
+    assert bearer.headers() == {"Authorization": "Bearer first"}
+    (pod / "token").write_text("second")
+    assert bearer.refused()
+    assert bearer.headers() == {"Authorization": "Bearer second"}
+    assert "second" not in repr(access)
