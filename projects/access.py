@@ -22,7 +22,10 @@ from projects.models import Membership, Project
 class Permission(StrEnum):
     """Every right inside a project, named ``resource:action``."""
 
+    CREDENTIAL_MANAGE = "credential:manage"
+    CREDENTIAL_READ = "credential:read"
     EVENT_READ = "event:read"
+    KUBE_USE = "kube:use"
     MEMBER_MANAGE = "member:manage"
     MEMBER_READ = "member:read"
     PROJECT_ARCHIVE = "project:archive"
@@ -39,7 +42,10 @@ class Permission(StrEnum):
 
 
 PERMISSION_TEXT: dict[Permission, Promise] = {
+    Permission.CREDENTIAL_MANAGE: _("Store, replace and remove credentials (never read them)"),
+    Permission.CREDENTIAL_READ: _("See which credentials there are"),
     Permission.EVENT_READ: _("Read what happened in the project"),
+    Permission.KUBE_USE: _("Use kubectl in the project's namespace (own workspaces only)"),
     Permission.MEMBER_MANAGE: _("Invite, remove and change members up to the own role"),
     Permission.MEMBER_READ: _("See who belongs to the project"),
     Permission.PROJECT_ARCHIVE: _("Archive the project and bring it back"),
@@ -57,6 +63,7 @@ PERMISSION_TEXT: dict[Permission, Promise] = {
 
 _VIEWER = frozenset(
     {
+        Permission.KUBE_USE,
         Permission.PROJECT_READ,
         Permission.MEMBER_READ,
         Permission.QUOTA_READ,
@@ -65,8 +72,13 @@ _VIEWER = frozenset(
         Permission.WORKSPACE_READ,
     }
 )
-_MEMBER = _VIEWER | {Permission.WORKSPACE_CREATE, Permission.EVENT_READ}
+_MEMBER = _VIEWER | {
+    Permission.CREDENTIAL_READ,
+    Permission.EVENT_READ,
+    Permission.WORKSPACE_CREATE,
+}
 _MANAGER = _MEMBER | {
+    Permission.CREDENTIAL_MANAGE,
     Permission.MEMBER_MANAGE,
     Permission.PROJECT_UPDATE,
     Permission.VOLUME_MANAGE,
@@ -80,10 +92,13 @@ ROLE_PERMISSIONS: dict[Role, frozenset[Permission]] = {
     Role.MANAGER: frozenset(_MANAGER),
     Role.OWNER: frozenset(_OWNER),
 }
-# An operator acts in every project but does not become a member: he cannot start work there
-# and, like everybody, cannot open a workspace that was not shared with him.
-OPERATOR_PERMISSIONS: frozenset[Permission] = frozenset(_OWNER - {Permission.WORKSPACE_CREATE})
-AUDITOR_PERMISSIONS: frozenset[Permission] = frozenset(_VIEWER | {Permission.EVENT_READ})
+# An operator acts in every project but does not become a member: he cannot start work or use
+# kubectl there and, like everybody, cannot open a workspace that was not shared with him.
+_MEMBERS_ONLY = frozenset({Permission.KUBE_USE, Permission.WORKSPACE_CREATE})
+OPERATOR_PERMISSIONS: frozenset[Permission] = frozenset(_OWNER - _MEMBERS_ONLY)
+AUDITOR_PERMISSIONS: frozenset[Permission] = frozenset(
+    (_VIEWER | {Permission.EVENT_READ}) - _MEMBERS_ONLY
+)
 
 M = TypeVar("M", bound=Model)
 

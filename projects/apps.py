@@ -6,18 +6,28 @@ class ProjectsConfig(AppConfig):
 
     def ready(self) -> None:
         from accounts import groups, hooks, invitations, scopes
+        from clusters import hooks as clusters
+        from clusters import placement
         from common.drf.viewsets import register_idempotency
         from notifications.kinds import register_mail_url
-        from projects import access, idempotency, selectors, services
+        from projects import access, idempotency, place_reconciler, places, selectors, services
         from projects.gate import InvitationGate
         from projects.reconciler import ProjectReconciler, forget_people
         from projects.services.invitations import mail_link
         from projects.services.life import SCOPE_CREATE
-        from runtime import reconcilers
+        from runtime import ports, reconcilers
 
         register_idempotency(idempotency)
         reconcilers.register(ProjectReconciler())
+        reconcilers.register(place_reconciler.PlaceReconciler())
         reconcilers.on_transition(forget_people)
+        reconcilers.on_transition(place_reconciler.note_repairs)
+        reconcilers.on_transition(places.wake_waiting)
+        reconcilers.on_transition(places.pods_changed)
+        ports.provide_tenants(places.tenant_ready)
+        places.connect()
+        clusters.on_cluster_changed(places.cluster_changed)
+        placement.register_project_clusters(places.clusters_of)
         groups.register(services.groups_sync)
         invitations.register(InvitationGate())
         hooks.offer_projects(selectors.choices_for_tokens)

@@ -10,3 +10,8 @@ class Role(models.TextChoices):
 
 
 RANK = {Role.VIEWER: 1, Role.MEMBER: 2, Role.MANAGER: 3, Role.OWNER: 4}
+
+
+class GrantKind(models.TextChoices):
+    EXEC = "exec", _("Short-lived, renewed by the berth command")
+    TOKEN = "token", _("One token in the file")

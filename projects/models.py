@@ -1,11 +1,13 @@
-"""The tenant: a project, who belongs to it, and who was invited."""
+"""The tenant: a project, who belongs to it, who was invited, and its places on clusters."""
 
 from django.conf import settings
 from django.db import models
+from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 
+from common.clock import now
 from common.ids import new_uid
-from projects.choices import Role
+from projects.choices import GrantKind, Role
 from runtime.models import Reconcilable
 
 
@@ -21,9 +23,72 @@ class Project(Reconcilable):
     members = models.ManyToManyField(
         settings.AUTH_USER_MODEL, through="Membership", related_name="projects"
     )
+    clusters = models.ManyToManyField("clusters.Cluster", blank=True, related_name="+")  # none: all
 
     def __str__(self) -> str:
         return self.name
+
+
+class ProjectPlace(Reconcilable):
+    """A project's namespace on one cluster, with everything that keeps it to itself."""
+
+    KIND = "place"
+
+    project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="places")
+    namespace = models.CharField(max_length=63)
+
+    class Meta(Reconcilable.Meta):
+        abstract = False
+        constraints = [
+            *Reconcilable.Meta.constraints,
+            models.UniqueConstraint(
+                fields=["project", "cluster_key"],
+                condition=Q(deleted_at__isnull=True),
+                name="projects_one_place",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.project} / {self.cluster_key}"
+
+
+class KubeGrant(models.Model):
+    """A kubeconfig that somebody made: tokens are bound to it and end with it.
+
+    No token is kept. ``exec`` asks for a new one each quarter of an hour, ``token`` holds one
+    that lives as long as the grant.
+    """
+
+    KIND = "kubeconfig"
+
+    uid = models.UUIDField(default=new_uid, unique=True, editable=False)
+    place = models.ForeignKey(ProjectPlace, on_delete=models.CASCADE, related_name="grants")
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="kube_grants"
+    )
+    kind = models.CharField(max_length=8, choices=GrantKind.choices, default=GrantKind.EXEC)
+    name = models.CharField(max_length=80)
+    created_at = models.DateTimeField()
+    expires_at = models.DateTimeField()
+    last_used_at = models.DateTimeField(null=True)  # a token was asked for
+    last_used_ip = models.CharField(max_length=64, blank=True, default="")
+    revoked_at = models.DateTimeField(null=True)
+
+    class Meta:
+        indexes = [
+            models.Index(
+                fields=["user", "place"],
+                condition=Q(revoked_at__isnull=True),
+                name="projects_live_grants",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def is_live(self) -> bool:
+        return self.revoked_at is None and self.expires_at > now()
 
 
 class Membership(models.Model):

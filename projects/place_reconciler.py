@@ -1,0 +1,199 @@
+"""Keeps namespaces as they should be: makes them, puts back what was changed by hand, ends them.
+
+Writes happen only when what is wanted changed or when drift was seen; two who fight over the
+same object meet every few seconds at most, then ever more rarely.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from dataclasses import replace
+from typing import Any
+
+from django.utils.translation import gettext as _
+
+from common.clock import now
+from events.services import record
+from projects import contents, places, registries
+from projects.models import KubeGrant, Membership, ProjectPlace
+from runtime import observe
+from runtime.models import ObservedWorkload, Reconcilable
+from runtime.ports import places as clusters
+from runtime.protocol import (
+    Desired,
+    Driver,
+    KubeUser,
+    NotYet,
+    Observation,
+    Phase,
+    Seen,
+    SupportsTenants,
+    TenantSpec,
+    Unreachable,
+)
+from runtime.reasons import Reason
+from runtime.reconcilers import Outcome, Transition
+
+REPAIRED = "repaired"  # word on the outcome's timeline
+PAUSE_S = 3.0  # between two repairs of one place; doubles
+PAUSE_MAX_S = 300.0
+MEMORY_S = 600.0  # repairs that are remembered
+VERIFY_S = 600.0  # looked at again when nobody watches
+LOOK_AGAIN_S = 2.0
+
+
+class PlaceReconciler:
+    kind = ProjectPlace.KIND
+    model: type[Reconcilable] = ProjectPlace
+    observes = True
+    related = ("project",)
+
+    def phase_on_error(self, row: ProjectPlace) -> Phase:
+        return Phase.DELETING if row.desired == Desired.ABSENT else Phase(row.phase)
+
+    def step(self, row: ProjectPlace, observation: Observation | None) -> Outcome:
+        driver = clusters().driver_for(row.cluster_key)
+        if not isinstance(driver, SupportsTenants):
+            message = "This process has no credential for the cluster."
+            raise Unreachable(message)
+        if row.desired == Desired.ABSENT:
+            return self._remove(driver, row)
+        return self._keep(driver, row, observation)
+
+    # --- wanted -------------------------------------------------------------------------------
+    def _keep(
+        self, driver: SupportsTenants, row: ProjectPlace, observation: Observation | None
+    ) -> Outcome:
+        spec = spec_of(row)
+        mark = _mark(spec, driver)
+        ref = dict(row.external_ref)
+        is_known = ref.get("spec") == mark and row.phase == Phase.RUNNING
+        if is_known and observation is not None and not _is_off(observation):
+            return self._rest(row, ref)
+        if is_known and (pause := _pause(ref)) > 0:
+            return replace(self._rest(row, ref), requeue_s=pause)
+        written = driver.ensure_tenant(spec)
+        ref.update(spec=mark, namespace=row.namespace, name=row.namespace)
+        ref["grants"] = sorted(g for u in spec.kube_users for g in u.grants)
+        outcome = self._rest(row, ref)
+        if not (is_known and written):
+            return outcome
+        ref["repairs"] = [*_recent(ref), time.time()]
+        return replace(outcome, timeline=((REPAIRED, ", ".join(written)),))
+
+    def _rest(self, row: ProjectPlace, ref: dict[str, Any]) -> Outcome:
+        """As it should be; come back when a kubeconfig ends, or to look where nobody watches."""
+        waits = [] if observe.is_watched(row.cluster_key) else [VERIFY_S]
+        ends = (
+            KubeGrant.objects.filter(place=row, revoked_at__isnull=True, expires_at__gt=now())
+            .order_by("expires_at")
+            .values_list("expires_at", flat=True)
+            .first()
+        )
+        if ends is not None:
+            waits.append(max(1.0, (ends - now()).total_seconds() + 1.0))
+        return Outcome(Phase.RUNNING, external_ref=ref, requeue_s=min(waits, default=None))
+
+    # --- not wanted ---------------------------------------------------------------------------
+    def _remove(self, driver: SupportsTenants, row: ProjectPlace) -> Outcome:
+        """After everything in it: workspaces, then volumes."""
+        left = [s for s in contents.summaries(row.project) if s.kind != self.kind]
+        if left:
+            text = "; ".join(s.text for s in left)
+            message = _("Waiting for: %(what)s") % {"what": text}
+            return Outcome(Phase.DELETING, Reason.CONTENTS_LEFT, message, requeue_s=LOOK_AGAIN_S)
+        try:
+            driver.remove_tenant(str(row.uid), row.namespace)
+        except NotYet as wait:
+            return Outcome(Phase.DELETING, requeue_s=wait.retry_in)
+        ObservedWorkload.objects.filter(uid=row.uid).delete()
+        return Outcome(Phase.DELETED, gone=True)
+
+    def topics(self, row: ProjectPlace) -> list[str]:
+        return [f"project:{row.project.uid}", "operators"]
+
+
+def spec_of(row: ProjectPlace) -> TenantSpec:
+    logins, version = registries.of(row.project.uid)
+    return TenantSpec(
+        uid=str(row.uid),
+        project=str(row.project.uid),
+        slug=row.project.slug,
+        namespace=row.namespace,
+        generation=row.generation,
+        registries=logins,
+        registries_version=version,
+        kube_users=kube_users(row),
+    )
+
+
+def kube_users(row: ProjectPlace) -> tuple[KubeUser, ...]:
+    """Members who hold a kubeconfig that is alive, with what is their own."""
+    grants = KubeGrant.objects.filter(
+        place=row, revoked_at__isnull=True, expires_at__gt=now(), user__is_active=True
+    )
+    by_user: dict[Any, list[str]] = {}
+    members = set(
+        Membership.objects.filter(project=row.project_id).values_list("user__uid", flat=True)
+    )
+    for user, grant in grants.values_list("user__uid", "uid"):
+        if user in members:
+            by_user.setdefault(user, []).append(str(grant))
+    pods = places.own_pods(row.project, row.cluster_key, list(by_user)) if by_user else {}
+    return tuple(
+        KubeUser(
+            user=str(user),
+            viewer=True,
+            pods=tuple(sorted(pods.get(user, ()))),
+            grants=tuple(sorted(by_user[user])),
+        )
+        for user in sorted(by_user)
+    )
+
+
+def note_repairs(transition: Transition) -> None:
+    """Listener: what was put back is told, in the transaction that says so."""
+    row = transition.row
+    if not isinstance(row, ProjectPlace):
+        return
+    for word, names in transition.outcome.timeline:
+        if word == REPAIRED:
+            record(
+                actor=None,
+                verb="place.repaired",
+                target=row,
+                target_name=row.namespace,
+                project_uid=row.project.uid,
+                message=names,
+                data={"cluster": row.cluster_key, "objects": names.split(", ")[:50]},
+            )
+
+
+def _is_off(observation: Observation) -> bool:
+    return observation.seen != Seen.READY or bool(observation.detail.get("drift"))
+
+
+def _mark(spec: TenantSpec, driver: Driver | SupportsTenants) -> str:
+    """Return what the namespace was made from: when it differs, it is applied anew."""
+    said = (
+        spec.namespace,
+        spec.slug,
+        spec.registries_version,
+        [(u.user, u.viewer, u.pods, u.grants) for u in spec.kube_users],
+        repr(getattr(driver, "options", "")),
+    )
+    return hashlib.sha256(repr(said).encode()).hexdigest()[:32]
+
+
+def _recent(ref: dict[str, Any]) -> list[float]:
+    return [at for at in ref.get("repairs", ()) if time.time() - at < MEMORY_S]
+
+
+def _pause(ref: dict[str, Any]) -> float:
+    """Return how long to let it be, after it was put back already."""
+    recent = _recent(ref)
+    if not recent:
+        return 0.0
+    rest: float = min(PAUSE_S * 2 ** (len(recent) - 1), PAUSE_MAX_S)
+    return max(0.0, recent[-1] + rest - time.time())

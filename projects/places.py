@@ -1,0 +1,210 @@
+"""The places of a project: one namespace on each cluster that it uses.
+
+A row is made with the first launch or kubeconfig there (and when the project is made, so that
+the first launch need not wait). The reconciler keeps the namespace as it should be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from django.db import IntegrityError, transaction
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from clusters.models import Cluster
+from clusters.options import options_of
+from common.clock import now
+from projects import contents
+from projects.contents import ContentSummary
+from projects.models import KubeGrant, Project, ProjectPlace
+from runtime.drivers.kubernetes import names
+from runtime.hints import hint, hint_uids
+from runtime.protocol import Desired, Phase
+
+if TYPE_CHECKING:
+    from accounts.principal import Principal
+    from runtime.reconcilers import Transition
+
+TENANT_DRIVERS = frozenset({"kubernetes"})  # whose clusters give each project a place
+WAITING = "preparing"  # reason of work that waits for its place
+# A worker may use the driver with the old options for some seconds after a change.
+OPTIONS_SETTLE = timedelta(seconds=7)
+
+# (project, cluster key, user uids) → user uid → names of the pods that are his own
+OwnPods = Callable[[Project, str, Collection[UUID]], Mapping[UUID, Collection[str]]]
+_own_pods: list[OwnPods] = []
+
+
+def register_own_pods(source: OwnPods) -> None:
+    """Called by apps whose work becomes pods; the answers are added up."""
+    if source not in _own_pods:
+        _own_pods.append(source)
+
+
+def own_pods(project: Project, cluster_key: str, users: Collection[UUID]) -> dict[UUID, set[str]]:
+    found: dict[UUID, set[str]] = {user: set() for user in users}
+    for source in _own_pods:
+        for user, pods in source(project, cluster_key, users).items():
+            found.setdefault(user, set()).update(pods)
+    return found
+
+
+def namespace_of(project: Project, cluster_key: str) -> str:
+    """Return the name of the project's namespace there, made or not; '' where there is none."""
+    cluster = Cluster.objects.filter(key=cluster_key, driver__in=TENANT_DRIVERS).first()
+    return "" if cluster is None else _namespace(project, cluster)
+
+
+def place_of(project: Project, cluster_key: str) -> ProjectPlace | None:
+    return ProjectPlace.objects.filter(
+        project=project, cluster_key=cluster_key, deleted_at__isnull=True
+    ).first()
+
+
+def place_ensure(*, project: Project, cluster_key: str) -> ProjectPlace | None:
+    """Return the place, wanted from now on; None where a cluster needs none."""
+    found = place_of(project, cluster_key)
+    if found is not None:
+        return found
+    cluster = Cluster.objects.filter(key=cluster_key, driver__in=TENANT_DRIVERS).first()
+    if cluster is None:
+        return None
+    try:
+        with transaction.atomic():
+            made = ProjectPlace.objects.create(
+                project=project,
+                cluster_key=cluster_key,
+                namespace=_namespace(project, cluster),
+                phase_since=now(),
+            )
+    except IntegrityError:  # somebody else made it at the same moment
+        return place_of(project, cluster_key)
+    hint(made)
+    return made
+
+
+def places_ensure(project: Project) -> None:
+    """Want a place on every cluster it may use, so that its first launch need not wait."""
+    allowed = clusters_of(project.uid)
+    rows = Cluster.objects.filter(driver__in=TENANT_DRIVERS, enabled=True)
+    for key in rows.values_list("key", flat=True):
+        if not allowed or key in allowed:
+            place_ensure(project=project, cluster_key=key)
+
+
+def clusters_of(project_uid: Any) -> list[str]:
+    """Return the keys of the clusters the project is limited to; empty: all of them."""
+    rows = Cluster.objects.filter(
+        pk__in=Project.clusters.through.objects.filter(project__uid=project_uid).values(
+            "cluster_id"
+        )
+    )
+    return list(rows.values_list("key", flat=True))
+
+
+def tenant_ready(cluster_key: str, project_uid: str) -> str | None:
+    """Answer ``runtime.ports.tenant_ready``: None when work may be made there."""
+    rows = ProjectPlace.objects.filter(
+        project__uid=project_uid, cluster_key=cluster_key, deleted_at__isnull=True
+    )
+    found = rows.values_list("phase", "desired", "message").first()
+    if found is None:
+        project = Project.objects.filter(uid=project_uid, deleted_at__isnull=True).first()
+        if project is None or place_ensure(project=project, cluster_key=cluster_key) is None:
+            return None
+        found = (Phase.PENDING, Desired.RUNNING, "")
+    phase, desired, message = found
+    if phase == Phase.RUNNING and desired == Desired.RUNNING:
+        return None
+    return message or _("The project's namespace on the cluster is being made.")
+
+
+def wake_waiting(transition: Transition) -> None:
+    """Listener: work that waited for this place goes on."""
+    if not isinstance(transition.row, ProjectPlace) or transition.after != Phase.RUNNING:
+        return
+    if transition.before == Phase.RUNNING:
+        return
+    from runtime import reconcilers
+
+    place = transition.row
+    for kind, reconciler in reconcilers.registered().items():
+        if kind in {ProjectPlace.KIND, Project.KIND} or not _has_project(reconciler.model):
+            continue
+        rows: Any = reconciler.model._default_manager  # noqa: SLF001 - any model
+        waiting = rows.filter(
+            project_id=place.project_id,
+            cluster_key=place.cluster_key,
+            reason=WAITING,
+            deleted_at__isnull=True,
+        )
+        hint_uids(kind, waiting.values_list("uid", flat=True))
+
+
+def pods_changed(transition: Transition) -> None:
+    """Listener: somebody with a kubeconfig has another workspace, or one less."""
+    row = transition.row
+    owner, project = getattr(row, "owner_id", None), getattr(row, "project_id", None)
+    if owner is None or project is None or row.cluster_key == "local":
+        return
+    if not transition.gone and transition.before != Phase.PENDING:
+        return
+    grants = KubeGrant.objects.filter(
+        user_id=owner,
+        place__project_id=project,
+        place__cluster_key=row.cluster_key,
+        revoked_at__isnull=True,
+    )
+    hint_uids(ProjectPlace.KIND, set(grants.values_list("place__uid", flat=True)))
+
+
+def cluster_changed(cluster_key: str) -> None:
+    """Apply every namespace anew with the options as they are now; forget those of a cluster
+    that was detached (what is left of them is empty and stays).
+    """
+    rows = ProjectPlace.objects.filter(cluster_key=cluster_key, deleted_at__isnull=True)
+    if not Cluster.objects.filter(key=cluster_key).exists():
+        KubeGrant.objects.filter(place__in=rows, revoked_at__isnull=True).update(revoked_at=now())
+        rows.update(deleted_at=now(), next_reconcile_at=None, phase=Phase.DELETED)
+        return
+    rows.update(next_reconcile_at=now() + OPTIONS_SETTLE)
+
+
+def connect() -> None:
+    contents.register(ProjectPlace.KIND, _summarize, request_delete=_request_delete)
+
+
+# --- contents of a project ------------------------------------------------------------------
+def _summarize(project: Project) -> list[ContentSummary]:
+    keys = tuple(
+        ProjectPlace.objects.filter(project=project, deleted_at__isnull=True)
+        .order_by("cluster_key")
+        .values_list("cluster_key", flat=True)
+    )
+    text = ngettext("%(n)d namespace (%(where)s)", "%(n)d namespaces (%(where)s)", len(keys))
+    said = text % {"n": len(keys), "where": ", ".join(keys)}
+    return [ContentSummary(ProjectPlace.KIND, said, len(keys), 0, keys)]
+
+
+def _request_delete(project: Project, who: Principal | None) -> None:
+    del who
+    rows = ProjectPlace.objects.filter(project=project, deleted_at__isnull=True)
+    wanted = [p for p in rows if p.desired != Desired.ABSENT]
+    for row in wanted:
+        row.desired = Desired.ABSENT
+        row.generation += 1
+        row.save(update_fields=["desired", "generation", "updated_at"])
+        hint(row)
+
+
+def _namespace(project: Project, cluster: Cluster) -> str:
+    prefix = options_of(cluster.options).namespace_prefix
+    return names.namespace(prefix, project.slug, str(project.uid))
+
+
+def _has_project(model: Any) -> bool:
+    return any(f.name == "project" for f in model._meta.get_fields())  # noqa: SLF001 - any model

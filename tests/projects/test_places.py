@@ -1,0 +1,148 @@
+"""A project's namespace on a cluster: made when needed, put back when changed, removed last."""
+
+from typing import Any
+
+import pytest
+
+from clusters import hooks
+from clusters.models import Cluster
+from events.models import Event
+from projects import contents, places, services
+from projects.contents import ContentSummary
+from projects.models import Project, ProjectPlace
+from runtime import engine, observe, ports
+from runtime.protocol import Observation, Seen
+from tests.projects.cluster_double import KEY, TenantFake, alpha
+
+pytestmark = pytest.mark.django_db
+__all__ = ["alpha"]
+
+
+@pytest.fixture
+def place(alpha: TenantFake, project: Any) -> ProjectPlace:
+    made = places.place_ensure(project=project, cluster_key=KEY)
+    assert made is not None
+    engine.run_due()
+    made.refresh_from_db()
+    return made
+
+
+def _watch(monkeypatch: pytest.MonkeyPatch, place: ProjectPlace, version: int, **seen: Any) -> None:
+    """Let the watch say something of the place."""
+    monkeypatch.setattr(observe, "is_watched", lambda _key: True)
+    said = Observation(
+        str(place.uid),
+        seen.pop("seen", Seen.READY),
+        version=version,
+        kind="place",
+        detail={"namespace": place.namespace, **seen},
+    )
+    observe.store(KEY, [said], full=False)
+    engine.run_due()
+
+
+def test_a_new_project_gets_a_namespace_on_every_cluster(
+    alpha: TenantFake, alice: Any, principal: Any
+) -> None:
+    made = services.project_create(principal=principal(alice), name="Über Sprache / 音声")
+    engine.run_due()
+    place = ProjectPlace.objects.get(project=made)
+    assert place.phase == "running"
+    assert place.namespace in alpha.places
+    assert place.namespace.startswith("berth-")
+
+
+def test_a_limited_project_gets_none_elsewhere(alpha: TenantFake, project: Any) -> None:
+    other = Cluster.objects.create(key="beta", name="Beta", driver="kubernetes")
+    project.clusters.add(other)
+    places.places_ensure(project)
+    assert list(ProjectPlace.objects.values_list("cluster_key", flat=True)) == ["beta"]
+
+
+def test_the_first_launch_waits_until_the_namespace_is_there(
+    alpha: TenantFake, project: Any
+) -> None:
+    assert ports.tenant_ready(KEY, str(project.uid))
+    assert ProjectPlace.objects.count() == 1
+    engine.run_due()
+    assert ports.tenant_ready(KEY, str(project.uid)) is None
+
+
+def test_one_machine_needs_no_place(project: Any) -> None:
+    assert places.place_ensure(project=project, cluster_key="local") is None
+    assert ports.tenant_ready("local", str(project.uid)) is None
+
+
+def test_nothing_is_written_while_nothing_changes(
+    alpha: TenantFake, place: ProjectPlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = alpha.ensured
+    for version in range(1, 6):
+        _watch(monkeypatch, place, version)
+    assert alpha.ensured == asked
+
+
+def test_what_was_changed_by_hand_is_put_back_and_told_once(
+    alpha: TenantFake, place: ProjectPlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alpha.broken = ["NetworkPolicy/default-deny"]
+    _watch(monkeypatch, place, 1, drift=["NetworkPolicy/default-deny"])
+    event = Event.objects.get(verb="place.repaired")
+    assert event.message == "NetworkPolicy/default-deny"
+    assert event.project_uid == place.project.uid
+    asked = alpha.ensured
+    alpha.broken = ["NetworkPolicy/default-deny"]
+    _watch(monkeypatch, place, 2, drift=["NetworkPolicy/default-deny"])
+    place.refresh_from_db()
+    assert alpha.ensured == asked  # again so soon: it waits some seconds
+    assert place.next_reconcile_at is not None
+
+
+def test_a_namespace_deleted_by_hand_is_made_again(
+    alpha: TenantFake, place: ProjectPlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alpha.places.clear()
+    _watch(monkeypatch, place, 1, seen=Seen.MISSING)
+    assert place.namespace in alpha.places
+    assert Event.objects.filter(verb="place.repaired").count() == 1
+
+
+def test_changed_options_are_applied_to_every_namespace(
+    alpha: TenantFake, place: ProjectPlace
+) -> None:
+    asked = alpha.ensured
+    alpha.options = "options 2"
+    hooks.cluster_changed(KEY)
+    place.refresh_from_db()
+    assert place.next_reconcile_at is not None  # after the workers have heard of it
+    ProjectPlace.objects.update(next_reconcile_at=place.created_at)
+    engine.run_due()
+    assert alpha.ensured == asked + 1
+    assert not Event.objects.filter(verb="place.repaired").exists()
+
+
+def test_a_deleted_project_goes_with_its_namespace_after_all_that_is_in_it(
+    alpha: TenantFake, place: ProjectPlace, alice: Any, principal: Any, monkeypatch: Any
+) -> None:
+    left = [ContentSummary("workspace", "1 workspace", 1)]
+    source = contents.Source(lambda _p: left, lambda _p, _w: None)
+    monkeypatch.setitem(contents._sources, "test", source)
+    services.project_request_delete(
+        principal=principal(alice), project=place.project, confirm="vision"
+    )
+    engine.run_due()
+    place.refresh_from_db()
+    assert place.phase == "deleting"
+    assert place.namespace in alpha.places
+    left.clear()
+    alpha.ending = 2
+    engine.run_due()
+    assert alpha.places == {}
+    assert Project.objects.get(pk=place.project_id).deleted_at is not None
+
+
+def test_a_detached_cluster_takes_its_places_along(place: ProjectPlace) -> None:
+    Cluster.objects.filter(key=KEY).delete()
+    hooks.cluster_changed(KEY)
+    place.refresh_from_db()
+    assert place.deleted_at is not None
