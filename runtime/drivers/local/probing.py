@@ -2,8 +2,6 @@
 
 import asyncio
 import contextlib
-import errno
-import socket
 
 from runtime.drivers.local.listeners import LOOPBACK
 
@@ -17,13 +15,6 @@ def delay(waited_s: float, crowd: int) -> float:
     """Return how long to wait before asking again: often at first, seldom in a crowd."""
     eager = FIRST_S * max(1.0, crowd / _CROWD)
     return min(LAST_S, eager if waited_s < _PATIENT_AFTER_S else LAST_S)
-
-
-def connects(port: int) -> bool:
-    """True when somebody listens; costs some microseconds and sends nothing."""
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.setblocking(False)
-        return probe.connect_ex((LOOPBACK, port)) in (0, errno.EINPROGRESS)
 
 
 async def answers(port: int, path: str, status: int) -> bool:

@@ -163,24 +163,23 @@ class Workload(Watching):
 
     def judge(self) -> Listener:
         uid = self.spec["system_user"][1]
-        return listeners.judge(self.port or 0, uid=uid, members=self.members())
+        return listeners.judge(self.port or 0, uid=uid, members=self.members)
 
     async def _until_ready(self) -> None:
         begun, foreign = time.monotonic(), 0
         wanted = self.spec["probe"]
         while self.seen == Seen.STARTING:
-            if probing.connects(self.port or 0):
-                verdict = self.judge()
-                foreign = foreign + 1 if verdict == Listener.FOREIGN else 0
-                if foreign >= _FOREIGN_TIMES:
-                    self._taken_over()
-                    return
-                if verdict == Listener.OWN and (
-                    wanted is None
-                    or await probing.answers(self.port or 0, wanted["path"], wanted["status"])
-                ):
-                    self._ready()
-                    return
+            verdict = self.judge()
+            foreign = foreign + 1 if verdict == Listener.FOREIGN else 0
+            if foreign >= _FOREIGN_TIMES:
+                self._taken_over()
+                return
+            if verdict == Listener.OWN and (
+                wanted is None
+                or await probing.answers(self.port or 0, wanted["path"], wanted["status"])
+            ):
+                self._ready()
+                return
             await asyncio.sleep(probing.delay(time.monotonic() - begun, self.crowd()))
 
     def _ready(self) -> None:

@@ -16,7 +16,9 @@ def test_a_port_nobody_listens_on_is_nobodys():
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         port = closed.getsockname()[1]
-        assert listeners.judge(port, uid=os.getuid(), members={os.getpid()}) == Listener.NOBODY
+        assert (
+            listeners.judge(port, uid=os.getuid(), members=lambda: {os.getpid()}) == Listener.NOBODY
+        )
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "::ffff:127.0.0.1", "::"])
@@ -26,7 +28,7 @@ def test_a_listener_of_a_member_is_its_own(host):
         mine.bind((host, 0))
         mine.listen()
         port = mine.getsockname()[1]
-        assert listeners.judge(port, uid=os.getuid(), members={os.getpid()}) == Listener.OWN
+        assert listeners.judge(port, uid=os.getuid(), members=lambda: {os.getpid()}) == Listener.OWN
 
 
 def test_a_listener_of_the_same_user_outside_the_workload_is_foreign():
@@ -34,7 +36,10 @@ def test_a_listener_of_the_same_user_outside_the_workload_is_foreign():
         other.bind(("127.0.0.1", 0))
         other.listen()
         port = other.getsockname()[1]
-        assert listeners.judge(port, uid=os.getuid(), members={os.getppid()}) == Listener.FOREIGN
+        assert (
+            listeners.judge(port, uid=os.getuid(), members=lambda: {os.getppid()})
+            == Listener.FOREIGN
+        )
 
 
 def test_a_listener_of_another_user_is_foreign_even_when_held_by_a_member():
@@ -42,7 +47,7 @@ def test_a_listener_of_another_user_is_foreign_even_when_held_by_a_member():
         other.bind(("127.0.0.1", 0))
         other.listen()
         port = other.getsockname()[1]
-        assert listeners.judge(port, uid=4242, members={os.getpid()}) == Listener.FOREIGN
+        assert listeners.judge(port, uid=4242, members=lambda: {os.getpid()}) == Listener.FOREIGN
 
 
 @pytest.mark.parametrize("host", ["127.0.0.2", "::1"])
@@ -60,7 +65,7 @@ def test_a_stranger_at_another_address_can_not_spoil_a_port(host):
             [PYTHON, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         ) as stranger:
             assert stranger.stdout.readline() == b"1\n"
-            verdict = listeners.judge(port, uid=os.getuid(), members={os.getpid()})
+            verdict = listeners.judge(port, uid=os.getuid(), members=lambda: {os.getpid()})
             stranger.stdin.close()
     assert verdict == Listener.OWN
 
@@ -80,7 +85,7 @@ def test_two_listeners_on_one_port_must_both_be_its_own():
             [PYTHON, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
         child.stdout.readline()
-        verdict = listeners.judge(port, uid=os.getuid(), members={os.getpid()})
+        verdict = listeners.judge(port, uid=os.getuid(), members=lambda: {os.getpid()})
         child.communicate(b"")
     assert verdict == Listener.FOREIGN
 
@@ -155,3 +160,15 @@ def test_another_workload_of_the_same_owner_can_not_pose_as_this_one(supervisor)
     wait_for(lambda: "stolen" in supervisor.log(thief))
     victim = supervisor.shell("sleep 60", port=25999, probe=Probe("/", 200))
     assert supervisor.ended(victim).reason == "port-hijacked"
+
+
+def test_the_kernels_answer_is_the_same_as_its_text_tables():
+    with (
+        socket.create_server(("127.0.0.1", 0)) as exact,
+        socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True) as wide,
+    ):
+        for table, made in (("tcp", exact), ("tcp6", wide)):
+            port = made.getsockname()[1]
+            asked = listeners._asked(table, port)
+            assert asked == listeners._read(table, port)
+            assert [inode for _, _, inode in asked] == [os.fstat(made.fileno()).st_ino]
