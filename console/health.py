@@ -111,12 +111,24 @@ def _machines() -> str:
     return ", ".join(row.name for row in rows)
 
 
+def _secrets() -> str:
+    from credentials import rekey
+
+    if count := rekey.locked():
+        raise Down(
+            _t("%(n)d credentials were sealed with a key that BERTH_CREDENTIAL_KEYS lacks.")
+            % {"n": count}
+        )
+    return _t("all can be opened")
+
+
 CHECKS: tuple[tuple[str, str | Promise, Callable[[], str], bool], ...] = (
     ("database", _("Database"), _database, True),
     ("migrations", _("Migrations"), _migrations, True),
     ("broker", _("Broker"), _broker, False),
     ("proxy", _("Notebook proxy"), _proxy, False),
     ("machines", _("Machines"), _machines, False),
+    ("secrets", _("Stored credentials"), _secrets, False),
 )
 
 

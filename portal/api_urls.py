@@ -7,6 +7,8 @@ from django.urls import URLPattern, URLResolver, include, path
 APPS = (
     "accounts",
     "projects",
+    "credentials",
+    "images",
     "quotas",
     "volumes",
     "notebooks",

@@ -24,6 +24,7 @@ HOME = Entry(_("Home"), "home", ("home", "notebooks:home"))
 PROJECT = (
     Entry(_("Workspaces"), "device-laptop", ("notebooks:list",), project=True),
     Entry(_("Data"), "database", ("volumes:list",), project=True),
+    Entry(_("Credentials"), "key", ("credentials:list",), project=True),
     Entry(_("Usage"), "chart-histogram", ("usage:project", "usage:overview"), project=True),
     Entry(_("Members"), "users", ("projects:members",), project=True),
     Entry(_("Activity"), "activity", ("projects:events", "projects:activity"), project=True),

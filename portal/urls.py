@@ -24,6 +24,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
 APPS = (
     "accounts.urls",
     "projects.urls",
+    "credentials.urls",
     "quotas.urls",
     "volumes.urls",
     "hubapi.urls",

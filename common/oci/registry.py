@@ -76,7 +76,7 @@ class Registry:
         return self
 
     def __exit__(self, *args: object) -> None:
-        self._client.__exit__(*args)
+        self._client.close()
 
     def sign_in(self) -> None:
         """Raise ImageProblem unless the registry lets the sign-in in."""

@@ -79,6 +79,9 @@ class Client:
         value: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
         self._pool.close()
 
     def request(

@@ -2,6 +2,8 @@
 
 The old key becomes a fallback: sessions and running workspaces that it signed go on.  What is
 sealed in the database is sealed again at once, so that nothing of value rests on an old key.
+Stored credentials have keys of their own: the old one is forgotten when the last secret is sealed
+again.  Cut anywhere, the next call goes on where this one was.
 """
 
 import json
@@ -14,6 +16,7 @@ from portal.server.places import Places, Refusal, private_umask, running, write_
 from portal.server.preflight import setup
 
 KEY, FALLBACKS = "BERTH_SECRET_KEY", "BERTH_SECRET_KEY_FALLBACKS"
+SEALS = "BERTH_CREDENTIAL_KEYS"
 FALLBACKS_KEPT = 2
 
 
@@ -23,30 +26,63 @@ def rotate() -> int:
     if running(places):
         message = "Berth runs; end it first with `berth down`, so that nothing uses the old key."
         raise Refusal(message)
-    for name in (KEY, f"{KEY}_FILE", FALLBACKS, f"{FALLBACKS}_FILE"):
-        if name in os.environ:
-            message = f"{name} is set in the environment, so the key is changed there, not here."
-            raise Refusal(message)
-    replace_key(places)
+    for name in (KEY, FALLBACKS, SEALS):
+        for spelled in (name, f"{name}_FILE"):
+            if spelled in os.environ:
+                message = (
+                    f"{spelled} is set in the environment, so the key is changed there, not here."
+                )
+                raise Refusal(message)
+    known = secrets_of(places)
+    if "," in known[SEALS]:
+        print("An earlier change of keys was cut; it is finished now, with the key it made.")
+    else:
+        replace_key(places, known)
     setup()
     count = seal_again()
+    stored = seal_credentials_again(places)
     print(f"The secret key is a new one; {count} sealed secrets were sealed again with it.")
+    print(f"Stored credentials have a new key too; {stored} were sealed again.")
     print("What the old key signed goes on. Backups made before need their own secrets file.")
     return 0
 
 
-def replace_key(places: Places) -> None:
+def secrets_of(places: Places) -> dict[str, str]:
     if not places.secrets.exists():
         message = f"There is no {places.secrets}; has Berth been started here once?"
         raise Refusal(message)
     places.ensure_secrets()
     known: dict[str, str] = json.loads(places.secrets.read_text())
+    return known
+
+
+def replace_key(places: Places, known: dict[str, str]) -> None:
     old = [known[KEY], *filter(None, known.get(FALLBACKS, "").split(","))]
     known[KEY] = secrets.token_urlsafe(48)
     known[FALLBACKS] = ",".join(old[:FALLBACKS_KEPT])
+    known[SEALS] = f"{secrets.token_urlsafe(48)},{known[SEALS]}"
+    write_secrets(places, known)
+
+
+def write_secrets(places: Places, known: dict[str, str]) -> None:
     owner = places.secrets.stat()
     write_private(places.secrets, json.dumps(known, indent=2) + "\n")
     belong(places.secrets, owner)
+
+
+def seal_credentials_again(places: Places) -> int:
+    """In small steps; the old keys are forgotten only when nothing rests on them."""
+    from credentials import rekey
+
+    done, lost = rekey.again()
+    known = secrets_of(places)
+    if lost:
+        print(f"{lost} stored credentials can't be opened by any key: store them again.")
+        print("The old keys are kept until these are gone.")
+    else:
+        known[SEALS] = known[SEALS].partition(",")[0]
+        write_secrets(places, known)
+    return done
 
 
 def seal_again() -> int:

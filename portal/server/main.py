@@ -57,7 +57,7 @@ def parser() -> argparse.ArgumentParser:
     one.set_defaults(verb=_restore)
 
     _admin(verbs.add_parser("admin", help="repair access"))
-    _keys(verbs.add_parser("keys", help="change the secret key"))
+    _keys(verbs.add_parser("keys", help="change the secret keys"))
     return top
 
 

@@ -13,7 +13,13 @@ from common import sealing
 ROOT = Path(__file__).resolve().parents[2]
 SPACE_NEEDED_MIB = 100
 SEALING_PAIR = ("BERTH_CLUSTER_PUBLIC_KEY", "BERTH_CLUSTER_PRIVATE_KEY")
-GENERATED = ("BERTH_SECRET_KEY", "BERTH_PROXY_TOKEN", "BERTH_GATE_TOKEN", *SEALING_PAIR)
+GENERATED = (
+    "BERTH_SECRET_KEY",
+    "BERTH_PROXY_TOKEN",
+    "BERTH_GATE_TOKEN",
+    "BERTH_CREDENTIAL_KEYS",
+    *SEALING_PAIR,
+)
 
 
 class Refusal(Exception):  # noqa: N818 - an answer to the administrator, not a fault of ours

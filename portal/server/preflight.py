@@ -112,6 +112,7 @@ def prepare_database() -> None:
             migrate()
         call_command("createcachetable", verbosity=0)
         call_command("berth_bootstrap")
+        tell_what_is_locked()
     except DatabaseError as error:
         name = connection.settings_dict["NAME"]
         message = f"The database {name} can't be used: {str(error).strip()}."
@@ -120,6 +121,19 @@ def prepare_database() -> None:
         raise Refusal(message) from error
     finally:
         connection.close()
+
+
+def tell_what_is_locked() -> None:
+    """A missing key locks out single secrets, not the portal: say it and go on."""
+    from credentials import rekey
+
+    if count := rekey.locked():
+        print(
+            f"  {count} stored credentials were sealed with a key that is not in"
+            " BERTH_CREDENTIAL_KEYS. Work that needs them waits until the key is back, or the"
+            " secrets are stored again.",
+            flush=True,
+        )
 
 
 def unknown_migrations() -> list[str]:

@@ -13,7 +13,6 @@ from django.utils.translation import gettext_lazy as _
 from common.logs import mask_links
 from portal.settings import database
 from portal.settings.deploy import *
-from portal.settings.deploy import *
 from portal.settings.env import ROOT, VAR, flag, number, text, words
 from portal.settings.people import *
 
@@ -23,6 +22,7 @@ BERTH_VAR = VAR
 DEBUG = False
 SECRET_KEY = text("SECRET_KEY")
 SECRET_KEY_FALLBACKS = words("SECRET_KEY_FALLBACKS")
+BERTH_CREDENTIAL_KEYS = words("CREDENTIAL_KEYS")  # newest first; all of them open
 
 # --- Addresses ------------------------------------------------------------------------------
 BERTH_BIND = text("BIND", "127.0.0.1")
@@ -45,6 +45,7 @@ BERTH_INTERNAL_URL = text("INTERNAL_URL", f"http://127.0.0.1:{BERTH_INTERNAL_POR
 BERTH_GATE_PORT = number("GATE_PORT", BERTH_PORT + 4)
 BERTH_SSH_PORT = number("SSH_PORT", BERTH_PORT + 5)
 BERTH_GATE_INTERNAL_PORT = number("GATE_INTERNAL_PORT", BERTH_PORT + 6)
+BERTH_GATE_INTERNAL_BIND = text("GATE_INTERNAL_BIND", "127.0.0.1")
 BERTH_GATE_URL = text("GATE_URL", f"http://localhost:{BERTH_GATE_PORT}").rstrip("/")
 BERTH_GATE_INTERNAL_URL = text(
     "GATE_INTERNAL_URL", f"http://127.0.0.1:{BERTH_GATE_INTERNAL_PORT}"
@@ -86,6 +87,8 @@ INSTALLED_APPS = [
     "accounts",
     "clusters",
     "projects",
+    "credentials",
+    "images",
     "quotas",
     "volumes",
     "hubapi",

@@ -11,6 +11,7 @@ if "BERTH_VAR" not in os.environ:
 from portal.settings import database as _database
 from portal.settings.base import *
 
+BERTH_CREDENTIAL_KEYS = ["test-only-credential-key"]
 ALLOWED_HOSTS = ["*"]
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 EMAIL_BACKEND = "django.core.mail.backends.locmem.EmailBackend"

@@ -50,11 +50,16 @@ def _projects(n: int, project: Any, user: Any, people: list[Any], mark: str) -> 
 
 
 def _workspaces(n: int, project: Any, user: Any, people: list[Any], mark: str) -> None:
+    from credentials.models import Credential
     from notebooks.models import Preset, Share, Workspace
     from volumes.models import Volume
 
     presets = Preset.objects.bulk_create(
         Preset(slug=f"s{mark}-{i}", name=f"S {mark} {i}", position=i) for i in range(n)
+    )
+    Credential.objects.bulk_create(
+        Credential(project=project, kind="registry", name=f"c{mark}{i}", target=f"c{mark}{i}.ex")
+        for i in range(n)
     )
     homes = Volume.objects.bulk_create(
         Volume(project=project, owner=p, name=f"h{mark}{i}") for i, p in enumerate(people)

@@ -10,6 +10,7 @@ from tests.architecture.routes import Route
 def build(project: Any, owner: Any, *, mark: str = "") -> dict[str, str]:
     """Make a workspace, its volume, an invitation … of ``owner`` in ``project``."""
     from accounts.models import ApiToken, SshKey
+    from credentials.models import Credential
     from notebooks.models import Workspace
     from notifications.models import Announcement, Notification
     from projects.models import Invitation
@@ -36,6 +37,9 @@ def build(project: Any, owner: Any, *, mark: str = "") -> dict[str, str]:
     told = Notification.objects.create(user=owner, kind="workspace.failed", created_at=now())
     token = ApiToken.objects.create(user=owner, name="t", prefix="berth_x", digest=uuid4().hex)
     key = SshKey.objects.create(user=owner, name="k", public_key="x", fingerprint=uuid4().hex)
+    credential = Credential.objects.create(
+        project=project, kind="registry", name=f"r{mark}", target="r.example", sealed="x"
+    )
     banner = Announcement.objects.create(message="m", starts_at=now())
     return {
         "project": project.slug,
@@ -43,6 +47,7 @@ def build(project: Any, owner: Any, *, mark: str = "") -> dict[str, str]:
         "workspace": workspace.short_id,
         "workspace_uid": str(workspace.uid),
         "volume": str(volume.uid),
+        "credential": str(credential.uid),
         "invitation": str(invitation.uid),
         "username": owner.username,
         "user": str(owner.uid),

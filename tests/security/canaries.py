@@ -20,6 +20,7 @@ SETTINGS = {
     "EMAIL_HOST_PASSWORD": "canary-smtp-Pl03xc",
     "BERTH_PROXY_TOKEN": "canary-proxy-Tn55vb",
     "BERTH_METRICS_TOKEN": "canary-metrics-Re91zk",
+    "BERTH_GATE_TOKEN": "canary-gate-Wd37kf",
     "SECRET_KEY": "canary-secret-key-Ux64ow-that-is-long-enough-for-all",
 }
 
@@ -45,6 +46,7 @@ def plant(*, owner: Any, project: Any, launch: Any, settle: Any, settings: Any) 
     _totp(owner, done)
     _api_token(browser, done)
     _invitation(owner, project, done)
+    _credential(browser, project, done)
     _terminal(browser, done)
     row = launch(owner, env={"CANARY": ENV_VALUE})
     _by_api(browser, project)
@@ -116,6 +118,31 @@ def _invitation(owner: Any, project: Any, done: Planted) -> None:
     assert guest.get("/invitations/accept").status_code == 200
     assert guest.post(path).status_code in {403, 405}
     assert Client().get(path[:-3] + "xx/").status_code == 404
+
+
+def _credential(browser: Client, project: Any, done: Planted) -> None:
+    """Stored by the API and replaced by the page, both with answers that may be remembered."""
+    base = f"/api/v1/projects/{project.slug}/credentials"
+    done.secrets |= {"registry": "canary-registry-Vb61nm", "registry-2": "canary-registry-Ht40qs"}
+    body = {
+        "name": "canary",
+        "host": "registry.example.com",
+        "username": "robot",
+        "password": done.secrets["registry"],
+    }
+    made = browser.post(
+        base,
+        json.dumps(body),
+        content_type="application/json",
+        headers={"Idempotency-Key": "canary-credential"},
+    )
+    assert made.status_code == 201, made.content
+    page = f"/projects/{project.slug}/credentials/{made.json()['id']}/"
+    form = {"username": "robot", "password": done.secrets["registry-2"]}
+    assert browser.post(page, {**form, "username": "a:b"}).status_code == 422
+    assert browser.post(page, form).status_code == 302
+    wrong = browser.post(base, json.dumps({**body, "host": "a b"}), content_type="application/json")
+    assert wrong.status_code == 400
 
 
 def _terminal(browser: Client, done: Planted) -> None:

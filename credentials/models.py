@@ -1,0 +1,64 @@
+"""What opens doors elsewhere: kept sealed, handed to workloads, shown to nobody."""
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+from django.utils.translation import gettext_lazy as _
+
+from common.ids import new_uid
+from credentials.choices import CredentialKind, UsableBy, Use
+from projects.models import Project
+
+
+class Credential(models.Model):
+    """Of a project, or (``project`` None) of one person.
+
+    ``public`` holds what may be shown (user name, region), ``sealed`` the rest. ``target`` is
+    what it opens: a registry's host, a store's endpoint. ``version`` grows with each rotation;
+    ``sealed_with`` names the key, so that a rotation of keys can go on where it was cut.
+    """
+
+    KIND = "credential"
+
+    uid = models.UUIDField(default=new_uid, unique=True, editable=False)
+    project = models.ForeignKey(
+        Project, null=True, on_delete=models.CASCADE, related_name="credentials"
+    )
+    owner = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="credentials"
+    )
+    kind = models.CharField(max_length=16, choices=CredentialKind.choices)
+    name = models.CharField(_("name"), max_length=63)
+    target = models.CharField(max_length=255, blank=True, default="")
+    usable_by = models.CharField(max_length=16, choices=UsableBy.choices, default=UsableBy.MEMBERS)
+    public = models.JSONField(default=dict, blank=True)
+    sealed = models.TextField()
+    sealed_with = models.CharField(max_length=16, db_index=True)
+    version = models.PositiveIntegerField(default=1)
+    expires_at = models.DateTimeField(null=True)
+    rotated_at = models.DateTimeField(null=True)
+    last_used_at = models.DateTimeField(null=True)
+    last_used_for = models.CharField(max_length=16, choices=Use.choices, blank=True, default="")
+    tested_at = models.DateTimeField(null=True)
+    test_ok = models.BooleanField(null=True)  # None: not tested since it was stored
+    test_message = models.CharField(max_length=300, blank=True, default="")
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["project", "name"], name="credentials_name_once"),
+            # A cluster knows one sign-in per registry and project.
+            models.UniqueConstraint(
+                fields=["project", "target"],
+                condition=Q(kind=CredentialKind.REGISTRY),
+                name="credentials_registry_once",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def username(self) -> str:
+        return str(self.public.get("username", ""))

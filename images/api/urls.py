@@ -1,0 +1,5 @@
+"""Mounted below /api/v1/."""
+
+from django.urls import URLPattern
+
+urlpatterns: list[URLPattern] = []
