@@ -22,6 +22,7 @@ from notebooks.services.manifest import (
     manifest_parse,
     manifest_plan,
     manifest_wrap,
+    said,
     workspace_apply,
 )
 from notebooks.services.plan import Change, Plan, QuotaEffect, workspace_plan
@@ -60,6 +61,7 @@ __all__ = [
     "preset_delete",
     "preset_update",
     "require_startable",
+    "said",
     "samples_prune",
     "shares_revoke_for",
     "spec_of",

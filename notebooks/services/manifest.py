@@ -110,19 +110,20 @@ def _wrong(where: str, message: str) -> Invalid:
 
 
 def manifest_of(row: Workspace, *, with_env: bool) -> dict[str, Any]:
-    """Return the document of a workspace; values of the environment for its owner only."""
+    """Return the document of a workspace; what may hold a secret for its owner only."""
     fields = columns_of(spec_of(row))
     fields["cluster"] = fields.pop("cluster_key")
-    spec: dict[str, Any] = {"preset": row.preset.slug if row.preset else None}
-    hidden = () if with_env else PRIVATE
-    spec |= {
-        name: fields[name]
-        for name in PUBLIC
-        if (fields[name] or name not in _WHEN_SET) and name not in hidden
-    }
-    if with_env:
-        spec["env"] = dict(row.env)
-    return manifest_wrap(row.name, row.project.slug, spec)
+    for name in () if with_env else PRIVATE:
+        fields.pop(name)
+    preset = row.preset.slug if row.preset else None
+    return manifest_wrap(row.name, row.project.slug, said(preset, fields))
+
+
+def said(preset: str | None, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a specification as a document says it: short where nothing is said."""
+    order = [*PUBLIC, "env"]
+    kept = {n: fields[n] for n in order if n in fields and (fields[n] or n not in _WHEN_SET)}
+    return {"preset": preset, **kept}
 
 
 def manifest_wrap(name: str, project: str, spec: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -9,21 +10,32 @@ from django import forms
 from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 
-from clusters.models import Flavor
+from clusters import placement
+from clusters.selectors import flavor_use
 from notebooks import selectors, services
 from notebooks.models import MAX_GPUS
+from notebooks.program import flavors_of
 from notebooks.services import Spec, Wanted
 from notebooks.spec import MAX_MINUTES, MAX_NAME
+from notebooks.ui.program_form import ProgramForm, program_initial
 from runtime.protocol import Phase
 
 if TYPE_CHECKING:
+    from clusters.models import Flavor
     from notebooks.models import Preset, Workspace
     from projects.models import Project
 
 _MILLI, _MIB = Decimal(1000), Decimal(1024)
 
 
-class SizeForm(forms.Form):
+class KindsField(forms.MultipleChoiceField):
+    """Kinds of GPU; an empty one among them says nothing."""
+
+    def to_python(self, value: Any) -> list[str]:
+        return [name for name in super().to_python(value) if name]
+
+
+class SizeForm(ProgramForm):
     """All fields of a workspace. Empty means: as the preset says."""
 
     name = forms.CharField(
@@ -50,7 +62,12 @@ class SizeForm(forms.Form):
         widget=forms.NumberInput(attrs={"step": "0.25"}),
     )
     gpus = forms.IntegerField(label=_("GPUs"), required=False, min_value=0, max_value=MAX_GPUS)
-    gpu_flavor = forms.ChoiceField(label=_("Kind of GPU"), required=False)
+    gpu_flavor = KindsField(
+        label=_("Kind of GPU"),
+        required=False,
+        widget=forms.CheckboxSelectMultiple,
+        help_text=_("Several: any of them. None: any kind."),
+    )
     time_limit_minutes = forms.IntegerField(
         label=_("Time limit in minutes"),
         required=False,
@@ -66,17 +83,27 @@ class SizeForm(forms.Form):
         help_text=_("One NAME=value on each line. Only you can see the values."),
     )
 
-    def __init__(self, *args: Any, project: Project, **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, project: Project, row: Workspace | None = None, **kwargs: Any
+    ) -> None:
         super().__init__(*args, **kwargs)
         names = services.environments_of(project)
         self._choices("environment", [(name, name) for name in names])
-        flavors = Flavor.objects.order_by("position", "name").values_list("name", "label")
-        self._choices("gpu_flavor", [("", _("Any kind")), *flavors])
+        kinds = _flavors(project, row)
+        known = {name for name, _label in kinds}
+        gone = [n for n in self.initial.get("gpu_flavor") or () if n not in known]
+        self._choices("gpu_flavor", [*kinds, *((name, name) for name in gone)])
+        self.fit_program(project, row)
 
     def _choices(self, name: str, choices: list[tuple[str, Any]]) -> None:
         field = self.fields[name]
-        if isinstance(field, forms.ChoiceField):
+        if not choices:
+            self._without(name)
+        elif isinstance(field, forms.ChoiceField):
             field.choices = choices
+
+    def clean_gpu_flavor(self) -> str:
+        return ",".join(self.cleaned_data["gpu_flavor"])
 
     def clean_env(self) -> dict[str, str] | None:
         text = self.cleaned_data["env"]
@@ -105,7 +132,41 @@ class SizeForm(forms.Form):
             gpu_flavor=data.get("gpu_flavor") if data.get("gpus") else None,
             env=data.get("env") if "env" in self.data else None,
             time_limit_minutes=data.get("time_limit_minutes"),
+            **self.program(),
         )
+
+
+def _flavors(project: Project, row: Workspace | None) -> list[tuple[str, Any]]:
+    """Return the kinds of GPU with what is free and what an hour costs."""
+    key = row.cluster_key if row is not None else ""
+    on_clusters = placement.kinds_for(project.uid, cluster_key=key)
+    found: dict[str, _Kind] = {}
+    for use in on_clusters:
+        found.setdefault(use.flavor.name, _Kind(use.flavor)).add(use.free, use.total)
+    for local in flavor_use("local") if key in {"", "local"} else []:
+        found.setdefault(local.flavor.name, _Kind(local.flavor)).add(local.free, local.total)
+    return [(name, kind.label) for name, kind in found.items()]
+
+
+@dataclass
+class _Kind:
+    flavor: Flavor
+    free: int = 0
+    total: int = 0
+
+    def add(self, free: int, total: int) -> None:
+        self.free += free
+        self.total += total
+
+    @property
+    def label(self) -> str:
+        text = _t("%(kind)s: %(free)d of %(total)d free") % {
+            "kind": self.flavor.label,
+            "free": self.free,
+            "total": self.total,
+        }
+        price = self.flavor.price_per_hour
+        return f"{text}, {_t('%(price)s per hour') % {'price': price}}" if price else text
 
 
 def initial_of(spec: Spec) -> dict[str, Any]:
@@ -114,8 +175,9 @@ def initial_of(spec: Spec) -> dict[str, Any]:
         "cpu": Decimal(spec.cpu_milli) / _MILLI,
         "memory": Decimal(spec.memory_mib) / _MIB,
         "gpus": spec.gpus,
-        "gpu_flavor": spec.gpu_flavor,
+        "gpu_flavor": flavors_of(spec.gpu_flavor),
         "time_limit_minutes": spec.time_limit_minutes,
+        **program_initial(spec),
         "env": "\n".join(f"{k}={v}" for k, v in spec.env.items()),
     }
 
@@ -126,15 +188,17 @@ def launch_form(project: Project, preset: Preset, data: Any = None) -> SizeForm:
         "cpu": Decimal(preset.cpu_milli) / _MILLI,
         "memory": Decimal(preset.memory_mib) / _MIB,
         "gpus": preset.gpus,
-        "gpu_flavor": preset.gpu_flavor,
+        "gpu_flavor": flavors_of(preset.gpu_flavor),
         "time_limit_minutes": preset.time_limit_minutes,
+        "cluster": preset.cluster_key,
+        **program_initial(preset),
     }
     return SizeForm(data, project=project, initial=initial, prefix=None)
 
 
 def edit_form(row: Workspace, data: Any = None) -> SizeForm:
     initial = {"name": row.name, **initial_of(services.spec_of(row))}
-    return SizeForm(data, project=row.project, initial=initial)
+    return SizeForm(data, project=row.project, row=row, initial=initial)
 
 
 class FilterForm(forms.Form):

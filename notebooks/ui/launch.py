@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
-from shlex import quote
+from shlex import join, quote
 from typing import Any, ClassVar
 
 from django.http import HttpRequest, HttpResponse
@@ -13,7 +13,7 @@ from django_tables2 import RequestConfig
 from common.errors import BerthError, Invalid, LimitExceeded
 from notebooks import selectors, services
 from notebooks.models import Preset
-from notebooks.services import Plan
+from notebooks.services import Plan, Spec
 from notebooks.services.plan import public_fields
 from notebooks.ui.forms import FilterForm, SizeForm, filtered, launch_form
 from notebooks.ui.shared import go, show_error, to_yaml
@@ -122,8 +122,8 @@ def plan_context(view: ProjectView, preset: Preset, form: SizeForm) -> dict[str,
 
 
 def plan_yaml(plan: Plan, project: str) -> str:
-    spec = {"preset": plan.preset, **public_fields(plan.spec), "env": dict(plan.spec.env)}
-    return to_yaml(services.manifest_wrap(plan.name, project, spec))
+    fields = {**public_fields(plan.spec), "env": dict(plan.spec.env)}
+    return to_yaml(services.manifest_wrap(plan.name, project, services.said(plan.preset, fields)))
 
 
 def plan_command(plan: Plan, preset: Preset, project: str) -> str:
@@ -138,8 +138,32 @@ def plan_command(plan: Plan, preset: Preset, project: str) -> str:
         words += ["--gpus", str(spec.gpus)]
     if spec.gpu_flavor != preset.gpu_flavor and spec.gpu_flavor:
         words += ["--gpu", spec.gpu_flavor]
+    words += _program_words(spec, preset)
     if spec.time_limit_minutes != preset.time_limit_minutes:
         words += ["--time-limit", str(spec.time_limit_minutes or 0)]
     extra = [name for name in spec.env if name not in preset.default_env]
     words += [part for name in extra for part in ("--env", f"{name}=…")]
     return " ".join(quote(word) if word != "…" else word for word in words)
+
+
+def _program_words(spec: Spec, preset: Preset) -> list[str]:
+    words: list[str] = []
+    if spec.kind != preset.kind:
+        words += ["--kind", spec.kind]
+    for name in ("image", "pool", "network"):
+        value = getattr(spec, name)
+        if value != getattr(preset, name):
+            words += [f"--{name}", value]
+    for name in ("command", "args"):
+        value = list(getattr(spec, name))
+        if value != getattr(preset, name):
+            words += [f"--{name}", join(value)]
+    if list(spec.ports) != preset.ports:
+        for port in spec.ports:
+            said = [str(port["port"]), port["name"], *([] if port["web"] else ["private"])]
+            words += ["--port", ":".join(said)]
+    if spec.shm_mib != preset.shm_mib:
+        words += ["--shm", f"{spec.shm_mib}M"]
+    if spec.cluster not in {preset.cluster_key, "local"}:
+        words += ["--cluster", spec.cluster]
+    return words

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from notebooks.ui.forms import SizeForm
 
-FORM_FIELDS = {"cpu_milli": "cpu", "memory_mib": "memory"}
+FORM_FIELDS = {"cpu_milli": "cpu", "memory_mib": "memory", "shm_mib": "shm"}
 
 
 def show_error(form: SizeForm, error: BerthError) -> None:

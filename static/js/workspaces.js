@@ -38,3 +38,21 @@ look();
 panel()?.addEventListener("toggle", (event) => {
   if (event.newState === "closed") panel().replaceChildren();
 });
+
+// What only a container has is shown when a container is chosen.
+function showKind(form) {
+  const chosen = form.querySelector("[data-kind-switch]:checked, [data-kind-switch] :checked");
+  if (!chosen) return;
+  for (const part of form.querySelectorAll("[data-kind-only]")) {
+    part.hidden = part.dataset.kindOnly !== chosen.value;
+  }
+}
+
+document.addEventListener("change", (event) => {
+  const form = event.target.closest?.("form[data-kinds]");
+  if (form) showKind(form);
+});
+document.addEventListener("htmx:afterSettle", () => {
+  for (const form of document.querySelectorAll("form[data-kinds]")) showKind(form);
+});
+for (const form of document.querySelectorAll("form[data-kinds]")) showKind(form);
