@@ -7,6 +7,7 @@ is success. Redirects are not followed and proxies of the machine are not used.
 
 from __future__ import annotations
 
+import builtins
 import itertools
 import json
 import random
@@ -114,10 +115,10 @@ class KubeClient:
         namespace: str = "",
         selector: str = "",
         fields: str = "",
-    ) -> tuple[list[Object], str]:
+    ) -> tuple[builtins.list[Object], str]:
         """Return everything, in pages, and the version from which a watch goes on."""
         params = {"limit": str(_PAGE), "labelSelector": selector, "fieldSelector": fields}
-        found: list[Object] = []
+        found: builtins.list[Object] = []
         while True:
             path = path_of(api_version, plural, "", namespace)
             page = _object(raise_for(self.request("GET", path, params)))
@@ -176,6 +177,14 @@ class KubeClient:
         """A GET as it is, for logs and health; the caller judges the status."""
         return self.request("GET", path, params)
 
+    def read_once(self, path: str, params: Mapping[str, str], *, wait_s: float = 4.0) -> Answer:
+        """A GET that is not worth waiting for or repeating."""
+        answer, trouble = self._once("GET", path, params, None, "", wait_s)
+        if answer is None:
+            message = f"The cluster does not answer ({trouble})."
+            raise Unreachable(message)
+        return answer
+
     # --- the wire -----------------------------------------------------------------------------
     def request(
         self,
@@ -213,6 +222,7 @@ class KubeClient:
         params: Mapping[str, str] | None,
         content: bytes | None,
         content_type: str,
+        wait_s: float = 0.0,
     ) -> tuple[Answer | None, str]:
         try:
             response = self._pool.request(
@@ -220,7 +230,7 @@ class KubeClient:
                 self._url(path, params),
                 headers=self._headers(content_type if content is not None else ""),
                 content=content,
-                extensions=self._extensions(self.patience.read),
+                extensions=self._extensions(wait_s or self.patience.read),
             )
         except (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError) as error:
             return None, str(error)[:200] or type(error).__name__
@@ -253,9 +263,12 @@ class KubeClient:
         asked = {name: value for name, value in (params or {}).items() if value}
         return f"{self._origin}{self._base}{path}" + (f"?{urlencode(asked)}" if asked else "")
 
-    def _headers(self, content_type: str) -> dict[str, str]:
-        headers = {"Accept": JSON, "User-Agent": "berth", **self._bearer.headers()}
-        return {**headers, "Content-Type": content_type} if content_type else headers
+    def _headers(self, content_type: str) -> Mapping[bytes | str, bytes | str]:
+        headers: dict[bytes | str, bytes | str] = {"Accept": JSON, "User-Agent": "berth"}
+        headers.update(self._bearer.headers())
+        if content_type:
+            headers["Content-Type"] = content_type
+        return headers
 
     def _extensions(self, read: float) -> dict[str, Any]:
         connect = self.patience.connect

@@ -1,0 +1,202 @@
+"""Making, ending and removing one workload. Every step may be run again after a crash.
+
+A launch in a project that has its place costs two writes (Secret, StatefulSet); the first with
+a new volume two more.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import structlog
+
+from runtime.drivers.kubernetes import names, observe
+from runtime.drivers.kubernetes.builders import workload as build
+from runtime.drivers.kubernetes.client import KubeClient, Object
+from runtime.drivers.kubernetes.locate import Locator
+from runtime.drivers.kubernetes.logs import Logs
+from runtime.drivers.kubernetes.options import KubernetesOptions
+from runtime.drivers.kubernetes.volumes import Volumes
+from runtime.protocol import DriverError, InvalidSpec, NotYet, WorkloadSpec
+
+log = structlog.get_logger(__name__)
+
+APPS = "apps/v1"
+SETS = "statefulsets"
+_ENDING = "Its pod is still ending."
+
+
+class Workloads:
+    """The verbs of one cluster that change workloads."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        options: KubernetesOptions,
+        locator: Locator,
+        volumes: Volumes,
+        logs: Logs,
+    ) -> None:
+        self._client = client
+        self._options = options
+        self._locator = locator
+        self._volumes = volumes
+        self._logs = logs
+
+    # --- make ---------------------------------------------------------------------------------
+    def ensure(self, spec: WorkloadSpec) -> Mapping[str, object]:
+        if not spec.image or not spec.namespace:
+            raise InvalidSpec("It names no image, so it cannot run on a cluster.")
+        name = names.workload(spec.name, spec.uid)
+        self._locator.remember(spec.uid, spec.namespace, name)
+        reference = {"namespace": spec.namespace, "name": name, "pod": names.pod(name)}
+        found = self._client.get(APPS, SETS, name, spec.namespace)
+        if found is not None and not self._must_write(found, spec):
+            return reference
+        self._volumes.ensure_mounts(spec)
+        for secret in build.secrets(spec, self._options, spec.secret_env()):
+            self._client.apply(secret)
+        self._client.apply(build.statefulset(spec, self._options))
+        return reference
+
+    def _must_write(self, found: Object, spec: WorkloadSpec) -> bool:
+        """False: this launch or a later one is made. NotYet: an older one must end first."""
+        meta = found["metadata"]
+        if (meta.get("labels") or {}).get(names.UID) != names.label_value(spec.uid):
+            message = f"{meta['name']} exists in {spec.namespace} and is not this workload."
+            raise InvalidSpec(message)
+        if meta.get("deletionTimestamp"):
+            raise NotYet(_ENDING, retry_in=0.5)
+        if observe.launch_of(found) >= spec.launch:
+            return False
+        pod = self.pod_of(found)
+        if pod is None and not observe.replicas_of(found):
+            return True
+        if pod is not None and observe.ending_of(pod) is not None:
+            return True  # it ended by itself; the new description replaces its pod
+        self._scale_down(found, pod)
+        raise NotYet(_ENDING, retry_in=0.3)
+
+    # --- end ----------------------------------------------------------------------------------
+    def stop(self, uid: str, *, grace_s: float) -> None:
+        """Keep the StatefulSet (with how it ended) and the volumes; the pod goes."""
+        found = self.find(uid)
+        if found is None:
+            return
+        if found["metadata"].get("deletionTimestamp"):
+            raise NotYet(_ENDING, retry_in=0.5)
+        pod = self.pod_of(found)
+        if observe.replicas_of(found):
+            found = self._scale_down(found, pod)
+        if pod is not None:
+            self._hurry(pod, grace_s)
+            raise NotYet(_ENDING, retry_in=0.3)
+        status = found.get("status") or {}
+        if int(status.get("observedGeneration", 0)) < int(found["metadata"].get("generation", 0)):
+            raise NotYet(_ENDING, retry_in=0.1)  # a pod may just be made
+
+    def _scale_down(self, found: Object, pod: Object | None) -> Object:
+        """Note how it ended, keep the end of its log, and want no pod: one write, two at most."""
+        launch = observe.launch_of(found)
+        end = None
+        if pod is not None and observe.launch_of(pod) == launch:
+            end = observe.ending_of(pod)
+            self._logs.keep(found, pod)
+        note = {"launch": launch, "at": time.time(), "reason": "stopped", **(end or {})}
+        change = {
+            "metadata": {"annotations": {names.ENDED: json.dumps(note, separators=(",", ":"))}},
+            "spec": {"replicas": 0},
+        }
+        meta = found["metadata"]
+        return self._client.patch(APPS, SETS, meta["name"], meta["namespace"], change) or found
+
+    def _hurry(self, pod: Object, grace_s: float) -> None:
+        """Its own grace is in the description; a shorter one must be said with the deletion."""
+        meta, own = pod["metadata"], pod["spec"].get("terminationGracePeriodSeconds", 30)
+        asked = max(1, int(grace_s))
+        left = meta.get("deletionGracePeriodSeconds", own)
+        if asked < min(own, left):
+            self._client.delete(
+                "v1", "pods", meta["name"], meta["namespace"], grace_s=asked, uid=meta["uid"]
+            )
+
+    # --- remove -------------------------------------------------------------------------------
+    def remove(self, uid: str) -> None:
+        """Everything but volumes. NotYet until the pod is seen to be gone."""
+        place = self._locator.workload(uid)
+        if place is None:
+            return
+        namespace, name = place
+        found = self._client.get(APPS, SETS, name, namespace)
+        if found is not None and self._is_ours(found, uid):
+            for secret in _sidecar_secrets(found):
+                self._client.delete("v1", "secrets", secret, namespace)
+            if not found["metadata"].get("deletionTimestamp"):
+                self._client.delete(APPS, SETS, name, namespace)
+        pod = self._client.get("v1", "pods", names.pod(name), namespace)
+        if pod is not None and self._is_ours(pod, uid):
+            if not pod["metadata"].get("deletionTimestamp"):
+                own = pod["metadata"]["uid"]
+                self._client.delete("v1", "pods", names.pod(name), namespace, uid=own)
+            raise NotYet(_ENDING, retry_in=0.3)
+        if found is not None and self._is_ours(found, uid):
+            raise NotYet(_ENDING, retry_in=0.1)
+        for secret in (name, names.log_secret(name)):
+            self._client.delete("v1", "secrets", secret, namespace)
+        self._locator.forget(uid)
+
+    def _is_ours(self, obj: Object, uid: str) -> bool:
+        return bool((obj["metadata"].get("labels") or {}).get(names.UID) == names.label_value(uid))
+
+    # --- look ---------------------------------------------------------------------------------
+    def find(self, uid: str) -> Object | None:
+        """Return the StatefulSet of a uid."""
+        place = self._locator.workload(uid)
+        if place is None:
+            return None
+        found = self._client.get(APPS, SETS, place[1], place[0])
+        return found if found is not None and self._is_ours(found, uid) else None
+
+    def pod_of(self, found: Object) -> Object | None:
+        meta = found["metadata"]
+        return self._client.get("v1", "pods", names.pod(meta["name"]), meta["namespace"])
+
+    def all(self) -> list[tuple[Object, Object | None]]:
+        """Return every StatefulSet of ours with its pod: two lists."""
+        selector = names.selector(self._options.namespace_prefix)
+        pods = {
+            (p["metadata"]["namespace"], p["metadata"]["name"]): p
+            for p in self._client.list("v1", "pods", selector=selector)
+        }
+        return [
+            (s, pods.get((s["metadata"]["namespace"], names.pod(s["metadata"]["name"]))))
+            for s in self._client.list(APPS, SETS, selector=selector)
+            if names.UID in (s["metadata"].get("labels") or {})
+        ]
+
+    def events_of(self, found: Object) -> list[Object]:
+        """Return what the cluster says about it; nothing when it won't say."""
+        meta = found["metadata"]
+        rows: list[Object] = []
+        for name in (meta["name"], names.pod(meta["name"])):
+            try:
+                rows += self._client.list(
+                    "v1", "events", meta["namespace"], fields=f"involvedObject.name={name}"
+                )
+            except DriverError as error:
+                log.info("kubernetes.no_events", namespace=meta["namespace"], error=str(error))
+        return rows
+
+
+def _sidecar_secrets(found: Object) -> list[str]:
+    containers: list[dict[str, Any]] = found["spec"]["template"]["spec"]["containers"]
+    return [
+        source["secretRef"]["name"]
+        for container in containers
+        if container["name"] != names.MAIN
+        for source in container.get("envFrom") or []
+        if "secretRef" in source
+    ]

@@ -1,0 +1,211 @@
+"""The Kubernetes driver: ``runtime.protocol.Driver`` and every capability, over one client."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from runtime.drivers.kubernetes import addresses, observe
+from runtime.drivers.kubernetes.access import KubeAccess
+from runtime.drivers.kubernetes.apply import Workloads
+from runtime.drivers.kubernetes.client import KubeClient, Object
+from runtime.drivers.kubernetes.locate import Locator, Lookup, nowhere
+from runtime.drivers.kubernetes.logs import Logs
+from runtime.drivers.kubernetes.metrics import Metrics
+from runtime.drivers.kubernetes.nodes import facts_of
+from runtime.drivers.kubernetes.options import KubernetesOptions
+from runtime.drivers.kubernetes.tenant import Tenants
+from runtime.drivers.kubernetes.versions import Versions
+from runtime.drivers.kubernetes.volumes import Volumes
+from runtime.drivers.kubernetes.watch import Watch
+from runtime.drivers.kubernetes.world import World
+from runtime.protocol import (
+    DriverError,
+    Health,
+    KubeToken,
+    NodeChanges,
+    NodeFacts,
+    Observation,
+    Seen,
+    TenantSpec,
+    WorkloadSpec,
+)
+
+_MANY = 16
+_NODES_S = 600.0
+# What a pod is kept from by Kubernetes itself; how many processes it may have is the node's.
+_ISOLATION = {
+    "users": True,
+    "proc": True,
+    "tmp": True,
+    "memory": True,
+    "cpu": True,
+    "pids": False,
+    "gpu": True,
+}
+
+
+class KubernetesDriver:
+    """Thread-safe. ``options`` and ``key`` may be read; ``close`` ends its connections."""
+
+    def __init__(
+        self,
+        access: KubeAccess,
+        options: KubernetesOptions,
+        key: str,
+        lookup: Lookup = nowhere,
+        *,
+        check: addresses.Check | None = None,
+    ) -> None:
+        self.options = options
+        self.key = key
+        self.client = KubeClient(access, check=check or addresses.check_from_settings())
+        self._locator = Locator(self.client, options, lookup)
+        self._volumes = Volumes(self.client, options, self._locator)
+        self._logs = Logs(self.client)
+        self._work = Workloads(self.client, options, self._locator, self._volumes, self._logs)
+        self._metrics = Metrics(self.client, options, self._locator)
+        self._tenants = Tenants(self.client, options)
+        self._versions = Versions()
+        self._world: World | None = None  # what is being watched by this process
+        self._nodes: tuple[float, list[NodeFacts]] = (0.0, [])
+        self._lock = threading.Lock()
+
+    def close(self) -> None:
+        self.client.close()
+
+    # --- the verbs ------------------------------------------------------------------------------
+    def ensure(self, spec: WorkloadSpec) -> Mapping[str, object]:
+        return self._work.ensure(spec)
+
+    def observe(self, uids: Iterable[str]) -> Mapping[str, Observation]:
+        """Ask the API server, not the memory of the watch: what was just made must be seen."""
+        wanted = list(uids)
+        if len(wanted) > _MANY:
+            known = {o.uid: o for o in self._list()}
+            return {u: known.get(u) or self._missing(u) for u in wanted}
+        return {uid: self._look(uid) for uid in wanted}
+
+    def stop(self, uid: str, *, grace_s: float) -> None:
+        self._work.stop(uid, grace_s=grace_s)
+
+    def remove(self, uid: str) -> None:
+        self._work.remove(uid)
+
+    def list_owned(self) -> Iterable[Observation]:
+        """Workloads only: a namespace without a row may hold volumes, which are data."""
+        if self._world is not None:
+            return [self._versions.stamp(o) for o in self._world.workloads()]
+        return self._list()
+
+    def probe(self) -> Health:
+        """Two cheap reads; nodes are listed at most every ten minutes, never while watching."""
+        version = self.client.read("/version")
+        ready = self.client.read("/readyz")
+        nodes = [n for n in self._node_facts() if n.ready and n.schedulable]
+        good = ready.status == 200  # noqa: PLR2004
+        return Health(
+            reachable=good,
+            version=str((version.json() or {}).get("gitVersion", "")),
+            cpu_milli=sum(n.cpu_milli for n in nodes),
+            memory_mib=sum(n.memory_mib for n in nodes),
+            isolation=dict(_ISOLATION),
+            message="" if good else ready.message,
+        )
+
+    # --- SupportsWatch, SupportsNodes -----------------------------------------------------------
+    def watch(self, *, stop: Callable[[], bool]) -> Iterator[list[Observation]]:
+        seen = World()
+        watch = Watch(self.client, self.options, seen)
+        told: dict[str, int] = {}
+        first = True
+        try:
+            for changed in watch.follow(stop):
+                found = seen.everything() if first else seen.take() if changed else []
+                self._world = seen
+                batch = [self._versions.stamp(o) for o in found]
+                news = [o for o in batch if told.get(o.uid) != o.version]
+                told.update((o.uid, o.version) for o in news)
+                for gone in [o.uid for o in news if o.seen == Seen.MISSING]:
+                    told.pop(gone, None)
+                # An empty batch says "alive", or lets somebody fetch what changed of nodes.
+                yield news
+                first = False
+        finally:
+            if self._world is seen:
+                self._world = None
+
+    def node_changes(self) -> NodeChanges | None:
+        return None if self._world is None else self._world.take_nodes()
+
+    # --- SupportsVolumes ------------------------------------------------------------------------
+    def ensure_volume(
+        self, volume_uid: str, *, project: str, owner: str, namespace: str = ""
+    ) -> None:
+        self._volumes.ensure(volume_uid, project=project, owner=owner, namespace=namespace)
+
+    def remove_volume(self, volume_uid: str) -> None:
+        self._volumes.remove(volume_uid)
+
+    def volume_usage(self, volume_uid: str) -> int | None:
+        """Kubernetes tells it only to who may reach the nodes themselves, which Berth may not."""
+        del volume_uid
+        return None
+
+    # --- SupportsLogs, SupportsMetrics ----------------------------------------------------------
+    def read_log(self, uid: str, *, offset: int = 0, limit: int = 65536) -> tuple[bytes, int]:
+        found = self._work.find(uid)
+        if found is None:
+            return b"", 0
+        return self._logs.read(found, self._work.pod_of(found), offset=offset, limit=limit)
+
+    def usage(self, uids: Iterable[str]) -> Mapping[str, Mapping[str, float]]:
+        return self._metrics.usage(uids)
+
+    # --- SupportsTenants, SupportsKubeTokens ----------------------------------------------------
+    def ensure_tenant(self, spec: TenantSpec) -> tuple[str, ...]:
+        return self._tenants.ensure(spec)
+
+    def remove_tenant(self, uid: str, namespace: str) -> None:
+        self._tenants.remove(uid, namespace)
+
+    def kube_token(self, *, namespace: str, user: str, grant: str, seconds: int) -> KubeToken:
+        return self._tenants.token(namespace=namespace, user=user, grant=grant, seconds=seconds)
+
+    # --- inside ---------------------------------------------------------------------------------
+    def _look(self, uid: str) -> Observation:
+        found = self._work.find(uid)
+        if found is None:
+            return self._missing(uid)
+        return self._judged(found, self._work.pod_of(found))
+
+    def _list(self) -> list[Observation]:
+        return [self._judged(found, pod, ask=False) for found, pod in self._work.all()]
+
+    def _judged(self, found: Object, pod: Object | None, *, ask: bool = True) -> Observation:
+        world = self._world
+        if world is not None:
+            sight = world.sight(found, pod)
+        else:
+            quiet = not ask or (pod is not None and observe.is_ready(pod))
+            quiet = quiet or not observe.replicas_of(found)
+            events = () if quiet else tuple(self._work.events_of(found))
+            sight = observe.Sight(found, pod, events)
+        return self._versions.stamp(observe.judge(sight))
+
+    def _missing(self, uid: str) -> Observation:
+        return self._versions.stamp(Observation(uid=uid, seen=Seen.MISSING))
+
+    def _node_facts(self) -> list[NodeFacts]:
+        if self._world is not None:
+            return self._world.node_facts()
+        with self._lock:
+            at, known = self._nodes
+            if not known or time.monotonic() - at > _NODES_S:
+                try:
+                    known = [facts_of(n) for n in self.client.list("v1", "nodes")]
+                except DriverError:
+                    return known
+                self._nodes = (time.monotonic(), known)
+            return known

@@ -1,0 +1,194 @@
+"""Reading a log by byte offset, which the API does not know.
+
+Offset 0 is the first byte that the node still has of a pod's main container (of the run that
+ended, when one ended). A short memory holds the last part of each log that somebody reads, and
+asks the node only for what is younger; lines are told apart by their nanosecond stamps. A log
+that the node has rotated becomes shorter: the next offset then is smaller than the one asked.
+
+When a workload is stopped, the end of its log is kept in a Secret beside it (nobody but its
+owner may read it), so that why it failed can be read when its pod is gone.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import re
+import threading
+import time
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+import structlog
+
+from runtime.drivers.kubernetes import names, observe
+from runtime.drivers.kubernetes.builders.workload import secret
+from runtime.drivers.kubernetes.client import KubeClient, Object, path_of
+from runtime.protocol import DriverError
+
+log = structlog.get_logger(__name__)
+
+_SPOOLS = 64
+_SPOOL_BYTES = 2 * 1024 * 1024
+_FIRST_BYTES = 16 * 1024 * 1024
+_KEEP_BYTES = 256 * 1024
+_FRESH_S = 0.5
+_OK = 200
+_KEY = "log.gz"
+_STAMP = re.compile(rb"\A(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d+)?(Z|[+-]\d\d:\d\d)\Z")
+
+
+@dataclass
+class _Spool:
+    """The last part of one container's log. ``start``: offset of ``data``'s first byte."""
+
+    start: int = 0
+    data: bytearray = field(default_factory=bytearray)
+    stamp: bytes = b""  # of the last line
+    read_at: float = 0.0
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.data)
+
+    def add(self, text: bytes) -> None:
+        self.data += text
+        if (over := len(self.data) - _SPOOL_BYTES) > 0:
+            del self.data[:over]
+            self.start += over
+
+
+class Logs:
+    """``SupportsLogs`` of one cluster."""
+
+    def __init__(self, client: KubeClient) -> None:
+        self._client = client
+        self._lock = threading.Lock()
+        self._spools: OrderedDict[tuple[str, str], _Spool] = OrderedDict()
+
+    def read(
+        self, found: Object, pod: Object | None, *, offset: int, limit: int
+    ) -> tuple[bytes, int]:
+        """Return bytes of the present launch's log from ``offset``, and where to go on."""
+        if pod is None or observe.launch_of(pod) != observe.launch_of(found):
+            return _part(0, self._kept(found), offset, limit)
+        previous = _previous(pod)
+        spool = self._spool(pod["metadata"]["uid"], previous)
+        with spool.lock:
+            self._refresh(spool, pod, previous=previous)
+            if offset >= spool.start:
+                return _part(spool.start, bytes(spool.data), offset, limit)
+        return _part(0, self._fetch(pod, previous=previous, limit=offset + limit), offset, limit)
+
+    def keep(self, found: Object, pod: Object) -> None:
+        """Save the end of a pod's log before the pod goes. A failure must not hold up a stop."""
+        try:
+            if not observe.main_status(pod).get("containerID"):
+                return
+            tail = self._fetch(pod, previous=_previous(pod), lines=2000)[-_KEEP_BYTES:]
+            if not tail:
+                return
+            meta = found["metadata"]
+            kept = {
+                "labels": dict(meta.get("labels") or {}),
+                "annotations": {names.LAUNCH: str(observe.launch_of(found))},
+                "name": names.log_secret(meta["name"]),
+                "namespace": meta["namespace"],
+            }
+            made = secret(kept, {})
+            made["data"] = {_KEY: base64.b64encode(gzip.compress(tail, 6)).decode()}
+            self._client.apply(made)
+        except DriverError as error:
+            log.info("kubernetes.log_not_kept", error=str(error))
+
+    def _kept(self, found: Object) -> bytes:
+        meta = found["metadata"]
+        row = self._client.get("v1", "secrets", names.log_secret(meta["name"]), meta["namespace"])
+        if row is None or observe.launch_of(row) != observe.launch_of(found):
+            return b""
+        try:
+            return gzip.decompress(base64.b64decode((row.get("data") or {}).get(_KEY, "")))
+        except (OSError, EOFError, ValueError):
+            return b""
+
+    # --- the node -----------------------------------------------------------------------------
+    def _spool(self, pod_uid: str, previous: bool) -> _Spool:  # noqa: FBT001
+        key = (pod_uid, "previous" if previous else "")
+        with self._lock:
+            spool = self._spools.setdefault(key, _Spool())
+            self._spools.move_to_end(key)
+            while len(self._spools) > _SPOOLS:
+                self._spools.popitem(last=False)
+            return spool
+
+    def _refresh(self, spool: _Spool, pod: Object, *, previous: bool) -> None:
+        if time.monotonic() - spool.read_at < _FRESH_S:
+            return
+        since = _whole_second(spool.stamp)
+        text = self._fetch(pod, previous=previous, since=since, stamps=True)
+        spool.read_at = time.monotonic()
+        last = spool.stamp
+        fresh = bytearray()
+        for line in text.splitlines(keepends=True):
+            stamp, _, rest = line.partition(b" ")
+            if not _is_stamp(stamp):
+                fresh += line
+                continue
+            if _order(stamp) <= _order(last):
+                continue
+            spool.stamp = stamp
+            fresh += rest
+        spool.add(bytes(fresh))
+
+    def _fetch(
+        self,
+        pod: Object,
+        *,
+        previous: bool,
+        since: str = "",
+        stamps: bool = False,
+        lines: int = 0,
+        limit: int = _FIRST_BYTES,
+    ) -> bytes:
+        meta = pod["metadata"]
+        params = {
+            "container": names.MAIN,
+            "limitBytes": str(min(limit, _FIRST_BYTES)),
+            "previous": "true" if previous else "",
+            "sinceTime": since,
+            "timestamps": "true" if stamps else "",
+            "tailLines": str(lines) if lines else "",
+        }
+        path = path_of("v1", "pods", meta["name"], meta["namespace"]) + "/log"
+        answer = self._client.read_once(path, params)
+        return answer.body if answer.status == _OK else b""
+
+
+def _previous(pod: Object) -> bool:
+    """Whether the run that counts is the one before the node's own restart."""
+    status = observe.main_status(pod)
+    ended = (status.get("lastState") or {}).get("terminated")
+    return bool(ended) and observe.ending_of(pod) is not None
+
+
+def _part(start: int, data: bytes, offset: int, limit: int) -> tuple[bytes, int]:
+    end = start + len(data)
+    at = min(max(offset, start), end)
+    part = data[at - start : at - start + limit]
+    return part, at + len(part)
+
+
+def _is_stamp(word: bytes) -> bool:
+    return _STAMP.match(word) is not None
+
+
+def _order(stamp: bytes) -> tuple[bytes, bytes]:
+    """Stamps drop the last zeros of their fraction: compare seconds, then padded fractions."""
+    match = _STAMP.match(stamp)
+    return (match.group(1), (match.group(2) or b"").ljust(10, b"0")) if match else (b"", b"")
+
+
+def _whole_second(stamp: bytes) -> str:
+    match = _STAMP.match(stamp)
+    return (match.group(1) + match.group(3)).decode() if match else ""

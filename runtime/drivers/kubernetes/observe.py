@@ -1,0 +1,317 @@
+"""From what the API server holds to what the engine is told. Pure: no clock, no requests.
+
+The rules:
+
+* a StatefulSet with no replica wanted is over once its pod is gone; how it ended stands in an
+  annotation that the stop wrote, because the pod takes its own record with it;
+* a main container that ended is EXITED for good in this launch, although the node starts it
+  again (a StatefulSet's pods know no other way): the engine then stops it;
+* a pod that somebody or something took away is STARTING, with the reason: another one comes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from runtime.drivers.kubernetes import names, waiting
+from runtime.protocol import Observation, Seen
+from runtime.reasons import Reason
+
+Object = Mapping[str, Any]
+EVENTS_KEPT = 5
+# The node itself was away: what it says about the container then is not the program's end.
+_NOT_AN_END = frozenset(("Unknown", "ContainerStatusUnknown"))
+
+
+@dataclass(frozen=True)
+class Sight:
+    """Everything known about one workload."""
+
+    statefulset: Object
+    pod: Object | None = None
+    events: Sequence[Object] = ()
+    queued: str = ""  # what the queue says about it, when it is held back
+    node_ready: bool | None = None
+    could_fit: bool | None = None
+    interrupted: tuple[str, str] = ("", "")  # why its previous pod went
+
+
+@dataclass(frozen=True)
+class _Found:
+    seen: Seen
+    reason: str = ""
+    message: str = ""
+    address: str = ""
+    exit_code: int | None = None
+    started_at: float | None = None
+    ready_at: float | None = None
+    ended_at: float | None = None
+
+
+def judge(sight: Sight) -> Observation:
+    """Return the observation; the caller gives it a version."""
+    meta = sight.statefulset["metadata"]
+    labels, launch = meta.get("labels") or {}, launch_of(sight.statefulset)
+    found = _wanted(sight) if replicas_of(sight.statefulset) else _unwanted(sight, launch)
+    if meta.get("deletionTimestamp"):
+        found = _Found(Seen.STOPPING)
+    return Observation(
+        uid=labels.get(names.UID, ""),
+        seen=found.seen,
+        launch=launch,
+        kind=labels.get(names.KIND, ""),
+        address=found.address,
+        exit_code=found.exit_code,
+        reason=str(found.reason),
+        message=found.message,
+        started_at=found.started_at,
+        ready_at=found.ready_at,
+        ended_at=found.ended_at,
+        detail=_detail(sight),
+    )
+
+
+def launch_of(obj: Object) -> int:
+    value = str((obj["metadata"].get("annotations") or {}).get(names.LAUNCH, "0"))
+    return int(value) if value.isdigit() else 0
+
+
+def replicas_of(statefulset: Object) -> int:
+    return int((statefulset.get("spec") or {}).get("replicas", 1) or 0)
+
+
+def ending_of(pod: Object) -> dict[str, Any] | None:
+    """Return how the main container ended, for the annotation; None when it did not."""
+    end = _end(pod)
+    if end is None:
+        return None
+    return {
+        "code": end.exit_code,
+        "reason": str(end.reason),
+        "message": end.message,
+        "started": end.started_at,
+        "at": end.ended_at,
+    }
+
+
+def main_status(pod: Object) -> Object:
+    for status in (pod.get("status") or {}).get("containerStatuses") or []:
+        if status.get("name") == names.MAIN:
+            found: Object = status
+            return found
+    return {}
+
+
+def is_going(pod: Object) -> bool:
+    """Taken away, or over as a whole: its StatefulSet makes another."""
+    phase = (pod.get("status") or {}).get("phase")
+    return bool(pod["metadata"].get("deletionTimestamp")) or phase in {"Failed", "Succeeded"}
+
+
+def is_ready(pod: Object) -> bool:
+    return _condition(pod, "Ready").get("status") == "True"
+
+
+# --- not wanted any more ----------------------------------------------------------------------
+def _unwanted(sight: Sight, launch: int) -> _Found:
+    if sight.pod is not None:
+        return _Found(Seen.STOPPING)
+    text = (sight.statefulset["metadata"].get("annotations") or {}).get(names.ENDED, "")
+    try:
+        end = json.loads(text) if text else {}
+    except ValueError:
+        end = {}
+    if not isinstance(end, dict) or end.get("launch") != launch:
+        return _Found(Seen.EXITED)
+    return _Found(
+        Seen.EXITED,
+        reason=str(end.get("reason") or ""),
+        message=str(end.get("message") or ""),
+        exit_code=end.get("code"),
+        started_at=end.get("started"),
+        ended_at=end.get("at"),
+    )
+
+
+# --- wanted -----------------------------------------------------------------------------------
+def _wanted(sight: Sight) -> _Found:
+    pod = sight.pod
+    if pod is None:
+        reason, message = waiting.not_created(sight.events)
+        if reason:
+            return _Found(Seen.CREATED, reason, message)
+        return _again(sight) or _Found(Seen.CREATED, Reason.SCHEDULING)
+    if launch_of(pod) == launch_of(sight.statefulset) and (end := _end(pod)) is not None:
+        return end
+    if is_going(pod):
+        return _Found(Seen.STARTING, *waiting.interruption(pod))
+    if not (pod.get("spec") or {}).get("nodeName"):
+        return _unplaced(sight, pod)
+    return _placed(sight, pod)
+
+
+def _placed(sight: Sight, pod: Object) -> _Found:
+    running = (main_status(pod).get("state") or {}).get("running")
+    started = moment((running or {}).get("startedAt"))
+    if is_ready(pod) and running is not None and (pod.get("status") or {}).get("podIP"):
+        ready = moment(_condition(pod, "Ready").get("lastTransitionTime"))
+        return _Found(Seen.READY, address=_address(pod), started_at=started, ready_at=ready)
+    if sight.node_ready is False:
+        return _Found(Seen.STARTING, Reason.NODE_LOST, started_at=started)
+    return _starting(sight, pod, started)
+
+
+def _again(sight: Sight) -> _Found | None:
+    """A run that was interrupted and whose next pod is not there yet."""
+    reason, message = sight.interrupted
+    return _Found(Seen.STARTING, reason, message) if reason else None
+
+
+def _unplaced(sight: Sight, pod: Object) -> _Found:
+    condition = _condition(pod, "PodScheduled")
+    if condition.get("reason") == "SchedulingGated":
+        return _Found(Seen.CREATED, Reason.QUEUED, waiting.short(sight.queued))
+    if condition.get("status") != "False":
+        return _again(sight) or _Found(Seen.CREATED, Reason.SCHEDULING)
+    text = str(condition.get("message", ""))
+    return _Found(Seen.CREATED, *waiting.unschedulable(text, could_fit=sight.could_fit))
+
+
+def _starting(sight: Sight, pod: Object, started: float | None) -> _Found:
+    status = pod.get("status") or {}
+    for container in status.get("containerStatuses") or []:
+        held = (container.get("state") or {}).get("waiting") or {}
+        word, text = str(held.get("reason", "")), str(held.get("message", ""))
+        if word in waiting.IMAGE_WORDS:
+            text = _with_event(sight, word, text)
+            message = f"{container.get('image', '')}: {waiting.short(text)}"
+            return _Found(Seen.STARTING, waiting.image_trouble(f"{word} {text}"), message)
+        if word in waiting.CONFIG_WORDS:
+            return _Found(Seen.STARTING, Reason.CONFIG, waiting.short(text))
+    if not main_status(pod).get("containerID"):
+        reason, message = waiting.creating(sight.events)
+        return _Found(Seen.STARTING, reason or sight.interrupted[0], message)
+    return _Found(Seen.STARTING, started_at=started)
+
+
+def _with_event(sight: Sight, word: str, text: str) -> str:
+    """A back-off says little: the failure before it stands in an event."""
+    if word != "ImagePullBackOff" or ": " in text:
+        return text
+    for event in waiting.newest_first(sight.events):
+        if event.get("reason") == "Failed" and "pull" in str(event.get("message", "")):
+            return str(event["message"])
+    return text
+
+
+def _end(pod: Object) -> _Found | None:
+    """How the main container ended first in this pod, whatever the node did afterwards."""
+    status = main_status(pod)
+    for state in (status.get("lastState") or {}, status.get("state") or {}):
+        ended = state.get("terminated")
+        if ended and ended.get("reason") not in _NOT_AN_END:
+            return _ended(ended)
+    held = (status.get("state") or {}).get("waiting") or {}
+    text = str(held.get("message", ""))
+    if held.get("reason") == "RunContainerError" and waiting.no_program(text):
+        return _Found(Seen.EXITED, Reason.COMMAND_NOT_FOUND, waiting.short(text), exit_code=127)
+    return None
+
+
+def _ended(ended: Object) -> _Found:
+    word, text = ended.get("reason"), str(ended.get("message") or "")
+    reason: str = ""
+    if word == "OOMKilled":
+        reason = Reason.OOM
+    elif word in {"StartError", "ContainerCannotRun"}:
+        reason = Reason.COMMAND_NOT_FOUND if waiting.no_program(text) else Reason.START_FAILED
+    return _Found(
+        Seen.EXITED,
+        reason,
+        text[-2000:].strip(),
+        exit_code=_code(ended),
+        started_at=moment(ended.get("startedAt")),
+        ended_at=moment(ended.get("finishedAt")),
+    )
+
+
+def _code(ended: Object) -> int:
+    """A death by signal as a negative number, as on one machine; 137 of an OOM as it is."""
+    code = int(ended.get("exitCode", 0))
+    if ended.get("signal"):
+        return -int(ended["signal"])
+    return code
+
+
+# --- small things -------------------------------------------------------------------------------
+def moment(text: Any) -> float | None:
+    if not text:
+        return None
+    return datetime.fromisoformat(str(text)).timestamp()
+
+
+def _condition(pod: Object, kind: str) -> Object:
+    for condition in (pod.get("status") or {}).get("conditions") or []:
+        if condition.get("type") == kind:
+            found: Object = condition
+            return found
+    return {}
+
+
+def _address(pod: Object) -> str:
+    host = str(pod["status"]["podIP"])
+    shown = f"[{host}]" if ":" in host else host
+    return f"{shown}:{_port(pod)}"
+
+
+def _port(pod: Object) -> int:
+    for container in pod["spec"]["containers"]:
+        if container["name"] == names.MAIN and container.get("ports"):
+            return int(container["ports"][0]["containerPort"])
+    return names.PORT
+
+
+def _detail(sight: Sight) -> dict[str, Any]:
+    meta = sight.statefulset["metadata"]
+    found: dict[str, Any] = {
+        "namespace": meta.get("namespace", ""),
+        "name": meta.get("name", ""),
+        "pod": names.pod(meta.get("name", "")),
+        "node": "",
+        "events": [_told(e) for e in _warnings(sight.events)],
+        "pull": None,  # container runtimes do not tell how far a fetch is
+    }
+    if sight.pod is None:
+        return found
+    status, spec = sight.pod.get("status") or {}, sight.pod.get("spec") or {}
+    main = main_status(sight.pod)
+    return {
+        **found,
+        "node": spec.get("nodeName", ""),
+        "pod_uid": sight.pod["metadata"].get("uid", ""),
+        "image": main.get("image", ""),
+        "image_id": main.get("imageID", ""),
+        "restarts": int(main.get("restartCount", 0)),
+        "scheduled_at": moment(_condition(sight.pod, "PodScheduled").get("lastTransitionTime"))
+        if spec.get("nodeName")
+        else None,
+        "image_ready": bool(main.get("imageID")),
+        "ip": status.get("podIP", ""),
+    }
+
+
+def _warnings(events: Sequence[Object]) -> list[Object]:
+    return [e for e in waiting.newest_first(events) if e.get("type") == "Warning"][:EVENTS_KEPT]
+
+
+def _told(event: Object) -> dict[str, Any]:
+    return {
+        "reason": event.get("reason", ""),
+        "message": waiting.short(str(event.get("message", ""))),
+        "count": int(event.get("count") or (event.get("series") or {}).get("count") or 1),
+        "at": moment(waiting.event_time(event)),
+    }

@@ -1,0 +1,56 @@
+"""Objects cut down to what ``observe`` reads: ten thousand of them stay small. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from runtime.drivers.kubernetes import names
+
+Object = dict[str, Any]
+
+_META = ("name", "namespace", "uid", "labels", "deletionTimestamp", "resourceVersion", "generation")
+
+
+def _small_meta(obj: Object) -> Object:
+    meta = obj["metadata"]
+    found = {name: meta[name] for name in _META if name in meta}
+    notes = meta.get("annotations") or {}
+    found["annotations"] = {k: v for k, v in notes.items() if k in {names.LAUNCH, names.ENDED}}
+    return found
+
+
+def small_set(obj: Object) -> Object:
+    spec = obj.get("spec") or {}
+    containers = ((spec.get("template") or {}).get("spec") or {}).get("containers") or []
+    small = [{"name": c.get("name"), "resources": c.get("resources") or {}} for c in containers]
+    return {
+        "metadata": _small_meta(obj),
+        "spec": {"replicas": spec.get("replicas"), "template": {"spec": {"containers": small}}},
+        "status": {"observedGeneration": (obj.get("status") or {}).get("observedGeneration", 0)},
+    }
+
+
+def small_pod(obj: Object) -> Object:
+    spec, status = obj.get("spec") or {}, obj.get("status") or {}
+    kept = ("phase", "reason", "message", "conditions", "containerStatuses", "podIP")
+    return {
+        "metadata": _small_meta(obj),
+        "spec": {
+            "nodeName": spec.get("nodeName"),
+            "containers": [
+                {"name": c["name"], "ports": c.get("ports") or []}
+                for c in spec.get("containers") or []
+            ],
+        },
+        "status": {name: status[name] for name in kept if name in status},
+    }
+
+
+def small_event(obj: Object) -> Object:
+    kept = ("type", "reason", "message", "lastTimestamp", "eventTime", "count", "series")
+    about = obj.get("involvedObject") or {}
+    return {
+        **{name: obj[name] for name in kept if name in obj},
+        "involvedObject": {k: about.get(k) for k in ("kind", "uid", "fieldPath")},
+        "metadata": {"creationTimestamp": obj["metadata"].get("creationTimestamp")},
+    }

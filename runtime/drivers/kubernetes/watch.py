@@ -1,0 +1,282 @@
+"""One list and one watch for each kind of object, brought together into observations.
+
+Each kind has a thread. It lists once, then watches from there in turns of ``TURN_S``: the
+server ends a turn with a bookmark, the next goes on from it, and nothing is ever listed again
+while all is well. A turn that is silent beyond its end is a dead connection, noticed within
+``TURN_S + SLACK_S`` however the connection died. "410 Gone" lists again. Trouble is retried
+with jitter; what lasts longer than ``PATIENCE_S`` ends the watch with Unreachable, and whoever
+iterates begins anew with a full list.
+"""
+
+from __future__ import annotations
+
+import json
+import queue
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import structlog
+
+from runtime.drivers.kubernetes import names, world
+from runtime.drivers.kubernetes.answers import Answer, Expired, error_of
+from runtime.drivers.kubernetes.client import KubeClient, path_of
+from runtime.drivers.kubernetes.client import Object as KubeObject
+from runtime.drivers.kubernetes.options import KubernetesOptions
+from runtime.drivers.kubernetes.tenant import WATCHED
+from runtime.drivers.kubernetes.world import World
+from runtime.protocol import Denied, DriverError, NotYet, Unreachable
+
+log = structlog.get_logger(__name__)
+
+TURN_S = 20
+SLACK_S = 5.0
+PATIENCE_S = 12.0
+HEARTBEAT_S = 10.0
+GATHER_S = 0.01  # changes that come together are judged together
+_FIRST_S = 30.0
+_DENIED_S = 60.0
+# Words that come with every pod and tell nothing that the pod itself does not tell.
+_QUIET = ("Scheduled", "Created", "Started", "Killing", "SuccessfulCreate", "SuccessfulDelete")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What one thread follows. ``needed``: without it nothing can be said."""
+
+    api_version: str
+    plural: str
+    kind: str
+    selector: str = ""
+    fields: str = ""
+    needed: bool = False
+
+
+def kinds_of(options: KubernetesOptions) -> tuple[Kind, ...]:
+    ours = names.selector(options.namespace_prefix)
+    quiet = ",".join(f"reason!={word}" for word in _QUIET)
+    found = [
+        Kind("apps/v1", "statefulsets", world.SETS, ours, needed=True),
+        Kind("v1", "pods", world.PODS, ours, needed=True),
+        Kind("v1", "events", world.EVENTS, fields=quiet),
+        Kind("v1", "nodes", world.NODES),
+        *(Kind(version, plural, kind, ours) for version, plural, kind in WATCHED),
+    ]
+    if options.queue:
+        found.append(Kind("kueue.x-k8s.io/v1beta2", "workloads", world.QUEUED))
+    return tuple(found)
+
+
+@dataclass
+class Change:
+    """What a thread tells: a full list, one change, or that it can't go on."""
+
+    kind: str
+    word: str  # list | put | drop | error
+    obj: KubeObject = field(default_factory=dict)
+    objects: list[KubeObject] = field(default_factory=list)
+    error: DriverError | None = None
+
+
+class Stream:
+    """The thread of one kind."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        kind: Kind,
+        out: queue.SimpleQueue[Change],
+        stop: Callable[[], bool],
+    ) -> None:
+        self._client = client
+        self._kind = kind
+        self._out = out
+        self._stop = stop
+        self._version = ""
+        self._good_at = time.monotonic()
+        self._response: Any = None
+        self.lists = 0
+        name = f"kube-{kind.plural}"
+        self.thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def _run(self) -> None:
+        pause = 0.1
+        while not self._stop():
+            try:
+                if not self._version:
+                    self._list()
+                self._turn()
+            except Expired:
+                self._version = ""
+                continue
+            except (Denied, NotYet) as error:
+                self._cannot(error)
+                continue
+            except DriverError as error:
+                if time.monotonic() - self._good_at > PATIENCE_S:
+                    self._out.put(Change(self._kind.kind, "error", error=error))
+                    return
+                self._rest(pause)
+                pause = min(pause * 2, 1.0)
+                continue
+            except Exception as error:  # a bug here must end the watch, not freeze it
+                log.exception("kubernetes.watch_failed", kind=self._kind.kind)
+                trouble = Unreachable(f"The watch of {self._kind.plural} failed ({error}).")
+                self._out.put(Change(self._kind.kind, "error", error=trouble))
+                return
+            pause = 0.1
+
+    def _list(self) -> None:
+        self.lists += 1
+        objects, version = self._client.list_with_version(
+            self._kind.api_version,
+            self._kind.plural,
+            "",
+            self._kind.selector,
+            self._kind.fields,
+        )
+        self._out.put(Change(self._kind.kind, "list", objects=objects))
+        self._version = version
+        self._good_at = time.monotonic()
+
+    def _turn(self) -> None:
+        params = {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": self._version,
+            "timeoutSeconds": str(TURN_S),
+            "labelSelector": self._kind.selector,
+            "fieldSelector": self._kind.fields,
+        }
+        path = path_of(self._kind.api_version, self._kind.plural)
+        with self._client.stream(path, params, silence_s=TURN_S + SLACK_S) as response:
+            if response.status != 200:  # noqa: PLR2004
+                raise error_of(Answer("GET", response.status, response.read()))
+            self._response = response
+            self._good_at = time.monotonic()
+            for line in _lines(response.iter_stream()):
+                if self._stop():
+                    return
+                self._take(json.loads(line))
+                self._good_at = time.monotonic()
+        self._good_at = time.monotonic()
+
+    def _take(self, event: KubeObject) -> None:
+        word, obj = event.get("type"), event.get("object") or {}
+        if word == "ERROR":
+            raise error_of(Answer("GET", int(obj.get("code", 500)), json.dumps(obj).encode()))
+        self._version = obj["metadata"]["resourceVersion"]
+        if word in {"ADDED", "MODIFIED"}:
+            self._out.put(Change(self._kind.kind, "put", obj))
+        elif word == "DELETED":
+            self._out.put(Change(self._kind.kind, "drop", obj))
+
+    def _cannot(self, error: DriverError) -> None:
+        """A kind that this portal may not read, or that the cluster does not have."""
+        if self._kind.needed:
+            trouble = Unreachable(f"Berth may not read {self._kind.plural}: {error}")
+            self._out.put(Change(self._kind.kind, "error", error=trouble))
+        else:
+            log.warning("kubernetes.kind_left_out", kind=self._kind.kind, error=str(error))
+            self._out.put(Change(self._kind.kind, "list"))
+        self._version = ""
+        self._rest(_DENIED_S)
+
+    def _rest(self, seconds: float) -> None:
+        until = time.monotonic() + seconds * random.uniform(0.5, 1.5)  # noqa: S311
+        while not self._stop() and (left := until - time.monotonic()) > 0:
+            time.sleep(min(left, 0.2))
+
+    def cut(self) -> None:
+        """Wake a thread that waits for the server."""
+        try:
+            stream = self._response.extensions["network_stream"]
+            stream.get_extra_info("socket").shutdown(2)
+        except (AttributeError, KeyError, OSError):
+            pass
+
+
+class Watch:
+    """Fills a ``World`` and says when it changed. Used by one thread."""
+
+    def __init__(self, client: KubeClient, options: KubernetesOptions, seen: World) -> None:
+        self._client = client
+        self._kinds = kinds_of(options)
+        self._world = seen
+        self.streams: list[Stream] = []
+
+    def follow(self, stop: Callable[[], bool]) -> Iterator[bool]:
+        """Yield True when something may have changed (first: all is listed), False to say alive."""
+        over = threading.Event()
+        out: queue.SimpleQueue[Change] = queue.SimpleQueue()
+
+        def is_over() -> bool:
+            return over.is_set() or stop()
+
+        self.streams = [Stream(self._client, kind, out, is_over) for kind in self._kinds]
+        for stream in self.streams:
+            stream.thread.start()
+        try:
+            self._fill(out, is_over)
+            yield True
+            while not is_over():
+                yield self._gather(out)
+        finally:
+            over.set()
+            for stream in self.streams:
+                stream.cut()
+
+    def _fill(self, out: queue.SimpleQueue[Change], is_over: Callable[[], bool]) -> None:
+        missing = {kind.kind for kind in self._kinds}
+        until = time.monotonic() + _FIRST_S
+        while missing and not is_over():
+            try:
+                change = out.get(timeout=0.2)
+            except queue.Empty:
+                if time.monotonic() > until:
+                    message = f"The cluster did not list {', '.join(sorted(missing))}."
+                    raise Unreachable(message) from None
+                continue
+            self._apply(change)
+            if change.word == "list":
+                missing.discard(change.kind)
+
+    def _gather(self, out: queue.SimpleQueue[Change]) -> bool:
+        """Take what comes; what follows at once is taken with it."""
+        try:
+            self._apply(out.get(timeout=HEARTBEAT_S))
+        except queue.Empty:
+            return False
+        until = time.monotonic() + GATHER_S
+        while (left := until - time.monotonic()) > 0:
+            try:
+                self._apply(out.get(timeout=left))
+            except queue.Empty:
+                break
+        return True
+
+    def _apply(self, change: Change) -> None:
+        if change.error is not None:
+            raise change.error
+        if change.word == "list":
+            self._world.replace(change.kind, change.objects)
+        elif change.word == "put":
+            self._world.put(change.kind, change.obj)
+        else:
+            self._world.drop(change.kind, change.obj)
+
+
+def _lines(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """Whole lines of a stream of pieces; a line may be large and come in many."""
+    rest: list[bytes] = []
+    for chunk in chunks:
+        head, *more = chunk.split(b"\n")
+        rest.append(head)
+        for piece in more:
+            line = b"".join(rest)
+            if line:
+                yield line
+            rest = [piece]

@@ -1,0 +1,371 @@
+"""What the watch knows of a cluster, kept small, and which uids a change is about.
+
+Objects are cut down to what ``observe`` reads. A change that is older than what is known, or
+comes twice, changes nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from runtime.drivers.kubernetes import names, observe, waiting
+from runtime.drivers.kubernetes.metrics import quantity
+from runtime.drivers.kubernetes.nodes import facts_of
+from runtime.drivers.kubernetes.pruning import small_event, small_pod, small_set
+from runtime.drivers.kubernetes.tenant import place_observation
+from runtime.protocol import NodeChanges, NodeFacts, Observation, Seen
+
+Object = dict[str, Any]
+Key = tuple[str, str]  # namespace, name
+
+SETS, PODS, EVENTS, NODES, QUEUED = "StatefulSet", "Pod", "Event", "Node", "Workload"
+_EVENTS_KEPT = 8
+_GONE_KEPT = 20_000
+_EARLY_KEPT = 20_000
+
+
+class World:
+    """Thread-safe. ``changed`` collects uids until ``take`` judges them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._sets: dict[Key, Object] = {}
+        self._by_uid: dict[str, Key] = {}
+        self._pods: dict[Key, Object] = {}
+        self._events: dict[Key, OrderedDict[str, Object]] = {}
+        self._queued: dict[Key, str] = {}
+        self._interrupted: dict[Key, tuple[int, tuple[str, str]]] = {}
+        self._places: dict[str, dict[str, Object]] = {}  # namespace → Kind/name → object
+        self._nodes: dict[str, NodeFacts] = {}
+        self._gone: OrderedDict[tuple[str, str, str], int] = OrderedDict()
+        self._changed: dict[str, str] = {}  # uid → kind
+        self._nodes_seen: dict[str, NodeFacts] = {}
+        self._nodes_gone: set[str] = set()
+        self._nodes_full = False
+
+    # --- from the watch -------------------------------------------------------------------------
+    def put(self, kind: str, obj: Mapping[str, Any]) -> None:
+        with self._lock:
+            self._put(kind, dict(obj))
+
+    def drop(self, kind: str, obj: Mapping[str, Any]) -> None:
+        with self._lock:
+            self._bury(kind, obj)
+            self._drop(kind, dict(obj))
+
+    def replace(self, kind: str, objects: Iterable[Mapping[str, Any]]) -> None:
+        """A full list: what is not in it is gone."""
+        with self._lock:
+            there = {_key(o): dict(o) for o in objects}
+            for known in self._all(kind):
+                if _key(known) not in there:
+                    self._drop(kind, known)
+            for obj in there.values():
+                self._put(kind, obj)
+            if kind == NODES:
+                self._nodes_full = True
+
+    # --- to the driver --------------------------------------------------------------------------
+    def take(self) -> list[Observation]:
+        """Judge what changed since the last call."""
+        with self._lock:
+            changed, self._changed = self._changed, {}
+            return [self._judge(uid, kind) for uid, kind in changed.items()]
+
+    def everything(self) -> list[Observation]:
+        """Judge all there is."""
+        with self._lock:
+            self._changed = {}
+            found = [self._judge(uid, "") for uid in self._by_uid]
+            return found + [self._judge_place(ns) for ns in self._places if self._place_uid(ns)]
+
+    def workloads(self) -> list[Observation]:
+        with self._lock:
+            return [self._judge(uid, "") for uid in self._by_uid]
+
+    def sight(self, found: Object, pod: Object | None) -> observe.Sight:
+        """Put what is only known from watching beside objects that were just read."""
+        with self._lock:
+            return self._sight(found, pod)
+
+    def node_facts(self) -> list[NodeFacts]:
+        with self._lock:
+            return list(self._nodes.values())
+
+    def take_nodes(self) -> NodeChanges | None:
+        with self._lock:
+            full, seen, gone = self._nodes_full, self._nodes_seen, self._nodes_gone
+            self._nodes_full, self._nodes_seen, self._nodes_gone = False, {}, set()
+            if full:
+                return NodeChanges(seen=tuple(self._nodes.values()), full=True)
+            if not seen and not gone:
+                return None
+            return NodeChanges(seen=tuple(seen.values()), gone=tuple(sorted(gone)))
+
+    # --- inside: changes --------------------------------------------------------------------------
+    def _put(self, kind: str, obj: Object) -> None:
+        known = self._known(kind, obj)
+        age = _version(obj)
+        if age and age <= max(_version(known), self._gone.get(_grave(kind, obj), 0)):
+            return
+        if kind == SETS:
+            self._put_set(obj)
+        elif kind == PODS:
+            self._put_pod(obj)
+        elif kind == EVENTS:
+            self._put_event(obj)
+        elif kind == NODES:
+            self._put_node(obj)
+        elif kind == QUEUED:
+            self._put_queued(obj)
+        else:
+            self._put_place(kind, obj)
+
+    def _put_set(self, obj: Object) -> None:
+        key = _key(obj)
+        before = self._sets.get(key)
+        self._sets[key] = small_set(obj)
+        uid = _uid(obj)
+        if uid:
+            self._by_uid[uid] = key
+        if before is not None and observe.launch_of(before) != observe.launch_of(obj):
+            self._interrupted.pop(key, None)
+        self._touch(key)
+
+    def _put_pod(self, obj: Object) -> None:
+        small = small_pod(obj)
+        self._pods[_key(obj)] = small
+        key = _set_key(obj)
+        self._note_interruption(key, small)
+        if observe.is_ready(small) and not observe.is_going(small):
+            self._interrupted.pop(key, None)
+        self._touch(key)
+
+    def _note_interruption(self, key: Key, pod: Object) -> None:
+        """A pod that is wanted goes: its successor is told why."""
+        owner = self._sets.get(key)
+        if owner is None or not observe.replicas_of(owner) or not observe.is_going(pod):
+            return
+        launch = observe.launch_of(owner)
+        if observe.launch_of(pod) == launch and observe.ending_of(pod) is None:
+            self._interrupted[key] = (launch, waiting.interruption(pod))
+
+    def _put_event(self, obj: Object) -> None:
+        about = obj.get("involvedObject") or {}
+        key = (str(about.get("namespace", "")), str(about.get("name", "")))
+        if about.get("kind") == "Pod":
+            owner = (key[0], _set_name(key[1]))
+        elif about.get("kind") == SETS:
+            owner = key
+        else:
+            return
+        early = key[1].startswith("ws-") and len(self._events) < _EARLY_KEPT
+        if owner not in self._sets and not early:
+            return  # not ours; its StatefulSet may come a moment later when it is
+        rows = self._events.setdefault(owner, OrderedDict())
+        rows[obj["metadata"]["name"]] = small_event(obj)
+        rows.move_to_end(obj["metadata"]["name"])
+        while len(rows) > _EVENTS_KEPT:
+            rows.popitem(last=False)
+        self._touch(owner)
+
+    def _put_node(self, obj: Object) -> None:
+        facts = facts_of(obj)
+        known = self._nodes.get(facts.name)
+        if known == facts:
+            return
+        self._nodes[facts.name] = self._nodes_seen[facts.name] = facts
+        self._nodes_gone.discard(facts.name)
+        if known is None or known.ready != facts.ready:
+            self._touch_node(facts.name)
+
+    def _put_queued(self, obj: Object) -> None:
+        for owner in obj["metadata"].get("ownerReferences") or []:
+            if owner.get("kind") == SETS:
+                key = (obj["metadata"]["namespace"], owner["name"])
+                self._queued[key] = _queue_message(obj)
+                self._touch(key)
+
+    def _put_place(self, kind: str, obj: Object) -> None:
+        namespace = obj["metadata"].get("namespace") or obj["metadata"]["name"]
+        rows = self._places.setdefault(namespace, {})
+        obj["metadata"] = {k: v for k, v in obj["metadata"].items() if k != "managedFields"}
+        rows[f"{kind}/{obj['metadata']['name']}"] = {**obj, "kind": kind}
+        self._touch_place(namespace)
+
+    def _drop(self, kind: str, obj: Object) -> None:
+        key = _key(obj)
+        if kind == SETS:
+            self._sets.pop(key, None)
+            self._events.pop(key, None)
+            self._interrupted.pop(key, None)
+            self._queued.pop(key, None)
+            self._touch_uid(_uid(obj), (obj["metadata"].get("labels") or {}).get(names.KIND, ""))
+            if self._by_uid.get(_uid(obj)) == key:
+                del self._by_uid[_uid(obj)]
+        elif kind == PODS:
+            pod = self._pods.pop(key, None)
+            if pod is not None and not observe.is_going(pod):
+                gone = {**pod, "metadata": {**pod["metadata"], "deletionTimestamp": "now"}}
+                self._note_interruption(_set_key(obj), gone)
+            self._touch(_set_key(obj))
+        elif kind == NODES:
+            self._nodes.pop(key[1], None)
+            self._nodes_seen.pop(key[1], None)
+            self._nodes_gone.add(key[1])
+            self._touch_node(key[1])
+        elif kind not in {EVENTS, QUEUED}:
+            self._drop_place(kind, obj)
+
+    def _drop_place(self, kind: str, obj: Object) -> None:
+        namespace = obj["metadata"].get("namespace") or obj["metadata"]["name"]
+        uid = self._place_uid(namespace)
+        rows = self._places.get(namespace, {})
+        rows.pop(f"{kind}/{obj['metadata']['name']}", None)
+        if kind == "Namespace":
+            self._touch_uid(uid, "place")
+        else:
+            self._touch_place(namespace)
+        if not rows:
+            self._places.pop(namespace, None)
+
+    def _bury(self, kind: str, obj: Mapping[str, Any]) -> None:
+        self._gone[_grave(kind, obj)] = _version(obj)
+        while len(self._gone) > _GONE_KEPT:
+            self._gone.popitem(last=False)
+
+    # --- inside: who is touched -------------------------------------------------------------------
+    def _touch(self, key: Key) -> None:
+        found = self._sets.get(key)
+        if found is not None:
+            self._touch_uid(_uid(found), "")
+
+    def _touch_uid(self, uid: str, kind: str) -> None:
+        if uid:
+            self._changed[uid] = kind or self._changed.get(uid, "")
+
+    def _touch_node(self, name: str) -> None:
+        for pod in self._pods.values():
+            if pod["spec"].get("nodeName") == name:
+                self._touch(_set_key(pod))
+
+    def _touch_place(self, namespace: str) -> None:
+        self._touch_uid(self._place_uid(namespace), "place")
+
+    def _place_uid(self, namespace: str) -> str:
+        return _uid(self._places.get(namespace, {}).get(f"Namespace/{namespace}") or {})
+
+    # --- inside: judging --------------------------------------------------------------------------
+    def _judge(self, uid: str, kind: str) -> Observation:
+        key = self._by_uid.get(uid)
+        if key is not None:
+            found = self._sets[key]
+            return observe.judge(self._sight(found, self._pods.get((key[0], names.pod(key[1])))))
+        for namespace in self._places:
+            if kind == "place" and self._place_uid(namespace) == uid:
+                return self._judge_place(namespace)
+        return Observation(uid=uid, seen=Seen.MISSING, kind=kind)
+
+    def _judge_place(self, namespace: str) -> Observation:
+        rows = self._places[namespace]
+        own = rows[f"Namespace/{namespace}"]
+        others = [o for key, o in rows.items() if key != f"Namespace/{namespace}"]
+        return place_observation(_uid(own), own, others)
+
+    def _sight(self, found: Object, pod: Object | None) -> observe.Sight:
+        key = _key(found)
+        launch, why = self._interrupted.get(key, (0, ("", "")))
+        node = self._nodes.get((pod or {}).get("spec", {}).get("nodeName", "") if pod else "")
+        return observe.Sight(
+            statefulset=found,
+            pod=pod,
+            events=tuple(self._of_pod(self._events.get(key, {}).values(), pod)),
+            queued=self._queued.get(key, ""),
+            node_ready=None if node is None else node.ready,
+            could_fit=self._could_fit(found),
+            interrupted=why if launch == observe.launch_of(found) else ("", ""),
+        )
+
+    def _of_pod(self, events: Iterable[Object], pod: Object | None) -> Iterable[Object]:
+        """Only what is about this very pod: an older one of the same name had its own."""
+        uid = pod["metadata"].get("uid") if pod else None
+        for event in events:
+            about = event["involvedObject"]
+            if about.get("kind") != "Pod" or uid is None or about.get("uid") in {None, uid}:
+                yield event
+
+    def _could_fit(self, found: Object) -> bool | None:
+        """Whether some node would be large enough when it were empty. None: nothing is known."""
+        wanted: dict[str, float] = {}
+        for container in found["spec"].get("template", {}).get("spec", {}).get("containers", []):
+            for name, text in (container.get("resources", {}).get("requests") or {}).items():
+                wanted[name] = wanted.get(name, 0.0) + quantity(str(text))
+        if not self._nodes:
+            return None
+        return any(_fits(wanted, facts) for facts in self._nodes.values())
+
+    def _known(self, kind: str, obj: Object) -> Object | None:
+        if kind == SETS:
+            return self._sets.get(_key(obj))
+        if kind == PODS:
+            return self._pods.get(_key(obj))
+        if kind in {EVENTS, NODES, QUEUED}:
+            return None
+        namespace = obj["metadata"].get("namespace") or obj["metadata"]["name"]
+        return self._places.get(namespace, {}).get(f"{kind}/{obj['metadata']['name']}")
+
+    def _all(self, kind: str) -> list[Object]:
+        if kind == SETS:
+            return list(self._sets.values())
+        if kind == PODS:
+            return list(self._pods.values())
+        if kind == NODES:
+            return [{"metadata": {"name": name}} for name in self._nodes]
+        if kind in {EVENTS, QUEUED}:
+            return []
+        return [o for rows in self._places.values() for o in rows.values() if o["kind"] == kind]
+
+
+# --- pure -----------------------------------------------------------------------------------------
+def _fits(wanted: Mapping[str, float], facts: NodeFacts) -> bool:
+    has = {
+        "cpu": facts.cpu_milli / 1000,
+        "memory": facts.memory_mib * 2.0**20,
+        **facts.accelerators,
+    }
+    return all(has.get(name, 0) >= n for name, n in wanted.items() if name != "ephemeral-storage")
+
+
+def _key(obj: Mapping[str, Any]) -> Key:
+    return (obj["metadata"].get("namespace", ""), obj["metadata"]["name"])
+
+
+def _grave(kind: str, obj: Mapping[str, Any]) -> tuple[str, str, str]:
+    return (kind, *_key(obj))
+
+
+def _set_key(pod: Mapping[str, Any]) -> Key:
+    return (pod["metadata"].get("namespace", ""), _set_name(pod["metadata"]["name"]))
+
+
+def _set_name(pod_name: str) -> str:
+    return pod_name.removesuffix("-0")
+
+
+def _uid(obj: Mapping[str, Any]) -> str:
+    return str(((obj.get("metadata") or {}).get("labels") or {}).get(names.UID, ""))
+
+
+def _version(obj: Mapping[str, Any] | None) -> int:
+    text = str(((obj or {}).get("metadata") or {}).get("resourceVersion", ""))
+    return int(text) if text.isdigit() else 0
+
+
+def _queue_message(obj: Object) -> str:
+    for condition in (obj.get("status") or {}).get("conditions") or []:
+        if condition.get("type") == "QuotaReserved" and condition.get("status") == "False":
+            return str(condition.get("message", ""))
+    return ""
