@@ -24,7 +24,7 @@ def stands_for(session_key: str, user: User) -> bool:
     """
     if not session_key or not user.is_active:
         return False
-    data = _data(session_key)
+    data = data_of(session_key)
     if data.get(SESSION_KEY) != str(user.pk):
         return False
     known = data.get(HASH_SESSION_KEY, "")
@@ -45,7 +45,8 @@ def end_if_over(session_key: str, user: User) -> None:
         request.session.save()
 
 
-def _data(session_key: str) -> dict[str, Any]:
+def data_of(session_key: str) -> dict[str, Any]:
+    """Return what the session holds; empty when it is over."""
     return dict(_store(session_key).load())
 
 

@@ -29,14 +29,14 @@ def _send(topics: list[str], message: dict[str, Any]) -> None:
 
 
 class Subscription:
-    """Messages of some topics, for one reader."""
+    """Messages of some topics, for one reader. The topic ``*`` is all of them."""
 
     def __init__(self, topics: Iterable[str]) -> None:
         self.topics = frozenset(topics)
         self._queue: asyncio.Queue[dict[str, Any]] = asyncio.Queue(QUEUE)
 
     def offer(self, topics: set[str], message: dict[str, Any]) -> None:
-        if not (topics & self.topics or "*" in topics):
+        if not (topics & self.topics or "*" in topics or "*" in self.topics):
             return
         if self._queue.full():
             while not self._queue.empty():

@@ -232,6 +232,7 @@ BERTH_OUTBOUND_ALLOW = words("OUTBOUND_ALLOW")
 BERTH_OUTBOUND_PORTS = words("OUTBOUND_PORTS", "80,443,5000,8443")
 BERTH_OUTBOUND_CA_FILE = text("OUTBOUND_CA_FILE")
 BERTH_INSECURE_REGISTRIES = words("INSECURE_REGISTRIES")
+BERTH_IMAGE_MAX_GIB = number("IMAGE_MAX_GIB", 60)  # 0: no limit
 
 # --- Watching Berth -----------------------------------------------------------------------------
 # empty: /metrics answers this machine only; set: whoever sends it as a bearer token

@@ -1,0 +1,1 @@
+"""Streams into running work: terminal, logs, files, SSH. The only way from people to clusters."""

@@ -1,0 +1,115 @@
+"""What somebody may do with one workspace through the gate. All rows by ``projects.access``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from django.utils.translation import gettext as _
+
+from accounts.principal import Principal
+from clusters.models import Cluster
+from common.errors import Conflict, Forbidden
+from gate.callers import Caller, principal_of
+from notebooks import selectors
+from notebooks.models import Workspace
+from projects.access import Permission
+from runtime.drivers.kubernetes.streams import Pod
+from runtime.models import ObservedWorkload
+from runtime.protocol import Desired, Phase
+
+MAIN = "main"
+
+
+class Demand(StrEnum):
+    """What a stream is for."""
+
+    OPEN = "open"  # terminal, files, SSH: who may open the workspace
+    LOGS = "logs"  # its owner
+    LOOK = "look"  # who may see that it is there
+
+
+@dataclass(frozen=True)
+class Target:
+    """One workspace on a cluster, as plain values."""
+
+    uid: str
+    short_id: str
+    name: str
+    project_uid: str
+    owner_pk: int
+    cluster_key: str
+    phase: str
+    launch: int
+    pod: Pod
+    is_owner: bool
+
+    @property
+    def is_running(self) -> bool:
+        return self.phase == Phase.RUNNING
+
+
+def target_of(caller: Caller, short_id: str, demand: Demand) -> Target:
+    """Return the workspace, or raise: NotFound for strangers, Forbidden with the reason."""
+    return target_for(principal_of(caller), short_id, demand)
+
+
+def target_for(who: Principal, short_id: str, demand: Demand) -> Target:
+    row = selectors.workspace_get(who, short_id)
+    if demand is Demand.OPEN:
+        _may_open(who, row)
+    elif demand is Demand.LOGS:
+        selectors.require_owner(who, row)
+    if not Cluster.objects.filter(key=row.cluster_key, driver="kubernetes").exists():
+        raise Conflict(
+            _("This workspace runs on one machine; it has terminal and files in JupyterLab."),
+            code="not-on-a-cluster",
+        )
+    return _target(row, is_owner=selectors.is_owner(who, row))
+
+
+def running_target(caller: Caller, short_id: str) -> Target:
+    """Like ``target_of`` for somebody who wants in: it must run."""
+    target = target_of(caller, short_id, Demand.OPEN)
+    if not target.is_running:
+        raise Conflict(
+            _("The workspace does not run (it is %(phase)s). Start it first.")
+            % {"phase": target.phase},
+            code="not-running",
+        )
+    return target
+
+
+def _may_open(who: Principal, row: Workspace) -> None:
+    if not who.allows_scope(Permission.WORKSPACE_CREATE):
+        raise Forbidden(_("This token may not enter workspaces."))
+    if not selectors.access_of(who.user, row):
+        raise Forbidden(_("Only its owner, and whom he let in, may open a workspace."))
+
+
+def _target(row: Workspace, *, is_owner: bool) -> Target:
+    phase = Phase.DELETING if row.desired == Desired.ABSENT else row.shown_phase
+    return Target(
+        uid=str(row.uid),
+        short_id=row.short_id,
+        name=row.name,
+        project_uid=str(row.project.uid),
+        owner_pk=row.owner_id,
+        cluster_key=row.cluster_key,
+        phase=phase.value,
+        launch=row.launch,
+        pod=pod_of(row),
+        is_owner=is_owner,
+    )
+
+
+def pod_of(row: Workspace) -> Pod:
+    """Where it runs, as the watch saw it; before it was seen, as it will be called."""
+    seen = ObservedWorkload.objects.filter(cluster_key=row.cluster_key, uid=row.uid).first()
+    detail: Mapping[str, Any] = (seen.data.get("detail") or {}) if seen else {}
+    ref: Mapping[str, Any] = row.external_ref or {}
+    namespace = detail.get("namespace") or ref.get("namespace") or ""
+    name = detail.get("pod") or f"{ref.get('name') or 'ws-' + row.short_id}-0"
+    return Pod(str(namespace), str(name), MAIN)

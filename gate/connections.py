@@ -1,0 +1,52 @@
+"""Streams to each cluster, made once per process and again when its credential changes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+from gate.db import look
+from runtime.drivers.kubernetes.streams import Endpoint, KubeStreams
+
+
+class Located(Protocol):
+    """Where a cluster is; ``version`` changes with its credential."""
+
+    @property
+    def version(self) -> str: ...
+    @property
+    def endpoint(self) -> Endpoint: ...
+
+
+Locate = Callable[[str, str], Located | None]
+KEEP_S = 30.0
+
+
+class Connections:
+    """``locate(key, known_version)`` is synchronous; None: nothing changed."""
+
+    def __init__(self, locate: Locate) -> None:
+        self._locate = locate
+        self._made: dict[str, tuple[str, float, KubeStreams]] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
+
+    async def of(self, cluster_key: str) -> KubeStreams:
+        async with self._locks.setdefault(cluster_key, asyncio.Lock()):
+            clock = asyncio.get_running_loop().time()
+            version, looked, streams = self._made.get(cluster_key, ("", 0.0, None))
+            if streams is not None and clock - looked < KEEP_S:
+                return streams
+            found = await look(lambda: self._locate(cluster_key, version))
+            if found is not None:
+                if streams is not None:
+                    await streams.aclose()
+                version, streams = found.version, KubeStreams(found.endpoint)
+            assert streams is not None  # noqa: S101 - locate answers when nothing is known
+            self._made[cluster_key] = (version, clock, streams)
+            return streams
+
+    async def aclose(self) -> None:
+        for _version, _looked, streams in self._made.values():
+            await streams.aclose()
+        self._made.clear()

@@ -1,0 +1,29 @@
+"""Short looks into the database from asyncio; nothing is held while a stream runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from django.db import close_old_connections, connections
+
+T = TypeVar("T")
+THREADS = 8
+_pool = ThreadPoolExecutor(THREADS, thread_name_prefix="gate-db")
+
+
+async def look(question: Callable[[], T]) -> T:
+    """Run ``question`` in a thread and give its connection back at once."""
+    return await asyncio.get_running_loop().run_in_executor(_pool, _closing, question)
+
+
+def _closing(question: Callable[[], T]) -> T:
+    close_old_connections()
+    try:
+        return question()
+    finally:
+        for connection in connections.all(initialized_only=True):
+            if not connection.in_atomic_block:
+                connection.close()

@@ -1,0 +1,204 @@
+"""The files panel over HTTP. Paths are percent-encoded, relative to the home.
+
+``list``, ``download`` and ``archive`` read; ``upload`` takes the file as the body; ``act`` makes,
+renames and deletes. Contents are streamed both ways, never gathered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote_from_bytes
+
+from django.utils.translation import gettext as _
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+
+from common.errors import Conflict, Invalid, Unavailable
+from gate.access import Demand, Target, running_target
+from gate.callers import Caller
+from gate.db import look
+from gate.files import listing, scripts
+from gate.files.running import Script, script, short
+from gate.files.scripts import command, escaped, folder, path_of, split
+from gate.piped import SLOW_S, Broken, Piped
+from gate.web import caller_of
+from runtime.drivers.kubernetes.streams import Gone, KubeStreams
+
+if TYPE_CHECKING:
+    from gate.guard import Stream
+    from gate.service import Gate
+
+MOST_BODY = 64 * 1024
+PART = 256 * 1024
+
+
+async def _enter(request: Request, gate: Gate) -> tuple[Caller, Target, KubeStreams]:
+    caller = await caller_of(request)
+    short_id = request.path_params["workspace"]
+    target = await look(lambda: running_target(caller, short_id))
+    return caller, target, await gate.connections.of(target.cluster_key)
+
+
+async def list_(request: Request, gate: Gate) -> Response:
+    caller, target, streams = await _enter(request, gate)
+    given = request.query_params.get("path", "")
+    parts = path_of(given)
+    async with gate.guard.hold("files", caller, target, Demand.OPEN):
+        words = (folder(given), str(listing.MOST_BYTES))
+        data = await short(streams, target.pod, command(scripts.LIST, *words))
+    entries, cut = listing.parse(data)
+    body = {
+        "path": scripts.shown(parts),
+        "parts": [{"name": listing.readable(p), "path": _upto(parts, i)} for i, p in _each(parts)],
+        "entries": [entry.as_json(parts) for entry in entries],
+        "truncated": cut,
+    }
+    return JSONResponse(body)
+
+
+def _each(parts: tuple[bytes, ...]) -> list[tuple[int, bytes]]:
+    return list(enumerate(parts))
+
+
+def _upto(parts: tuple[bytes, ...], index: int) -> str:
+    return scripts.shown(parts[: index + 1])
+
+
+async def download(request: Request, gate: Gate) -> Response:
+    return await _give(request, gate, scripts.DOWNLOAD, suffix="")
+
+
+async def archive(request: Request, gate: Gate) -> Response:
+    return await _give(request, gate, scripts.ARCHIVE, suffix=".tar")
+
+
+async def _give(request: Request, gate: Gate, what: str, *, suffix: str) -> Response:
+    caller, target, streams = await _enter(request, gate)
+    given = request.query_params.get("path", "")
+    parts = path_of(given)
+    whole_home = not parts and suffix
+    words = ("", escaped(b".")) if whole_home else split(given)
+    stack = AsyncExitStack()
+    try:
+        hold = gate.guard.hold("download", caller, target, Demand.OPEN)
+        stream = await stack.enter_async_context(hold)
+        one = await stack.enter_async_context(script(streams, target.pod, command(what, *words)))
+        name = (parts[-1] if parts else b"home") + suffix.encode()
+        return _file(stack, stream, one, name)
+    except BaseException:
+        await stack.aclose()
+        raise
+
+
+def _file(stack: AsyncExitStack, stream: Stream, one: Script, name: bytes) -> Response:
+    """Answer with what the script writes; the answer closes ``stack``."""
+    size = int(one.answer) if one.answer.isdecimal() else None
+    headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{quote_from_bytes(name)}"}
+    if size is not None:
+        headers["Content-Length"] = str(size)
+    kind = "application/octet-stream"
+    return Piped(stack, stream, _contents(one, size), media_type=kind, headers=headers)
+
+
+async def _contents(one: Script, size: int | None) -> AsyncIterator[bytes]:
+    sent = 0
+    async for part in one.data():
+        sent += len(part)
+        yield part
+    if (size is not None and sent != size) or one.running.ended.code != 0:
+        raise Broken
+
+
+async def upload(request: Request, gate: Gate) -> Response:
+    caller, target, streams = await _enter(request, gate)
+    where, name = split(request.query_params.get("path", ""))
+    length = request.headers.get("content-length", "")
+    if not length.isdecimal() or len(length) > 15:  # noqa: PLR2004 - a petabyte
+        raise Invalid(_("Say the size of the file (Content-Length)."), code="no-length")
+    replace = "1" if request.query_params.get("replace") == "1" else "0"
+    words = (where, name, length, replace)
+    async with gate.guard.hold("upload", caller, target, Demand.OPEN) as stream:
+        run = command(scripts.UPLOAD, *words)
+        async with script(streams, target.pod, run, stdin=True) as one:
+            with contextlib.suppress(Gone):  # it ended early, and says why
+                await _send(request, one, stream)
+            await _settled(one)
+    return JSONResponse({"size": int(length)}, status_code=201)
+
+
+async def _settled(one: Script) -> None:
+    """End the input and read how it went; the script removes what did not arrive whole."""
+    await one.running.end_of_input()
+    async with asyncio.timeout(SLOW_S):
+        await one.begin()
+
+
+async def _send(request: Request, one: Script, stream: Stream) -> None:
+    """Carry the body into the container at its own pace; cut when the sender stalls."""
+    body = request.stream()
+    try:
+        while True:
+            async with asyncio.timeout(SLOW_S):
+                part = await anext(body, None)
+            if part is None:
+                return
+            _require_access(stream)
+            stream.touch()
+            for at in range(0, len(part), PART):
+                async with asyncio.timeout(SLOW_S):
+                    await one.running.write(part[at : at + PART])
+    except (ClientDisconnect, TimeoutError, Unavailable) as error:
+        with contextlib.suppress(Exception):
+            await _settled(one)
+        raise Conflict(_("Not all of the file arrived; nothing was changed.")) from error
+
+
+def _require_access(stream: Stream) -> None:
+    if stream.over.is_set():
+        raise Unavailable(stream.why)
+
+
+async def act(request: Request, gate: Gate) -> Response:
+    caller, target, streams = await _enter(request, gate)
+    said = await _json(request)
+    verb, path = str(said.get("act", "")), str(said.get("path", ""))
+    if verb == "mkdir":
+        run = command(scripts.MKDIR, *split(path))
+    elif verb == "delete":
+        run = command(scripts.DELETE, *split(path))
+    elif verb == "rename":
+        run = command(scripts.RENAME, *split(path), *split(str(said.get("to", ""))))
+    else:
+        raise Invalid(_("Unknown act; it is one of mkdir, rename, delete."))
+    async with gate.guard.hold("files", caller, target, Demand.OPEN):
+        await short(streams, target.pod, run)
+    return JSONResponse({"done": verb})
+
+
+async def _json(request: Request) -> dict[str, Any]:
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > MOST_BODY:
+            raise Invalid(_("The request is too large."))
+    try:
+        said = json.loads(bytes(body))
+    except ValueError as error:
+        raise Invalid(_("The request is not JSON.")) from error
+    if not isinstance(said, dict):
+        raise Invalid(_("The request is not a JSON object."))
+    return said
+
+
+ROUTES = (
+    ("list", list_, "GET"),
+    ("download", download, "GET"),
+    ("archive", archive, "GET"),
+    ("upload", upload, "PUT"),
+    ("act", act, "POST"),
+)

@@ -1,0 +1,209 @@
+"""Every open stream, bounded in number, and cut when its access ends.
+
+Access is asked again every ``RECHECK_S`` for all streams together (one question per person,
+way of signing in and workspace, however many streams there are), and at once when the bus tells
+of the workspace. A stream is told why through ``Stream.over``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass, field
+
+import structlog
+from django.conf import settings
+from django.utils.translation import gettext as _
+
+from common.errors import BerthError
+from gate import metrics
+from gate.access import Demand, Target, target_of
+from gate.callers import Caller
+from gate.db import look
+from runtime import bus
+
+RECHECK_S = 15.0
+BATCH = 50
+log = structlog.get_logger(__name__)
+
+Key = tuple[Caller, str, Demand]
+
+
+class TooMany(BerthError):  # noqa: N818 - named like its siblings in common.errors
+    status = 429
+    code = "too-many-streams"
+
+
+@dataclass(eq=False)
+class Stream:
+    """One open stream. ``over`` is set from outside when it must end; ``why`` is for people."""
+
+    kind: str
+    caller: Caller
+    target: Target
+    demand: Demand
+    over: asyncio.Event = field(default_factory=asyncio.Event)
+    why: str = ""
+    code: str = ""
+    opened: float = field(default_factory=time.monotonic)
+    moved: float = field(default_factory=time.monotonic)  # something came or went
+
+    @property
+    def key(self) -> Key:
+        return (self.caller, self.target.short_id, self.demand)
+
+    def end(self, code: str, why: str) -> None:
+        if not self.over.is_set():
+            self.code, self.why = code, why
+            self.over.set()
+
+    def touch(self) -> None:
+        self.moved = time.monotonic()
+
+
+class Guard:
+    """One per process."""
+
+    def __init__(self) -> None:
+        self.streams: set[Stream] = set()
+        self._of_user: Counter[int] = Counter()
+        self._due = asyncio.Event()
+        self._named: set[str] = set()  # workspaces the bus told of
+        self._known: dict[str, str] = {}  # uid or short id of a workspace with streams → short id
+        self.draining = False
+
+    # --- opening -----------------------------------------------------------------------------
+
+    @contextlib.asynccontextmanager
+    async def hold(
+        self, kind: str, caller: Caller, target: Target, demand: Demand
+    ) -> AsyncIterator[Stream]:
+        """Count a stream in, and out at the end of the block; TooMany beyond the limits."""
+        self._require_room(caller)
+        stream = Stream(kind, caller, target, demand)
+        self.streams.add(stream)
+        self._of_user[caller.user_pk] += 1
+        self._known[target.uid] = self._known[target.short_id] = target.short_id
+        metrics.OPEN.labels(kind).inc()
+        metrics.OPENED.labels(kind).inc()
+        try:
+            yield stream
+        finally:
+            self.streams.discard(stream)
+            self._of_user[caller.user_pk] -= 1
+            if self._of_user[caller.user_pk] <= 0:
+                del self._of_user[caller.user_pk]
+            metrics.OPEN.labels(kind).dec()
+
+    def _require_room(self, caller: Caller) -> None:
+        if self.draining:
+            raise TooMany(_("The gate is being restarted; connect again."), code="draining")
+        if self._of_user[caller.user_pk] >= settings.BERTH_GATE_STREAMS_PER_USER:
+            raise TooMany(_("You have too many streams open at once; close some."))
+        if len(self.streams) >= settings.BERTH_GATE_STREAMS:
+            raise TooMany(_("The gate holds as many streams as it can; try again soon."))
+
+    # --- ending ------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Watch over all streams until cancelled."""
+        ear = asyncio.create_task(self._hear())
+        try:
+            while True:
+                named = await self._next()
+                await self._recheck(named)
+        finally:
+            ear.cancel()
+
+    async def _next(self) -> set[str] | None:
+        """Wait; return the workspaces to look at, None for all."""
+        try:
+            await asyncio.wait_for(self._due.wait(), RECHECK_S)
+        except TimeoutError:
+            return None
+        await asyncio.sleep(0.2)  # a change is often told several times
+        self._due.clear()
+        named, self._named = self._named, set()
+        return named
+
+    async def _hear(self) -> None:
+        while True:
+            try:
+                async with bus.subscription(["*"]) as mine:
+                    while True:
+                        message = await mine.get(timeout_s=60)
+                        if message is not None:
+                            self._told(message)
+            except Exception as error:  # noqa: BLE001 - the bus costs freshness only
+                log.warning("gate.bus_failed", error=repr(error))
+                await asyncio.sleep(2)
+
+    def _told(self, message: dict[str, object]) -> None:
+        if message == bus.RESYNC:
+            self._named.update(s.target.short_id for s in self.streams)
+        for key in ("id", "uid"):
+            if short_id := self._known.get(str(message.get(key))):
+                self._named.add(short_id)
+        if self._named:
+            self._due.set()
+
+    async def _recheck(self, named: set[str] | None) -> None:
+        keys = {s.key for s in self.streams if named is None or s.target.short_id in named}
+        if named is None:
+            self._end_idle()
+            self._known = {}
+            for stream in self.streams:
+                short_id = stream.target.short_id
+                self._known[stream.target.uid] = self._known[short_id] = short_id
+        for batch in _batches(keys):
+            try:
+                answers = await look(lambda batch=batch: _answers(batch))  # type: ignore[misc]
+            except Exception as error:  # noqa: BLE001 - the database is away: ask again soon
+                log.warning("gate.recheck_failed", error=repr(error))
+                return
+            for stream in list(self.streams):
+                self._apply(stream, answers.get(stream.key))
+
+    def _apply(self, stream: Stream, answer: Target | BerthError | None) -> None:
+        if isinstance(answer, BerthError):
+            stream.end(answer.code, answer.message)
+            metrics.CUT.labels("access").inc()
+        elif isinstance(answer, Target):
+            ended = stream.demand is Demand.OPEN and not answer.is_running
+            if ended or (stream.demand is Demand.OPEN and answer.launch != stream.target.launch):
+                stream.end("stopped", _("The workspace was stopped."))
+
+    def _end_idle(self) -> None:
+        limit = time.monotonic() - settings.BERTH_GATE_IDLE_S
+        for stream in self.streams:
+            if stream.moved < limit:
+                stream.end("idle", _("Nothing happened for a long time."))
+                metrics.CUT.labels("idle").inc()
+
+    async def drain(self, seconds: float) -> None:
+        """Refuse new streams, tell the open ones to go, wait for them a while."""
+        self.draining = True
+        for stream in list(self.streams):
+            stream.end("draining", _("The gate is being restarted; connect again."))
+        deadline = time.monotonic() + seconds
+        while self.streams and time.monotonic() < deadline:  # noqa: ASYNC110 - once in its life
+            await asyncio.sleep(0.05)
+
+
+def _batches(keys: Iterable[Key]) -> Iterable[list[Key]]:
+    rows = list(keys)
+    for at in range(0, len(rows), BATCH):
+        yield rows[at : at + BATCH]
+
+
+def _answers(keys: Iterable[Key]) -> dict[Key, Target | BerthError]:
+    found: dict[Key, Target | BerthError] = {}
+    for key in keys:
+        try:
+            found[key] = target_of(*key)
+        except BerthError as error:
+            found[key] = error
+    return found

@@ -1,0 +1,128 @@
+"""The internal listener: what the portal's other processes may ask of the world.
+
+``POST /internal/<name>`` with the token of ``BERTH_GATE_TOKEN`` runs the handler that an app put
+into ``runtime.gateway``. ``/livez``, ``/readyz`` and ``/metrics`` are for operators' tools.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import structlog
+from django.conf import settings
+from django.db import close_old_connections, connection, connections
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from common.errors import BerthError, Invalid, Unavailable
+from common.metrics import REGISTRY
+from gate.db import look
+from runtime import gateway
+from runtime.protocol import DriverError
+
+if TYPE_CHECKING:
+    from gate.service import Gate
+
+THREADS = 16
+MAX_QUESTION = 1024 * 1024
+log = structlog.get_logger(__name__)
+_pool = ThreadPoolExecutor(THREADS, thread_name_prefix="gate-ask")
+
+
+def app(gate: Gate) -> ASGIApp:
+    async def ready(request: Request) -> Response:
+        del request
+        return await _ready(gate)
+
+    return Starlette(
+        routes=[
+            Route("/livez", _alive),
+            Route("/readyz", ready),
+            Route("/metrics", _metrics),
+            Route("/internal/{name:path}", _ask, methods=["POST"]),
+        ]
+    )
+
+
+async def _ask(request: Request) -> Response:
+    if not _is_ours(request):
+        return PlainTextResponse("Not for you.\n", status_code=401)
+    try:
+        handler = gateway.handler_of(request.path_params["name"])
+        payload = await _payload(request)
+        loop = asyncio.get_running_loop()
+        answer = await loop.run_in_executor(_pool, _closing, handler, payload)
+    except BerthError as error:
+        return JSONResponse(gateway.told(error), status_code=error.status)
+    except DriverError as error:
+        return JSONResponse(gateway.told(Unavailable(str(error))), status_code=503)
+    except Exception:
+        log.exception("gate.ask_failed", name=request.path_params["name"])
+        return JSONResponse({"message": ""}, status_code=500)
+    return JSONResponse(dict(answer))
+
+
+def _is_ours(request: Request) -> bool:
+    token = settings.BERTH_GATE_TOKEN
+    given = request.headers.get("authorization", "")
+    return bool(token) and hmac.compare_digest(given.encode(), f"Bearer {token}".encode())
+
+
+async def _payload(request: Request) -> dict[str, Any]:
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > MAX_QUESTION:
+            raise Invalid("The question is too large.")
+    try:
+        said = json.loads(bytes(body) or b"{}")
+    except ValueError as error:
+        raise Invalid("The question is not JSON.") from error
+    if not isinstance(said, dict):
+        raise Invalid("The question is not a JSON object.")
+    return said
+
+
+def _closing(handler: gateway.Handler, payload: dict[str, Any]) -> Mapping[str, Any]:
+    close_old_connections()
+    try:
+        return handler(payload)
+    finally:
+        for one in connections.all(initialized_only=True):
+            if not one.in_atomic_block:
+                one.close()
+
+
+async def _alive(request: Request) -> Response:
+    del request
+    return PlainTextResponse("ok\n")
+
+
+async def _ready(gate: Gate) -> Response:
+    """Ready when the database answers and the gate takes new streams."""
+    try:
+        await look(_touch_database)
+    except Exception:  # noqa: BLE001 - whatever it is, it is not ready
+        return PlainTextResponse("database\n", status_code=503)
+    if gate.guard.draining:
+        return PlainTextResponse("draining\n", status_code=503)
+    return PlainTextResponse("ok\n")
+
+
+def _touch_database() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT 1")
+
+
+async def _metrics(request: Request) -> Response:
+    del request
+    return Response(generate_latest(REGISTRY), media_type=CONTENT_TYPE_LATEST)

@@ -1,0 +1,126 @@
+"""``python -m gate``: one process with three listeners, for browsers, for the portal, for SSH.
+
+Sockets may come from the manager (``--fd``, ``--internal-fd``, ``--ssh-fd``), which keeps them
+while this process is replaced; without them the ports of the settings are bound here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import gc
+import os
+import signal
+import socket
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import uvicorn
+
+DRAIN_S = 8.0
+GRACE_S = 3
+BACKLOG = 1024
+MAX_MESSAGE = 256 * 1024
+
+
+class Listener(uvicorn.Server):
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield  # one process, several servers: signals are taken once, in serve()
+
+
+def config(app: Any, **extra: Any) -> uvicorn.Config:
+    from django.conf import settings
+
+    return uvicorn.Config(
+        app,
+        lifespan="off",
+        ws="websockets-sansio",
+        ws_max_size=MAX_MESSAGE,
+        ws_ping_interval=20,
+        ws_ping_timeout=30,
+        ws_per_message_deflate=False,
+        loop="asyncio",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=settings.BERTH_BEHIND_TLS_PROXY,
+        timeout_graceful_shutdown=GRACE_S,
+        timeout_keep_alive=30,
+        backlog=BACKLOG,
+        **extra,
+    )
+
+
+async def serve(
+    public: socket.socket, internal: socket.socket, ssh: socket.socket | None = None
+) -> None:
+    from django.conf import settings
+
+    from gate import internal as inside
+    from gate.service import Gate
+    from gate.ssh.server import SshServer
+
+    gate = Gate()
+    tls: dict[str, Any] = {}
+    if settings.BERTH_TLS_CERT:
+        tls = {"ssl_certfile": settings.BERTH_TLS_CERT, "ssl_keyfile": settings.BERTH_TLS_KEY}
+    servers = [
+        (Listener(config(gate.app(), **tls)), public),
+        (Listener(config(inside.app(gate))), internal),
+    ]
+    told = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, told.set)
+    watching = asyncio.create_task(gate.guard.run())
+    shells = await SshServer(gate).start(ssh) if ssh is not None else None
+    gc.collect()
+    gc.freeze()
+    running = [asyncio.create_task(server.serve(sockets=[one])) for server, one in servers]
+    stopping = asyncio.create_task(told.wait())
+    await asyncio.wait([*running, stopping], return_when=asyncio.FIRST_COMPLETED)
+    await gate.guard.drain(DRAIN_S)
+    if shells is not None:
+        await shells.stop()
+    for server, _one in servers:
+        server.should_exit = True
+    await asyncio.gather(*running)
+    watching.cancel()
+    stopping.cancel()
+    await gate.connections.aclose()
+
+
+def bound(fd: int | None, address: str, port: int) -> socket.socket:
+    """Return the listening socket that was handed over, or bind one."""
+    if fd is not None:
+        return socket.socket(fileno=fd)
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    one = socket.socket(family, socket.SOCK_STREAM)
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    one.bind((address, port))
+    one.listen(BACKLOG)
+    return one
+
+
+def main(argv: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m gate")
+    for name in ("--fd", "--internal-fd", "--ssh-fd"):
+        parser.add_argument(name, type=int)
+    options = parser.parse_args(argv)
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings.dev")
+    import django
+
+    django.setup()
+    from django.conf import settings
+
+    address = "127.0.0.1" if settings.BERTH_BIND == "localhost" else settings.BERTH_BIND
+    inside = settings.BERTH_GATE_INTERNAL_BIND
+    public = bound(options.fd, address, settings.BERTH_GATE_PORT)
+    internal = bound(options.internal_fd, inside, settings.BERTH_GATE_INTERNAL_PORT)
+    ssh = None
+    if settings.BERTH_SSH_PORT:
+        ssh = bound(options.ssh_fd, address, settings.BERTH_SSH_PORT)
+    asyncio.run(serve(public, internal, ssh))
+    return 0

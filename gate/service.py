@@ -1,0 +1,106 @@
+"""The public side of the gate: routes, and what all of them share."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from django.utils.translation import gettext as _
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route, WebSocketRoute
+from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.websockets import WebSocket
+
+from clusters import registry
+from clusters.models import Cluster
+from common.errors import BerthError, NotFound, Unavailable
+from gate import logs, terminal
+from gate.connections import Connections, Located
+from gate.files import views as files
+from gate.guard import Guard
+from gate.web import as_error, cors, problem
+from runtime.drivers.kubernetes import addresses
+from runtime.drivers.kubernetes.endpoint import Endpoint
+from runtime.protocol import DriverError
+
+HttpHandler = Callable[[Request, "Gate"], Awaitable[Response]]
+SocketHandler = Callable[[WebSocket, "Gate"], Awaitable[None]]
+
+
+@dataclass(frozen=True)
+class Place:
+    version: str
+    endpoint: Endpoint
+
+
+def locate(key: str, known: str) -> Located | None:
+    """Open the credential of a cluster; None when ``known`` is still its version."""
+    cluster = Cluster.objects.filter(key=key, enabled=True).first()
+    if cluster is None:
+        raise NotFound(_("This cluster is not attached any more."))
+    version = str(cluster.revision)
+    if version == known:
+        return None
+    access = registry.access_of(cluster)
+    if access is None:
+        raise Unavailable(_("This process holds no key to clusters."))
+    return Place(version, Endpoint.of(access, addresses.check_from_settings()))
+
+
+class Gate:
+    """One per process."""
+
+    def __init__(self, connections: Connections | None = None) -> None:
+        self.connections = connections or Connections(locate)
+        self.guard = Guard()
+
+    def app(self) -> ASGIApp:
+        one = "/gate/{part}/{workspace}"
+        routes = [
+            Route("/livez", _alive),
+            WebSocketRoute("/gate/terminal/{workspace}", self._socket(terminal.terminal)),
+            WebSocketRoute("/gate/exec/{workspace}", self._socket(terminal.execute)),
+            self._route(one.format(part="logs", workspace="{workspace}"), logs.follow),
+            *(
+                self._route(f"/gate/files/{{workspace}}/{name}", handler, method)
+                for name, handler, method in files.ROUTES
+            ),
+        ]
+        return Starlette(routes=routes)
+
+    def _route(self, path: str, handler: HttpHandler, method: str = "GET") -> Route:
+        async def answer(request: Request) -> Response:
+            if request.method == "OPTIONS":
+                return _preflight(request)
+            try:
+                return cors(await handler(request, self))
+            except (BerthError, DriverError) as error:
+                return cors(problem(as_error(error)))
+
+        return Route(path, answer, methods=[method, "OPTIONS"])
+
+    def _socket(self, handler: SocketHandler) -> Callable[[WebSocket], Awaitable[None]]:
+        async def serve(ws: WebSocket) -> None:
+            await handler(ws, self)
+
+        return serve
+
+
+async def _alive(request: Request) -> Response:
+    del request
+    return PlainTextResponse("ok\n")
+
+
+def _preflight(request: Request) -> Response:
+    """Only the portal's page may send more than a simple request; ``cors`` names it."""
+    response = cors(Response(status_code=204))
+    response.headers["Access-Control-Allow-Methods"] = "GET, PUT, POST"
+    response.headers["Access-Control-Allow-Headers"] = "Content-Type"
+    response.headers["Access-Control-Max-Age"] = "600"
+    del request
+    return response
+
+
+__all__ = ["Gate", "Receive", "Scope", "Send", "locate"]

@@ -1,0 +1,81 @@
+"""``ssh -L``: one connection to a ``localhost`` port of the pod."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import asyncssh
+from asyncssh.stream import SSHTCPStreamSession
+
+from common.errors import BerthError
+from gate.access import Demand, running_target
+from gate.callers import Caller
+from gate.db import look
+from gate.terminal import settle
+from runtime.drivers.kubernetes.streams import Forward
+from runtime.protocol import DriverError
+
+if TYPE_CHECKING:
+    from gate.guard import Stream
+    from gate.service import Gate
+
+PART = 64 * 1024
+AFTER_EOF_S = 60.0  # the way to the pod knows no half-close: the answer has so long to come
+
+
+class Forwarded:
+    def __init__(self, gate: Gate, caller: Caller, workspace: str, port: int) -> None:
+        self._gate, self._caller, self._workspace, self._port = gate, caller, workspace, port
+
+    async def open(self) -> Any:
+        """Return the session once the pod's side is open; ChannelOpenError with the reason."""
+        stack = contextlib.AsyncExitStack()
+        try:
+            target = await look(lambda: running_target(self._caller, self._workspace))
+            streams = await self._gate.connections.of(target.cluster_key)
+            hold = self._gate.guard.hold("forward", self._caller, target, Demand.OPEN)
+            stream = await stack.enter_async_context(hold)
+            made = await streams.forward(target.pod, self._port)
+            remote = await stack.enter_async_context(made)
+        except (BerthError, DriverError) as error:
+            await stack.aclose()
+            said = error.message if isinstance(error, BerthError) else str(error)
+            raise asyncssh.ChannelOpenError(asyncssh.OPEN_CONNECT_FAILED, said) from error
+        except BaseException:
+            await stack.aclose()
+            raise
+
+        async def carry(reader: Any, writer: Any) -> None:
+            async with stack:
+                await _carry(remote, stream, reader, writer)
+
+        return SSHTCPStreamSession(carry)
+
+
+async def _carry(remote: Forward, stream: Stream, reader: Any, writer: Any) -> None:
+    incoming = asyncio.create_task(_from_client(remote, stream, reader))
+    outgoing = asyncio.create_task(_to_client(remote, stream, writer))
+    cut = asyncio.create_task(stream.over.wait())
+    try:
+        await asyncio.wait({incoming, outgoing, cut}, return_when=asyncio.FIRST_COMPLETED)
+        if incoming.done() and not outgoing.done() and not cut.done():
+            await asyncio.wait({outgoing, cut}, timeout=AFTER_EOF_S)
+    finally:
+        await settle({incoming, outgoing, cut})
+        with contextlib.suppress(Exception):
+            writer.close()
+
+
+async def _from_client(remote: Forward, stream: Stream, reader: Any) -> None:
+    while data := await reader.read(PART):
+        stream.touch()
+        await remote.send(data)
+
+
+async def _to_client(remote: Forward, stream: Stream, writer: Any) -> None:
+    async for data in remote.received():
+        stream.touch()
+        writer.write(data)
+        await writer.drain()

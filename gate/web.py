@@ -1,0 +1,114 @@
+"""What HTTP and WebSocket handlers share: who asks, from which page, and how a no is told."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.conf import settings
+from django.utils.translation import gettext as _
+from starlette.requests import HTTPConnection
+from starlette.responses import JSONResponse, Response
+from starlette.websockets import WebSocket
+
+from common.errors import BerthError, Forbidden, NotFound, Unavailable
+from common.problems import CONTENT_TYPE, problem_body
+from gate import callers
+from gate.callers import Caller, SignedOut
+from gate.db import look
+from runtime.drivers.kubernetes.streams import Gone
+from runtime.protocol import DriverError
+
+MAX_HEADER = 256
+SAFE = frozenset({"GET", "HEAD"})
+NAVIGATION = frozenset({"same-origin", "same-site", "none"})
+
+
+def portal_origin() -> str:
+    parts = urlsplit(settings.BERTH_PUBLIC_URL)
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def address_of(conn: HTTPConnection) -> str:
+    """The peer's address; forwarded headers count only behind a declared proxy."""
+    if getattr(settings, "BERTH_TRUST_FORWARDED_FOR", False):
+        forwarded = conn.headers.get("x-forwarded-for", "")
+        if forwarded:
+            return forwarded.split(",")[-1].strip()[:64]
+    return conn.client.host[:64] if conn.client else ""
+
+
+async def caller_of(conn: HTTPConnection) -> Caller:
+    """Return who asks: by API token, or by the portal's cookie from the portal's own page."""
+    ip = address_of(conn)
+    header = conn.headers.get("authorization", "")
+    scheme, _sep, secret = header.partition(" ")
+    if scheme.lower() == "bearer":
+        if len(header) > MAX_HEADER:
+            raise SignedOut(_("This token is unknown, expired or revoked."))
+        return await look(lambda: callers.from_token(secret.strip(), ip))
+    require_own_page(conn)
+    key = conn.cookies.get(settings.SESSION_COOKIE_NAME, "")
+    return await look(lambda: callers.from_session(key, ip))
+
+
+def require_own_page(conn: HTTPConnection) -> None:
+    """Cookies come along from any page: only the portal's own may use them.
+
+    WebSockets and changes need the portal's Origin. A read without Origin is a page of the same
+    origin, or a person who follows a link (a download); nothing can be embedded elsewhere.
+    """
+    origin = conn.headers.get("origin")
+    if origin == portal_origin():
+        return
+    if origin is None and conn.scope["type"] == "http" and conn.scope["method"] in SAFE:
+        site = conn.headers.get("sec-fetch-site", "")
+        mode = conn.headers.get("sec-fetch-mode", "")
+        if site == "same-origin" or (mode == "navigate" and site in NAVIGATION):
+            return
+    raise Forbidden(_("Only pages of the portal may do this."), code="foreign-origin")
+
+
+def as_error(error: Exception) -> BerthError:
+    """Translate what went wrong into what people are told."""
+    if isinstance(error, BerthError):
+        return error
+    if isinstance(error, Gone):
+        return NotFound(str(error), code="no-container")
+    if isinstance(error, DriverError):
+        return Unavailable(str(error))
+    raise error
+
+
+def problem(error: BerthError) -> Response:
+    body = problem_body(error.status, error.code, error.message)
+    return JSONResponse(body, status_code=error.status, media_type=CONTENT_TYPE)
+
+
+def cors(response: Response) -> Response:
+    """Lets the portal's page, and no other, read the answer with the cookie."""
+    response.headers["Access-Control-Allow-Origin"] = portal_origin()
+    response.headers["Access-Control-Allow-Credentials"] = "true"
+    response.headers["Access-Control-Expose-Headers"] = "Content-Length, Content-Disposition"
+    response.headers["Vary"] = "Origin"
+    response.headers["X-Content-Type-Options"] = "nosniff"
+    response.headers["Cross-Origin-Resource-Policy"] = "same-origin"
+    response.headers["Content-Security-Policy"] = "default-src 'none'; frame-ancestors 'none'"
+    response.headers.setdefault("Cache-Control", "no-store")
+    return response
+
+
+async def tell(ws: WebSocket, kind: str, **said: Any) -> None:
+    await ws.send_text(json.dumps({"type": kind, **said}))
+
+
+async def refuse(ws: WebSocket, error: BerthError) -> None:
+    """Before the socket is open: a plain HTTP answer. A page can't read it, a program can."""
+    await ws.send_denial_response(problem(error))
+
+
+async def close_with(ws: WebSocket, error: BerthError) -> None:
+    """On an open socket: say it in words, then close with 4000 + the HTTP status."""
+    await tell(ws, "error", code=error.code, message=error.message)
+    await ws.close(4000 + error.status, error.code[:100])

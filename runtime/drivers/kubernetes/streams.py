@@ -1,0 +1,306 @@
+"""Long streams of one cluster, for asyncio: exec, port-forward, following a log, plain reads.
+
+Everything here is bounded by the slower side: a reader that does not read stops the pod's
+output at its source, nothing piles up in between. Dead peers are found by TCP keep-alive, not by
+pings, because a pong waits behind data that nobody reads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import socket
+import ssl
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+from urllib.parse import quote, urlsplit
+
+import httpcore
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import (
+    ConnectionClosed,
+    InvalidHandshake,
+    InvalidMessage,
+    InvalidStatus,
+)
+from websockets.typing import Subprotocol
+
+from runtime.drivers.kubernetes.endpoint import CheckedBackend, Endpoint, open_socket
+from runtime.protocol import DriverError, Unreachable
+
+STDIN, STDOUT, STDERR, STATUS, RESIZE = range(5)
+_CLOSE = 255  # v5: the next byte names the channel whose end this is
+_V5, _V4 = Subprotocol("v5.channel.k8s.io"), Subprotocol("v4.channel.k8s.io")
+_CHUNK = 32 * 1024
+_FRAME_MAX = 2 * 1024 * 1024
+_OPEN_S = 15.0
+_SMALL = 64 * 1024
+_READ_MAX = 16 * 1024 * 1024
+
+
+class Gone(DriverError):  # noqa: N818 - named as the answer it is
+    """The pod or container is not there (any more)."""
+
+
+@dataclass(frozen=True)
+class Pod:
+    """One container of one pod."""
+
+    namespace: str
+    name: str
+    container: str = "main"
+
+    def path(self, subresource: str) -> str:
+        return f"/api/v1/namespaces/{quote(self.namespace)}/pods/{quote(self.name)}/{subresource}"
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended: its code, or why there is none."""
+
+    code: int | None
+    message: str = ""
+
+
+class KubeStreams:
+    """One per cluster and event loop; holds a small pool for plain reads."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+        self._pool = httpcore.AsyncConnectionPool(
+            ssl_context=endpoint.tls,
+            max_connections=512,
+            max_keepalive_connections=8,
+            keepalive_expiry=30,
+            network_backend=CheckedBackend(endpoint),
+        )
+
+    async def aclose(self) -> None:
+        await self._pool.aclose()
+
+    async def exec(
+        self, pod: Pod, command: Sequence[str], *, tty: bool = False, stdin: bool = True
+    ) -> Exec:
+        """Start ``command`` in the container; it has the environment of the main process."""
+        query = [("command", word) for word in command]
+        query += [("container", pod.container), ("stdout", "true")]
+        query += [("stdin", "true")] if stdin else []
+        query += [("tty", "true")] if tty else [("stderr", "true")]
+        made = await self._connect(pod.path("exec"), query, [_V5, _V4], small=tty)
+        return Exec(made)
+
+    async def forward(self, pod: Pod, port: int) -> Forward:
+        """Open one connection to ``localhost:port`` of the pod."""
+        made = await self._connect(pod.path("portforward"), [("ports", str(port))], [_V4])
+        return Forward(made)
+
+    async def log(
+        self, pod: Pod, *, follow: bool = False, tail: int | None = None, since: str = ""
+    ) -> AsyncIterator[bytes]:
+        """Yield what the container writes as it comes; ends with the container."""
+        query = [("container", pod.container)]
+        query += [("follow", "true")] if follow else []
+        query += [("tailLines", str(tail))] if tail is not None else []
+        query += [("sinceTime", since)] if since else []
+        async with self._get(pod.path("log"), query) as response:
+            async for part in response.aiter_stream():
+                yield part
+
+    async def read(self, path: str, query: Sequence[tuple[str, str]] = ()) -> dict[str, Any]:
+        """Return one JSON document."""
+        body = bytearray()
+        async with self._get(path, query) as response:
+            async for part in response.aiter_stream():
+                body += part
+                if len(body) > _READ_MAX:
+                    message = "The cluster's answer is too large."
+                    raise Unreachable(message)
+        return dict(json.loads(bytes(body)))
+
+    @contextlib.asynccontextmanager
+    async def _get(
+        self, path: str, query: Sequence[tuple[str, str]]
+    ) -> AsyncIterator[httpcore.Response]:
+        timeout = {"connect": 5.0, "read": None, "write": 10.0, "pool": 10.0}
+        extensions: dict[str, Any] = {"timeout": timeout}
+        if self.endpoint.tls_name:
+            extensions["sni_hostname"] = self.endpoint.tls_name
+        headers = {"Host": urlsplit(self.endpoint.server).netloc, **self.endpoint.headers()}
+        try:
+            async with self._pool.stream(
+                "GET",
+                self.endpoint.url(path, query),
+                headers=headers,
+                extensions=extensions,
+            ) as response:
+                if response.status != 200:  # noqa: PLR2004 - HTTP
+                    body = bytearray()
+                    async for part in response.aiter_stream():
+                        body += part[: 65536 - len(body)]
+                    raise _refused(response.status, bytes(body))
+                yield response
+        except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException) as error:
+            raise Unreachable(_lost(error)) from error
+        except (OSError, ssl.SSLError) as error:
+            raise Unreachable(_lost(error)) from error
+
+    async def _connect(
+        self,
+        path: str,
+        query: Sequence[tuple[str, str]],
+        protocols: list[Subprotocol],
+        *,
+        small: bool = False,
+    ) -> ClientConnection:
+        endpoint = self.endpoint
+        tls: dict[str, Any] = {}
+        if endpoint.tls is not None:
+            tls = {"ssl": endpoint.tls, "server_hostname": endpoint.tls_name or endpoint.host}
+        try:
+            # A socket of our own: its address was checked, and redirects can't be followed.
+            async with asyncio.timeout(_OPEN_S):
+                sock = await open_socket(endpoint, endpoint.host, endpoint.port)
+            if small:  # many terminals that nobody reads must not take the memory
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _SMALL)
+            return await connect(
+                endpoint.url(path, query, ws=True),
+                sock=sock,
+                subprotocols=protocols,
+                additional_headers=dict(endpoint.headers()),
+                user_agent_header="berth",
+                compression=None,
+                proxy=None,
+                open_timeout=_OPEN_S,
+                ping_interval=None,
+                close_timeout=2,
+                max_size=_FRAME_MAX,
+                max_queue=2 if small else 8,
+                **tls,
+            )
+        except InvalidStatus as error:
+            raise _refused(error.response.status_code, error.response.body or b"") from error
+        except (InvalidHandshake, InvalidMessage, OSError, TimeoutError, ValueError) as error:
+            raise Unreachable(_lost(error)) from error
+
+
+class _Duplex:
+    """A WebSocket whose frames carry a channel number first."""
+
+    def __init__(self, made: ClientConnection) -> None:
+        self._ws = made
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        with contextlib.suppress(Exception):
+            await self._ws.close()
+
+    async def _send(self, channel: int, data: bytes) -> None:
+        try:
+            for at in range(0, len(data), _CHUNK):
+                await self._ws.send(bytes([channel]) + data[at : at + _CHUNK])
+        except ConnectionClosed as error:
+            message = "The connection to the container is closed."
+            raise Gone(message) from error
+
+    async def _frames(self) -> AsyncIterator[tuple[int, bytes]]:
+        try:
+            async for frame in self._ws:
+                data = frame.encode() if isinstance(frame, str) else frame
+                if data:
+                    yield data[0], data[1:]
+        except ConnectionClosed:
+            return
+
+
+class Exec(_Duplex):
+    """One command that runs in a container. ``ended`` is known after ``output`` is over."""
+
+    def __init__(self, made: ClientConnection) -> None:
+        super().__init__(made)
+        self.ended = Ended(None, "The connection to the container was lost.")
+        self._sized = False
+
+    async def output(self) -> AsyncIterator[tuple[int, bytes]]:
+        """Yield (STDOUT or STDERR, bytes) until the command is over."""
+        async for channel, data in self._frames():
+            if channel in {STDOUT, STDERR}:
+                if data:
+                    yield channel, data
+            elif channel == STATUS:
+                self.ended = ended_of(data)
+
+    async def write(self, data: bytes) -> None:
+        await self._send(STDIN, data)
+
+    async def end_of_input(self) -> None:
+        """Close the command's standard input. Servers before 1.30 can't; there it stays open."""
+        if self._ws.subprotocol == _V5:
+            with contextlib.suppress(ConnectionClosed):
+                await self._ws.send(bytes([_CLOSE, STDIN]))
+
+    async def resize(self, columns: int, rows: int) -> None:
+        size = {"Width": max(1, min(columns, 1000)), "Height": max(1, min(rows, 1000))}
+        await self._send(RESIZE, json.dumps(size).encode())
+
+
+class Forward(_Duplex):
+    """One TCP connection into a pod. It has no half-close: the end of either side ends it."""
+
+    def __init__(self, made: ClientConnection) -> None:
+        super().__init__(made)
+        self.problem = ""
+
+    async def received(self) -> AsyncIterator[bytes]:
+        greeted: set[int] = set()
+        async for channel, data in self._frames():
+            if channel not in greeted:  # the first frame of each says which port it is
+                greeted.add(channel)
+                data = data[2:]  # noqa: PLW2901
+            if not data:
+                continue
+            if channel == 0:
+                yield data
+            elif channel == 1:
+                self.problem += data.decode(errors="replace")
+
+    async def send(self, data: bytes) -> None:
+        await self._send(0, data)
+
+
+def ended_of(data: bytes) -> Ended:
+    """Read a Kubernetes Status: 0 on success, the exit code, or None with what went wrong."""
+    try:
+        status = json.loads(data)
+    except ValueError:
+        return Ended(None, data.decode(errors="replace")[:300])
+    if status.get("status") == "Success":
+        return Ended(0)
+    for cause in (status.get("details") or {}).get("causes") or []:
+        if cause.get("reason") == "ExitCode":
+            with contextlib.suppress(TypeError, ValueError):
+                return Ended(int(cause.get("message")))
+    return Ended(None, str(status.get("message", ""))[:300])
+
+
+def _refused(code: int, body: bytes) -> DriverError:
+    try:
+        said = str(json.loads(body).get("message", ""))
+    except (ValueError, AttributeError):
+        said = body.decode(errors="replace")
+    said = said.strip()[:300] or f"The cluster answered {code}."
+    if code in {400, 404, 409}:
+        return Gone(said)
+    if code in {401, 403}:
+        return Unreachable(f"The cluster refuses Berth: {said}")
+    return Unreachable(said)
+
+
+def _lost(error: BaseException) -> str:
+    return f"The cluster does not answer ({type(error).__name__})."
