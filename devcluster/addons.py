@@ -19,7 +19,7 @@ from devcluster.programs import binary
 SYSTEM = "kube-system"
 DNS_LABELS = {"k8s-app": "kube-dns"}
 COREFILE = f"""
-.:1053 {{
+.:53 {{
     errors
     health :8080
     ready :8181
@@ -104,7 +104,7 @@ def dns_objects(image: str) -> list[dict[str, Any]]:
 
 def dns_service() -> dict[str, Any]:
     ports = [
-        {"name": name, "port": 53, "targetPort": 1053, "protocol": protocol}
+        {"name": name, "port": 53, "targetPort": 53, "protocol": protocol}
         for name, protocol in (("dns", "UDP"), ("dns-tcp", "TCP"))
     ]
     return {
@@ -134,7 +134,12 @@ def dns_deployment(image: str) -> dict[str, Any]:
         "dnsPolicy": "Default",
         "priorityClassName": "system-cluster-critical",
         "terminationGracePeriodSeconds": 1,
-        "securityContext": {"runAsNonRoot": True, "runAsUser": 65534},
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": 65534,
+            # Policies name DNS by its usual port, which is the pod's.
+            "sysctls": [{"name": "net.ipv4.ip_unprivileged_port_start", "value": "0"}],
+        },
         "containers": [container],
         "volumes": [{"name": "config", "configMap": {"name": "coredns"}}],
     }

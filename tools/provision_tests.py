@@ -10,6 +10,7 @@ import shutil
 import socket
 import stat
 import subprocess
+import sys
 import tempfile
 import time
 from dataclasses import dataclass, field
@@ -61,6 +62,8 @@ def provision() -> dict[str, str]:
         missing["root"] = "not started as root"
     if not works(["nvidia-smi", "-L"]):
         missing["gpu"] = "no NVIDIA GPU"
+    if why := Cluster.lacks():
+        missing["cluster"] = why
     return missing
 
 
@@ -226,6 +229,48 @@ class Services:
         self.processes.append(process)
         wait_for(port, process, log)
         return f"redis://127.0.0.1:{port}/0"
+
+
+@dataclass
+class Cluster:
+    """The Kubernetes cluster: brought up for the tests unless it is up, and then left as it was."""
+
+    started: bool = False
+    broken: bool = False  # a machine that could have one and has none fails the run at its end
+
+    @staticmethod
+    def lacks() -> str:
+        if os.environ.get("BERTH_TEST_CLUSTER") or Cluster.status() == 0:
+            return ""
+        from devcluster import checks
+
+        return " ".join(checks.lacks())
+
+    @staticmethod
+    def status() -> int:
+        return Cluster.call("status", stdout=subprocess.DEVNULL)
+
+    @staticmethod
+    def call(verb: str, **options: Any) -> int:
+        command = [sys.executable, "-m", "devcluster", verb]
+        done = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, check=False, **options)
+        return done.returncode
+
+    def start(self, missing: dict[str, str]) -> None:
+        if "cluster" in missing or os.environ.get("BERTH_TEST_CLUSTER") or self.status() == 0:
+            return
+        say("Bringing up a Kubernetes cluster for the tests:")
+        self.started = True
+        if self.call("up"):
+            self.broken = True
+            missing["cluster"] = "it did not come up (see above)"
+
+    def stop(self) -> bool:
+        """Whether all went well and nothing is left; a cluster that was there before stays."""
+        if not self.started:
+            return True
+        say("Taking down the cluster of the tests:")
+        return self.call("down") == 0 and not self.broken
 
 
 def postgres_user() -> pwd.struct_passwd | None:

@@ -14,26 +14,34 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tools.provision_tests import Services, notebook_environments, provision  # noqa: E402
+from tools.provision_tests import (  # noqa: E402
+    Cluster,
+    Services,
+    notebook_environments,
+    provision,
+)
 from tools.setup_shell import SetupError, explain, say  # noqa: E402
 
 SUMMARY = re.compile(r"\d+ (passed|failed|error|skipped|deselected).* in [\d.]+s")
-MARKS = ("postgres", "redis", "browser", "root", "gpu")
+MARKS = ("postgres", "redis", "browser", "root", "gpu", "cluster")
 
 
 def main(arguments: list[str]) -> int:
     say("Preparing the tests:")
     missing = provision()
     notebook_environments()
-    services = Services()
+    services, cluster = Services(), Cluster()
     # A kill must reach the throwaway servers as well.
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: sys.exit(143))
     try:
+        cluster.start(missing)
         env = services.start(missing)
-        return run_pytest(arguments, missing, env)
+        code = run_pytest(arguments, missing, env)
     finally:
         services.stop()
+        clean = cluster.stop()
+    return code if clean else code or 1
 
 
 def run_pytest(arguments: list[str], missing: dict[str, str], env: dict[str, str]) -> int:

@@ -43,7 +43,9 @@ def kube(devcluster: dict[str, Any]) -> Iterator[Kube]:
 def namespace(kube: Kube) -> Iterator[str]:
     """An empty namespace of the test's own."""
     name = f"test-{secrets.token_hex(4)}"
-    kube.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": MARK}})
+    kube.apply(
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": MARK}}
+    )
     kube.until("service account", lambda: kube.get("v1", "ServiceAccount", "default", name))
     yield name
     kube.delete("v1", "Namespace", name)

@@ -1,0 +1,342 @@
+"""The cluster of ``make cluster-up`` is a real one: pods run, policies hold, queues admit."""
+
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from devcluster import fleet
+from devcluster.kube import Kube
+from devcluster.layout import Layout
+from devcluster.status import faults
+from tests.cluster.pods import is_ready, phase, pod
+
+pytestmark = pytest.mark.cluster
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def kubectl(devcluster: dict[str, Any]) -> Run:
+    program, config = devcluster["programs"]["kubectl"], devcluster["kubeconfig"]
+
+    def call(*words: str) -> "subprocess.CompletedProcess[str]":
+        command = [program, f"--kubeconfig={config}", *words]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+    return call
+
+
+@pytest.fixture
+def run_pod(kube: Kube, namespace: str, devcluster: dict[str, Any]) -> Callable[..., Any]:
+    def start(name: str, *, image: str = "tool", **more: Any) -> dict[str, Any]:
+        kube.create(pod(namespace, name, devcluster["images"][image]["reference"], **more))
+        found: dict[str, Any] = kube.until(
+            f"{name} is ready",
+            lambda: (one := kube.get("v1", "Pod", name, namespace)) and is_ready(one) and one,
+            90,
+        )
+        return found
+
+    return start
+
+
+def test_all_parts_of_the_cluster_run(devcluster: dict[str, Any]) -> None:
+    assert faults(Layout.usual()) == []
+    assert devcluster["version"] == "v1.36.3"
+
+
+def test_a_pod_runs_on_the_real_node_and_finds_names(
+    run_pod: Any, kube: Kube, kubectl: Run
+) -> None:
+    found = run_pod("one")
+    assert found["spec"]["nodeName"] == "node1"
+    namespace = found["metadata"]["namespace"]
+    inside = kubectl(
+        "-n", namespace, "exec", "one", "--", "getent", "hosts", "kubernetes.default.svc"
+    )
+    assert inside.stdout.startswith("10.96.0.1"), inside.stderr
+
+
+def test_kubectl_reads_logs_and_runs_commands(run_pod: Any, kubectl: Run) -> None:
+    found = run_pod("talks", args=["sh", "-c", "echo it said this; sleep 600"])
+    namespace = found["metadata"]["namespace"]
+    assert kubectl("-n", namespace, "logs", "talks").stdout == "it said this\n"
+    done = kubectl("-n", namespace, "exec", "talks", "--", "sh", "-c", "id -u; exit 7")
+    assert (done.stdout, done.returncode) == ("1000\n", 7)
+
+
+def test_a_pod_that_asks_for_gpus_is_placed_on_the_node_that_has_them(run_pod: Any) -> None:
+    gpus = {"limits": {"nvidia.com/gpu": "2"}}
+    assert run_pod("gpus", resources=gpus)["spec"]["nodeName"] == "node1"
+
+
+def test_more_gpus_than_the_real_node_has_are_refused_with_a_reason(
+    kube: Kube, namespace: str, devcluster: dict[str, Any]
+) -> None:
+    image = devcluster["images"]["tool"]["reference"]
+    kube.create(pod(namespace, "greedy", image, resources={"limits": {"nvidia.com/gpu": "5"}}))
+
+    def reason() -> Any:
+        found = kube.get("v1", "Pod", "greedy", namespace) or {}
+        conditions = found.get("status", {}).get("conditions", [])
+        return next((c["message"] for c in conditions if c.get("reason") == "Unschedulable"), None)
+
+    assert "Insufficient nvidia.com/gpu" in kube.until("a reason", reason)
+
+
+def test_a_network_policy_keeps_others_out_and_lets_its_own_in(
+    run_pod: Any, kube: Kube, kubectl: Run, namespace: str
+) -> None:
+    server = run_pod("server", image="echo", labels={"app": "server"})
+    run_pod("friend", labels={"app": "friend"})
+    run_pod("stranger")
+    address = f"http://{server['status']['podIP']}:8888/"
+
+    def reaches(name: str) -> bool:
+        words = ("-n", namespace, "exec", name, "--", "curl", "-sf", "-m", "2", address)
+        return kubectl(*words).returncode == 0
+
+    assert reaches("stranger")
+    policy = {
+        "podSelector": {"matchLabels": {"app": "server"}},
+        "policyTypes": ["Ingress"],
+        "ingress": [{"from": [{"podSelector": {"matchLabels": {"app": "friend"}}}]}],
+    }
+    kube.apply(
+        {
+            "apiVersion": "networking.k8s.io/v1",
+            "kind": "NetworkPolicy",
+            "metadata": {"name": "friends", "namespace": namespace},
+            "spec": policy,
+        }
+    )
+    kube.until("the policy holds", lambda: not reaches("stranger"), 20)
+    assert reaches("friend")
+
+
+def test_a_default_deny_closes_the_way_to_the_host_but_not_to_dns(
+    run_pod: Any, kube: Kube, kubectl: Run, namespace: str, devcluster: dict[str, Any]
+) -> None:
+    run_pod("closed")
+    dns = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}}
+    dns["podSelector"] = {"matchLabels": {"k8s-app": "kube-dns"}}
+    ports = [{"protocol": p, "port": 53} for p in ("UDP", "TCP")]
+    kube.apply(
+        {
+            "apiVersion": "networking.k8s.io/v1",
+            "kind": "NetworkPolicy",
+            "metadata": {"name": "closed", "namespace": namespace},
+            "spec": {
+                "podSelector": {},
+                "policyTypes": ["Ingress", "Egress"],
+                "egress": [{"to": [dns], "ports": ports}],
+            },
+        }
+    )
+
+    def reaches(address: str) -> bool:
+        words = ("-n", namespace, "exec", "closed", "--", "curl", "-sk", "-m", "2", address)
+        return kubectl(*words).returncode == 0
+
+    host = devcluster["host"]
+    kube.until("the API server is out of reach", lambda: not reaches(f"https://{host}:6443/"), 20)
+    assert not reaches("https://10.96.0.1/")
+    assert not reaches(f"https://{host}:10250/")
+    found = kubectl(
+        "-n", namespace, "exec", "closed", "--", "getent", "hosts", "kubernetes.default"
+    )
+    assert found.stdout.startswith("10.96.0.1")
+
+
+def test_the_simulated_fleet_has_the_gpus_that_it_should(kube: Kube) -> None:
+    counts: dict[str, int] = {}
+    for node in kube.list("v1", "Node", labelSelector="type=kwok"):
+        assert fleet.is_ready(node)
+        product = node["metadata"]["labels"]["nvidia.com/gpu.product"]
+        counts[product] = counts.get(product, 0) + int(
+            node["status"]["allocatable"]["nvidia.com/gpu"]
+        )
+    assert counts == {
+        "NVIDIA-H100-80GB-HBM3": 80,
+        "NVIDIA-A100-SXM4-80GB": 48,
+        "NVIDIA-A100-SXM4-40GB": 16,
+        "NVIDIA-A2": 16,
+        "Tesla-T4": 11,
+    }
+
+
+def simulated(namespace: str, name: str, **more: Any) -> dict[str, Any]:
+    """A pod for the simulated nodes; nothing is started for it."""
+    tolerations = [{"key": "kwok.x-k8s.io/node", "operator": "Exists", "effect": "NoSchedule"}]
+    more.setdefault("nodeSelector", {"type": "kwok"})
+    return pod(namespace, name, "nothing", tolerations=tolerations, **more)
+
+
+def test_ten_one_gpu_pods_fill_two_nodes_of_eight_with_the_packing_profile(
+    kube: Kube, namespace: str
+) -> None:
+    only = {"type": "kwok", "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
+    one = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"nvidia.com/gpu": "1"}}
+    for number in range(10):
+        more = {"nodeSelector": only, "schedulerName": "gpu-binpack", "resources": one}
+        kube.create(simulated(namespace, f"packed-{number}", **more))
+
+    def placed() -> Any:
+        found = kube.list("v1", "Pod", namespace)
+        return found if all(phase(one) == "Running" for one in found) else None
+
+    used = {one["spec"]["nodeName"] for one in kube.until("all run", placed)}
+    assert len(used) == 2
+
+
+def queue(kube: Kube, namespace: str) -> Callable[[], None]:
+    """A flavor, a queue for one namespace, and what removes them."""
+    api = "kueue.x-k8s.io/v1beta2"
+    flavor = {"metadata": {"name": namespace}, "spec": {"nodeLabels": {"type": "kwok"}}}
+    flavor["spec"]["tolerations"] = [{"key": "kwok.x-k8s.io/node", "operator": "Exists"}]
+    quotas = [{"name": n, "nominalQuota": q} for n, q in (("cpu", "2"), ("memory", "4Gi"))]
+    group = {
+        "coveredResources": ["cpu", "memory"],
+        "flavors": [{"name": namespace, "resources": quotas}],
+    }
+    selector = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
+    spec = {"resourceGroups": [group], "namespaceSelector": selector}
+    kube.apply({"apiVersion": api, "kind": "ResourceFlavor", **flavor})
+    kube.apply(
+        {"apiVersion": api, "kind": "ClusterQueue", "metadata": {"name": namespace}, "spec": spec}
+    )
+    local = {"name": "default", "namespace": namespace}
+    kube.apply(
+        {
+            "apiVersion": api,
+            "kind": "LocalQueue",
+            "metadata": local,
+            "spec": {"clusterQueue": namespace},
+        }
+    )
+
+    def remove() -> None:
+        for kind in ("ClusterQueue", "ResourceFlavor"):
+            kube.delete(api, kind, namespace)
+
+    return remove
+
+
+def test_kueue_admits_a_job_of_a_managed_namespace_and_holds_the_next_one(
+    kube: Kube, namespace: str
+) -> None:
+    kube.patch(
+        f"/api/v1/namespaces/{namespace}", {"metadata": {"labels": {"berth.dev/queue": "kueue"}}}
+    )
+    remove = queue(kube, namespace)
+    try:
+        for name in ("first", "second"):
+            template = pod(
+                "", name, "nothing", resources={"requests": {"cpu": "2", "memory": "1Gi"}}
+            )
+            template["metadata"] = {"annotations": {fleet.RUN_TIME: "2s"}}
+            job = {"spec": {"template": {k: template[k] for k in ("metadata", "spec")}}}
+            meta = {
+                "name": name,
+                "namespace": namespace,
+                "labels": {"kueue.x-k8s.io/queue-name": "default"},
+            }
+            kube.create({"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, **job})
+
+        def done(name: str) -> bool:
+            found = kube.get("batch/v1", "Job", name, namespace) or {}
+            return bool(found.get("status", {}).get("succeeded"))
+
+        kube.until("the first job ends", lambda: done("first"), 30)
+        assert not done("second"), "both ran at once, past the quota"
+        kube.until("the second job ends", lambda: done("second"), 30)
+    finally:
+        remove()
+
+
+def test_the_metrics_of_a_running_pod_come_within_half_a_minute(run_pod: Any, kube: Kube) -> None:
+    found = run_pod("busy")
+    namespace = found["metadata"]["namespace"]
+    path = f"/apis/metrics.k8s.io/v1beta1/namespaces/{namespace}/pods/busy"
+    usage = kube.until("metrics", lambda: kube.request("GET", path)["containers"], 60)
+    assert "memory" in usage[0]["usage"]
+
+
+def volume(name: str, folder: str, namespace: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {
+            "name": name,
+            "annotations": {"berth.dev/directory": folder, "berth.dev/owner-uid": "1000"},
+            "finalizers": ["berth.dev/directory"],
+        },
+        "spec": {
+            "capacity": {"storage": "1Gi"},
+            "accessModes": ["ReadWriteMany"],
+            "persistentVolumeReclaimPolicy": "Retain",
+            "storageClassName": "",
+            "claimRef": {"name": "home", "namespace": namespace},
+            "hostPath": {"path": folder, "type": "Directory"},
+        },
+    }
+
+
+def test_a_directory_is_made_for_a_volume_and_wiped_with_it(
+    run_pod: Any, kube: Kube, kubectl: Run, namespace: str, devcluster: dict[str, Any]
+) -> None:
+    folder = f"{devcluster['volumes']}/{namespace}"
+    kube.create(volume(namespace, folder, namespace))
+    claim = {
+        "accessModes": ["ReadWriteMany"],
+        "storageClassName": "",
+        "volumeName": namespace,
+        "resources": {"requests": {"storage": "1Gi"}},
+    }
+    meta = {"name": "home", "namespace": namespace}
+    kube.create(
+        {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta, "spec": claim}
+    )
+    volumes = [{"name": "home", "persistentVolumeClaim": {"claimName": "home"}}]
+    script = "cd /tmp; stat -c '%u %a' /home/berth; sleep 600"
+    spec = pod(
+        namespace, "writer", devcluster["images"]["tool"]["reference"], args=["sh", "-c", script]
+    )
+    spec["spec"]["volumes"] = volumes
+    spec["spec"]["containers"][0]["volumeMounts"] = [{"name": "home", "mountPath": "/home/berth"}]
+    kube.create(spec)
+    kube.until("it runs", lambda: is_ready(kube.get("v1", "Pod", "writer", namespace)), 60)
+    assert kubectl("-n", namespace, "logs", "writer").stdout == "1000 700\n"
+    words = (
+        "-n",
+        namespace,
+        "exec",
+        "writer",
+        "--",
+        "sh",
+        "-c",
+        "ln -s /etc /home/berth/x; echo hi >/home/berth/y",
+    )
+    assert kubectl(*words).returncode == 0
+    kube.delete("v1", "Pod", "writer", namespace)
+    kube.delete("v1", "PersistentVolumeClaim", "home", namespace)
+    kube.delete("v1", "PersistentVolume", namespace)
+    kube.until("the volume is gone", lambda: kube.get("v1", "PersistentVolume", namespace) is None)
+    assert not Path(folder).exists()
+    assert Path("/etc/passwd").exists()
+
+
+def test_no_volume_reaches_out_of_the_base_folder(
+    kube: Kube, namespace: str, devcluster: dict[str, Any]
+) -> None:
+    outside = f"{devcluster['volumes']}-other/{namespace}"
+    kube.create(volume(namespace, outside, namespace))
+    try:
+        time.sleep(1)
+        assert not Path(outside).exists()
+    finally:
+        kube.patch(f"/api/v1/persistentvolumes/{namespace}", {"metadata": {"finalizers": None}})
+        kube.delete("v1", "PersistentVolume", namespace)
