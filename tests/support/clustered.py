@@ -1,0 +1,120 @@
+"""A running portal with the development cluster attached, for tests and benchmarks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from benchmarks.lib import poll
+from devcluster.kube import Kube
+from tests.support.portal import Portal
+
+KEY = "dev"
+ATTACHED_WITHIN_S = 60.0
+GONE_WITHIN_S = 120.0
+
+
+class ClusteredPortal(Portal):
+    """``state`` is devcluster's; ``prefix`` begins the names of all its namespaces."""
+
+    def __init__(
+        self,
+        state: Mapping[str, Any],
+        prefix: str,
+        env: Mapping[str, str] | None = None,
+        var: Path | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(dict(env or {}), var)
+        self.state, self.prefix = state, prefix
+        host = state["host"]
+        self.hub_url = f"http://{host}:{self.port + 2}"
+        self.env = {
+            "BERTH_INTERNAL_BIND": host,
+            "BERTH_INTERNAL_URL": self.hub_url,
+            "BERTH_ALLOWED_HOSTS": f"localhost,127.0.0.1,{host}",
+            **self.env,
+        }
+        self.options = {
+            "namespace_prefix": prefix,
+            "hub_url": self.hub_url,
+            "hub_peers": [f"{host}/32"],
+            "proxy_peers": [f"{host}/32"],
+            "volume_path": state["volumes"],
+            "scheduler": "gpu-binpack",
+            "default_image": state["images"]["jupyterlab"]["reference"],
+            "sidecar_image": state["images"]["jupyterlab"]["reference"],
+            # the probe of NetworkPolicy is a test of its own; here it would only cost time
+            "trusted": True,
+            **(options or {}),
+        }
+
+    def start(self) -> ClusteredPortal:
+        super().start()
+        self.attach()
+        return self
+
+    def attach(self) -> None:
+        """By the API, as an operator would; returns when the worker has seen it."""
+        with self.api(self.token("admin")) as api:
+            body = {
+                "name": "Development cluster",
+                "key": KEY,
+                "kubeconfig": Path(self.state["kubeconfig"]).read_text(),
+                "options": self.options,
+            }
+            ok(api.post("clusters", json=body))
+            poll(
+                lambda: api.get(f"clusters/{KEY}").json()["reachable"],
+                within_s=ATTACHED_WITHIN_S,
+                every_s=0.2,
+            )
+
+    def preset(self, **values: Any) -> str:
+        """Make a preset of the cluster; return its short name."""
+        fields = {"name": "On the cluster", "cluster_key": KEY, "environment": "", **values}
+        return str(
+            self.shell(
+                "import json\n"
+                "from accounts.models import User; from accounts.principal import Principal\n"
+                "from notebooks.services.presets import PresetFields, preset_create\n"
+                "who = Principal(user=User.objects.get(username='admin'))\n"
+                f"fields = json.loads({json.dumps(fields)!r})\n"
+                "answer = preset_create(principal=who, fields=PresetFields(values=fields)).slug"
+            )
+        )
+
+    def close(self) -> None:
+        """End everything; what it made in the cluster goes with its namespaces."""
+        super().close()
+        kube = Kube(Path(self.state["kubeconfig"]))
+        try:
+            mine = [
+                n["metadata"]["name"]
+                for n in kube.list("v1", "Namespace")
+                if n["metadata"]["name"].startswith(self.prefix)
+            ]
+            for name in mine:
+                kube.delete("v1", "Namespace", name)
+            selector = f"berth.dev/instance={self.prefix.strip('-')}"
+            for volume in kube.list("v1", "PersistentVolume", selector=selector):
+                kube.delete("v1", "PersistentVolume", volume["metadata"]["name"])
+            poll(
+                lambda: not any(kube.get("v1", "Namespace", name) for name in mine),
+                within_s=GONE_WITHIN_S,
+                every_s=0.5,
+            )
+        finally:
+            kube.close()
+
+
+def ok(answer: httpx.Response) -> httpx.Response:
+    """Return it, or say what the portal answered."""
+    if answer.is_error:
+        message = f"{answer.request.method} {answer.request.url}: {answer.status_code} {answer.text[:1000]}"
+        raise RuntimeError(message)
+    return answer
