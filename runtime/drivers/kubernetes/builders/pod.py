@@ -75,8 +75,14 @@ def environment(spec: WorkloadSpec, secret: Mapping[str, str]) -> dict[str, str]
     ours = {"HOME": names.HOME} if any(m.role == "home" for m in spec.mounts) else {}
     if not spec.resources.gpus:
         ours["NVIDIA_VISIBLE_DEVICES"] = "void"  # an image may say "all"
-    found = {**spec.env, **spec.network.env, **secret, **ours}
+    asked = {key: value for key, value in spec.env.items() if not _is_refused(key)}
+    found = {**asked, **spec.network.env, **secret, **ours}
     return {key: value.replace("{port}", str(port_of(spec))) for key, value in found.items()}
+
+
+def _is_refused(name: str) -> bool:
+    """What reaches into the node's own hooks before the container is one (C4)."""
+    return name.startswith(("LD_", "NVIDIA_")) and name != "LD_LIBRARY_PATH"
 
 
 def _main(spec: WorkloadSpec, options: KubernetesOptions, name: str) -> dict[str, Any]:

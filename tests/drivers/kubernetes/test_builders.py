@@ -1,0 +1,188 @@
+"""What is asked of a cluster, word for word."""
+
+import base64
+import json
+
+import pytest
+
+from runtime.drivers.kubernetes import names
+from runtime.drivers.kubernetes.builders import volume, workload
+from runtime.drivers.kubernetes.options import KubernetesOptions
+from runtime.protocol import Mount, Network, Placement, Probe, Resources, Sidecar, WorkloadSpec
+from tests.drivers.kubernetes.goldens import check
+
+PROJECT = "0b7c8a52-3f5e-4a55-9a5e-0f6a9f7f3c11"
+OWNER = "5a4f1c0e-8d7b-4c56-8a4e-2d4f6f1e9b02"
+UID = "9d2c7b11-64a0-4b7e-9d0f-7a1b2c3d4e5f"
+HOME = "1f2e3d4c-5b6a-4978-8a6b-5c4d3e2f1a0b"
+OPTIONS = KubernetesOptions()
+
+
+def spec(**options) -> WorkloadSpec:
+    defaults = {
+        "uid": UID,
+        "kind": "workspace",
+        "name": "k7mn2p",
+        "launch": 3,
+        "generation": 7,
+        "project": PROJECT,
+        "owner": OWNER,
+        "environment": "",
+        "namespace": "berth-demo-0b7c8a52",
+        "image": "registry.example/berth/jupyterlab@sha256:" + "a" * 64,
+        "command": ("jupyterhub-singleuser", "--port={port}"),
+        "env": {"COLOUR": "blue"},
+        "resources": Resources(cpu_milli=2500, memory_mib=4096),
+        "mounts": (Mount(HOME, "home"),),
+        "probe": Probe("/user/k7mn2p/api"),
+    }
+    return WorkloadSpec(**{**defaults, **options})
+
+
+def container(made: dict) -> dict:
+    return made["spec"]["template"]["spec"]["containers"][0]
+
+
+def test_a_notebook():
+    given = spec(secret_env=lambda: {"JUPYTERHUB_API_TOKEN": "t0ken"})
+    secrets = workload.secrets(given, OPTIONS, given.secret_env())
+    check("notebook", *secrets, workload.statefulset(given, OPTIONS))
+
+
+def test_a_gpu_container_with_everything():
+    given = spec(
+        command=("python", "-c", "print('$(HOME)')"),
+        args=("--listen", "{port}"),
+        probe=None,
+        ports=(7860, 6006),
+        resources=Resources(cpu_milli=8000, memory_mib=65536, gpus=2),
+        shm_mib=8192,
+        mounts=(Mount(HOME, "home"), Mount("data-1", path="/volumes/sets", read_only=True)),
+        placement=Placement(
+            node_labels={"berth.dev/pool": "shared"},
+            any_of=(
+                {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"},
+                {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"},
+            ),
+            tolerations=({"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"},),
+            avoid={"berth.dev/reserved": ("distributed", "project-x")},
+        ),
+        network=Network(
+            attachments=("net-a/rail0", "net-a/rail1"),
+            resources={"nvidia.com/mlnx_sriov_rdma": 2},
+            env={"NCCL_IB_HCA": "mlx5"},
+        ),
+        sidecars=(
+            Sidecar(
+                name="port-7860",
+                image="registry.example/berth/jupyterlab:6.1",
+                command=("jupyter-standaloneproxy", "--port", "{port}"),
+                port=8889,
+                env={"JUPYTERHUB_BASE_URL": "/"},
+                secret_env=lambda: {"JUPYTERHUB_API_TOKEN": "other"},
+                probe=Probe("/ready"),
+            ),
+        ),
+    )
+    options = KubernetesOptions(queue="default", user_namespaces=True, extra={"team": "ml infra"})
+    check("container", *workload.secrets(given, options, {}), workload.statefulset(given, options))
+
+
+def test_a_home_in_a_directory():
+    given = {"project": PROJECT, "owner": OWNER}
+    check(
+        "volume-directory",
+        volume.volume(HOME, "berth-demo-0b7c8a52", OPTIONS, **given),
+        volume.claim(HOME, "berth-demo-0b7c8a52", OPTIONS, **given),
+    )
+
+
+def test_a_home_of_a_storage_class():
+    options = KubernetesOptions(volume_kind="storageclass", storage_class="fast")
+    check("volume-class", volume.claim(HOME, "ns", options, project=PROJECT, owner=""))
+
+
+# --- what a tenant can never have ---------------------------------------------------------------
+
+
+def test_c3_nothing_privileged_can_be_said():
+    made = json.dumps(
+        workload.statefulset(spec(command=("sh", "-c", "privileged: true")), OPTIONS)["spec"]
+    )
+    for word in ("hostNetwork", "hostPID", "hostIPC", "hostPath", "runtimeClassName", "sysctls"):
+        assert word not in made
+    for given in (spec(), spec(resources=Resources(gpus=1))):
+        pod = workload.statefulset(given, OPTIONS)["spec"]["template"]["spec"]
+        assert pod["automountServiceAccountToken"] is False
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        for one in pod["containers"]:
+            assert one["securityContext"]["allowPrivilegeEscalation"] is False
+            assert one["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+
+
+def test_c4_a_pod_without_gpus_sees_none_whatever_is_asked():
+    given = spec(env={"NVIDIA_VISIBLE_DEVICES": "all"})
+    secret = workload.secrets(given, OPTIONS, {"NVIDIA_VISIBLE_DEVICES": "all"})[0]
+    assert base64.b64decode(secret["data"]["NVIDIA_VISIBLE_DEVICES"]) == b"void"
+
+
+def test_c4_what_reaches_into_the_node_is_left_out():
+    given = spec(
+        env={
+            "LD_PRELOAD": "/home/x.so",
+            "NVIDIA_DRIVER_CAPABILITIES": "all",
+            "LD_LIBRARY_PATH": "/l",
+        },
+        resources=Resources(gpus=1),
+    )
+    data = workload.secrets(given, OPTIONS, {})[0]["data"]
+    assert sorted(data) == ["HOME", "LD_LIBRARY_PATH"]
+
+
+def test_what_a_person_typed_as_environment_stands_in_the_secret_only():
+    given = spec(env={"PASSWORD": "hunter2"})
+    assert "hunter2" not in json.dumps(workload.statefulset(given, OPTIONS))
+    assert "PASSWORD" not in json.dumps(workload.statefulset(given, OPTIONS))
+
+
+def test_a_dollar_sign_in_a_command_is_meant_as_it_stands():
+    made = workload.statefulset(spec(command=("echo", "$(HOME)", "$HOME")), OPTIONS)
+    assert container(made)["command"] == ["echo", "$$(HOME)", "$HOME"]
+
+
+# --- placement ------------------------------------------------------------------------------------
+
+
+def test_gpu_work_uses_the_packing_scheduler_where_there_is_one():
+    given = spec(resources=Resources(gpus=1))
+    pod = workload.statefulset(given, KubernetesOptions(scheduler="gpu-binpack"))["spec"]
+    assert pod["template"]["spec"]["schedulerName"] == "gpu-binpack"
+    assert "affinity" not in pod["template"]["spec"]
+
+
+def test_other_work_never_does():
+    pod = workload.statefulset(spec(), KubernetesOptions(scheduler="gpu-binpack"))["spec"]
+    assert "schedulerName" not in pod["template"]["spec"]
+    assert names.GPU not in pod["template"]["metadata"]["labels"]
+
+
+def test_reserved_nodes_are_kept_off_also_when_any_kind_will_do():
+    given = spec(placement=Placement(avoid={"berth.dev/reserved": ("x",)}))
+    pod = workload.statefulset(given, OPTIONS)["spec"]["template"]["spec"]
+    terms = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert terms["nodeSelectorTerms"] == [
+        {"matchExpressions": [{"key": "berth.dev/reserved", "operator": "NotIn", "values": ["x"]}]}
+    ]
+
+
+@pytest.mark.parametrize(("milli", "text"), [(1000, "1"), (2500, "2500m"), (500, "500m")])
+def test_cpu_is_written_as_the_api_server_writes_it(milli, text):
+    made = container(workload.statefulset(spec(resources=Resources(cpu_milli=milli)), OPTIONS))
+    assert made["resources"]["requests"]["cpu"] == text
+
+
+def test_another_kind_of_accelerator_is_only_a_name():
+    given = spec(resources=Resources(gpus=4), placement=Placement(resource="amd.com/gpu"))
+    limits = container(workload.statefulset(given, OPTIONS))["resources"]["limits"]
+    assert limits["amd.com/gpu"] == "4"
+    assert "nvidia.com/gpu" not in limits

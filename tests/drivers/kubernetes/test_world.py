@@ -1,0 +1,174 @@
+"""The memory of a watch equals the API server, whatever comes twice, late or not at all (E8)."""
+
+import copy
+
+from runtime.drivers.kubernetes.world import EVENTS, NODES, PODS, SETS, World
+from runtime.protocol import Seen
+from runtime.reasons import Reason
+from tests.drivers.kubernetes.pieces import LATER, UID, event, pod, runs, statefulset
+
+
+def at(version: int, obj: dict) -> dict:
+    made = copy.deepcopy(obj)
+    made["metadata"]["resourceVersion"] = str(version)
+    return made
+
+
+def node(name: str = "node1", *, ready: bool = True, gpus: int = 4) -> dict:
+    return {
+        "metadata": {"name": name, "labels": {"a": "b"}, "resourceVersion": "5"},
+        "spec": {"taints": [{"key": "k", "effect": "NoSchedule", "timeAdded": "x"}]},
+        "status": {
+            "allocatable": {
+                "cpu": "3920m",
+                "memory": "16Gi",
+                "nvidia.com/gpu": str(gpus),
+                "hugepages-2Mi": "0",
+            },
+            "conditions": [
+                {"type": "Ready", "status": "True" if ready else "Unknown", "message": "m"}
+            ],
+            "nodeInfo": {"kubeletVersion": "v1.36.3"},
+        },
+    }
+
+
+def only(world: World):
+    found = world.take()
+    assert len(found) == 1
+    return found[0]
+
+
+def test_a_life():
+    world = World()
+    world.put(SETS, at(10, statefulset()))
+    assert only(world).seen == Seen.CREATED
+    world.put(PODS, at(11, pod(main=runs())))
+    assert only(world).seen == Seen.STARTING
+    world.put(PODS, at(12, pod(main=runs(), ready=True)))
+    assert only(world).seen == Seen.READY
+    world.put(SETS, at(13, statefulset(replicas=0)))
+    assert only(world).seen == Seen.STOPPING
+    world.drop(PODS, at(14, pod(main=runs())))
+    assert only(world).seen == Seen.EXITED
+    world.drop(SETS, at(15, statefulset(replicas=0)))
+    gone = only(world)
+    assert (gone.uid, gone.seen, gone.kind) == (UID, Seen.MISSING, "workspace")
+    assert world.take() == []
+
+
+def test_e8_what_comes_twice_or_late_changes_nothing():
+    world = World()
+    world.put(SETS, at(10, statefulset()))
+    world.put(PODS, at(12, pod(main=runs(), ready=True)))
+    world.take()
+    world.put(PODS, at(12, pod(main=runs(), ready=True)))
+    world.put(PODS, at(11, pod(main=runs())))
+    assert world.take() == []
+    world.drop(PODS, at(20, pod(main=runs())))
+    world.take()
+    world.put(PODS, at(19, pod(main=runs(), ready=True)))  # a ghost
+    assert world.take() == []
+
+
+def test_e8_a_full_list_removes_what_is_not_in_it():
+    world = World()
+    world.put(SETS, statefulset())
+    world.put(SETS, statefulset(uid="other", name="ws-other"))
+    world.put(PODS, pod(main=runs(), ready=True))
+    world.take()
+    world.replace(SETS, [at(30, statefulset(uid="other", name="ws-other"))])
+    world.replace(PODS, [])
+    found = {o.uid: o.seen for o in world.take()}
+    assert found == {UID: Seen.MISSING, "other": Seen.CREATED}
+    assert [o.uid for o in world.everything()] == ["other"]
+
+
+def test_why_a_pod_went_is_remembered_until_its_successor_is_ready():
+    world = World()
+    world.put(SETS, statefulset())
+    world.put(PODS, at(12, pod(main=runs(), phase="Failed", reason="Evicted")))
+    assert only(world).reason == Reason.EVICTED
+    world.drop(PODS, at(13, pod(main=runs())))
+    assert only(world).reason == Reason.EVICTED
+    young = {"uid": "pod-2"}
+    world.put(PODS, at(14, pod(main=None, metadata=young)))
+    assert only(world).reason == Reason.EVICTED
+    world.put(PODS, at(15, pod(main=runs(), ready=True, metadata=young)))
+    assert (only(world).reason, world.take()) == ("", [])
+    world.put(PODS, at(16, pod(main=runs(), metadata=young)))
+    assert only(world).reason == ""
+
+
+def test_a_pod_that_a_stop_takes_away_was_not_interrupted():
+    world = World()
+    world.put(SETS, at(10, statefulset(replicas=0)))
+    world.put(PODS, at(12, pod(main=runs(), metadata={"deletionTimestamp": LATER})))
+    world.drop(PODS, at(13, pod(main=runs())))
+    world.put(SETS, at(14, statefulset(replicas=1, launch=2)))
+    assert only(world).reason == Reason.SCHEDULING
+
+
+def test_an_event_that_comes_before_its_workload_is_not_lost():
+    world = World()
+    world.put(EVENTS, event("FailedCreate", "exceeded quota: x", kind="StatefulSet"))
+    world.put(SETS, statefulset())
+    assert only(world).reason == Reason.QUOTA_DENIED
+
+
+def test_events_of_an_older_pod_are_not_told_of_the_next():
+    world = World()
+    world.put(SETS, statefulset())
+    world.put(EVENTS, event("FailedMount", "old", uid="pod-0"))
+    world.put(PODS, pod(main={"state": {"waiting": {"reason": "ContainerCreating"}}}))
+    assert only(world).reason == ""
+
+
+def test_c14_a_lost_node_is_news_for_its_pods():
+    world = World()
+    world.put(SETS, statefulset())
+    world.put(NODES, node())
+    world.put(PODS, pod(main=runs()))
+    world.take()
+    world.put(NODES, node(ready=False))
+    assert only(world).reason == Reason.NODE_LOST
+
+
+def test_nodes_are_told_once():
+    world = World()
+    world.replace(NODES, [node("a"), node("b")])
+    first = world.take_nodes()
+    assert first.full
+    assert sorted(n.name for n in first.seen) == ["a", "b"]
+    facts = first.seen[0]
+    assert (facts.cpu_milli, facts.memory_mib) == (3920, 16384)
+    assert facts.accelerators == {"nvidia.com/gpu": 4}
+    assert facts.taints == ({"key": "k", "effect": "NoSchedule"},)
+    assert world.take_nodes() is None
+    world.put(NODES, node("a"))  # its heartbeat
+    assert world.take_nodes() is None
+    world.put(NODES, node("a", gpus=3))
+    world.drop(NODES, node("b"))
+    changes = world.take_nodes()
+    assert ([n.name for n in changes.seen], changes.gone, changes.full) == (["a"], ("b",), False)
+
+
+def test_a_size_that_no_node_has_is_known_from_the_nodes():
+    world = World()
+    world.replace(NODES, [node("a", gpus=8)])
+    full = pod(
+        node=None,
+        conditions=[
+            {
+                "type": "PodScheduled",
+                "status": "False",
+                "reason": "Unschedulable",
+                "message": "0/1 nodes are available: 1 Insufficient nvidia.com/gpu.",
+            }
+        ],
+    )
+    world.put(PODS, full)
+    world.put(SETS, statefulset(gpus="8"))
+    assert only(world).reason == Reason.NODES_FULL
+    world.put(SETS, at(11, statefulset(gpus="16")))
+    assert only(world).reason == Reason.NO_SUCH_NODE
