@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from benchmarks.report import write
 from tests.support.portal import ROOT, Portal
 
 ALL = ["warm", "lists", "spawn", "idle", "storm"]
+CLUSTER = ["cluster-start", "cluster-storm", "cluster-watch"]  # need `make cluster-up`
 
 
 def with_portal(names: list[str]) -> list[Result]:
@@ -32,9 +34,10 @@ def with_portal(names: list[str]) -> list[Result]:
 
 
 def main(names: list[str]) -> int:
-    unknown = set(names) - set(ALL)
+    unknown = set(names) - set(ALL) - set(CLUSTER)
     if unknown:
-        print(f"unknown: {', '.join(sorted(unknown))}; there are: {', '.join(ALL)}")
+        there = ", ".join([*ALL, *CLUSTER])
+        print(f"unknown: {', '.join(sorted(unknown))}; there are: {there}")
         return 2
     if len(names) != 1:  # each in a process of its own, so that none inherits another's memory
         return max(
@@ -52,6 +55,9 @@ def main(names: list[str]) -> int:
         from benchmarks.lists import run
 
         results = run()
+    elif name in CLUSTER:
+        module = importlib.import_module(f"benchmarks.{name.replace('-', '_')}")
+        results = module.run()
     else:
         results = with_portal([name])
     for result in results:

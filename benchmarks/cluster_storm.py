@@ -1,0 +1,213 @@
+"""A launch storm on simulated nodes, against a bare client that makes the same objects.
+
+Done is when the portal says that all run (bare: when all pods are Ready). Requests are counted in
+the API server's own audit log, for Berth's identity.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import json
+import os
+import time
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from benchmarks.cluster_start import bare_copy
+from benchmarks.lib import Result, poll
+from devcluster import state
+from devcluster.kube import Kube
+from devcluster.layout import Layout
+from tests.support.clustered import KEY, ClusteredPortal, ok
+from tools.provision_tests import Services
+
+PROJECTS = int(os.environ.get("BERTH_STORM_PROJECTS", "100"))
+LAUNCHES = int(os.environ.get("BERTH_STORM_LAUNCHES", "1000"))
+AT_ONCE = 16
+WITHIN_S = 540.0
+WRITES = ("create", "update", "patch", "delete", "deletecollection")
+SIMULATED = {"key": "kwok.x-k8s.io/node", "operator": "Exists", "effect": "NoSchedule"}
+_PEOPLE = f"""
+from accounts.models import User
+from accounts.principal import Principal
+from accounts.services import token_create
+from projects.services import project_create
+answer = []
+for number in range({PROJECTS}):
+    user = User.objects.create(username=f"storm{{number}}", email=f"storm{{number}}@example.org")
+    who = Principal(user=user)
+    made = project_create(principal=who, name=f"Storm {{number}}", slug=f"storm-{{number}}")
+    answer.append([made.slug, token_create(who=who, name="storm")[1]])
+"""
+
+
+class Storm:
+    """A portal on PostgreSQL and Redis; its projects are prepared, each by a first workspace."""
+
+    def __init__(self, cluster: dict[str, Any]) -> None:
+        self.cluster = cluster
+        self.kube = Kube(Path(cluster["kubeconfig"]), timeout_s=60)
+        self.services = Services()
+        given = self.services.start({})
+        self.portal = ClusteredPortal(
+            cluster,
+            "bench-storm-",
+            {
+                "BERTH_DATABASE_URL": given["BERTH_TEST_POSTGRES"],
+                "BERTH_REDIS_URL": given["BERTH_TEST_REDIS"],
+            },
+        )
+        self.people: list[tuple[str, httpx.Client]] = []
+        self.first: list[str] = []
+        self.preset = ""
+
+    def prepare(self) -> None:
+        self.portal.start()
+        with self.portal.api(self.portal.token("admin")) as api:
+            pool = {
+                "name": "simulated",
+                "node_labels": {"type": "kwok"},
+                "tolerations": [SIMULATED],
+            }
+            ok(api.post(f"clusters/{KEY}/pools", json=pool))
+        self.preset = self.portal.preset(
+            name="Simulated", pool="simulated", cpu_milli=100, memory_mib=256
+        )
+        self.people = [(slug, self.portal.api(token)) for slug, token in self.portal.shell(_PEOPLE)]
+        # homes and namespaces exist after this: a storm is about launches, not about first days
+        self.first = self.launch(len(self.people))
+        poll(lambda: self.running() == len(self.people), within_s=WITHIN_S, every_s=1)
+
+    def launch(self, count: int) -> list[str]:
+        def one(number: int) -> str:
+            slug, api = self.people[number % len(self.people)]
+            return str(
+                ok(api.post(f"projects/{slug}/workspaces", json={"preset": self.preset})).json()[
+                    "id"
+                ]
+            )
+
+        with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
+            return list(pool.map(one, range(count)))
+
+    def running(self) -> int:
+        import psycopg
+
+        with psycopg.connect(self.portal.env["BERTH_DATABASE_URL"]) as database:
+            found = database.execute(
+                "SELECT count(*) FROM notebooks_workspace"
+                " WHERE phase = 'running' AND deleted_at IS NULL"
+            ).fetchone()
+        return int(found[0]) if found else 0
+
+    def ours(self) -> float:
+        begin = time.perf_counter()
+        self.launch(LAUNCHES)
+        wanted = LAUNCHES + len(self.first)
+        poll(lambda: self.running() >= wanted, within_s=WITHIN_S, every_s=0.25)
+        return time.perf_counter() - begin
+
+    def bare(self) -> float:
+        """The same Secret and StatefulSet as often, at the same concurrency."""
+        patterns = self._patterns()
+
+        def one(number: int) -> None:
+            for item in patterns[number % len(patterns)]:
+                self.kube.apply(bare_copy(item, f"ws-bare-{number}"), manager="bare")
+
+        begin = time.perf_counter()
+        with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
+            list(pool.map(one, range(LAUNCHES)))
+        poll(lambda: self._bare_ready() >= LAUNCHES, within_s=WITHIN_S, every_s=0.5)
+        seconds = time.perf_counter() - begin
+        self._bare_delete()
+        return seconds
+
+    def _patterns(self) -> list[list[dict[str, Any]]]:
+        names = {f"ws-{short_id}" for short_id in self.first}
+        found: dict[str, list[dict[str, Any]]] = {}
+        for version, kind in (("v1", "Secret"), ("apps/v1", "StatefulSet")):
+            for item in self.kube.list(version, kind, selector="berth.dev/instance=bench-storm"):
+                if item["metadata"]["name"] in names:
+                    live = {"apiVersion": version, "kind": kind, **item}
+                    found.setdefault(item["metadata"]["namespace"], []).append(live)
+        return list(found.values())
+
+    def _bare_ready(self) -> int:
+        pods = self.kube.list("v1", "Pod", selector="!berth.dev/managed")
+        return sum(
+            1
+            for pod in pods
+            if pod["metadata"]["name"].startswith("ws-bare-")
+            and any(
+                c["type"] == "Ready" and c["status"] == "True"
+                for c in pod.get("status", {}).get("conditions", [])
+            )
+        )
+
+    def _bare_delete(self) -> None:
+        for version, kind in (("apps/v1", "StatefulSet"), ("v1", "Secret")):
+            for item in self.kube.list(version, kind):
+                meta = item["metadata"]
+                if meta["name"].startswith("ws-bare-"):
+                    self.kube.delete(version, kind, meta["name"], meta["namespace"])
+        poll(lambda: self._bare_ready() == 0, within_s=WITHIN_S, every_s=1)
+
+    def writes(self, since: float) -> int:
+        """Requests of Berth that changed something, from the API server's audit log."""
+        count = 0
+        with Path(self.cluster["audit_log"]).open() as log:
+            for line in log:
+                seen = json.loads(line)
+                if (
+                    seen.get("stage") == "ResponseComplete"
+                    and seen.get("userAgent", "").startswith("berth")
+                    and seen.get("verb") in WRITES
+                    and _moment(seen["requestReceivedTimestamp"]) >= since
+                ):
+                    count += 1
+        return count
+
+    def close(self) -> None:
+        for _, api in self.people:
+            api.close()
+        self.portal.close()
+        self.kube.close()
+        self.services.stop()
+
+
+def _moment(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp()
+
+
+def run() -> list[Result]:
+    cluster = state.read(Layout.usual())
+    if cluster is None:
+        message = "There is no cluster; `make cluster-up` makes one."
+        raise SystemExit(message)
+    storm = Storm(cluster)
+    try:
+        storm.prepare()
+        bare = storm.bare()
+        since = time.time()
+        ours = storm.ours()
+        writes = storm.writes(since) / LAUNCHES
+    finally:
+        storm.close()
+    what = f"{LAUNCHES} launches of {PROJECTS} projects on simulated nodes"
+    return [
+        Result(
+            f"{what}, launches/s",
+            "launches/s",
+            [LAUNCHES / ours],
+            [LAUNCHES / bare],
+            "bare client, same objects",
+            0.8,
+            0.5,
+            "higher",
+        ),
+        Result(f"{what}, API writes per launch", "writes", [writes], goal=6, floor=6),
+    ]
