@@ -68,7 +68,7 @@ def answer(asked: Mapping[str, Any]) -> Mapping[str, Any]:
 def tried(host: str, login: Login) -> Verdict:
     try:
         with Registry(host, policy_from_settings(), login=login, seconds=SECONDS) as registry:
-            registry.sign_in()
+            asked = registry.sign_in()
     except ImageProblem as problem:
         wrong = problem.problem in {Problem.WRONG_LOGIN, Problem.SIGN_IN}
         text = _("The registry does not accept this sign-in.") if wrong else problem.sentence
@@ -76,4 +76,7 @@ def tried(host: str, login: Login) -> Verdict:
     except OutboundError as error:
         kind = Problem.REFUSED if error.trouble is Trouble.REFUSED else Problem.UNREACHABLE
         return Verdict(ok=False, message=ImageProblem(kind, why=error.message).sentence)
+    if not asked:
+        text = _("The registry lets everybody in, so the sign-in was not asked for.")
+        return Verdict(ok=True, message=text)
     return Verdict(ok=True, message=_("The registry accepts this sign-in."))

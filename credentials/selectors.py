@@ -94,3 +94,15 @@ def registry_login(project_uid: UUID, host: str, purpose: Use) -> tuple[str, str
         return None
     credential_note_use(uids=[row.pk], purpose=purpose)
     return row.username, unseal(row.uid, row.sealed)["password"]
+
+
+def registry_version(project_uid: UUID, host: str) -> str:
+    """Return what changes with the project's sign-in for one registry; "" where it has none."""
+    row = (
+        Credential.objects.filter(
+            project__uid=project_uid, kind=CredentialKind.REGISTRY, target=host
+        )
+        .values_list("uid", "version")
+        .first()
+    )
+    return f"{row[0]}:{row[1]}" if row else ""

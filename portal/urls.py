@@ -25,6 +25,7 @@ APPS = (
     "accounts.urls",
     "projects.urls",
     "credentials.urls",
+    "images.urls",
     "quotas.urls",
     "volumes.urls",
     "hubapi.urls",

@@ -78,11 +78,12 @@ class Registry:
     def __exit__(self, *args: object) -> None:
         self._client.close()
 
-    def sign_in(self) -> None:
-        """Raise ImageProblem unless the registry lets the sign-in in."""
+    def sign_in(self) -> bool:
+        """Raise ImageProblem unless the sign-in is let in; False: it was not asked for."""
         answer = self._get("/v2/", "", {})
         if answer.status != _OK:
-            raise self._problem(answer.status, "")
+            raise self._problem(answer.status)
+        return bool(self._authorization)
 
     def manifest(self, reference: Reference, digest: str = "") -> Document:
         """Return the manifest or index; ``digest`` asks for another one of the same image."""
@@ -92,7 +93,7 @@ class Registry:
         path = f"/v2/{reference.path}/manifests/{asked}"
         answer = self._get(path, scope, {"Accept": accept})
         if answer.status != _OK:
-            raise self._problem(answer.status, str(reference))
+            raise self._problem(answer.status)
         kind = answer.headers.get("content-type", "").partition(";")[0].strip()
         return self._document(answer.body, kind, asked if asked.startswith("sha256:") else "")
 
@@ -109,7 +110,7 @@ class Registry:
             url = urljoin(url, answer.headers.get("location", ""))
             answer = self._client.request("GET", url, insecure=self._may_be_plain(url))
         if answer.status != _OK:
-            raise self._problem(answer.status, str(reference))
+            raise self._problem(answer.status)
         return self._document(answer.body, "", digest)
 
     def _document(self, body: bytes, kind: str, asked: str) -> Document:
@@ -154,9 +155,7 @@ class Registry:
         headers = {"Authorization": self._login.basic} if self._login else {}
         answer = self._client.request("GET", url, headers=headers, insecure=self._may_be_plain(url))
         if answer.status != _OK:
-            raise self._problem(
-                _UNAUTHORIZED if answer.status in {_UNAUTHORIZED, _FORBIDDEN} else answer.status, ""
-            )
+            raise self._problem(answer.status)
         try:
             said = json.loads(answer.body)
             token = said.get("token") or said.get("access_token")
@@ -173,8 +172,7 @@ class Registry:
         except (OutboundError, ValueError):
             return False
 
-    def _problem(self, status: int, name: str) -> ImageProblem:
-        del name
+    def _problem(self, status: int) -> ImageProblem:
         if status in {_UNAUTHORIZED, _FORBIDDEN}:
             return ImageProblem(Problem.WRONG_LOGIN if self._login else Problem.SIGN_IN)
         if status == _NOT_FOUND:

@@ -1,5 +1,9 @@
-"""Mounted below /api/v1/."""
+"""Mounted below /api/v1/. No trailing slashes."""
 
-from django.urls import URLPattern
+from django.urls import path
 
-urlpatterns: list[URLPattern] = []
+from images.api import views
+
+urlpatterns = [
+    path("projects/<slug:project>/images/check", views.Check.as_view(), name="api-image-check"),
+]

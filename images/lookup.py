@@ -1,0 +1,151 @@
+"""Looking an image up in its registry. Runs in the gate; knows no request and no person."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from django.conf import settings
+
+from common.clock import now
+from common.oci.problems import ImageProblem, Problem
+from common.oci.reference import Reference
+from common.oci.registry import INDEXES, MANIFESTS, OLD, Document, Login, Registry
+from common.outbound import OutboundError, Trouble, policy_from_settings
+from images.models import ImageFacts
+
+SECONDS = 5.0
+LAYERS_MAX = 1000
+WORDS_MAX = 40
+GIB = 2**30
+
+
+def look(reference: Reference, login: Login | None, architectures: Sequence[str]) -> ImageFacts:
+    """Return what the image is for these machines, or raise ImageProblem."""
+    try:
+        with Registry(
+            reference.host, policy_from_settings(), login=login, seconds=SECONDS
+        ) as registry:
+            facts = _facts(registry, reference, architectures)
+    except OutboundError as error:
+        kind = Problem.REFUSED if error.trouble is Trouble.REFUSED else Problem.UNREACHABLE
+        raise ImageProblem(kind, why=error.message) from None
+    limit = settings.BERTH_IMAGE_MAX_GIB
+    if limit and facts.size_bytes > limit * GIB:
+        size = f"{facts.size_bytes / GIB:.1f}"
+        raise ImageProblem(Problem.TOO_LARGE, size=size, limit=limit)
+    return facts
+
+
+def _facts(registry: Registry, reference: Reference, architectures: Sequence[str]) -> ImageFacts:
+    top = registry.manifest(reference)
+    known = {
+        row.architecture: row
+        for row in ImageFacts.objects.filter(digest=top.digest, architecture__in=architectures)
+    }
+    for name in architectures:
+        if name in known:
+            return known[name]
+    if top.media_type in INDEXES:
+        platforms = _platforms(top)
+        name = next((a for a in architectures if a in platforms), "")
+        if not name:
+            raise _foreign(sorted(platforms), architectures)
+        manifest = registry.manifest(reference, platforms[name])
+        return _learn(registry, reference, top, manifest, sorted(platforms), name)
+    return _learn(registry, reference, top, top, [], "", architectures)
+
+
+def _learn(
+    registry: Registry,
+    reference: Reference,
+    top: Document,
+    manifest: Document,
+    platforms: list[str],
+    name: str,
+    architectures: Sequence[str] = (),
+) -> ImageFacts:
+    if manifest.media_type.startswith(OLD) or manifest.data.get("schemaVersion") == 1:
+        raise ImageProblem(Problem.OLD_FORMAT)
+    if manifest.media_type not in MANIFESTS:
+        raise ImageProblem(Problem.NOT_AN_IMAGE)
+    config = _mapping(manifest.data.get("config"))
+    if "image" not in str(config.get("mediaType", "")):  # a chart, a model, a signature …
+        raise ImageProblem(Problem.NOT_AN_IMAGE)
+    found = registry.config(reference, str(config.get("digest", ""))).data
+    has, system = str(found.get("architecture", ""))[:32], str(found.get("os", ""))
+    if system != "linux":
+        raise _foreign([f"{system[:32] or '?'}/{has}"], architectures)
+    if not name:
+        if has not in architectures:
+            raise _foreign([has], architectures)
+        name, platforms = has, [has]
+    return _kept(top.digest, name, platforms, _size(manifest), _mapping(found.get("config")))
+
+
+def _kept(
+    digest: str, name: str, platforms: list[str], size: int, run: Mapping[str, Any]
+) -> ImageFacts:
+    row, _made = ImageFacts.objects.get_or_create(
+        digest=digest,
+        architecture=name,
+        defaults={
+            "platforms": platforms[:WORDS_MAX],
+            "size_bytes": size,
+            "user": _plain(run.get("User"))[:120],
+            "entrypoint": _words(run.get("Entrypoint")),
+            "command": _words(run.get("Cmd")),
+            "ports": _ports(run.get("ExposedPorts")),
+            "seen_at": now(),
+        },
+    )
+    return row
+
+
+def _platforms(index: Document) -> dict[str, str]:
+    """Return architecture → digest of what an index has for Linux."""
+    found: dict[str, str] = {}
+    entries = index.data.get("manifests")
+    for entry in entries[:LAYERS_MAX] if isinstance(entries, list) else []:
+        said = _mapping(entry)
+        platform = _mapping(said.get("platform"))
+        name = _plain(platform.get("architecture"))[:32]
+        if platform.get("os") == "linux" and name and name != "unknown":
+            found.setdefault(name, _plain(said.get("digest")))
+    return found
+
+
+def _size(manifest: Document) -> int:
+    layers = manifest.data.get("layers")
+    if not isinstance(layers, list) or len(layers) > LAYERS_MAX:
+        raise ImageProblem(Problem.NOT_AN_IMAGE)
+    sizes = [_mapping(layer).get("size") for layer in layers]
+    if not all(isinstance(size, int) and 0 <= size < 2**50 for size in sizes):
+        raise ImageProblem(Problem.NOT_AN_IMAGE)
+    return sum(size for size in sizes if isinstance(size, int))
+
+
+def _foreign(has: Sequence[str], want: Sequence[str]) -> ImageProblem:
+    return ImageProblem(
+        Problem.WRONG_ARCHITECTURE, has=", ".join(has) or "?", want=", ".join(want) or "?"
+    )
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _plain(value: Any) -> str:
+    return "".join(c for c in value if c.isprintable()) if isinstance(value, str) else ""
+
+
+def _words(value: Any) -> list[str]:
+    words = value if isinstance(value, list) else []
+    return [_plain(word)[:200] for word in words[:WORDS_MAX]]
+
+
+def _ports(value: Any) -> list[int]:
+    """``{"8080/tcp": {}}`` → [8080]"""
+    names = [str(name).partition("/") for name in list(_mapping(value))[:WORDS_MAX]]
+    found = {int(p) for p, _slash, kind in names if p.isdigit() and kind in {"", "tcp"}}
+    return sorted(p for p in found if 0 < p < 2**16)

@@ -1,0 +1,135 @@
+"""Checking images before anything is started with them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from django.core.cache import cache
+
+from clusters.models import Cluster, Node
+from clusters.options import options_of
+from common.errors import BerthError, Invalid
+from common.oci.problems import ImageProblem, Problem
+from common.oci.reference import BadReference, Reference, parse
+from common.oci.registry import Login
+from credentials.choices import Use
+from credentials.selectors import registry_login, registry_version
+from images.findings import NOTEBOOK, Finding, Verdict, finding_of, judged, refused
+from images.lookup import SECONDS, look
+from projects.access import Permission, require
+from runtime import gateway
+
+if TYPE_CHECKING:
+    from accounts.principal import Principal
+    from projects.models import Project
+
+QUESTION = "image-check"
+ARCH_LABEL = "kubernetes.io/arch"
+USUAL = "amd64"
+KEPT_S = 60.0  # a tag may be moved; for so long a start believes the last look
+
+
+def image_check(
+    *,
+    principal: Principal,
+    project: Project,
+    cluster_key: str,
+    reference: str,
+    kind: str = NOTEBOOK,
+    fresh: bool = True,
+) -> Finding:
+    """Say what is known of an image; asks its registry through the gate, for at most 7 s.
+
+    ``fresh`` False believes what was said within the last minute. Call it outside of any
+    transaction.
+    """
+    require(principal, project, Permission.WORKSPACE_CREATE)
+    try:
+        name = parse(reference.strip())
+    except BadReference:
+        return refused(reference.strip()[:200], ImageProblem(Problem.BAD_REFERENCE))
+    asked = _question(project.uid, cluster_key, name, kind)
+    key = _cache_key(project.uid, name, asked)
+    if not fresh and (kept := cache.get(key)):
+        return finding_of(json.loads(kept))
+    try:
+        found = finding_of(gateway.ask(QUESTION, asked, timeout_s=SECONDS + 2))
+    except BerthError as error:
+        problem = ImageProblem(Problem.UNREACHABLE, why=error.message)
+        return refused(str(name), problem)
+    if found.verdict != Verdict.UNKNOWN:
+        cache.set(key, json.dumps(found.as_json()), KEPT_S)
+    return found
+
+
+def require_good(
+    *, principal: Principal, project: Project, cluster_key: str, reference: str, kind: str
+) -> Finding:
+    """Return the finding, or raise Invalid for an image that can't work."""
+    found = image_check(
+        principal=principal,
+        project=project,
+        cluster_key=cluster_key,
+        reference=reference,
+        kind=kind,
+        fresh=False,
+    )
+    if found.bad:
+        raise Invalid(
+            found.message, code=f"image-{found.problem}", fields={"image": [found.message]}
+        )
+    return found
+
+
+def pinned(reference: str, digest: str) -> str:
+    """Return the name that means exactly these bytes; as it is while no digest is known."""
+    if not digest or "@" in reference:
+        return reference
+    return parse(reference).pinned(digest)
+
+
+def answer(asked: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Handle the question where registries may be asked: in the gate."""
+    name = parse(str(asked["reference"]))
+    found = registry_login(UUID(str(asked["project"])), name.host, Use.CHECK)
+    login = Login(*found) if found else None
+    try:
+        facts = look(name, login, [str(a) for a in asked["architectures"]])
+    except ImageProblem as problem:
+        return refused(str(name), problem).as_json()
+    finding = judged(name, facts, kind=str(asked["kind"]), run_as=int(asked["run_as"]))
+    return finding.as_json()
+
+
+def _question(project_uid: UUID, cluster_key: str, name: Reference, kind: str) -> dict[str, Any]:
+    cluster = Cluster.objects.filter(key=cluster_key).first()
+    options = options_of(cluster.options if cluster else None)
+    return {
+        "reference": str(name),
+        "project": str(project_uid),
+        "kind": kind,
+        "run_as": options.run_as_user,
+        "architectures": architectures_of(cluster),
+    }
+
+
+def architectures_of(cluster: Cluster | None) -> list[str]:
+    """Return what kinds of machine the cluster has, the commonest first."""
+    count: dict[str, int] = {}
+    labels = Node.objects.filter(cluster=cluster).values_list("labels", flat=True)
+    for found in labels if cluster else ():
+        name = str(found.get(ARCH_LABEL) or USUAL)
+        count[name] = count.get(name, 0) + 1
+    return sorted(count, key=lambda name: -count[name]) or [USUAL]
+
+
+def _cache_key(project_uid: UUID, name: Reference, asked: Mapping[str, Any]) -> str:
+    """Shared by all projects while none of their sign-ins takes part in the answer."""
+    login = registry_version(project_uid, name.host)
+    parts = {**asked, "project": str(project_uid) if login else "", "login": login}
+    digest = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+    return f"image-check:{digest[:40]}"
