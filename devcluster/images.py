@@ -12,7 +12,7 @@ from devcluster.layout import REGISTRY_PORT, ROOT, cache
 from devcluster.programs import binary
 from tools.setup_shell import digest, run
 from tools.setup_steps import TOOLS
-from tools.setup_uv import find_uv, index_environment, system_certificates
+from tools.setup_uv import fetched_uv, index_environment, system_certificates
 
 SUITE = "bookworm"
 # What a person finds in a container, and what a notebook needs of the system.
@@ -117,7 +117,7 @@ def make_jupyter(folder: Path) -> oci.Layer:
     oci.unpack(debian().layer(lambda _: None), root)
     work = root / "tmp/work"
     work.mkdir()
-    shutil.copy2(find_uv(TOOLS), work / "uv")
+    shutil.copy2(fetched_uv(TOOLS), work / "uv")
     shutil.copy2(LOCK, work / "lock.txt")
     shutil.copy2("/etc/resolv.conf", root / "etc/resolv.conf")
     env = {**index_environment(), "UV_CACHE_DIR": "/tmp/work/cache", "PATH": PATHS}  # noqa: S108

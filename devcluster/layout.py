@@ -67,8 +67,8 @@ class Layout:
 
     @classmethod
     def usual(cls) -> "Layout":
-        var = Path(os.environ.get("BERTH_VAR") or ROOT / "var").absolute()
-        return cls(var / "cluster")
+        chosen = os.environ.get("BERTH_CLUSTER_DIR")
+        return cls(Path(chosen).absolute() if chosen else ROOT / "var/cluster")
 
     @property
     def pki(self) -> Path:

@@ -228,7 +228,6 @@ def kube_router(layout: Layout) -> Iterable[object]:
                 "run-firewall": "true",
                 "run-router": "false",
                 "run-service-proxy": "false",
-                "run-loadbalancer": "false",
                 "enable-cni": "false",
                 "hostname-override": NODE,
                 "service-cluster-ip-range": SERVICE_CIDR,

@@ -32,13 +32,22 @@ TIMEOUT_S = 60
 
 
 def find_uv(folder: Path) -> Path:
-    version, hashes = pinned(LOCK.read_text())
+    version, _ = pinned(LOCK.read_text())
     own = folder / f"uv-{version}" / "uv"
     if works([own, "--version"]):
         return own
     found = shutil.which("uv")
     if found and new_enough(found):
         return Path(found)
+    return fetched_uv(folder)
+
+
+def fetched_uv(folder: Path) -> Path:
+    """The pinned one, whatever else there is: a file that also works inside an image."""
+    version, hashes = pinned(LOCK.read_text())
+    own = folder / f"uv-{version}" / "uv"
+    if works([own, "--version"]):
+        return own
     with step(f"Fetching the installer uv {version}"):
         own.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=own.parent) as work:
