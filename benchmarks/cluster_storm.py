@@ -156,8 +156,8 @@ class Storm:
                     self.kube.delete(version, kind, meta["name"], meta["namespace"])
         poll(lambda: self._bare_ready() == 0, within_s=WITHIN_S, every_s=1)
 
-    def writes(self, since: float) -> int:
-        """Requests of Berth that changed something, from the API server's audit log."""
+    def requests(self, since: float, verbs: tuple[str, ...] = WRITES) -> int:
+        """Count Berth's requests of these kinds, from the API server's audit log."""
         count = 0
         with Path(self.cluster["audit_log"]).open() as log:
             for line in log:
@@ -165,7 +165,7 @@ class Storm:
                 if (
                     seen.get("stage") == "ResponseComplete"
                     and seen.get("userAgent", "").startswith("berth")
-                    and seen.get("verb") in WRITES
+                    and seen.get("verb") in verbs
                     and _moment(seen["requestReceivedTimestamp"]) >= since
                 ):
                     count += 1
@@ -194,7 +194,7 @@ def run() -> list[Result]:
         bare = storm.bare()
         since = time.time()
         ours = storm.ours()
-        writes = storm.writes(since) / LAUNCHES
+        writes = storm.requests(since) / LAUNCHES
     finally:
         storm.close()
     what = f"{LAUNCHES} launches of {PROJECTS} projects on simulated nodes"
