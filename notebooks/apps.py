@@ -7,8 +7,9 @@ class NotebooksConfig(AppConfig):
     def ready(self) -> None:
         from clusters.registry import register_lookup
         from hubapi import registry
-        from notebooks import hub, rules, timeline, where
+        from notebooks import hub, kube_pods, rules, timeline, where
         from notebooks.reconciler import WorkspaceReconciler
+        from projects.places import register_own_pods
         from runtime import reconcilers
 
         reconcilers.register(WorkspaceReconciler())
@@ -16,3 +17,4 @@ class NotebooksConfig(AppConfig):
         registry.register(hub.WorkspaceLookup())
         rules.connect()
         register_lookup(where.lookup)
+        register_own_pods(kube_pods.own_pods)

@@ -5,7 +5,10 @@ class ProjectsConfig(AppConfig):
     name = "projects"
 
     def ready(self) -> None:
+        from django.utils.translation import gettext_lazy
+
         from accounts import groups, hooks, invitations, scopes
+        from accounts.ui.base import add_tab
         from clusters import hooks as clusters
         from clusters import placement
         from common.drf.viewsets import register_idempotency
@@ -26,10 +29,12 @@ class ProjectsConfig(AppConfig):
         reconcilers.on_transition(places.pods_changed)
         ports.provide_tenants(places.tenant_ready)
         places.connect()
+        services.kube.connect()
         clusters.on_cluster_changed(places.cluster_changed)
         placement.register_project_clusters(places.clusters_of)
         groups.register(services.groups_sync)
         invitations.register(InvitationGate())
+        add_tab("projects:kubeconfigs", gettext_lazy("Kubeconfigs"), places.any_tenant_cluster)
         hooks.offer_projects(selectors.choices_for_tokens)
         register_mail_url("project.invited", mail_link)
         for permission, text in access.PERMISSION_TEXT.items():

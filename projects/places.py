@@ -7,6 +7,7 @@ the first launch need not wait). The reconciler keeps the namespace as it should
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -18,7 +19,7 @@ from django.utils.translation import ngettext
 from clusters.models import Cluster
 from clusters.options import options_of
 from common.clock import now
-from projects import contents
+from projects import contents, hooks
 from projects.contents import ContentSummary
 from projects.models import KubeGrant, Project, ProjectPlace
 from runtime.drivers.kubernetes import names
@@ -26,7 +27,9 @@ from runtime.hints import hint, hint_uids
 from runtime.protocol import Desired, Phase
 
 if TYPE_CHECKING:
+    from accounts.models import User
     from accounts.principal import Principal
+    from projects.choices import Role
     from runtime.reconcilers import Transition
 
 TENANT_DRIVERS = frozenset({"kubernetes"})  # whose clusters give each project a place
@@ -94,6 +97,38 @@ def places_ensure(project: Project) -> None:
     for key in rows.values_list("key", flat=True):
         if not allowed or key in allowed:
             place_ensure(project=project, cluster_key=key)
+
+
+def tenant_clusters(project: Project) -> list[tuple[str, str]]:
+    """Return (key, name) of the clusters where the project has, or may get, a namespace."""
+    return [(where.cluster, where.name) for where in places_listed(project)]
+
+
+@dataclass(frozen=True)
+class Where:
+    """One cluster that a project may use, and its namespace there ('' phase: not made yet)."""
+
+    cluster: str
+    name: str
+    namespace: str
+    phase: str
+
+
+def places_listed(project: Project) -> list[Where]:
+    """Return where the project has, or would get, a namespace. Three queries."""
+    made = ProjectPlace.objects.filter(project=project, deleted_at__isnull=True)
+    phases = dict(made.values_list("cluster_key", "phase"))
+    allowed = clusters_of(project.uid)
+    rows = Cluster.objects.filter(driver__in=TENANT_DRIVERS, enabled=True).order_by("name")
+    return [
+        Where(c.key, c.name, _namespace(project, c), phases.get(c.key, ""))
+        for c in rows
+        if not allowed or c.key in allowed
+    ]
+
+
+def any_tenant_cluster() -> bool:
+    return Cluster.objects.filter(driver__in=TENANT_DRIVERS, enabled=True).exists()
 
 
 def clusters_of(project_uid: Any) -> list[str]:
@@ -176,6 +211,14 @@ def cluster_changed(cluster_key: str) -> None:
 
 def connect() -> None:
     contents.register(ProjectPlace.KIND, _summarize, request_delete=_request_delete)
+    hooks.on_role_changed(_role_changed)
+
+
+def _role_changed(project: Project, user: User, role: Role, who: Principal | None) -> None:
+    """Rights in the cluster follow the role."""
+    del role, who
+    grants = KubeGrant.objects.filter(user=user, place__project=project, revoked_at__isnull=True)
+    hint_uids(ProjectPlace.KIND, set(grants.values_list("place__uid", flat=True)))
 
 
 # --- contents of a project ------------------------------------------------------------------

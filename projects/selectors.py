@@ -20,7 +20,7 @@ from projects.access import (
     projects_visible_to,
 )
 from projects.choices import RANK, Role
-from projects.models import Invitation, Membership, Project
+from projects.models import Invitation, KubeGrant, Membership, Project
 
 CREATE_TEXT: Promise = _("Make projects")
 
@@ -92,6 +92,50 @@ def invitation_get(project: Project, uid: str) -> Invitation:
     if row is None:
         raise NotFound(_("There is no such invitation."))
     return row
+
+
+def kube_grants_of(who: Principal, project: Project | None = None) -> QuerySet[KubeGrant]:
+    """Return one's own kubeconfigs that are alive, newest first."""
+    rows = KubeGrant.objects.filter(
+        user=who.user,
+        revoked_at__isnull=True,
+        expires_at__gt=now(),
+        place__project__in=projects_visible_to(who),
+    )
+    if project is not None:
+        rows = rows.filter(place__project=project)
+    return rows.select_related("place__project", "user").order_by("-id")
+
+
+def kube_grant_get(who: Principal, project: Project, uid: str, *, manages: bool) -> KubeGrant:
+    """Return one's own kubeconfig, or anybody's in the project for who ``manages`` members."""
+    rows = KubeGrant.objects.filter(place__project=project, revoked_at__isnull=True, uid=uid)
+    row = rows.select_related("place__project", "user").first()
+    if row is None or not (manages or row.user_id == who.user.pk):
+        raise NotFound(_("There is no such kubeconfig, or it is not yours."))
+    return row
+
+
+def kube_grant_own(who: Principal, uid: str) -> KubeGrant:
+    row = KubeGrant.objects.filter(user=who.user, revoked_at__isnull=True, uid=uid)
+    found = row.select_related("place__project", "user").first()
+    if found is None:
+        raise NotFound(_("There is no such kubeconfig, or it is not yours."))
+    return found
+
+
+def projects_with_places(who: Principal) -> QuerySet[Project]:
+    """Return one's projects that have a namespace somewhere, by name."""
+    rows = Project.objects.filter(memberships__user=who.user, deleted_at__isnull=True)
+    return rows.filter(places__deleted_at__isnull=True).distinct().order_by("name")
+
+
+def kube_grants_in(project: Project) -> QuerySet[KubeGrant]:
+    """Return everybody's live kubeconfigs of a project (for managers)."""
+    rows = KubeGrant.objects.filter(
+        place__project=project, revoked_at__isnull=True, expires_at__gt=now()
+    )
+    return rows.select_related("place__project", "user").order_by("-id")
 
 
 def choices_for_tokens(user: User) -> Sequence[tuple[str, str]]:

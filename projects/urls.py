@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from projects.ui import invitations, views
+from projects.ui import invitations, kube, views
 
 app_name = "projects"
 urlpatterns = [
@@ -28,6 +28,23 @@ urlpatterns = [
         name="invitation-revoke",
     ),
     path("projects/<slug:project>/activity", views.Activity.as_view(), name="events"),
+    path("projects/<slug:project>/kubectl", kube.Kubectl.as_view(), name="kubectl"),
+    path(
+        "projects/<slug:project>/kubectl/<uuid:uid>/file",
+        kube.KubectlFile.as_view(),
+        name="kubectl-file",
+    ),
+    path(
+        "projects/<slug:project>/kubectl/<uuid:uid>/revoke",
+        kube.KubectlRevoke.as_view(),
+        name="kubectl-revoke",
+    ),
+    path("settings/kubeconfigs", kube.Kubeconfigs.as_view(), name="kubeconfigs"),
+    path(
+        "settings/kubeconfigs/<uuid:uid>/revoke",
+        kube.KubeconfigRevoke.as_view(),
+        name="kubeconfig-revoke",
+    ),
     path("projects/<slug:project>/settings", views.Settings.as_view(), name="settings"),
     path("projects/<slug:project>/archive", views.Archive.as_view(), name="archive"),
     path("projects/<slug:project>/unarchive", views.Unarchive.as_view(), name="unarchive"),

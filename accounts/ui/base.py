@@ -1,5 +1,6 @@
 """The frame of the settings pages."""
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from django.contrib import messages
@@ -18,10 +19,18 @@ TABS: tuple[tuple[str, Promise | str], ...] = (
     ("accounts:tokens", _("API tokens")),
     ("accounts:ssh-keys", _("SSH keys")),
 )
+_more: list[tuple[str, Promise | str, Callable[[], bool]]] = []
+
+
+def add_tab(name: str, label: Promise | str, shown: Callable[[], bool]) -> None:
+    """Called by apps above that have a page among the own settings, where it makes sense."""
+    if name not in {known for known, _label, _shown in _more}:
+        _more.append((name, label, shown))
 
 
 def tabs(path: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = [{"label": label, "url": reverse(name)} for name, label in TABS]
+    every = [*TABS, *((name, label) for name, label, shown in _more if shown())]
+    found: list[dict[str, Any]] = [{"label": label, "url": reverse(name)} for name, label in every]
     for tab in found:
         tab["current"] = path.startswith(str(tab["url"]))
     if not any(tab["current"] for tab in found) and path.startswith("/accounts/"):

@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from berth_cli import __version__, accounts, projects, workspaces
+from berth_cli import __version__, accounts, kube, projects, workspaces
 from berth_cli.client import ApiError
 from berth_cli.context import Session
 
@@ -44,6 +44,8 @@ for command in (
     accounts.token,
     projects.project,
     projects.preset,
+    kube.kube_config,
+    kube.kube_credential,
     workspaces.workspace,
     workspaces.apply,
 ):

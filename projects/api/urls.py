@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from projects.api import views
+from projects.api import kube, views
 
 app_name = "projects-api"
 urlpatterns = [
@@ -23,6 +23,23 @@ urlpatterns = [
         "projects/<slug:project>/invitations/<uuid:uid>",
         views.InvitationView.as_view(),
         name="invitation",
+    ),
+    path("projects/<slug:project>/places", kube.PlacesView.as_view(), name="places"),
+    path("projects/<slug:project>/kubeconfigs", kube.KubeconfigsView.as_view(), name="kubeconfigs"),
+    path(
+        "projects/<slug:project>/kubeconfigs/<uuid:uid>",
+        kube.KubeconfigView.as_view(),
+        name="kubeconfig",
+    ),
+    path(
+        "projects/<slug:project>/kubeconfigs/<uuid:uid>/file",
+        kube.KubeconfigFileView.as_view(),
+        name="kubeconfig-file",
+    ),
+    path(
+        "projects/<slug:project>/kubeconfigs/<uuid:uid>/token",
+        kube.KubeTokenView.as_view(),
+        name="kube-token",
     ),
     path("projects/<slug:project>/events", views.ProjectEventsView.as_view(), name="events"),
 ]

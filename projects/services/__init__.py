@@ -8,6 +8,13 @@ from projects.services.invitations import (
     invitation_link,
     invitation_revoke,
 )
+from projects.services.kube import (
+    file_of,
+    grant_create,
+    grant_revoke,
+    grants_revoke_for,
+    token_issue,
+)
 from projects.services.life import (
     project_archive,
     project_create,
@@ -25,6 +32,10 @@ from projects.services.members import (
 )
 
 __all__ = [
+    "file_of",
+    "grant_create",
+    "grant_revoke",
+    "grants_revoke_for",
     "group_role_remove",
     "group_role_set",
     "groups_sync",
@@ -44,4 +55,5 @@ __all__ = [
     "project_update",
     "require_active",
     "roles_grantable",
+    "token_issue",
 ]

@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _
 from common.errors import Conflict, Forbidden, Invalid, NotFound
 from common.paging import paginate
 from events import selectors as events
-from projects import contents, selectors, services
+from projects import contents, places, selectors, services
 from projects.access import PERMISSION_TEXT, Permission, denial
 from projects.choices import Role
 from projects.services.life import may_create
@@ -29,6 +29,8 @@ def tabs(view: ProjectView, current: str) -> list[dict[str, Any]]:
         ("events", _("Activity"), Permission.EVENT_READ),
         ("settings", _("Settings"), Permission.PROJECT_READ),
     ]
+    if view.can(Permission.KUBE_USE) and places.any_tenant_cluster():
+        every.insert(3, ("kubectl", _("kubectl"), Permission.KUBE_USE))
     return [
         {
             "label": label,

@@ -1,0 +1,121 @@
+"""kubectl: making a kubeconfig, and giving kubectl a token when it asks for one."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from berth_cli.client import EXIT_ERROR, EXIT_NOT_FOUND, ApiError, Client
+from berth_cli.context import options, session
+
+API_VERSION = "client.authentication.k8s.io/v1"
+_PATIENCE_S = 20.0
+
+
+@click.command("kube-config")
+@click.option("--cluster", help="Which cluster, when the project may use several.")
+@click.option("--name", help="To recognise it; the name of this machine if not given.")
+@click.option("--token-hours", type=click.IntRange(1, 24), help="Put a token in the file instead.")
+@click.option("--file", "-f", "target", type=click.Path(), help="Write here (mode 0600).")
+@options
+@click.pass_context
+def kube_config(
+    ctx: click.Context,
+    cluster: str | None,
+    name: str | None,
+    token_hours: int | None,
+    target: str | None,
+) -> None:
+    """Make a kubeconfig for the project: kubectl get, exec, logs and port-forward."""
+    s = session(ctx)
+    base = f"projects/{s.project}/kubeconfigs"
+    body: dict[str, Any] = {"name": name or os.uname().nodename[:80]}
+    body["cluster"] = cluster or _only_cluster(s.client, s.project)
+    if token_hours is not None:
+        body |= {"kind": "token", "hours": token_hours}
+    made = s.client.post(base, body)
+    text = str(_ask(s.client, f"{base}/{made['id']}/file")["kubeconfig"])
+    if target is None:
+        click.echo(text, nl=False)
+        return
+    _write(Path(target), text)
+    click.echo(f"Wrote {target}. Try: kubectl --kubeconfig {target} get pods", err=True)
+
+
+def _only_cluster(client: Client, project: str) -> str:
+    keys = sorted({str(r["cluster"]) for r in client.pages(f"projects/{project}/places")})
+    if len(keys) == 1:
+        return keys[0]
+    if not keys:
+        raise ApiError("This project can use no Kubernetes cluster.", EXIT_NOT_FOUND)
+    raise ApiError(f"Which cluster? Say --cluster ({', '.join(keys)}).")
+
+
+def _write(path: Path, text: str) -> None:
+    """Write atomically with mode 0600."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".kubeconfig-")
+    try:
+        with os.fdopen(handle, "w") as file:
+            file.write(text)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+@click.command("kube-credential")
+@click.option("--cluster", help="As written in the kubeconfig.")
+@click.option("--grant", help="Which kubeconfig; the newest one if not given.")
+@options
+@click.pass_context
+def kube_credential(ctx: click.Context, cluster: str | None, grant: str | None) -> None:
+    """Print a short-lived credential. kubectl runs this; people need not."""
+    _check_asked_version()
+    s = session(ctx)
+    base = f"projects/{s.project}/kubeconfigs"
+    made = _ask(s.client, f"{base}/{grant or _newest(s.client, base, cluster)}/token")
+    credential = {
+        "apiVersion": API_VERSION,
+        "kind": "ExecCredential",
+        "status": {"token": made["token"], "expirationTimestamp": made["expires_at"]},
+    }
+    click.echo(json.dumps(credential))
+
+
+def _check_asked_version() -> None:
+    """Speak only the version that kubectl asks for."""
+    said = os.environ.get("KUBERNETES_EXEC_INFO", "")
+    if not said:
+        return
+    try:
+        asked = json.loads(said).get("apiVersion")
+    except (ValueError, AttributeError):
+        asked = None
+    if asked != API_VERSION:
+        raise ApiError(f"kubectl asks for {asked}; this speaks {API_VERSION}.", EXIT_ERROR)
+
+
+def _newest(client: Client, base: str, cluster: str | None) -> str:
+    for row in client.pages(base):
+        if row["kind"] == "exec" and cluster in {None, row["cluster"]}:
+            return str(row["id"])
+    raise ApiError("You have no kubeconfig there. Run: berth kube-config", EXIT_NOT_FOUND)
+
+
+def _ask(client: Client, path: str) -> Any:
+    """Post; wait while the rights in the cluster are being made."""
+    until = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            return client.post(path)
+        except ApiError as error:
+            is_early = error.problem.get("code") == "preparing"
+            if not is_early or time.monotonic() > until:
+                raise
+        time.sleep(0.3)

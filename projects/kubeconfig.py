@@ -1,0 +1,75 @@
+"""The file that kubectl reads. Pure text; secrets only in the variant that holds a token."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+HINT = "Install Berth's command line, then run: berth login"
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a file points at."""
+
+    server: str
+    ca: str  # PEM
+    cluster: str
+    project: str
+    namespace: str
+    username: str
+
+
+def with_plugin(target: Target, *, portal: str, grant: str) -> str:
+    """Return a file without a secret: the berth command signs in with what it holds."""
+    args = ["--server", portal, "kube-credential", "--cluster", target.cluster]
+    user = {
+        "exec": {
+            "apiVersion": "client.authentication.k8s.io/v1",
+            "command": "berth",
+            "args": [*args, "--project", target.project, "--grant", grant],
+            "interactiveMode": "Never",
+            "provideClusterInfo": False,
+            "installHint": HINT,
+        }
+    }
+    return _file(target, user)
+
+
+def with_token(target: Target, *, token: str) -> str:
+    return _file(target, {"token": token})
+
+
+def _file(target: Target, user: dict[str, Any]) -> str:
+    context = f"{target.project}@{target.cluster}"
+    who = f"{target.username}@{target.cluster}/{target.project}"
+    authority = base64.b64encode(target.ca.encode()).decode()
+    said = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [
+            {
+                "name": target.cluster,
+                "cluster": {
+                    "server": target.server,
+                    "certificate-authority-data": authority,
+                },
+            }
+        ],
+        "contexts": [
+            {
+                "name": context,
+                "context": {
+                    "cluster": target.cluster,
+                    "namespace": target.namespace,
+                    "user": who,
+                },
+            }
+        ],
+        "current-context": context,
+        "users": [{"name": who, "user": user}],
+    }
+    return yaml.safe_dump(said, sort_keys=False)

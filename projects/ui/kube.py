@@ -1,0 +1,149 @@
+# ruff: noqa: ARG002 - handlers get what is in the URL, also when the base class has used it
+"""kubectl: making, downloading and revoking kubeconfigs; in a project and in the own settings."""
+
+from functools import partial
+from typing import Any, ClassVar
+from uuid import UUID
+
+from django import forms
+from django.conf import settings
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from accounts.ui.base import SettingsView
+from projects import places, selectors, services
+from projects.access import Permission
+from projects.choices import GrantKind
+from projects.models import KubeGrant
+from projects.ui.base import ProjectView
+from projects.ui.forms import attempt
+from projects.ui.views import tabs
+
+WAIT_S = 5.0  # for the worker, when a file with a token is downloaded right after it was made
+_FIRST = 100
+
+
+class GrantForm(forms.Form):
+    cluster = forms.ChoiceField(label=gettext_lazy("Cluster"))
+    kind = forms.ChoiceField(
+        label=gettext_lazy("Kind"),
+        choices=GrantKind.choices,
+        help_text=gettext_lazy(
+            "The first holds no secret: kubectl runs the berth command, which signs in as you."
+        ),
+    )
+    hours = forms.IntegerField(
+        label=gettext_lazy("Hours"),
+        min_value=1,
+        max_value=24,
+        initial=8,
+        help_text=gettext_lazy("How long a token in the file is good."),
+    )
+    name = forms.CharField(
+        label=gettext_lazy("Name"),
+        max_length=80,
+        required=False,
+        help_text=gettext_lazy("To recognise it, for example the machine it is for."),
+    )
+
+    def __init__(self, data: Any, clusters: list[tuple[str, str]]) -> None:
+        super().__init__(data)
+        self.fields["cluster"].choices = clusters  # type: ignore[attr-defined]
+
+
+class Kubectl(ProjectView):
+    required_permissions: ClassVar = {"GET": Permission.KUBE_USE, "POST": Permission.KUBE_USE}
+    template_name = "projects/kubectl.html"
+
+    def get(self, request: HttpRequest, project: str) -> HttpResponse:
+        return self._page(None)
+
+    def post(self, request: HttpRequest, project: str) -> HttpResponse:
+        form = GrantForm(request.POST, places.tenant_clusters(self.project))
+        if form.is_valid():
+            given = dict(form.cleaned_data)
+            act = partial(
+                services.grant_create,
+                principal=self.principal,
+                project=self.project,
+                cluster_key=given.pop("cluster"),
+                **given,
+            )
+            if (made := attempt(form, act)) is not None:
+                messages.success(request, _("“%(name)s” can be downloaded.") % {"name": made})
+                return redirect("projects:kubectl", project=self.project.slug)
+        return self._page(form, status=422)
+
+    def _page(self, form: GrantForm | None, *, status: int = 200) -> HttpResponse:
+        clusters = places.tenant_clusters(self.project)
+        manages = self.can(Permission.MEMBER_MANAGE)
+        others = selectors.kube_grants_in(self.project).exclude(user=self.principal.user)
+        return self.render(
+            {
+                "tabs": tabs(self, "kubectl"),
+                "clusters": clusters,
+                "form": form or GrantForm(None, clusters),
+                "grants": selectors.kube_grants_of(self.principal, self.project)[:_FIRST],
+                "others": others[:_FIRST] if manages else [],
+            },
+            status=status,
+        )
+
+
+class KubectlFile(ProjectView):
+    """The download. Never kept by a browser or a proxy."""
+
+    required_permissions: ClassVar = {"POST": Permission.KUBE_USE}
+
+    def post(self, request: HttpRequest, project: str, uid: UUID) -> HttpResponse:
+        grant = selectors.kube_grant_get(self.principal, self.project, str(uid), manages=False)
+        text = services.file_of(
+            principal=self.principal,
+            grant=grant,
+            portal=settings.BERTH_PUBLIC_URL,
+            patience_s=WAIT_S,
+        )
+        response = HttpResponse(text, content_type="application/yaml")
+        name = f"{self.project.slug}-{grant.place.cluster_key}.kubeconfig"
+        response["Content-Disposition"] = f'attachment; filename="{name}"'
+        response["Cache-Control"] = "no-store"
+        return response
+
+
+class KubectlRevoke(ProjectView):
+    required_permissions: ClassVar = {"POST": Permission.PROJECT_READ}
+
+    def post(self, request: HttpRequest, project: str, uid: UUID) -> HttpResponse:
+        grant = selectors.kube_grant_get(
+            self.principal, self.project, str(uid), manages=self.can(Permission.MEMBER_MANAGE)
+        )
+        services.grant_revoke(principal=self.principal, grant=grant)
+        messages.success(request, revoked(grant))
+        return redirect("projects:kubectl", project=self.project.slug)
+
+
+class Kubeconfigs(SettingsView):
+    """All of one's own, wherever they are."""
+
+    template_name = "projects/kubeconfigs.html"
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        mine = selectors.kube_grants_of(self.principal)[:_FIRST]
+        projects = selectors.projects_with_places(self.principal)[:_FIRST]
+        return self.render({"grants": mine, "projects": projects})
+
+
+class KubeconfigRevoke(SettingsView):
+    required_platform: ClassVar = {"POST": "user"}
+
+    def post(self, request: HttpRequest, uid: UUID) -> HttpResponse:
+        grant = selectors.kube_grant_own(self.principal, str(uid))
+        services.grant_revoke(principal=self.principal, grant=grant)
+        return self.done(revoked(grant), "projects:kubeconfigs")
+
+
+def revoked(grant: KubeGrant) -> str:
+    return _("“%(name)s” opens nothing any more (within a minute at most).") % {"name": grant}

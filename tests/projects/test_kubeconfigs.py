@@ -1,0 +1,223 @@
+"""kubectl for members: a file that is limited, ends, and can be taken back."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import yaml
+
+from accounts.services import token_create, user_disable
+from common.clock import now
+from events.models import Event
+from notebooks.models import Workspace
+from projects import place_reconciler, services
+from projects.models import KubeGrant, ProjectPlace
+from runtime import engine
+from tests.projects.cluster_double import KEY, TenantFake, alpha
+from volumes.models import Volume
+
+pytestmark = pytest.mark.django_db
+__all__ = ["alpha"]
+API = "/api/v1/projects/vision/kubeconfigs"
+
+
+def _make(client: Any, **body: Any) -> dict[str, Any]:
+    answer = client.post(API, {"cluster": KEY, **body}, content_type="application/json")
+    assert answer.status_code == 201, answer.content
+    engine.run_due()
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def _users(alpha: TenantFake) -> dict[str, Any]:
+    (spec,) = alpha.places.values()
+    return {u.user: u for u in spec.kube_users}
+
+
+def test_the_file_holds_no_secret_and_asks_the_berth_command(
+    alpha: TenantFake, project: Any, bob: Any, as_user: Any
+) -> None:
+    client = as_user(bob)
+    made = _make(client, name="laptop")
+    answer = client.post(f"{API}/{made['id']}/file")
+    assert answer["Cache-Control"] == "no-store"
+    said = yaml.safe_load(answer.json()["kubeconfig"])
+    place = ProjectPlace.objects.get()
+    assert said["contexts"][0]["context"]["namespace"] == place.namespace
+    assert said["clusters"][0]["cluster"]["server"] == "https://alpha.example.org:6443"
+    (user,) = said["users"]
+    assert set(user["user"]) == {"exec"}
+    assert made["id"] in user["user"]["exec"]["args"]
+
+
+def test_a_token_lives_a_quarter_of_an_hour_and_its_use_is_noted(
+    alpha: TenantFake, project: Any, bob: Any, as_user: Any
+) -> None:
+    client = as_user(bob)
+    made = _make(client)
+    answer = client.post(f"{API}/{made['id']}/token")
+    assert answer.status_code == 200, answer.content
+    assert answer.json()["token"] == f"token-of-{made['id']}"
+    assert client.get(API).json()["results"][0]["last_used_at"]
+    assert Event.objects.filter(verb="kubeconfig.token-issued").count() == 1
+
+
+def test_before_the_rights_are_made_the_answer_is_to_ask_again(
+    alpha: TenantFake, project: Any, bob: Any, as_user: Any
+) -> None:
+    client = as_user(bob)
+    made = client.post(API, {"cluster": KEY}, content_type="application/json").json()
+    answer = client.post(f"{API}/{made['id']}/token")
+    assert answer.status_code == 409
+    assert answer.json()["code"] == "preparing"
+
+
+def test_the_plain_token_is_in_the_file_and_ends_after_the_chosen_hours(
+    alpha: TenantFake, project: Any, bob: Any, as_user: Any
+) -> None:
+    client = as_user(bob)
+    made = _make(client, kind="token", hours=2)
+    grant = KubeGrant.objects.get()
+    assert grant.expires_at - grant.created_at == timedelta(hours=2)
+    said = yaml.safe_load(client.post(f"{API}/{made['id']}/file").json()["kubeconfig"])
+    assert said["users"][0]["user"]["token"] == f"token-of-{made['id']}"
+    wrong = client.post(API, {"cluster": KEY, "hours": 25}, content_type="application/json")
+    assert wrong.status_code == 400
+    assert "hours" in wrong.json()["fields"]
+
+
+def test_rights_name_ones_own_pods_only(
+    alpha: TenantFake, project: Any, bob: Any, alice: Any, as_user: Any
+) -> None:
+    for user, name in ((bob, "ba"), (alice, "al")):
+        home = Volume.objects.create(
+            project=project, owner=user, name=f"home-{name}", cluster_key=KEY
+        )
+        Workspace.objects.create(
+            project=project, owner=user, name=name, home=home, cluster_key=KEY, short_id=f"{name}1"
+        )
+    _make(as_user(bob))
+    assert {u.user: u.pods for u in place_reconciler.kube_users(ProjectPlace.objects.get())} == {
+        str(bob.uid): ("ws-ba1-0",)
+    }
+
+
+def test_revoking_takes_the_rights_away(
+    alpha: TenantFake, project: Any, bob: Any, as_user: Any
+) -> None:
+    client = as_user(bob)
+    made = _make(client)
+    assert _users(alpha)
+    assert client.delete(f"{API}/{made['id']}").status_code == 204
+    engine.run_due()
+    assert _users(alpha) == {}
+    assert client.post(f"{API}/{made['id']}/token").status_code == 404
+
+
+def test_a_manager_revokes_those_of_others_a_member_does_not(
+    alpha: TenantFake, project: Any, bob: Any, mona: Any, alice: Any, as_user: Any
+) -> None:
+    theirs = _make(as_user(alice))
+    assert as_user(bob).delete(f"{API}/{theirs['id']}").status_code == 404
+    assert as_user(bob).post(f"{API}/{theirs['id']}/token").status_code == 404
+    assert as_user(mona).post(f"{API}/{theirs['id']}/token").status_code == 404
+    assert as_user(mona).delete(f"{API}/{theirs['id']}").status_code == 204
+
+
+def test_a3_who_leaves_or_is_disabled_loses_kubectl(
+    alpha: TenantFake,
+    project: Any,
+    bob: Any,
+    vera: Any,
+    operator: Any,
+    as_user: Any,
+    principal: Any,
+) -> None:
+    _make(as_user(bob))
+    _make(as_user(vera))
+    services.member_remove(principal=principal(operator), project=project, user=bob)
+    user_disable(who=principal(operator), user=vera)
+    engine.run_due()
+    assert _users(alpha) == {}
+    assert not KubeGrant.objects.filter(revoked_at__isnull=True).exists()
+
+
+def test_a_grant_that_ended_is_removed_by_itself(
+    alpha: TenantFake, project: Any, bob: Any, as_user: Any
+) -> None:
+    made = _make(as_user(bob), kind="token", hours=1)
+    place = ProjectPlace.objects.get()
+    assert place.next_reconcile_at is not None
+    KubeGrant.objects.update(expires_at=now() - timedelta(seconds=1))
+    ProjectPlace.objects.update(next_reconcile_at=now())
+    engine.run_due()
+    assert _users(alpha) == {}
+    assert as_user(bob).post(f"{API}/{made['id']}/token").status_code == 404
+
+
+@pytest.mark.parametrize(("who", "status"), [("operator", 403), ("auditor", 403), ("charlie", 404)])
+def test_who_is_no_member_gets_none(
+    alpha: TenantFake, project: Any, as_user: Any, request: Any, who: str, status: int
+) -> None:
+    client = as_user(request.getfixturevalue(who))
+    answer = client.post(API, {"cluster": KEY}, content_type="application/json")
+    assert answer.status_code == status
+
+
+def test_a_token_that_only_reads_makes_none(
+    alpha: TenantFake, project: Any, bob: Any, principal: Any, client: Any
+) -> None:
+    _token, secret = token_create(who=principal(bob), name="reader", read_only=True)
+    sent = {"Authorization": f"Bearer {secret}"}
+    answer = client.post(API, {"cluster": KEY}, content_type="application/json", headers=sent)
+    assert answer.status_code == 403
+
+
+def test_unknown_and_forbidden_clusters_are_refused_by_name(
+    alpha: TenantFake, project: Any, bob: Any, as_user: Any
+) -> None:
+    answer = as_user(bob).post(API, {"cluster": "local"}, content_type="application/json")
+    assert answer.status_code == 400
+    assert "cluster" in answer.json()["fields"]
+
+
+def test_at_most_ten_files_of_one_person(
+    alpha: TenantFake, project: Any, bob: Any, as_user: Any
+) -> None:
+    for _number in range(10):
+        _make(as_user(bob))
+    answer = as_user(bob).post(API, {"cluster": KEY}, content_type="application/json")
+    assert answer.status_code == 409
+
+
+class TestPages:
+    def test_make_download_and_revoke_without_scripts(
+        self, alpha: TenantFake, project: Any, bob: Any, as_user: Any
+    ) -> None:
+        client = as_user(bob)
+        page = "/projects/vision/kubectl"
+        assert page in client.get("/projects/vision/").content.decode()
+        client.post(page, {"cluster": KEY, "kind": "exec", "hours": 8, "name": "thinkpad-9"})
+        engine.run_due()
+        html = client.get(page).content.decode()
+        assert "thinkpad-9" in html
+        grant = KubeGrant.objects.get()
+        file = client.post(f"{page}/{grant.uid}/file")
+        assert file["Content-Disposition"].startswith("attachment")
+        assert file["Cache-Control"] == "no-store"
+        mine = client.get("/settings/kubeconfigs").content.decode()
+        assert "thinkpad-9" in mine
+        client.post(f"/settings/kubeconfigs/{grant.uid}/revoke")
+        client.get(page)  # says that it was revoked
+        assert "thinkpad-9" not in client.get(page).content.decode()
+
+    def test_without_a_cluster_there_is_no_tab(self, project: Any, bob: Any, as_user: Any) -> None:
+        assert "kubectl" not in as_user(bob).get("/projects/vision/").content.decode()
+        assert "kubeconfigs" not in as_user(bob).get("/settings/profile").content.decode()
+
+    def test_a_manager_sees_whose_there_are(
+        self, alpha: TenantFake, project: Any, bob: Any, mona: Any, as_user: Any
+    ) -> None:
+        _make(as_user(bob), name="bobs-laptop")
+        assert "bobs-laptop" in as_user(mona).get("/projects/vision/kubectl").content.decode()
+        assert "bobs-laptop" not in as_user(mona).get("/settings/kubeconfigs").content.decode()
