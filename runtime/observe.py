@@ -18,12 +18,14 @@ from runtime import reconcilers
 from runtime.leases import Held, acquire
 from runtime.models import Lease, ObservedWorkload
 from runtime.ports import places
-from runtime.protocol import Observation, Phase, Seen, SupportsWatch, Unreachable
+from runtime.protocol import Observation, Phase, Seen, SupportsNodes, SupportsWatch, Unreachable
+from runtime.reasons import Reason
 
 log = structlog.get_logger(__name__)
 
 WATCH_LEASE_S = 45.0
 RENEW_S = 15.0
+RETRY_MAX_S = 3.0  # a cluster that comes back is believed this soon
 DEAD_AFTER_S = 60.0  # a driver sends at least a heartbeat every 30 s
 _WATCHED_CACHE_S = 1.0
 _SETTLED = (Phase.STOPPED, Phase.FAILED, Phase.DELETED)
@@ -145,6 +147,9 @@ def _mark_unseen(cluster_key: str, seen: Iterable[str]) -> list[tuple[str, int]]
             cluster_key=cluster_key, deleted_at__isnull=True
         ).exclude(phase__in=_SETTLED)
         pks = [pk for pk, uid in rows.values_list("pk", "uid") if str(uid) not in there]
+        # Who was told that nothing answers waits for its back-off; now something does.
+        waiting = rows.filter(reason=Reason.UNREACHABLE).exclude(pk__in=pks)
+        pks += waiting.values_list("pk", flat=True)
         if pks:
             rows.filter(pk__in=pks).update(next_reconcile_at=now())
         due += [(kind, pk) for pk in pks]
@@ -212,7 +217,7 @@ class Watcher:
             return 0.2
         finally:
             self._release()
-        return min(pause * 2, 10.0)
+        return min(pause * 2, RETRY_MAX_S)
 
     def _release(self) -> None:
         held, self._held = self._held, None
@@ -232,9 +237,14 @@ class Watcher:
             if first or batch:
                 for kind, pk in store(self.cluster_key, batch, full=first):
                     self._wake(kind, pk)
+            self._keep_nodes(driver)
             first = False
             if time.monotonic() - renewed > RENEW_S or not batch:
                 renewed = time.monotonic()
                 if not held.renew():
                     log.warning("watch.lost_lease", cluster=self.cluster_key)
                     return
+
+    def _keep_nodes(self, driver: SupportsWatch) -> None:
+        if isinstance(driver, SupportsNodes) and (changes := driver.node_changes()) is not None:
+            places().nodes_store(self.cluster_key, changes)

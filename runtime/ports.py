@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from runtime.protocol import Driver, Resources, Router
+from runtime.protocol import Driver, NodeChanges, Resources, Router
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,9 @@ class Places(Protocol):
 
     def release(self, uid: str) -> None:
         """Give back the place of a workload that is gone. Missing is success."""
+
+    def nodes_store(self, cluster_key: str, changes: NodeChanges) -> None:
+        """Keep what a watch saw of a cluster's nodes."""
 
 
 _provided: list[Places] = []

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from runtime.protocol import Desired, Observation, Phase, Seen
-from runtime.reasons import Reason, end_reason
+from runtime.reasons import Reason, end_reason, info
 
 # What the pages and the API offer in each phase (permission decides further).
 OFFERS: dict[Phase, tuple[str, ...]] = {
@@ -66,6 +66,14 @@ def status_of(  # noqa: PLR0911 - a table, one line each
         return Status(Phase.RUNNING) if routed else Status(Phase.STARTING, Reason.ROUTING)
     if seen == Seen.STOPPING:
         return Status(Phase.STOPPING, "", observation.message)
+    return _on_its_way(observation)
+
+
+def _on_its_way(observation: Observation) -> Status:
+    """A driver that knows what holds it up says so by a reason of this list."""
+    known = info(observation.reason)
+    if observation.reason and known.phase in {Phase.PENDING, Phase.STARTING}:
+        return Status(known.phase, observation.reason, observation.message)
     return Status(Phase.STARTING, Reason.PLACED, observation.message)
 
 

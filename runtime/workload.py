@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 from runtime import observe, workload_routes
 from runtime.killpoints import killpoint
 from runtime.models import ObservedWorkload, Reconcilable
-from runtime.ports import AdmissionRequest, Granted, Waiting, places
+from runtime.ports import AdmissionRequest, Granted, Waiting, places, tenant_ready
 from runtime.protocol import (
     Denied,
     Desired,
@@ -30,13 +30,14 @@ from runtime.protocol import (
     Resources,
     RouteEntry,
     Seen,
+    SupportsTenants,
     SupportsVolumes,
     Unreachable,
     WorkloadSpec,
 )
-from runtime.reasons import Reason
+from runtime.reasons import Fault, Reason, info
 from runtime.reconcilers import Outcome
-from runtime.status import status_of
+from runtime.status import Status, status_of
 from runtime.workload_state import Pass, WorkloadRow
 
 __all__ = ["WorkloadReconciler", "WorkloadRow"]
@@ -129,6 +130,8 @@ class WorkloadReconciler:
         row = state.row
         if state.ended:
             return self._stay_ended(state, given)
+        if state.ending is not None:
+            return self._close(state)
         state.note("accepted")
         seen = given or self._look(row)
         if given is not None and state.ensured and seen.launch < row.launch:
@@ -137,7 +140,7 @@ class WorkloadReconciler:
         if status.reason == Reason.PREVIOUS_ENDING and not self._stop_outside(state, "stop"):
             # Its place is kept until it is gone: nobody else may get GPUs that it still uses.
             return self._outcome(state, Phase.STARTING, Reason.PREVIOUS_ENDING, "", 0.5)
-        if status.phase == Phase.PENDING or status.reason == Reason.PREVIOUS_ENDING:
+        if status.reason in {Reason.ACCEPTED, Reason.PREVIOUS_ENDING}:
             return self._place(state)
         return self._follow(state, seen)
 
@@ -157,6 +160,9 @@ class WorkloadReconciler:
     def _place(self, state: Pass) -> Outcome:
         """Get a place, then make the driver make it."""
         row = state.row
+        if (lacks := self._lacks_a_place(row)) is not None:
+            state.note("preparing")
+            return self._outcome(state, Phase.PENDING, Reason.PREPARING, lacks, 2.0)
         answer = places().admit(self._request(row))
         killpoint("admitted")
         if isinstance(answer, Waiting):
@@ -181,18 +187,24 @@ class WorkloadReconciler:
         row = state.row
         driver = places().driver_for(row.cluster_key)
         spec = replace(self.spec_of(row), devices=answer.devices)
-        if isinstance(driver, SupportsVolumes):
-            for mount in spec.mounts:
+        if isinstance(driver, SupportsVolumes) and not spec.namespace:
+            for mount in spec.mounts:  # on a cluster they are made with the workload
                 driver.ensure_volume(mount.volume_uid, project=spec.project, owner=spec.owner)
         killpoint("volumes-ensured")
         found = driver.ensure(spec)
         killpoint("ensured")
         state.ref.update(launch=row.launch, driver=dict(found), placed_at=time.time())
         state.ref["devices"] = list(answer.devices)
-        state.ref.pop("ended", None)
-        state.ref.pop("exit", None)
+        for word in ("ended", "exit", "starting_at"):
+            state.ref.pop(word, None)
         state.note("placed")
         return self._look(row)
+
+    def _lacks_a_place(self, row: Any) -> str | None:
+        """Return what the project still lacks on the row's cluster, None when nothing."""
+        if not isinstance(places().driver_for(row.cluster_key), SupportsTenants):
+            return None
+        return tenant_ready(row.cluster_key, str(row.project.uid))
 
     def _request(self, row: Any) -> AdmissionRequest:
         return AdmissionRequest(
@@ -220,13 +232,15 @@ class WorkloadReconciler:
         if not state.ensured and seen.launch == row.launch:
             state.ref.update(launch=row.launch, placed_at=time.time())  # crashed before apply
         status = status_of(row.desired, seen, launch=row.launch, ensured=True)
+        state.note_progress(seen)
         if status.phase == Phase.RUNNING:
             return self._open(state, seen)
         if status.phase in {Phase.FAILED, Phase.STOPPED}:
-            return self._ended_by_itself(state, seen, status.phase, status.reason, status.message)
-        state.note("starting")
-        if time.time() - state.ref.get("placed_at", time.time()) > self.start_timeout_s:
-            return self._give_up(state)
+            return self._ended_by_itself(state, seen, status)
+        if status.phase == Phase.STARTING:
+            state.note("starting")
+        if state.is_late(status, self.start_timeout_s):
+            return self._give_up(state, status)
         again = 10.0 if observe.is_watched(row.cluster_key) else 0.5
         return self._outcome(state, status.phase, status.reason, status.message, again)
 
@@ -248,26 +262,34 @@ class WorkloadReconciler:
         return seconds if own is None else max(0.0, min(own, seconds))
 
     # --- it ended -----------------------------------------------------------------------------
-    def _give_up(self, state: Pass) -> Outcome:
+    def _give_up(self, state: Pass, status: Status) -> Outcome:
+        """Say what held it up, where that is known, rather than that it took long."""
+        known = info(status.reason).fault == Fault.USER
+        reason, message = (status.reason, status.message) if known else (Reason.START_TIMEOUT, "")
+        return self._close(state, Status(Phase.FAILED, reason, message))
+
+    def _ended_by_itself(self, state: Pass, seen: Observation, status: Status) -> Outcome:
+        code, reason = seen.exit_code, str(status.reason)
+        state.ref["exit"] = {"code": code, "reason": reason, "at": seen.ended_at}
+        return self._close(state, status, seen)
+
+    def _close(
+        self, state: Pass, status: Status | None = None, seen: Observation | None = None
+    ) -> Outcome:
+        """It is over: the driver lets go of it (a cluster would start it again), then we do.
+
+        What it was stands in ``ref``, so that the reason survives until all is gone.
+        """
         row = state.row
-        state.ref["gave_up"] = row.launch
+        status = status or state.ending or Status(Phase.FAILED, Reason.KILLED)
+        state.end_with(status)
         try:
             places().driver_for(row.cluster_key).stop(str(row.uid), grace_s=self.stop_grace_s)
         except NotYet as error:
             return self._outcome(
-                state, Phase.STARTING, Reason.START_TIMEOUT, "", requeue_s=error.retry_in
+                state, Phase.STOPPING, status.reason, status.message, error.retry_in, seen
             )
-        return self._finish(state, Phase.FAILED, Reason.START_TIMEOUT, "")
-
-    def _ended_by_itself(
-        self, state: Pass, seen: Observation, phase: Phase, reason: str, message: str
-    ) -> Outcome:
-        state.ref["exit"] = {"code": seen.exit_code, "reason": str(reason), "at": seen.ended_at}
-        if state.ref.get("gave_up") == state.row.launch:
-            return self._finish(state, Phase.FAILED, Reason.START_TIMEOUT, "", seen)
-        if phase == Phase.STOPPED:
-            return self._finish(state, phase, reason, message, seen)
-        return self._finish(state, Phase.FAILED, reason, message, seen)
+        return self._finish(state, status.phase, status.reason, status.message, seen)
 
     def _finish(
         self,
@@ -287,6 +309,7 @@ class WorkloadReconciler:
         killpoint("released")
         state.ref["ended"] = row.launch
         state.ref.pop("queue", None)
+        state.ref.pop("ending", None)
         state.note("failed" if phase == Phase.FAILED else "stopped", message)
         return self._outcome(state, phase, reason, message, None, seen)
 

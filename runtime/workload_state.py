@@ -1,8 +1,18 @@
 """What one pass over a workload knows, and what its row must have (``runtime.workload``)."""
 
+import time
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 from uuid import UUID
+
+from runtime.protocol import Observation, Phase
+from runtime.reasons import Fault, Reason, info
+from runtime.status import Status
+
+# Not the workload's own time: a large image, a node that is away.
+_PATIENT = frozenset((Reason.PULLING, Reason.NODE_LOST))
+# What a person must change does not get better by waiting, and holds GPUs meanwhile.
+HOPELESS_S = 120.0
 
 
 class WorkloadRow(Protocol):
@@ -43,3 +53,37 @@ class Pass:
     @property
     def ended(self) -> bool:
         return bool(self.ref.get("ended") == self.row.launch)
+
+    def note_progress(self, seen: Observation) -> None:
+        """What a cluster tells on the way: a node was found, its image is there."""
+        if node := seen.detail.get("node"):
+            self.note("scheduled", str(node))
+        if seen.detail.get("image_ready"):
+            self.note("image")
+
+    def is_late(self, status: Status, limit_s: float) -> bool:
+        """Whether it has been starting for too long; waiting in line does not count."""
+        waits = status.phase == Phase.PENDING or status.reason in _PATIENT
+        if waits or self.row.phase == Phase.RUNNING:
+            self.ref["starting_at"] = time.time()
+            return False
+        begun = self.ref.setdefault("starting_at", self.ref.get("placed_at", time.time()))
+        if info(status.reason).fault == Fault.USER:
+            limit_s = min(limit_s, HOPELESS_S)
+        return bool(time.time() - begun > limit_s)
+
+    def end_with(self, status: Status) -> None:
+        """Keep how it ended until everything of it is gone."""
+        self.ref["ending"] = {
+            "launch": self.row.launch,
+            "phase": str(status.phase),
+            "reason": str(status.reason),
+            "message": status.message,
+        }
+
+    @property
+    def ending(self) -> Status | None:
+        kept = self.ref.get("ending") or {}
+        if kept.get("launch") != self.row.launch:
+            return None
+        return Status(Phase(kept["phase"]), kept["reason"], kept["message"])
