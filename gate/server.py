@@ -18,6 +18,8 @@ from typing import Any
 
 import uvicorn
 
+from gate.sockets import SocketProtocol
+
 DRAIN_S = 8.0
 GRACE_S = 3
 BACKLOG = 1024
@@ -36,7 +38,7 @@ def config(app: Any, **extra: Any) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         lifespan="off",
-        ws="websockets-sansio",
+        ws=SocketProtocol,
         ws_max_size=MAX_MESSAGE,
         ws_ping_interval=20,
         ws_ping_timeout=30,

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from gate.service import Gate
 
 SLOW_S = 60.0  # a reader that takes nothing for so long is cut
-MAX_WORDS = 256
-MAX_COMMAND = 16 * 1024
+MAX_WORDS = 200
+MAX_COMMAND = 4 * 1024
 _END_OF_INPUT = bytes([255, STDIN])
 # Not a login shell: a profile would replace the environment that the main process has.
 _SHELL = (

@@ -1,0 +1,163 @@
+"""A gate that serves, a fake cluster behind it, and a workspace that "runs" there."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import socket
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from asgiref.sync import sync_to_async
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed
+
+from tests.gate.fake_kube import FakeKube
+
+ORIGIN = "http://localhost:8000"
+
+
+@pytest.fixture
+async def kube(tmp_path: Path) -> AsyncIterator[FakeKube]:
+    home = tmp_path / "home"
+    home.mkdir()
+    async with FakeKube(home) as one:
+        yield one
+
+
+@pytest.fixture
+def workspace(transactional_db: None, project: Any, alice: Any) -> Any:
+    """A running workspace of alice on a cluster."""
+    from clusters.models import Cluster
+    from notebooks.models import Workspace
+    from runtime.models import ObservedWorkload
+    from volumes.models import Volume
+
+    Cluster.objects.create(key="k1", name="K1", driver="kubernetes", reachable=True)
+    home = Volume.objects.create(project=project, owner=alice, name="home", cluster_key="k1")
+    row = Workspace.objects.create(
+        project=project,
+        owner=alice,
+        name="lab",
+        home=home,
+        cluster_key="k1",
+        phase="running",
+        desired="running",
+        observed_generation=1,
+        launch=1,
+    )
+    ObservedWorkload.objects.create(
+        cluster_key="k1",
+        uid=row.uid,
+        kind="workspace",
+        seen="ready",
+        launch=1,
+        data={"detail": {"namespace": "berth-vision", "pod": f"ws-{row.short_id}-0"}},
+        seen_at=row.created_at,
+    )
+    return row
+
+
+@dataclass
+class Running:
+    """One gate on a port of this machine."""
+
+    gate: Any
+    port: int
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def client(self, cookie: str = "", **headers: str) -> httpx.AsyncClient:
+        sent = {"Origin": ORIGIN, **headers}
+        cookies = {"berth_session": cookie} if cookie else {}
+        return httpx.AsyncClient(base_url=self.url, headers=sent, cookies=cookies, timeout=20)
+
+    @contextlib.asynccontextmanager
+    async def socket(
+        self, path: str, cookie: str = "", origin: str | None = ORIGIN, token: str = ""
+    ) -> AsyncIterator[ClientConnection]:
+        headers = {"Cookie": f"berth_session={cookie}"} if cookie else {}
+        if token:
+            headers["Authorization"] = f"Bearer {token}"
+        async with connect(
+            f"ws://127.0.0.1:{self.port}{path}",
+            origin=origin,  # type: ignore[arg-type]
+            additional_headers=headers,
+            compression=None,
+            proxy=None,
+            max_size=None,
+        ) as ws:
+            yield ws
+
+
+@pytest.fixture
+async def gate(
+    kube: FakeKube, workspace: Any, settings: Any, monkeypatch: Any
+) -> AsyncIterator[Running]:
+    from gate import guard
+    from gate.connections import Connections
+    from gate.server import Listener, config
+    from gate.service import Gate, Place
+    from runtime.drivers.kubernetes.endpoint import Endpoint
+
+    monkeypatch.setattr(guard, "RECHECK_S", 0.3)
+    settings.BERTH_PUBLIC_URL = ORIGIN
+    place = Place("1", Endpoint(kube.url))
+    made = Gate(Connections(lambda _key, known: None if known == "1" else place))
+    one = socket.socket()
+    one.bind(("127.0.0.1", 0))
+    one.listen(100)
+    server = Listener(config(made.app()))
+    serving = asyncio.create_task(server.serve(sockets=[one]))
+    watching = asyncio.create_task(made.guard.run())
+    yield Running(made, one.getsockname()[1])
+    watching.cancel()
+    await made.guard.drain(3)
+    server.should_exit = True
+    await serving
+    await made.connections.aclose()
+
+
+@pytest.fixture
+def cookie(as_user: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return the session cookie of somebody who signed in."""
+
+    async def of(user: Any) -> str:
+        client = await sync_to_async(as_user)(user)
+        return str(client.cookies["berth_session"].value)
+
+    return of
+
+
+async def told(ws: ClientConnection) -> dict[str, Any]:
+    """Return the next message in words, over any bytes in between."""
+    async with asyncio.timeout(20):
+        while True:
+            message = await ws.recv()
+            if isinstance(message, str):
+                return dict(json.loads(message))
+
+
+async def screen(ws: ClientConnection, until: bytes) -> bytes:
+    """Return what is on the screen once ``until`` is there."""
+    seen = b""
+    try:
+        async with asyncio.timeout(10):
+            async for message in ws:
+                if isinstance(message, bytes):
+                    seen += message
+                if until in seen:
+                    return seen
+    except (TimeoutError, ConnectionClosed):
+        pass
+    pytest.fail(f"{until!r} never came, only {seen[-500:]!r}")
+
+
+__all__ = ["ORIGIN", "Running", "screen", "told"]
