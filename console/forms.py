@@ -6,7 +6,10 @@ from django import forms
 from django.utils.translation import gettext_lazy as _
 
 from accounts.choices import PlatformRole
+from clusters.models import Cluster
 from console.views.base import FilterForm
+from notebooks.choices import WorkspaceKind
+from notebooks.ui import texts
 from notifications.choices import Severity
 from projects.models import Project
 from quotas.choices import CPU_MILLI, GPUS, LABELS, MEMORY_MIB, STORAGE_MIB, WORKSPACES
@@ -113,8 +116,42 @@ class PresetForm(forms.Form):
     )
     gpus = forms.IntegerField(label=_("GPUs"), min_value=0, initial=0)
     gpu_flavor = forms.CharField(
-        label=_("Kind of GPU"), max_length=63, required=False, help_text=_("Empty: any kind.")
+        label=_("Kind of GPU"),
+        max_length=255,
+        required=False,
+        help_text=_("Empty: any kind. Several with commas: any of them."),
     )
+    kind = forms.ChoiceField(label=_("What runs"), choices=WorkspaceKind.choices, required=False)
+    cluster_key = forms.ChoiceField(
+        label=_("Cluster"),
+        required=False,
+        help_text=_("Empty: where it starts first. The fields below matter on clusters only."),
+    )
+    image = forms.CharField(
+        label=_("Image"),
+        max_length=512,
+        required=False,
+        help_text=_("Empty: the cluster's own, for notebooks."),
+    )
+    command = forms.CharField(
+        label=_("Command"),
+        max_length=32_000,
+        required=False,
+        help_text=_("Empty: what the image starts by itself."),
+    )
+    args = forms.CharField(label=_("Arguments"), max_length=32_000, required=False)
+    ports = forms.CharField(
+        label=_("Ports"),
+        max_length=1_000,
+        required=False,
+        widget=forms.Textarea(attrs={"rows": 2}),
+        help_text=_("Of a container, one on each line, with a name if you like."),
+    )
+    shm_gib = forms.DecimalField(
+        label=_("Shared memory in GiB"), min_value=0, decimal_places=2, required=False
+    )
+    pool = forms.CharField(label=_("Pool"), max_length=63, required=False)
+    network = forms.CharField(label=_("Extra network"), max_length=63, required=False)
     time_limit_minutes = forms.IntegerField(
         label=_("Time limit in minutes"),
         min_value=1,
@@ -148,12 +185,25 @@ class PresetForm(forms.Form):
         super().__init__(*args, **kwargs)
         field = self.fields["projects"]
         field.queryset = Project.objects.filter(deleted_at__isnull=True).order_by("name")  # type: ignore[attr-defined]
+        clusters = Cluster.objects.order_by("name").values_list("key", "name")
+        self.fields["cluster_key"].choices = [("", _("Any")), *clusters]  # type: ignore[attr-defined]
+
+    def clean_command(self) -> list[str]:
+        return texts.words(self.cleaned_data["command"])
+
+    def clean_args(self) -> list[str]:
+        return texts.words(self.cleaned_data["args"])
+
+    def clean_ports(self) -> list[dict[str, Any]]:
+        return texts.ports(self.cleaned_data["ports"])
 
     def values(self) -> dict[str, Any]:
         data = dict(self.cleaned_data)
         data.pop("projects")
         data["cpu_milli"] = round(data.pop("cpus") * 1000)
         data["memory_mib"] = round(data.pop("memory_gib") * 1024)
+        data["shm_mib"] = round((data.pop("shm_gib") or 0) * 1024)
+        data["kind"] = data["kind"] or WorkspaceKind.NOTEBOOK
         data["icon"] = data["icon"] or "notebook"
         return data
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from clusters.models import Cluster
 from clusters.options import ClusterOptions, options_of
 from clusters.placement import QUEUED_HERE
+from images.services import pinned
 from notebooks.models import Workspace
 from runtime.drivers.kubernetes import names
 
@@ -26,11 +27,7 @@ def namespace_of(row: Workspace, options: ClusterOptions) -> str:
 
 def image_of(row: Workspace, options: ClusterOptions) -> str:
     """Return what is pulled: pinned by its digest where a launch found one."""
-    reference = row.image or options.default_image
-    if not row.image or not row.image_digest or "@" in reference:
-        return reference
-    head, slash, tail = reference.rpartition("/")
-    return f"{head}{slash}{tail.partition(':')[0]}@{row.image_digest}"
+    return pinned(row.image, row.image_digest) if row.image else options.default_image
 
 
 def lookup(uid: str) -> Mapping[str, str] | None:

@@ -1,4 +1,4 @@
-"""Places for files. A person has one home in each project; it outlives every workspace."""
+"""Places for files. A person has one home in each project on each cluster; it outlives work."""
 
 from django.conf import settings
 from django.db import models
@@ -31,7 +31,7 @@ class Volume(Reconcilable):
         constraints = [
             *Reconcilable.Meta.constraints,
             models.UniqueConstraint(
-                fields=["project", "owner"],
+                fields=["project", "owner", "cluster_key"],
                 condition=Q(kind=VolumeKind.HOME, deleted_at__isnull=True),
                 name="volumes_one_home",
             ),

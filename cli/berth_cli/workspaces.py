@@ -14,6 +14,7 @@ import yaml
 from berth_cli.client import EXIT_CONFLICT, EXIT_ERROR, EXIT_TIMEOUT, EXIT_USAGE, ApiError
 from berth_cli.context import Session, options, session
 from berth_cli.output import emit, printable
+from berth_cli.program import program_body, program_options
 
 _COLUMNS: Any = (
     ("ID", lambda r: r["id"]),
@@ -99,7 +100,8 @@ def _waiting(command: Any) -> Any:
 @click.option("--cpu", type=float, help="Cores.")
 @click.option("--memory", type=int, metavar="MIB", help="Memory in MiB.")
 @click.option("--gpus", type=int)
-@click.option("--gpu", "flavor", help="Kind of GPU.")
+@click.option("--gpu", "flavor", multiple=True, help="Kind of GPU; several: any of them.")
+@program_options
 @click.option("--time-limit", type=int, metavar="MINUTES")
 @click.option("--env", "env", multiple=True, metavar="NAME=VALUE")
 @click.option("--file", "-f", "file", type=click.Path(), help="A manifest; - for standard input.")
@@ -115,7 +117,7 @@ def launch(  # noqa: PLR0913, PLR0917 - one parameter per option is what click i
     cpu: float | None,
     memory: int | None,
     gpus: int | None,
-    flavor: str | None,
+    flavor: tuple[str, ...],
     time_limit: int | None,
     env: tuple[str, ...],
     file: str | None,
@@ -123,6 +125,7 @@ def launch(  # noqa: PLR0913, PLR0917 - one parameter per option is what click i
     plan: bool,
     wait: bool,
     timeout: float,
+    **program: Any,
 ) -> None:
     """Launch a workspace from a PRESET (the first one if none is named)."""
     s = session(ctx)
@@ -136,8 +139,9 @@ def launch(  # noqa: PLR0913, PLR0917 - one parameter per option is what click i
         "cpu_milli": None if cpu is None else round(cpu * 1000),
         "memory_mib": memory,
         "gpus": gpus,
-        "gpu_flavor": flavor,
+        "gpu_flavor": ",".join(flavor) or None,
         "time_limit_minutes": time_limit,
+        **program_body(program),
     }
     body = {key: value for key, value in body.items() if value is not None}
     if env:

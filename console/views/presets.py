@@ -13,6 +13,7 @@ from console import forms, selectors, tables
 from console.views.base import ConsoleView, ListView
 from notebooks.models import Preset
 from notebooks.services import presets as services
+from notebooks.ui import texts
 
 
 class PresetList(ListView):
@@ -117,6 +118,11 @@ def _initial(row: Preset) -> dict[str, Any]:
         "environment",
         "gpus",
         "gpu_flavor",
+        "kind",
+        "cluster_key",
+        "image",
+        "pool",
+        "network",
         "time_limit_minutes",
         "max_time_limit_minutes",
         "idle_stop_minutes",
@@ -127,5 +133,9 @@ def _initial(row: Preset) -> dict[str, Any]:
         **{name: getattr(row, name) for name in names},
         "cpus": row.cpu_milli / 1000,
         "memory_gib": round(row.memory_mib / 1024, 2),
+        "command": texts.line(row.command),
+        "args": texts.line(row.args),
+        "ports": texts.port_lines(row.ports),
+        "shm_gib": round(row.shm_mib / 1024, 2) or None,
         "projects": list(row.projects.all()),
     }

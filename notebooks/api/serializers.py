@@ -27,6 +27,11 @@ class PortIn(StrictSerializer):
     name = serializers.CharField(max_length=15, required=False, allow_blank=True)
     web = serializers.BooleanField(default=True)
 
+    def to_internal_value(self, data: Any) -> Any:
+        """A bare number is a web port."""
+        is_number = isinstance(data, int) and not isinstance(data, bool)
+        return super().to_internal_value({"port": data} if is_number else data)
+
 
 class WorkspaceIn(StrictSerializer):
     """Every field is optional: what is missing comes from the preset (or stays as it is)."""

@@ -151,6 +151,9 @@ class WorkspaceDetail(WorkspaceAPIView):
     )
     def patch(self, request: Request, project: str, workspace: str) -> Response:  # noqa: ARG002
         wanted = self.given(s.WorkspaceEdit).wanted()
+        digest = ""
+        if wanted.image is not None and not _is_plan(request):
+            digest = services.digest_edited(self.principal, self.workspace(), wanted)
         with transaction.atomic():
             row = self.workspace(for_update=not _is_plan(request))
             if _is_plan(request):
@@ -159,7 +162,9 @@ class WorkspaceDetail(WorkspaceAPIView):
                 )
                 return Response(render.plan_out(plan))
             check_if_match(request, row)
-            row = services.workspace_edit(principal=self.principal, workspace=row, wanted=wanted)
+            row = services.workspace_edit(
+                principal=self.principal, workspace=row, wanted=wanted, digest=digest
+            )
         return self.answer(row, status.HTTP_202_ACCEPTED)
 
     @extend_schema(responses={202: s.WorkspaceOut})

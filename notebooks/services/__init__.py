@@ -25,6 +25,7 @@ from notebooks.services.manifest import (
     said,
     workspace_apply,
 )
+from notebooks.services.pinning import digest_edited
 from notebooks.services.plan import Change, Plan, QuotaEffect, workspace_plan
 from notebooks.services.presets import (
     PresetFields,
@@ -47,6 +48,7 @@ __all__ = [
     "Spec",
     "Wanted",
     "default_preset",
+    "digest_edited",
     "ensure_default_presets",
     "ensure_gpu_preset",
     "environments_of",

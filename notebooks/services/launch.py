@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from django.db import IntegrityError, transaction
 from django.utils.translation import gettext as _
 
+from clusters.placement import launch_check
 from common.clock import now
 from common.errors import Conflict, Invalid
 from events import services as events
 from notebooks import selectors
 from notebooks.models import Preset, Workspace
 from notebooks.services.base import changed, lock, own, step
+from notebooks.services.pinning import digest_for
 from notebooks.services.specify import columns_of, spec_for, spec_of
 from notebooks.spec import PRIVATE, Wanted, clean_name
 from projects.access import Permission, require
@@ -43,9 +46,12 @@ def workspace_launch(
     wanted = wanted or Wanted()
     preset = preset or default_preset(project)
     nonce = "".join(c for c in nonce[:64] if (c.isascii() and c.isalnum()) or c in "-_")
+    spec = spec_for(project=project, preset=preset, wanted=wanted)
+    digest = digest_for(principal, project, spec)
+    new = _New(preset, spec, wanted.name or "", nonce, digest)
     try:
         with transaction.atomic():
-            return _launch(principal, project, preset, wanted, nonce)
+            return _launch(principal, project, new)
     except IntegrityError as error:
         if nonce and (made := _made_by(principal, nonce)):
             return made  # the other half of a double click was faster
@@ -70,13 +76,22 @@ def default_preset(project: Project) -> Preset:
     return preset
 
 
-def _launch(
-    principal: Principal, project: Project, preset: Preset, wanted: Wanted, nonce: str
-) -> Workspace:
-    if nonce and (made := _made_by(principal, nonce)):
+@dataclass(frozen=True)
+class _New:
+    """What is made, decided before the transaction."""
+
+    preset: Preset
+    spec: Spec
+    name: str
+    nonce: str
+    digest: str
+
+
+def _launch(principal: Principal, project: Project, new: _New) -> Workspace:
+    if new.nonce and (made := _made_by(principal, new.nonce)):
         return made
-    spec = spec_for(project=project, preset=preset, wanted=wanted)
-    name = _name(principal, project, preset, wanted)
+    spec, preset = new.spec, new.preset
+    name = _name(principal, project, preset, new.name)
     home = home_ensure(
         principal=principal, project=project, owner=principal.user, cluster_key=spec.cluster
     )
@@ -86,7 +101,8 @@ def _launch(
         name=name,
         preset=preset,
         home=home,
-        nonce=nonce,
+        nonce=new.nonce,
+        image_digest=new.digest,
         launch=1,
         asked_at=now(),
         phase_since=now(),
@@ -127,6 +143,7 @@ def workspace_resume(*, principal: Principal, workspace: Workspace) -> Workspace
     row = lock(workspace)
     if row.is_on_its_way:
         return row  # a second press changes nothing
+    launch_check(row.cluster_key, row.project.uid)
     begin_launch(row)
     row.desired = Desired.RUNNING
     row.save()
@@ -150,11 +167,11 @@ def begin_launch(row: Workspace) -> None:
     row.extended_minutes = 0
 
 
-def _name(principal: Principal, project: Project, preset: Preset, wanted: Wanted) -> str:
+def _name(principal: Principal, project: Project, preset: Preset, asked: str) -> str:
     taken = selectors.names_taken(project, principal.user)
-    if wanted.name is None or not wanted.name.strip():
+    if not asked.strip():
         return selectors.next_name(preset.name, taken)
-    name = clean_name(wanted.name)
+    name = clean_name(asked)
     if name in taken:
         message = _("You already have a workspace of that name in this project.")
         raise Invalid(message, code="name-taken", fields={"name": [message]})

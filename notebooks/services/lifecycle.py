@@ -95,8 +95,13 @@ def workspaces_stop_for(
 
 
 @transaction.atomic
-def workspace_edit(*, principal: Principal, workspace: Workspace, wanted: Wanted) -> Workspace:
-    """Change name, size, environment or limit; a running one restarts when its process must."""
+def workspace_edit(
+    *, principal: Principal, workspace: Workspace, wanted: Wanted, digest: str = ""
+) -> Workspace:
+    """Change name, size, environment or limit; a running one restarts when its process must.
+
+    ``digest``: what ``pinning.digest_edited`` said before the transaction.
+    """
     own(principal, workspace)
     row = lock(workspace)
     before, after = spec_of(row), spec_edited(row, wanted)
@@ -107,7 +112,7 @@ def workspace_edit(*, principal: Principal, workspace: Workspace, wanted: Wanted
     for field in fields:
         setattr(row, field, columns_of(after)[field])
     if "image" in fields:
-        row.image_digest = ""
+        row.image_digest = digest
     if "time_limit_minutes" in fields:
         set_end(row)
     restarts = needs_restart(row, fields)

@@ -13,6 +13,7 @@ from notebooks import selectors
 from notebooks.models import Preset, Workspace
 from notebooks.services.launch import workspace_launch, workspace_resume
 from notebooks.services.lifecycle import workspace_edit
+from notebooks.services.pinning import digest_edited
 from notebooks.services.plan import Plan, workspace_plan
 from notebooks.services.specify import columns_of, spec_of
 from notebooks.spec import PRIVATE, PUBLIC, Wanted, clean_name
@@ -148,7 +149,6 @@ def manifest_plan(*, principal: Principal, project: Project, document: Any) -> P
     )
 
 
-@transaction.atomic
 def workspace_apply(*, principal: Principal, project: Project, document: Any) -> Workspace:
     """Create the workspace the document names, or change and start it when it is there."""
     manifest = _for_project(document, project)
@@ -160,8 +160,12 @@ def workspace_apply(*, principal: Principal, project: Project, document: Any) ->
             preset=_preset(project, manifest),
             wanted=manifest.wanted,
         )
-    row = workspace_edit(principal=principal, workspace=row, wanted=manifest.wanted)
-    return workspace_resume(principal=principal, workspace=row)
+    digest = digest_edited(principal, row, manifest.wanted)
+    with transaction.atomic():
+        row = workspace_edit(
+            principal=principal, workspace=row, wanted=manifest.wanted, digest=digest
+        )
+        return workspace_resume(principal=principal, workspace=row)
 
 
 def _for_project(document: Any, project: Project) -> Manifest:

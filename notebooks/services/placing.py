@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from notebooks.spec import Spec, Wanted
     from projects.models import Project
 
+LOCAL = "local"
 # What one machine does not have; a preset may carry it for the clusters it also runs on.
 _CLUSTERS_ONLY = ("image", "command", "args", "ports", "pool", "network", "shm_mib")
 
@@ -41,10 +42,11 @@ def can_run(cluster: Cluster, preset: Preset) -> bool:
 
 def clusters_of(project: Project) -> list[Cluster]:
     """Return the clusters on which a project may start something now, this machine first."""
-    found = [row for row in placement.usable_clusters(project.uid) if not row.drain]
-    if not found and settings.BERTH_LOCAL_CLUSTER and not Cluster.objects.exists():
-        found = [ensure_local_cluster()]  # nothing was looked at yet
-    return sorted(found, key=runs_images)
+    if settings.BERTH_LOCAL_CLUSTER and not Cluster.objects.filter(key=LOCAL).exists():
+        ensure_local_cluster()  # nothing was looked at yet
+    hidden = set() if settings.BERTH_LOCAL_CLUSTER else {LOCAL}
+    found = placement.usable_clusters(project.uid)
+    return sorted((c for c in found if not c.drain and c.key not in hidden), key=runs_images)
 
 
 def placed(*, project: Project, spec: Spec, wanted: Wanted, preset: Preset | None) -> Spec:
@@ -82,7 +84,7 @@ def choose(project: Project, preset: Preset, spec: Spec, wanted: Wanted) -> Clus
 
 def _known(key: str) -> Cluster:
     found = Cluster.objects.filter(key=key).first()
-    if found is None and key == "local" and settings.BERTH_LOCAL_CLUSTER:
+    if found is None and key == LOCAL and settings.BERTH_LOCAL_CLUSTER:
         return ensure_local_cluster()
     return _one(found)
 

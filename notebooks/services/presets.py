@@ -9,10 +9,12 @@ from django.db import transaction
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
-from clusters.models import Device
+from clusters.models import Device, Flavor
 from common.errors import Conflict, Forbidden, Invalid
 from common.ids import slugify
 from events import services as events
+from notebooks import program
+from notebooks.choices import WorkspaceKind
 from notebooks.models import MAX_CPU_MILLI, MAX_GPUS, MAX_MEMORY_MIB, Preset
 from notebooks.spec import MAX_MINUTES, clean_count, clean_env, clean_name
 from projects.models import Project
@@ -26,10 +28,12 @@ _COUNTS = {
     "cpu_milli": (100, MAX_CPU_MILLI),
     "memory_mib": (256, MAX_MEMORY_MIB),
     "gpus": (0, MAX_GPUS),
+    "shm_mib": (0, MAX_MEMORY_MIB),
     "position": (0, 100_000),
 }
 _MINUTES = ("time_limit_minutes", "max_time_limit_minutes", "idle_stop_minutes")
-_TEXTS = {"description": 300, "gpu_flavor": 63, "environment": 255, "icon": 40}
+_TEXTS = {"description": 300, "environment": 255, "icon": 40}
+_SLUGS = ("cluster_key", "pool", "network")
 
 
 @dataclass(frozen=True)
@@ -175,6 +179,18 @@ def _assign(preset: Preset, values: Mapping[str, Any]) -> None:
     if longest is not None and (limit is None or limit > longest):
         message = _("With a longest time, the time limit must be set and not be longer.")
         raise Invalid(message, fields={"time_limit_minutes": [message]})
+    _check_kind(preset)
+
+
+def _check_kind(preset: Preset) -> None:
+    if preset.kind == WorkspaceKind.CONTAINER and not preset.image:
+        message = _("Name the image that runs.")
+        raise Invalid(message, fields={"image": [message]})
+    if preset.kind == WorkspaceKind.NOTEBOOK:
+        for name in ("command", "args", "ports"):
+            if getattr(preset, name):
+                message = _("A notebook runs JupyterLab. Choose a container for this.")
+                raise Invalid(message, fields={name: [message]})
 
 
 def _clean(name: str, value: Any) -> Any:
@@ -187,9 +203,24 @@ def _clean(name: str, value: Any) -> Any:
         return None if value is None else clean_count(name, value, low=1, high=MAX_MINUTES)
     if name == "default_env":
         return clean_env(value)
-    if name == "is_active":
-        return bool(value)
     if name in _TEXTS:
         return str(value).strip()[: _TEXTS[name]]
+    return bool(value) if name == "is_active" else _clean_program(name, value)
+
+
+def _clean_program(name: str, value: Any) -> Any:
+    """Clean what runs; whether it exists is asked at each launch, by the cluster it goes to."""
+    if name == "gpu_flavor":
+        return program.clean_flavors(value, Flavor.objects.values_list("name", flat=True))
+    if name == "kind" and value in WorkspaceKind.values:
+        return value
+    if name == "image":
+        return program.clean_image(value)
+    if name in {"command", "args"}:
+        return program.clean_words(name, value)
+    if name == "ports":
+        return program.clean_ports(value)
+    if name in _SLUGS:
+        return program.clean_slug(name, value)
     message = _("There is no such field.")
     raise Invalid(message, fields={name: [message]})

@@ -8,6 +8,7 @@ from shlex import join, quote
 from typing import Any, ClassVar
 
 from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
 from django_tables2 import RequestConfig
 
 from common.errors import BerthError, Invalid, LimitExceeded
@@ -77,6 +78,7 @@ class Launch(ProjectView):
             "form": form,
             "preset": preset,
             "presets": selectors.presets_for(self.project),
+            "image_check_url": reverse("images:check", args=[self.project.slug]),
             "nonce": self.request.POST.get("nonce") or secrets.token_urlsafe(12),
             **plan_context(self, preset, form),
         }

@@ -177,8 +177,10 @@ class Settings(WorkspaceView):
             return self._page(row, form, status=422)
         before = row.launch
         try:
+            wanted = form.wanted()
+            digest = services.digest_edited(self.principal, row, wanted)
             row = services.workspace_edit(
-                principal=self.principal, workspace=row, wanted=form.wanted()
+                principal=self.principal, workspace=row, wanted=wanted, digest=digest
             )
         except (Invalid, LimitExceeded) as error:
             show_error(form, error)
@@ -190,7 +192,9 @@ class Settings(WorkspaceView):
         return go(request, row.get_absolute_url())
 
     def _page(self, row: Workspace, form: SizeForm, status: int = 200) -> HttpResponse:
-        return self.render(self.page(row, {"form": form, **people(row)}), status=status)
+        check = reverse("images:check", args=[self.project.slug])
+        context = {"form": form, "image_check_url": check, **people(row)}
+        return self.render(self.page(row, context), status=status)
 
 
 def people(row: Workspace) -> dict[str, Any]:
