@@ -71,7 +71,7 @@ def judge(sight: Sight) -> Observation:
         started_at=found.started_at,
         ready_at=found.ready_at,
         ended_at=found.ended_at,
-        detail=_detail(sight),
+        detail=_detail(sight, over=found.seen == Seen.EXITED),
     )
 
 
@@ -275,14 +275,15 @@ def _port(pod: Object) -> int:
     return names.PORT
 
 
-def _detail(sight: Sight) -> dict[str, Any]:
+def _detail(sight: Sight, *, over: bool) -> dict[str, Any]:
+    """``over``: what the node does with it afterwards is no news."""
     meta = sight.statefulset["metadata"]
     found: dict[str, Any] = {
         "namespace": meta.get("namespace", ""),
         "name": meta.get("name", ""),
         "pod": names.pod(meta.get("name", "")),
         "node": "",
-        "events": [_told(e) for e in _warnings(sight.events)],
+        "events": [_told(e) for e in _warnings(sight.events, over=over)],
         "pull": None,  # container runtimes do not tell how far a fetch is
     }
     if sight.pod is None:
@@ -295,7 +296,7 @@ def _detail(sight: Sight) -> dict[str, Any]:
         "pod_uid": sight.pod["metadata"].get("uid", ""),
         "image": main.get("image", ""),
         "image_id": main.get("imageID", ""),
-        "restarts": int(main.get("restartCount", 0)),
+        "restarts": 0 if over else int(main.get("restartCount", 0)),
         "scheduled_at": moment(_condition(sight.pod, "PodScheduled").get("lastTransitionTime"))
         if spec.get("nodeName")
         else None,
@@ -304,8 +305,9 @@ def _detail(sight: Sight) -> dict[str, Any]:
     }
 
 
-def _warnings(events: Sequence[Object]) -> list[Object]:
-    return [e for e in waiting.newest_first(events) if e.get("type") == "Warning"][:EVENTS_KEPT]
+def _warnings(events: Sequence[Object], *, over: bool) -> list[Object]:
+    found = [e for e in waiting.newest_first(events) if e.get("type") == "Warning"]
+    return [e for e in found if not over or e.get("reason") != "BackOff"][:EVENTS_KEPT]
 
 
 def _told(event: Object) -> dict[str, Any]:

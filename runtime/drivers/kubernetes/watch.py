@@ -223,7 +223,7 @@ class Watch:
             self._fill(out, is_over)
             yield True
             while not is_over():
-                yield self._gather(out)
+                yield self._gather(out, is_over)
         finally:
             over.set()
             for stream in self.streams:
@@ -244,12 +244,16 @@ class Watch:
             if change.word == "list":
                 missing.discard(change.kind)
 
-    def _gather(self, out: queue.SimpleQueue[Change]) -> bool:
+    def _gather(self, out: queue.SimpleQueue[Change], is_over: Callable[[], bool]) -> bool:
         """Take what comes; what follows at once is taken with it."""
-        try:
-            self._apply(out.get(timeout=HEARTBEAT_S))
-        except queue.Empty:
-            return False
+        quiet_until = time.monotonic() + HEARTBEAT_S
+        while True:
+            try:
+                self._apply(out.get(timeout=0.5))
+                break
+            except queue.Empty:
+                if is_over() or time.monotonic() > quiet_until:
+                    return False
         until = time.monotonic() + GATHER_S
         while (left := until - time.monotonic()) > 0:
             try:
