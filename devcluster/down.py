@@ -8,7 +8,7 @@ import signal
 import time
 from pathlib import Path
 
-from devcluster import network_rules
+from devcluster import groups, network_rules
 from devcluster.layout import BRIDGE, Layout, volumes
 from devcluster.node import SETTINGS
 from devcluster.processes import Processes
@@ -19,8 +19,6 @@ from tools.setup_shell import SetupError, say, step, works
 ORDER = ("kueue", "kwok", "metrics-server", "provisioner", "kube-router", "kube-proxy", "kubelet")
 ORDER += ("kube-scheduler", "kube-controller-manager", "kube-apiserver", "etcd", "registry")
 PATIENCE_S = {"kueue": 8, "kube-apiserver": 15, "kubelet": 10}
-CGROUPS = Path("/sys/fs/cgroup")
-TRIES = 40
 
 
 def down(layout: Layout) -> list[str]:
@@ -40,7 +38,7 @@ def down(layout: Layout) -> list[str]:
         network_rules.remove()
         works(["ip", "link", "delete", BRIDGE])
         restore_settings(layout)
-        remove_groups()
+        groups.remove(layout)
         remove_files(layout)
     left = leftovers(layout)
     if left:
@@ -151,26 +149,6 @@ def restore_settings(layout: Layout) -> None:
             place.write_text(value)
 
 
-def group_folders() -> list[Path]:
-    """The kubelet's cgroups, in each hierarchy of version 1 or in the one of version 2."""
-    found = [CGROUPS / "kubepods", *CGROUPS.glob("*/kubepods")]
-    return [path for path in found if path.is_dir()]
-
-
-def remove_groups() -> None:
-    for _ in range(TRIES):
-        for top in group_folders():
-            folders = [Path(path) for path, _, _ in os.walk(top, topdown=False)]
-            for folder in folders:
-                try:
-                    folder.rmdir()
-                except OSError:
-                    continue
-        if not group_folders():
-            return
-        time.sleep(0.1)
-
-
 def remove_files(layout: Layout) -> None:
     for link in Path("/var/log/containers").glob("*.log"):
         if str(layout.base) in str(link.readlink()):
@@ -203,6 +181,6 @@ def leftovers(layout: Layout) -> list[str]:
     if Path(f"/sys/class/net/{BRIDGE}").exists():
         found.append(f"network device: {BRIDGE}")
     found += network_rules.left()
-    found += [f"control group: {path}" for path in group_folders()]
+    found += [f"control group: {path}" for path in groups.left(layout)]
     found += [f"files: {path}" for path in (layout.base, volumes() / MARKER) if path.exists()]
     return found

@@ -1,5 +1,6 @@
 """Where the cluster's files lie, and the addresses and ports that its parts use."""
 
+import hashlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,6 +70,11 @@ class Layout:
     def usual(cls) -> "Layout":
         chosen = os.environ.get("BERTH_CLUSTER_DIR")
         return cls(Path(chosen).absolute() if chosen else ROOT / "var/cluster")
+
+    @property
+    def group(self) -> str:
+        """The control group of all pods; a kubelet ends what it does not know in its group."""
+        return f"berth-{hashlib.sha256(str(self.base).encode()).hexdigest()[:8]}"
 
     @property
     def pki(self) -> Path:

@@ -128,6 +128,7 @@ def kubelet_configuration(layout: Layout) -> dict[str, object]:
         "tlsPrivateKeyFile": str(pki / "kubelet-serving.key"),
         "containerRuntimeEndpoint": f"unix://{layout.socket}",
         "cgroupDriver": "cgroupfs",
+        "cgroupRoot": f"/{layout.group}",
         "failCgroupV1": False,
         "failSwapOn": False,
         "clusterDNS": [DNS_SERVICE],

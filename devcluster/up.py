@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from devcluster import addons, checks, control_plane, fleet, images, kueue, node, pki, state
+from devcluster import addons, checks, control_plane, fleet, groups, images, kueue, node, pki, state
 from devcluster.kube import Kube
 from devcluster.layout import KUEUE_PORTS, ROOT, Layout, volumes
 from devcluster.processes import Processes
 from devcluster.programs import build, go, unbuilt
-from tools.setup_shell import SetupError, say, step
+from tools.setup_shell import SetupError, run, say, step
 
 KUEUE_PATIENCE_S = 60
 
@@ -64,6 +64,7 @@ class Cluster:
         for part in (control_plane, node, addons, fleet, kueue):
             part.write_configuration(self.layout)
         node.make_network(self.layout)
+        groups.make(self.layout)
 
     def start(self, name: str, command: Iterable[object]) -> None:
         self.processes.start(name, command)
@@ -88,6 +89,12 @@ class Cluster:
         name = make.__name__
         self.processes.wait("registry", lambda: checks.taken("127.0.0.1", images.REGISTRY_PORT))
         self.images[name] = images.publish(make, lambda text: say(f"  {text} …"))
+
+    def pull(self, reference: str) -> None:
+        """The first pod should not be the one that waits for it."""
+        pull = node.ctr(self.layout, "images", "pull", "--plain-http", reference)
+        if reference not in run(node.ctr(self.layout, "images", "list", "-q")).split():
+            run(pull)
 
     # --- Node -------------------------------------------------------------------------------------
 
@@ -143,9 +150,10 @@ class Cluster:
             raise SetupError(str(error)) from error
 
     def finish(self) -> None:
-        with timed("images in the registry"):
+        with timed("images in the registry and on the node"):
             for make in images.LATER:
                 self.publish(make)
+                self.pull(self.images[make.__name__]["reference"])
         state.write(self.layout, self.images, self.kube)
 
 

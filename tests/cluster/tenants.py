@@ -1,0 +1,70 @@
+"""Two projects on the real cluster, each in a namespace of its own, for the tests of isolation."""
+
+from __future__ import annotations
+
+import secrets
+import uuid
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from devcluster.kube import Kube
+from runtime.drivers.kubernetes import addresses, kubeconfig, names
+from runtime.drivers.kubernetes.driver import KubernetesDriver
+from runtime.drivers.kubernetes.options import KubernetesOptions
+from runtime.protocol import TenantSpec
+
+HUB_PORT = 18002  # a listener of the test on this machine stands for the portal's
+PREFIX = "h3-"
+
+
+@dataclass
+class World:
+    """Driver, administrator's client, and what is to be removed at the end."""
+
+    state: dict[str, Any]
+    kube: Kube
+    driver: KubernetesDriver
+    made: list[TenantSpec]
+
+    def tenant(self, slug: str, **more: Any) -> TenantSpec:
+        project = str(uuid.uuid4())
+        spec = TenantSpec(
+            uid=str(uuid.uuid4()),
+            project=project,
+            slug=slug,
+            namespace=names.namespace(self.driver.options.namespace_prefix, slug, project),
+            generation=1,
+            **more,
+        )
+        self.made.append(spec)
+        return spec
+
+    def ensure(self, spec: TenantSpec, **more: Any) -> TenantSpec:
+        """Make it (again); 403 and the like are real errors here."""
+        spec = replace(spec, **more)
+        self.driver.ensure_tenant(spec)
+        return spec
+
+    def close(self) -> None:
+        for spec in self.made:
+            self.kube.delete("v1", "Namespace", spec.namespace)
+        self.driver.close()
+
+
+def world(state: dict[str, Any], kube: Kube, **options: Any) -> World:
+    host = state["host"]
+    given = KubernetesOptions(
+        namespace_prefix=f"{PREFIX}{secrets.token_hex(2)}-",
+        hub_url=f"http://{host}:{HUB_PORT}",
+        hub_peers=(f"{host}/32",),
+        proxy_peers=(f"{host}/32",),
+        volume_path=state["volumes"],
+    )
+    driver = KubernetesDriver(
+        kubeconfig.parse(Path(state["kubeconfig"]).read_text()),
+        replace(given, **options),
+        "test",
+        check=addresses.check_for(loopback=True),
+    )
+    return World(state, kube, driver, [])
