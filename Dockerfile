@@ -47,7 +47,8 @@ COPY --from=environment /opt/berth /opt/berth
 COPY --from=portal /srv/static /srv/static
 COPY --from=portal /srv/berth /srv/berth
 COPY deploy/bin/ /usr/local/bin/
-RUN mkdir -p -m 0700 /var/lib/berth && chown 10001:10001 /var/lib/berth
+# open, because some container engines mount a tmpfs here with this mode and root as its owner
+RUN mkdir -p -m 1777 /var/lib/berth && chown 10001:10001 /var/lib/berth
 ENV PATH=/opt/berth/bin:/usr/local/bin:/usr/bin:/bin \
     PYTHONPATH=/srv/berth:/srv/berth/cli \
     PYTHONUNBUFFERED=1 \
@@ -59,7 +60,8 @@ ENV PATH=/opt/berth/bin:/usr/local/bin:/usr/bin:/bin \
     BERTH_STATIC_DIR=/srv/static \
     BERTH_LOCAL_CLUSTER=no \
     BERTH_BIND=0.0.0.0 \
-    BERTH_INTERNAL_BIND=0.0.0.0
+    BERTH_INTERNAL_BIND=0.0.0.0 \
+    BERTH_GATE_INTERNAL_BIND=0.0.0.0
 WORKDIR /srv/berth
 USER 10001:10001
 STOPSIGNAL SIGTERM

@@ -5,7 +5,7 @@ PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python3.14; 
 	done; echo python3)
 BOOTSTRAP = $(PYTHON) tools/bootstrap.py
 DEV = .venv/bin
-UNIT = not real and not browser and not postgres and not redis and not root and not gpu and not cluster and not slow
+UNIT = not real and not browser and not postgres and not redis and not root and not gpu and not cluster and not deploy and not slow
 
 .DEFAULT_GOAL := help
 .PHONY: help run down test check lint types unit dev screens bench schema messages lock

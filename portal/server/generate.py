@@ -38,11 +38,28 @@ def print_lines() -> int:
     return 0
 
 
+def host_key() -> str:
+    """What the SSH gate shows people; all replicas must show the same."""
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    return (
+        Ed25519PrivateKey.generate()
+        .private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.OpenSSH,
+            serialization.NoEncryption(),
+        )
+        .decode()
+    )
+
+
 def into_secret(name: str) -> int:
     """Make the Secret, or add what a newer version needs besides."""
     namespace = _read("namespace")
     path = f"/api/v1/namespaces/{namespace}/secrets"
-    fresh = {key: base64.b64encode(value.encode()).decode() for key, value in made().items()}
+    values = {**made(), "BERTH_SSH_HOST_KEY": host_key()}
+    fresh = {key: base64.b64encode(value.encode()).decode() for key, value in values.items()}
     status, found = _ask("GET", f"{path}/{name}")
     if status == _MISSING:
         body = {"apiVersion": "v1", "kind": "Secret", "metadata": _metadata(name), "data": fresh}

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 
-from portal.settings.env import VAR, number, text
+from portal.settings.env import VAR, flag, number, text
 
 # Where the listeners for workloads and for Berth's own processes are opened. On one machine
 # nobody else may reach them; in a container a NetworkPolicy says who does.
@@ -23,6 +23,8 @@ BERTH_ADMIN_PASSWORD = text("ADMIN_PASSWORD")
 # operator's setting can say so: nothing that is pasted leads to this identity.
 BERTH_IN_CLUSTER = text("IN_CLUSTER")
 BERTH_IN_CLUSTER_NAME = text("IN_CLUSTER_NAME")
+# Attached clusters may lie on this machine's own addresses (trials; never a shared portal).
+BERTH_ALLOW_PRIVATE_CLUSTERS = flag("ALLOW_PRIVATE_CLUSTERS")
 
 
 def _options(raw: str) -> dict[str, Any]:

@@ -1,0 +1,146 @@
+{{- define "berth.name" -}}
+{{- if contains "berth" .Release.Name }}{{ .Release.Name | trunc 40 | trimSuffix "-" }}{{ else }}{{ printf "%s-berth" .Release.Name | trunc 40 | trimSuffix "-" }}{{ end }}
+{{- end }}
+
+{{- define "berth.account" -}}
+{{- .Values.serviceAccount.name | default (include "berth.name" .) }}
+{{- end }}
+
+{{- define "berth.secret" -}}
+{{- .Values.secret.existing | default (printf "%s-secrets" (include "berth.name" .)) }}
+{{- end }}
+
+{{- define "berth.host" -}}
+{{- (urlParse .Values.publicUrl).host }}
+{{- end }}
+
+{{- define "berth.labels" -}}
+app.kubernetes.io/name: berth
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
+{{- end }}
+
+{{/* What a Deployment selects by. `app` is how tenants' NetworkPolicies name these pods. */}}
+{{- define "berth.selector" -}}
+app: {{ .process }}
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .process }}
+{{- end }}
+
+{{- define "berth.image" -}}
+{{- $image := index .root.Values.image .kind -}}
+{{- if $image.digest }}{{ $image.repository }}@{{ $image.digest }}{{ else }}{{ $image.repository }}:{{ $image.tag | default .root.Chart.AppVersion }}{{ end }}
+{{- end }}
+
+{{/* Pod-level fields that every process shares. */}}
+{{- define "berth.pod" -}}
+securityContext:
+  runAsNonRoot: true
+  runAsUser: 10001
+  runAsGroup: 10001
+  fsGroup: 10001
+  seccompProfile: {type: RuntimeDefault}
+{{- with .Values.image.pullSecrets }}
+imagePullSecrets: {{ toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.nodeSelector }}
+nodeSelector: {{ toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.tolerations }}
+tolerations: {{ toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{- define "berth.spread" -}}
+affinity:
+  podAntiAffinity:
+    preferredDuringSchedulingIgnoredDuringExecution:
+      - weight: 100
+        podAffinityTerm:
+          topologyKey: kubernetes.io/hostname
+          labelSelector:
+            matchLabels: {{- include "berth.selector" . | nindent 14 }}
+{{- end }}
+
+{{- define "berth.container" -}}
+imagePullPolicy: {{ .Values.image.pullPolicy }}
+securityContext:
+  allowPrivilegeEscalation: false
+  readOnlyRootFilesystem: true
+  capabilities: {drop: [ALL]}
+{{- end }}
+
+{{- define "berth.mounts" -}}
+volumeMounts:
+  - {name: scratch, mountPath: /tmp, subPath: tmp}
+  - {name: scratch, mountPath: /var/lib/berth, subPath: var}
+{{- end }}
+
+{{- define "berth.volumes" -}}
+volumes:
+  - name: scratch
+    emptyDir: {sizeLimit: 1Gi}
+{{- end }}
+
+{{/* Settings from the ConfigMap and, by name, the secrets that this process needs. */}}
+{{- define "berth.env" -}}
+{{- $root := .root }}
+envFrom:
+  - configMapRef: {name: {{ include "berth.name" .root }}-settings}
+env:
+{{- if .root.Values.postgresql.enabled }}
+  - name: POSTGRES_PASSWORD
+    valueFrom: {secretKeyRef: {name: {{ include "berth.secret" .root }}, key: POSTGRES_PASSWORD}}
+  - name: BERTH_DATABASE_URL
+    value: postgres://berth:$(POSTGRES_PASSWORD)@{{ include "berth.name" .root }}-postgresql:5432/berth
+{{- else }}
+  - name: BERTH_DATABASE_URL
+    valueFrom: {secretKeyRef: {name: {{ include "berth.secret" .root }}, key: BERTH_DATABASE_URL}}
+{{- end }}
+{{- if .root.Values.redis.enabled }}
+  - name: REDIS_PASSWORD
+    valueFrom: {secretKeyRef: {name: {{ include "berth.secret" .root }}, key: REDIS_PASSWORD}}
+  - name: BERTH_REDIS_URL
+    value: redis://:$(REDIS_PASSWORD)@{{ include "berth.name" .root }}-redis:6379/0
+{{- else }}
+  - name: BERTH_REDIS_URL
+    valueFrom: {secretKeyRef: {name: {{ include "berth.secret" .root }}, key: BERTH_REDIS_URL}}
+{{- end }}
+{{- range .secrets }}
+  - name: {{ . }}
+    valueFrom: {secretKeyRef: {name: {{ include "berth.secret" $root }}, key: {{ . }}}}
+{{- end }}
+{{- range .optional }}
+  - name: {{ . }}
+    valueFrom: {secretKeyRef: {name: {{ include "berth.secret" $root }}, key: {{ . }}, optional: true}}
+{{- end }}
+{{- end }}
+
+{{/* Restart what reads the settings when they change. */}}
+{{- define "berth.annotations" -}}
+berth.dev/settings: {{ include (print .Template.BasePath "/settings.yaml") . | sha256sum | trunc 16 | quote }}
+{{- with .Values.podAnnotations }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* The names of the notebook proxies, one by one: each must know every route. */}}
+{{- define "berth.proxies" -}}
+{{- $name := include "berth.name" . }}
+{{- $urls := list }}
+{{- range $i := until (int .Values.proxy.replicas) }}
+{{- $urls = append $urls (printf "http://%s-proxy-%d.%s-proxy-api.%s.svc:8003" $name $i $name $.Release.Namespace) }}
+{{- end }}
+{{- join "," $urls }}
+{{- end }}
+
+{{/* Peers of a NetworkPolicy: these processes of this release. */}}
+{{- define "berth.from" }}
+{{- $root := .root }}
+{{- range .processes }}
+- podSelector:
+    matchLabels: {{- include "berth.selector" (dict "root" $root "process" .) | nindent 6 }}
+{{- end }}
+{{- end }}
