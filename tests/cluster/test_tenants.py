@@ -122,7 +122,7 @@ TOUCHED = {
         _patch("v1", "ResourceQuota", "objects", {"spec": {"hard": {"services.nodeports": "9"}}}),
         "ResourceQuota/objects",
     ),
-    "quota given GPUs": (
+    "quota made to count CPU": (
         _patch("v1", "ResourceQuota", "objects", {"spec": {"hard": {"requests.cpu": "1"}}}),
         "ResourceQuota/objects",
     ),
