@@ -16,7 +16,15 @@ from devcluster.provisioner import MARKER
 from tools.setup_shell import SetupError, say, step, works
 
 # Managers before the API server that they talk to; containerd last, it ends the containers.
-ORDER = ("kueue", "kwok", "metrics-server", "provisioner", "kube-router", "kube-proxy", "kubelet")
+ORDER: tuple[str, ...] = (
+    "kueue",
+    "kwok",
+    "metrics-server",
+    "provisioner",
+    "kube-router",
+    "kube-proxy",
+    "kubelet",
+)
 ORDER += ("kube-scheduler", "kube-controller-manager", "kube-apiserver", "etcd", "registry")
 PATIENCE_S = {"kueue": 8, "kube-apiserver": 15, "kubelet": 10}
 

@@ -114,9 +114,12 @@ def is_ready(item: dict[str, Any]) -> bool:
 
 # --- kwok -----------------------------------------------------------------------------------------
 
-PARALLEL = ("podPlayStageParallelism", "nodePlayStageParallelism")
+PARALLEL: tuple[str, ...] = ("podPlayStageParallelism", "nodePlayStageParallelism")
 PARALLEL += ("nodeLeaseParallelism", "podsOnNodeSyncParallelism")
-STAGES = ("node/fast/node-initialize", "node/heartbeat-with-lease/node-heartbeat-with-lease")
+STAGES: tuple[str, ...] = (
+    "node/fast/node-initialize",
+    "node/heartbeat-with-lease/node-heartbeat-with-lease",
+)
 STAGES += ("pod/fast/pod-ready", "pod/fast/pod-delete")
 
 

@@ -16,12 +16,20 @@ from tools.setup_uv import fetched_uv, index_environment, system_certificates
 
 SUITE = "bookworm"
 # What a person finds in a container, and what a notebook needs of the system.
-PACKAGES = ("bash", "ca-certificates", "coreutils", "curl", "git", "less", "netcat-openbsd")
+PACKAGES: tuple[str, ...] = (
+    "bash",
+    "ca-certificates",
+    "coreutils",
+    "curl",
+    "git",
+    "less",
+    "netcat-openbsd",
+)
 PACKAGES += ("openssh-client", "procps", "python3", "tini", "vim-tiny")
 USER = 1000
 PERSON = f"{USER}:{USER}"
 SHELL_USER = f"berth:x:{USER}:{USER}:Berth:/home/berth:/bin/bash\n"
-UNNEEDED = ("var/cache/apt", "var/lib/apt/lists", "usr/share/doc", "usr/share/man")
+UNNEEDED: tuple[str, ...] = ("var/cache/apt", "var/lib/apt/lists", "usr/share/doc", "usr/share/man")
 UNNEEDED += ("usr/share/locale", "var/log", "var/cache/debconf")
 JUPYTER = "/opt/jupyter"
 LOCK = ROOT / "requirements/image-jupyterlab.txt"

@@ -1,6 +1,7 @@
 """Pins a program's modules: go.mod and go.sum from the version in the table of programs."""
 
 import json
+from typing import Any
 
 from devcluster.programs import KUBERNETES, Program, go, go_environment
 from tools.setup_shell import run, say
@@ -37,7 +38,7 @@ def lock(program: Program) -> None:
     say(f"  locked {program.name} {program.version} ({(folder / 'go.sum').stat().st_size} bytes)")
 
 
-def replacements(module: dict[str, list[dict[str, dict[str, str]]]]) -> list[str]:
+def replacements(module: dict[str, Any]) -> list[str]:
     """A module's own replacements count only at home, so they are repeated."""
     found = []
     for one in module.get("Replace") or []:
@@ -47,8 +48,8 @@ def replacements(module: dict[str, list[dict[str, dict[str, str]]]]) -> list[str
             found.append(f"-replace={old['Path']}{version}={new['Path']}@{new['Version']}")
     staging = KUBERNETES.replace("v1.", "v0.")
     found += [
-        f"-replace={one['Path']}={one['Path']}@{staging}"  # type: ignore[str-bytes-safe]
+        f"-replace={one['Path']}={one['Path']}@{staging}"
         for one in module.get("Require") or []
-        if one["Version"] == STAGING  # type: ignore[comparison-overlap]
+        if one["Version"] == STAGING
     ]
     return found

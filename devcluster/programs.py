@@ -43,14 +43,18 @@ class Program:
     @property
     def kept(self) -> Path:
         """Named by everything that decides what the binary is."""
-        parts = [self.folder / "go.mod", self.folder / "go.sum", " ".join(self.flags)]
+        parts: list[str | Path] = [
+            self.folder / "go.mod",
+            self.folder / "go.sum",
+            " ".join(self.flags),
+        ]
         return cache() / "bin" / f"{self.name}-{self.version}-{digest(*parts)}"
 
     def built(self) -> bool:
         return all((self.kept / name).is_file() for name in self.names)
 
 
-SIX = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
+SIX: tuple[str, ...] = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
 SIX += ("kubelet", "kube-proxy", "kubectl")
 
 PROGRAMS = {
