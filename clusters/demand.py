@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MOST_LOOSE = 5000
+PLACE = "place"
 HELD = (Phase.STARTING, Phase.RUNNING, Phase.STOPPING, Phase.DELETING, Phase.UNKNOWN)
 
 
@@ -48,9 +49,14 @@ def demand_on(cluster_keys: list[str]) -> dict[str, Demand]:
 
 
 def live_on(cluster_key: str) -> dict[str, int]:
-    """Return kind of row → how many there are that are not gone (for detaching)."""
+    """Return kind of row → how many there are that are not gone (for detaching).
+
+    A project's place is not counted: without work in it, it goes with the cluster.
+    """
     found = {}
     for kind, reconciler in reconcilers.registered().items():
+        if kind == PLACE:
+            continue
         rows: Any = reconciler.model._default_manager  # noqa: SLF001 - any model
         count = rows.filter(cluster_key=cluster_key, deleted_at__isnull=True).count()
         if count:

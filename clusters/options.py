@@ -51,6 +51,9 @@ class ClusterOptions:
     user_namespaces: bool = False  # the runtime supports hostUsers: false
     sidecar_image: str = ""  # signs people in before a port of a container; "": no web ports
     default_image: str = ""  # for presets that name none
+    check_image: str = ""  # has python3, for the self-check; "": sidecar's or the default one
+    portal_role: str = ""  # ClusterRole that is ours only inside projects; "": ours everywhere
+    portal_account: str = ""  # namespace/name of the account that gets it there
     trusted: bool = False  # tenants trust each other: NetworkPolicy need not be proved
     kube_api_url: str = ""  # the API server as people's kubectl reaches it; "": as attached
     kube_api_ca: str = ""  # its certificate authority (PEM) there; "": as attached
@@ -129,7 +132,9 @@ def _volumes(options: ClusterOptions) -> dict[str, list[str]]:
         bad["volume_kind"] = [_("One of: %(names)s.") % {"names": ", ".join(VOLUME_KINDS)}]
     if options.volume_kind == "storageclass" and not options.storage_class:
         bad["storage_class"] = [_("Name the storage class.")]
-    if options.volume_kind == "directory" and not _PATH.match(options.volume_path):
+    parts = options.volume_path.split("/")
+    fine = _PATH.match(options.volume_path) and ".." not in parts
+    if options.volume_kind == "directory" and not fine:
         bad["volume_path"] = [_("An absolute path on the nodes.")]
     if options.volume_access_mode not in ACCESS_MODES:
         bad["volume_access_mode"] = [_("One of: %(names)s.") % {"names": ", ".join(ACCESS_MODES)}]

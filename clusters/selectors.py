@@ -2,10 +2,22 @@
 
 from collections import Counter
 from dataclasses import dataclass
+from datetime import datetime
 
 from django.db.models import Count, Q, QuerySet, Sum
+from django.utils.translation import gettext as _
 
-from clusters.models import Claim, Cluster, Device, Flavor
+from clusters.models import (
+    CheckResult,
+    Claim,
+    Cluster,
+    Device,
+    Flavor,
+    NetworkProfile,
+    Node,
+    Pool,
+)
+from common.errors import NotFound
 
 
 @dataclass(frozen=True)
@@ -86,3 +98,99 @@ def devices_of(workload_uid: str) -> list[Device]:
         .select_related("flavor")
         .order_by("index")
     )
+
+
+def cluster_get(key: str) -> Cluster:
+    row = Cluster.objects.filter(key=key).first()
+    if row is None:
+        raise NotFound(_("There is no such cluster."))
+    return row
+
+
+def nodes(
+    cluster: Cluster, *, search: str = "", kind: str = "", pool: str = "", ready: bool | None = None
+) -> QuerySet[Node]:
+    """Return nodes by name, narrowed by what is asked for."""
+    rows = Node.objects.filter(cluster=cluster).select_related("flavor")
+    if search:
+        rows = rows.filter(Q(name__icontains=search) | Q(labels__icontains=search))
+    if kind:
+        rows = rows.filter(offers__has_key=kind)
+    if pool and (chosen := Pool.objects.filter(cluster=cluster, name=pool).first()):
+        rows = rows.filter(*[Q(**{f"labels__{k}": v}) for k, v in chosen.node_labels.items()])
+    if ready is not None:
+        up = Q(ready=True, schedulable=True)
+        rows = rows.filter(up if ready else ~up)
+    return rows.order_by("name", "id")
+
+
+def pools(cluster: Cluster) -> list[Pool]:
+    return list(Pool.objects.filter(cluster=cluster).prefetch_related("flavors"))
+
+
+def networks(cluster: Cluster) -> list[NetworkProfile]:
+    return list(NetworkProfile.objects.filter(cluster=cluster).prefetch_related("pools"))
+
+
+def flavors() -> QuerySet[Flavor]:
+    return Flavor.objects.order_by("position", "name")
+
+
+def flavor_get(name: str) -> Flavor:
+    row = Flavor.objects.filter(name=name).first()
+    if row is None:
+        raise NotFound(_("There is no such kind of GPU."))
+    return row
+
+
+def pool_get(key: str, name: str) -> Pool:
+    row = Pool.objects.select_related("cluster").filter(cluster__key=key, name=name).first()
+    if row is None:
+        raise NotFound(_("There is no such pool."))
+    return row
+
+
+def network_get(key: str, name: str) -> NetworkProfile:
+    rows = NetworkProfile.objects.select_related("cluster")
+    row = rows.filter(cluster__key=key, name=name).first()
+    if row is None:
+        raise NotFound(_("There is no such network."))
+    return row
+
+
+@dataclass(frozen=True)
+class ShownCheck:
+    """One line of the checklist; ``at`` None: not run yet."""
+
+    name: str
+    label: str
+    what: str
+    state: str
+    sentence: str
+    fix: str
+    took_ms: int
+    at: datetime | None
+
+
+def checks(cluster: Cluster) -> list[ShownCheck]:
+    """Return the checklist in its order, with the last answers."""
+    from clusters.checks import CHECKS
+    from clusters.checks.base import text_of
+
+    known = {row.name: row for row in CheckResult.objects.filter(cluster=cluster)}
+    found = []
+    for check in CHECKS:
+        row = known.get(check.name)
+        found.append(
+            ShownCheck(
+                name=check.name,
+                label=str(check.label),
+                what=str(check.what),
+                state=row.state if row else "unknown",
+                sentence=text_of(row.sentence, row.values) if row else _("Not checked yet."),
+                fix=row.fix if row else "",
+                took_ms=row.took_ms if row else 0,
+                at=row.at if row else None,
+            )
+        )
+    return found

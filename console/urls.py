@@ -5,6 +5,7 @@ from django.urls import path
 from console.views import (
     audit,
     banners,
+    clusters,
     groups,
     machines,
     overview,
@@ -14,8 +15,12 @@ from console.views import (
     users,
     workspaces,
 )
+from console.views import (
+    cluster_parts as parts,
+)
 
 app_name = "console"
+_CLUSTER = "console/clusters/<slug:cluster>"
 urlpatterns = [
     path("console/", overview.Overview.as_view(), name="overview"),
     path("console/users/", users.UserList.as_view(), name="users"),
@@ -37,6 +42,28 @@ urlpatterns = [
     path(
         "console/presets/<uuid:preset>/delete", presets.PresetDelete.as_view(), name="preset-delete"
     ),
+    path("console/clusters/", clusters.ClusterList.as_view(), name="clusters"),
+    path("console/clusters/attach", clusters.ClusterAttach.as_view(), name="cluster-attach"),
+    path(f"{_CLUSTER}/", clusters.ClusterDetail.as_view(), name="cluster"),
+    path(f"{_CLUSTER}/settings", clusters.ClusterSettings.as_view(), name="cluster-settings"),
+    path(f"{_CLUSTER}/kubeconfig", clusters.ClusterKubeconfig.as_view(), name="cluster-kubeconfig"),
+    path(f"{_CLUSTER}/detach", clusters.ClusterDetach.as_view(), name="cluster-detach"),
+    path(f"{_CLUSTER}/check", clusters.ClusterCheck.as_view(), name="cluster-check"),
+    path(f"{_CLUSTER}/nodes/", parts.NodeList.as_view(), name="cluster-nodes"),
+    path(f"{_CLUSTER}/pools/new", parts.PoolEdit.as_view(), name="pool-create"),
+    path(f"{_CLUSTER}/pools/<str:name>/", parts.PoolEdit.as_view(), name="pool"),
+    path(f"{_CLUSTER}/pools/<str:name>/delete", parts.PoolDelete.as_view(), name="pool-delete"),
+    path(f"{_CLUSTER}/networks/new", parts.NetworkEdit.as_view(), name="network-create"),
+    path(f"{_CLUSTER}/networks/<str:name>/", parts.NetworkEdit.as_view(), name="network"),
+    path(
+        f"{_CLUSTER}/networks/<str:name>/delete",
+        parts.NetworkDelete.as_view(),
+        name="network-delete",
+    ),
+    path("console/flavors/", parts.FlavorList.as_view(), name="flavors"),
+    path("console/flavors/new", parts.FlavorEdit.as_view(), name="flavor-create"),
+    path("console/flavors/<str:flavor>/", parts.FlavorEdit.as_view(), name="flavor"),
+    path("console/flavors/<str:flavor>/delete", parts.FlavorDelete.as_view(), name="flavor-delete"),
     path("console/machines/", machines.Machines.as_view(), name="machines"),
     path("console/workspaces/", workspaces.WorkspaceList.as_view(), name="workspaces"),
     path(

@@ -35,6 +35,8 @@ CONSOLE = (
     Entry(_("Groups"), "id-badge-2", ("console:groups",)),
     Entry(_("Projects"), "folders", ("console:projects",)),
     Entry(_("Presets"), "layout-grid", ("console:presets",)),
+    Entry(_("Clusters"), "topology-star-3", ("console:clusters",)),
+    Entry(_("Kinds of GPU"), "cpu-2", ("console:flavors",)),
     Entry(_("Machines"), "server-2", ("console:machines",)),
     Entry(_("All workspaces"), "devices", ("console:workspaces",)),
     Entry(_("Queue"), "list-numbers", ("console:queue",)),

@@ -1,0 +1,34 @@
+"""The self-check of a cluster: a list of questions, each green, red with a fix, or unknown."""
+
+from django.utils.translation import gettext_lazy as _
+
+from clusters.checks import image, network, rights, simple, storage
+from clusters.checks.base import Check
+
+CHECKS: tuple[Check, ...] = (
+    Check("version", _("API server"), simple.version, _("It answers and is new enough.")),
+    Check("clock", _("Clock"), simple.clock, _("Tokens end at the time that both agree on.")),
+    Check("rights", _("Our rights"), rights.needed, _("Our identity may do what is needed.")),
+    Check(
+        "restraint",
+        _("No more rights"),
+        rights.restraint,
+        _("Whoever takes our credential must not own the cluster."),
+    ),
+    Check(
+        "security",
+        _("Pod Security"),
+        simple.pod_security,
+        _("Privileged pods are refused in projects."),
+    ),
+    Check("image", _("Images"), image.act, _("Nodes can pull what workloads need.")),
+    Check(
+        "network",
+        _("Network policies"),
+        network.act,
+        _("Projects can't reach each other: probed with pods, not assumed."),
+    ),
+    Check("storage", _("Storage"), storage.act, _("Homes can be made and written.")),
+    Check("gpus", _("GPUs"), simple.gpus, _("Nodes say what they have.")),
+    Check("queue", _("Queue"), simple.queue, _("What admits workloads is there and works.")),
+)

@@ -27,6 +27,7 @@ class Finding:
     values: Mapping[str, Any] = field(default_factory=dict)
     fix: str = ""
     took_ms: int = 0
+    failed: bool = False  # to ask failed: an earlier answer stands
 
     def text(self) -> str:
         return text_of(self.sentence, self.values)
@@ -87,7 +88,7 @@ class Check:
 
     name: str
     label: str | Promise
-    act: Callable[[Subject], Finding]
+    act: Callable[[Subject, Any], Finding]  # with a checks.bench.Bench
     what: str | Promise = ""  # why it matters, in one sentence
 
 

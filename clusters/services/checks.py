@@ -28,11 +28,12 @@ def checks_ask(*, principal: Principal, cluster: Cluster) -> None:
 
 
 @transaction.atomic
-def checks_store(*, cluster: Cluster, findings: Sequence[Finding], done: bool) -> None:
-    """Write some answers down; with the last ones the run is over."""
+def checks_store(*, cluster: Cluster, findings: Sequence[Finding]) -> None:
+    """Write answers down. Where asking itself failed, an earlier answer stands."""
     before = dict(CheckResult.objects.filter(cluster=cluster).values_list("name", "state"))
-    at = now()
     for found in findings:
+        if found.failed and found.name in before:
+            continue
         CheckResult.objects.update_or_create(
             cluster=cluster,
             name=found.name,
@@ -42,10 +43,10 @@ def checks_store(*, cluster: Cluster, findings: Sequence[Finding], done: bool) -
                 "values": dict(found.values),
                 "fix": found.fix,
                 "took_ms": found.took_ms,
-                "at": at,
+                "at": now(),
             },
         )
-        if before.get(found.name, "") != found.state and found.state == CheckResult.State.RED:
+        if found.state == CheckResult.State.RED and before.get(found.name) != found.state:
             events.record(
                 actor=None,
                 verb="cluster.check-failed",
@@ -53,8 +54,4 @@ def checks_store(*, cluster: Cluster, findings: Sequence[Finding], done: bool) -
                 message=found.text(),
                 data={"check": found.name},
             )
-    if done:
-        kept = [found.name for found in findings]
-        CheckResult.objects.filter(cluster=cluster).exclude(name__in=kept).delete()
-        Cluster.objects.filter(pk=cluster.pk).update(checks_ran_at=at)
     bus.publish(["operators"], {"kind": "cluster", "uid": str(cluster.uid)})

@@ -11,6 +11,7 @@ from django.db import DatabaseError, close_old_connections, connection
 
 from clusters import in_cluster
 from clusters import services as clusters
+from clusters.checks import run as checks
 from clusters.models import Cluster
 from events import sealer
 from hubapi import activity, cutting
@@ -115,7 +116,7 @@ class Health:
         self._next: dict[str, float] = {}
 
     def tick(self) -> None:
-        for key in Cluster.objects.values_list("key", flat=True):
+        for key in Cluster.objects.filter(enabled=True).values_list("key", flat=True):
             if time.monotonic() >= self._next.get(key, 0.0):
                 clusters.health_refresh(key=key)
                 self._next[key] = time.monotonic() + clusters.seconds_to_next_check(key=key)
@@ -129,7 +130,10 @@ class Watches:
         self._running: dict[str, observe.Watcher] = {}
 
     def tick(self) -> None:
-        for key in Cluster.objects.values_list("key", flat=True):
+        keys = set(Cluster.objects.filter(enabled=True).values_list("key", flat=True))
+        for key in set(self._running) - keys:  # detached, or switched off
+            self._running.pop(key).stop()
+        for key in keys:
             old = self._running.get(key)
             if old is not None and not old.is_dead:
                 continue
@@ -157,6 +161,7 @@ class Worker:
             Loop("routes", routes.Keeper().tick, routes.EPOCH_S, leased=True),
             Loop("health", Health().tick, CHECK_S, leased=True),
             Loop("watches", self.watches.tick, CHECK_S),
+            Loop("cluster-checks", checks.run_due, CHECK_S, leased=True),
             Loop("orphans", orphans.collect_orphans, 60.0, leased=True),
             Loop("notebook-tokens", cutting.Keeper().tick, cutting.Keeper.EVERY_S, leased=True),
             Loop("notebook-activity", activity.poll, activity.POLL_S, leased=True),

@@ -1,0 +1,202 @@
+"""What clusters look like through the API. Nothing sealed is ever among the fields."""
+
+from typing import Any
+
+from rest_framework import serializers
+
+from clusters.services.base import KINDS_OF_WORK
+from common.drf.serializers import StrictSerializer
+
+_Labels = serializers.DictField
+
+
+class KindOut(serializers.Serializer[Any]):
+    """One kind of GPU on one cluster."""
+
+    name = serializers.CharField(source="flavor.name")
+    label = serializers.CharField(source="flavor.label")
+    memory_mib = serializers.IntegerField(source="flavor.memory_mib")
+    price_per_hour = serializers.DecimalField(
+        source="flavor.price_per_hour", max_digits=10, decimal_places=2
+    )
+    total = serializers.IntegerField()
+    used = serializers.IntegerField()
+    free = serializers.IntegerField()
+    waiting = serializers.IntegerField()
+    largest = serializers.IntegerField(help_text="most of them on one node")
+
+
+class ClusterBrief(serializers.Serializer[Any]):
+    """What every person may know: where work can run, and what is free there."""
+
+    key = serializers.CharField()
+    name = serializers.CharField()
+    enabled = serializers.BooleanField()
+    drain = serializers.BooleanField()
+    reachable = serializers.BooleanField()
+    checked_at = serializers.DateTimeField(allow_null=True)
+    gpus = KindOut(many=True)
+
+
+class CheckOut(serializers.Serializer[Any]):
+    name = serializers.CharField()
+    label = serializers.CharField()
+    state = serializers.ChoiceField(choices=["green", "red", "unknown"])
+    sentence = serializers.CharField()
+    fix = serializers.CharField(allow_blank=True)
+    took_ms = serializers.IntegerField()
+    at = serializers.DateTimeField(allow_null=True)
+
+
+class ClusterOut(serializers.Serializer[Any]):
+    """What operators and auditors see."""
+
+    uid = serializers.UUIDField()
+    key = serializers.CharField()
+    name = serializers.CharField()
+    driver = serializers.CharField()
+    server = serializers.CharField(allow_blank=True)
+    fingerprint = serializers.CharField(allow_blank=True)
+    enabled = serializers.BooleanField()
+    drain = serializers.BooleanField()
+    reachable = serializers.BooleanField()
+    message = serializers.CharField(allow_blank=True)
+    version = serializers.CharField(allow_blank=True)
+    checked_at = serializers.DateTimeField(allow_null=True)
+    attached_at = serializers.DateTimeField(allow_null=True)
+    capacity = serializers.DictField()
+    options = serializers.DictField()
+    launch_refusal = serializers.CharField(allow_blank=True)
+    gpus = KindOut(many=True)
+
+
+class ClusterAttach(StrictSerializer):
+    name = serializers.CharField(max_length=120)
+    key = serializers.CharField(max_length=63, required=False, allow_blank=True)
+    kubeconfig = serializers.CharField(
+        max_length=64 * 1024, trim_whitespace=False, write_only=True, style={"type": "password"}
+    )
+    options = serializers.DictField(required=False)
+
+
+class ClusterChange(StrictSerializer):
+    name = serializers.CharField(max_length=120, required=False)
+    enabled = serializers.BooleanField(required=False)
+    drain = serializers.BooleanField(required=False)
+    options = serializers.DictField(required=False)
+
+
+class KubeconfigIn(StrictSerializer):
+    kubeconfig = serializers.CharField(
+        max_length=64 * 1024, trim_whitespace=False, write_only=True, style={"type": "password"}
+    )
+
+
+class NodeOut(serializers.Serializer[Any]):
+    name = serializers.CharField()
+    ready = serializers.BooleanField()
+    schedulable = serializers.BooleanField()
+    cpu_milli = serializers.IntegerField()
+    memory_mib = serializers.IntegerField()
+    accelerators = serializers.DictField(child=serializers.IntegerField())
+    gpus = serializers.DictField(source="offers", child=serializers.IntegerField())
+    labels = serializers.DictField(child=serializers.CharField(allow_blank=True))
+    taints = serializers.ListField(child=serializers.DictField())
+    version = serializers.CharField(allow_blank=True)
+    message = serializers.CharField(allow_blank=True)
+    seen_at = serializers.DateTimeField()
+
+
+class FlavorOut(serializers.Serializer[Any]):
+    name = serializers.CharField()
+    label = serializers.CharField()
+    resource = serializers.CharField()
+    match = serializers.CharField(allow_blank=True)
+    node_labels = _Labels(child=serializers.ListField(child=serializers.CharField()))
+    memory_mib = serializers.IntegerField()
+    price_per_hour = serializers.DecimalField(max_digits=10, decimal_places=2)
+    position = serializers.IntegerField()
+
+
+class FlavorChange(StrictSerializer):
+    label = serializers.CharField(max_length=120, required=False)
+    resource = serializers.CharField(max_length=120, required=False)
+    match = serializers.CharField(max_length=200, required=False, allow_blank=True)
+    node_labels = _Labels(
+        child=serializers.ListField(child=serializers.CharField(max_length=63), max_length=50),
+        required=False,
+    )
+    memory_mib = serializers.IntegerField(min_value=0, max_value=2**31 - 1, required=False)
+    price_per_hour = serializers.DecimalField(
+        max_digits=10, decimal_places=2, min_value=0, required=False
+    )
+    position = serializers.IntegerField(min_value=0, max_value=100_000, required=False)
+
+
+class FlavorMake(FlavorChange):
+    name = serializers.CharField(max_length=63)
+
+
+class PoolOut(serializers.Serializer[Any]):
+    name = serializers.CharField()
+    description = serializers.CharField(allow_blank=True)
+    node_labels = _Labels(child=serializers.CharField(allow_blank=True))
+    tolerations = serializers.ListField(child=serializers.DictField())
+    flavors = serializers.SlugRelatedField(many=True, read_only=True, slug_field="name")
+    kinds = serializers.ListField(child=serializers.CharField())
+    project_uids = serializers.ListField(child=serializers.UUIDField())
+    reserved = serializers.BooleanField(source="is_reserved")
+    position = serializers.IntegerField()
+
+
+class PoolChange(StrictSerializer):
+    name = serializers.CharField(max_length=40, required=False)
+    description = serializers.CharField(max_length=300, required=False, allow_blank=True)
+    node_labels = _Labels(
+        child=serializers.CharField(max_length=63, allow_blank=True), required=False
+    )
+    tolerations = serializers.ListField(
+        child=serializers.DictField(child=serializers.CharField(allow_blank=True)),
+        required=False,
+        max_length=20,
+    )
+    flavors = serializers.ListField(
+        child=serializers.CharField(max_length=63), required=False, max_length=100
+    )
+    kinds = serializers.ListField(
+        child=serializers.ChoiceField(choices=KINDS_OF_WORK), required=False, max_length=10
+    )
+    project_uids = serializers.ListField(
+        child=serializers.UUIDField(), required=False, max_length=500
+    )
+    position = serializers.IntegerField(min_value=0, max_value=100_000, required=False)
+
+
+class NetworkOut(serializers.Serializer[Any]):
+    name = serializers.CharField()
+    description = serializers.CharField(allow_blank=True)
+    attachment = serializers.CharField()
+    resource = serializers.CharField(allow_blank=True)
+    per_gpu = serializers.BooleanField()
+    count = serializers.IntegerField()
+    env = serializers.DictField(child=serializers.CharField(allow_blank=True))
+    pools = serializers.SlugRelatedField(many=True, read_only=True, slug_field="name")
+    project_uids = serializers.ListField(child=serializers.UUIDField())
+
+
+class NetworkChange(StrictSerializer):
+    name = serializers.CharField(max_length=40, required=False)
+    description = serializers.CharField(max_length=300, required=False, allow_blank=True)
+    attachment = serializers.CharField(max_length=200, required=False)
+    resource = serializers.CharField(max_length=120, required=False, allow_blank=True)
+    per_gpu = serializers.BooleanField(required=False)
+    count = serializers.IntegerField(min_value=1, max_value=64, required=False)
+    env = serializers.DictField(
+        child=serializers.CharField(max_length=1000, allow_blank=True), required=False
+    )
+    pools = serializers.ListField(
+        child=serializers.CharField(max_length=40), required=False, max_length=100
+    )
+    project_uids = serializers.ListField(
+        child=serializers.UUIDField(), required=False, max_length=500
+    )

@@ -1,0 +1,159 @@
+# ruff: noqa: ARG002 - handlers get what is in the URL, also when the base class has used it
+"""Clusters through the API: everybody sees what is free, operators see and change the rest."""
+
+from typing import Any, ClassVar
+
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from clusters import selectors, services
+from clusters.api import serializers as io
+from clusters.models import Cluster, Node
+from clusters.options import options_of
+from clusters.placement import KindUse, kinds_for, launch_refusal, uses
+from common.drf.pagination import CursorPagination
+from common.drf.viewsets import PlatformAPIView
+from common.errors import Invalid
+
+
+def valid(kind: Any, request: Request) -> dict[str, Any]:
+    given = kind(data=request.data)
+    given.is_valid(raise_exception=True)
+    return dict(given.validated_data)
+
+
+def shown(cluster: Cluster, kinds: list[KindUse] | None = None) -> dict[str, Any]:
+    """Return the operators' view of one cluster."""
+    names = [f for f in io.ClusterOut().fields if f not in {"gpus", "options", "launch_refusal"}]
+    found = {name: getattr(cluster, name) for name in names}
+    found["options"] = options_of(cluster.options).as_json() if cluster.is_attached else {}
+    found["gpus"] = uses([cluster]) if kinds is None else kinds
+    found["launch_refusal"] = launch_refusal(cluster.key)
+    return dict(io.ClusterOut(found).data)
+
+
+class ClusterList(PlatformAPIView):
+    """Where work can run and what is free there. Operators attach a cluster by POST."""
+
+    pagination_class = None  # short by nature: one answer
+    required_platform: ClassVar = {"GET": "user", "POST": "operator"}
+
+    @extend_schema(operation_id="clusters_list", responses=io.ClusterBrief(many=True))
+    def get(self, request: Request) -> Response:
+        kinds = kinds_for(None)
+        rows = [
+            {
+                "key": cluster.key,
+                "name": cluster.name,
+                "enabled": cluster.enabled,
+                "drain": cluster.drain,
+                "reachable": cluster.reachable,
+                "checked_at": cluster.checked_at,
+                "gpus": [use for use in kinds if use.cluster.pk == cluster.pk],
+            }
+            for cluster in selectors.clusters()
+        ]
+        return Response(io.ClusterBrief(rows, many=True).data)
+
+    @extend_schema(request=io.ClusterAttach, responses={201: io.ClusterOut})
+    def post(self, request: Request) -> Response:
+        given = valid(io.ClusterAttach, request)
+        made = services.cluster_attach(principal=self.principal, given=services.Attachment(**given))
+        return Response(shown(made), status=201)
+
+
+class ClusterDetail(PlatformAPIView):
+    """One cluster. DELETE detaches it; refused while there is work on it."""
+
+    required_platform: ClassVar = {"GET": "auditor", "PATCH": "operator", "DELETE": "operator"}
+
+    @extend_schema(responses=io.ClusterOut)
+    def get(self, request: Request, cluster: str) -> Response:
+        return Response(shown(selectors.cluster_get(cluster)))
+
+    @extend_schema(request=io.ClusterChange, responses=io.ClusterOut)
+    def patch(self, request: Request, cluster: str) -> Response:
+        row = selectors.cluster_get(cluster)
+        given = valid(io.ClusterChange, request)
+        options = given.pop("options", None)
+        changed = services.cluster_update(
+            principal=self.principal, cluster=row, values=given, options=options
+        )
+        return Response(shown(changed))
+
+    @extend_schema(
+        parameters=[
+            OpenApiParameter("confirm", str, required=True, description="The cluster's name.")
+        ],
+        responses={204: None},
+    )
+    def delete(self, request: Request, cluster: str) -> Response:
+        row = selectors.cluster_get(cluster)
+        confirm = request.query_params.get("confirm", "")
+        services.cluster_detach(principal=self.principal, cluster=row, confirm=confirm)
+        return Response(status=204)
+
+
+class ClusterKubeconfig(PlatformAPIView):
+    """Another credential for the same cluster. It can be written, never read."""
+
+    required_platform: ClassVar = {"PUT": "operator"}
+
+    @extend_schema(request=io.KubeconfigIn, responses=io.ClusterOut)
+    def put(self, request: Request, cluster: str) -> Response:
+        row = selectors.cluster_get(cluster)
+        given = valid(io.KubeconfigIn, request)
+        changed = services.kubeconfig_replace(principal=self.principal, cluster=row, **given)
+        return Response(shown(changed))
+
+
+class ByName(CursorPagination):
+    ordering = ("name", "id")  # type: ignore[assignment]  # DRF takes a tuple too
+
+
+class ClusterNodes(PlatformAPIView):
+    required_platform: ClassVar = {"GET": "auditor"}
+    serializer_class = io.NodeOut
+    pagination_class = ByName
+    queryset = Node.objects.none()
+
+    @extend_schema(
+        parameters=[
+            OpenApiParameter("search", str, description="Part of the name or a label's value."),
+            OpenApiParameter("kind", str, description="Only nodes with this kind of GPU."),
+            OpenApiParameter("ready", bool),
+        ],
+        responses=io.NodeOut(many=True),
+    )
+    def get(self, request: Request, cluster: str) -> Response:
+        row = selectors.cluster_get(cluster)
+        query = request.query_params
+        ready = query.get("ready", "").lower()
+        rows = selectors.nodes(
+            row,
+            search=query.get("search", "")[:80].replace("\x00", ""),
+            kind=query.get("kind", "")[:63].replace("\x00", ""),
+            ready=None if not ready else ready in {"1", "true", "yes"},
+        )
+        page = self.paginate_queryset(rows)
+        return self.get_paginated_response(io.NodeOut(page, many=True).data)
+
+
+class ClusterChecks(PlatformAPIView):
+    """The last self-check. POST asks for another one; the worker runs it within seconds."""
+
+    pagination_class = None  # short by nature: one answer
+    required_platform: ClassVar = {"GET": "auditor", "POST": "operator"}
+
+    @extend_schema(responses=io.CheckOut(many=True))
+    def get(self, request: Request, cluster: str) -> Response:
+        rows = selectors.checks(selectors.cluster_get(cluster))
+        return Response(io.CheckOut(rows, many=True).data)
+
+    @extend_schema(request=None, responses={202: None})
+    def post(self, request: Request, cluster: str) -> Response:
+        if request.data:
+            raise Invalid("Nothing is expected here.")
+        services.checks_ask(principal=self.principal, cluster=selectors.cluster_get(cluster))
+        return Response(status=202)

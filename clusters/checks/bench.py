@@ -1,0 +1,248 @@
+"""Throwaway namespaces and pods for checks that have to see something happen.
+
+Pods are made as workloads of tenants are: one-replica StatefulSets under Pod Security
+*restricted*. Everything carries ``berth.dev/check`` and goes with its namespace.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from common.clock import now
+from runtime.protocol import DriverError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from clusters.checks.base import Answer, Asker
+    from clusters.options import ClusterOptions
+
+MARK = "berth.dev/check"
+INSTANCE = "berth.dev/instance"
+LEFT_OVER_S = 600.0
+PORT = 8080
+NOT_FOUND = 404
+
+
+class BenchError(Exception):
+    """The bench could not be set up; the text says what the cluster answered."""
+
+
+@dataclass
+class Bench:
+    api: Asker
+    options: ClusterOptions
+    wait_s: float = 90.0
+    mark: str = field(default_factory=lambda: secrets.token_hex(4))
+    _made: list[str] = field(default_factory=list)
+    _volumes: list[str] = field(default_factory=list)
+
+    @property
+    def image(self) -> str:
+        options = self.options
+        return options.check_image or options.sidecar_image or options.default_image
+
+    def namespace(self, which: str) -> str:
+        """Return a namespace of its own, made at the first call."""
+        name = f"{self.options.namespace_prefix}check-{self.mark}-{which}"
+        if name in self._made:
+            return name
+        restricted = {
+            f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn")
+        }
+        labels = {**self.labels(), **restricted}
+        self.apply(
+            f"/api/v1/namespaces/{name}",
+            {
+                "apiVersion": "v1",
+                "kind": "Namespace",
+                "metadata": {"name": name, "labels": labels},
+            },
+        )
+        self._made.append(name)
+        self._let_in(name)
+        return name
+
+    def apply(self, path: str, obj: Mapping[str, Any]) -> Answer:
+        answer = self.api.ask("APPLY", path, obj)
+        if not answer.ok:
+            raise BenchError(answer.message)
+        return answer
+
+    def policy(self, namespace: str, name: str, spec: Mapping[str, Any]) -> None:
+        self.apply(
+            f"/apis/networking.k8s.io/v1/namespaces/{namespace}/networkpolicies/{name}",
+            {
+                "apiVersion": "networking.k8s.io/v1",
+                "kind": "NetworkPolicy",
+                "metadata": {"name": name, "namespace": namespace, "labels": self.labels()},
+                "spec": dict(spec),
+            },
+        )
+
+    def start(
+        self,
+        namespace: str,
+        name: str,
+        script: str,
+        *,
+        env: Mapping[str, str] | None = None,
+        labels: Mapping[str, str] | None = None,
+        claim: str = "",
+    ) -> None:
+        """Run ``script`` by python3 of the check image."""
+        marks = {**self.labels(), "app": name, **(labels or {})}
+        self.apply(
+            f"/apis/apps/v1/namespaces/{namespace}/statefulsets/{name}",
+            {
+                "apiVersion": "apps/v1",
+                "kind": "StatefulSet",
+                "metadata": {"name": name, "namespace": namespace, "labels": marks},
+                "spec": {
+                    "replicas": 1,
+                    "serviceName": name,
+                    "selector": {"matchLabels": {"app": name}},
+                    "template": {
+                        "metadata": {"labels": marks},
+                        "spec": self._pod(script, env or {}, claim),
+                    },
+                },
+            },
+        )
+
+    def pod(self, namespace: str, name: str) -> Mapping[str, Any]:
+        answer = self.api.ask("GET", f"/api/v1/namespaces/{namespace}/pods/{name}-0")
+        return answer.body if answer.ok else {}
+
+    def address(self, namespace: str, name: str) -> str:
+        """Wait until it runs; return its address."""
+        until = time.monotonic() + self.wait_s
+        while True:
+            status = self.pod(namespace, name).get("status") or {}
+            if status.get("phase") == "Running" and status.get("podIP"):
+                return str(status["podIP"])
+            self._give_up(status, until)
+            time.sleep(0.3)
+
+    def exit_code(self, namespace: str, name: str) -> int:
+        """Wait until its script ended once; a container that was started again counts too."""
+        until = time.monotonic() + self.wait_s
+        while True:
+            status = self.pod(namespace, name).get("status") or {}
+            for container in status.get("containerStatuses") or ():
+                for key in ("state", "lastState"):
+                    ended = (container.get(key) or {}).get("terminated")
+                    if ended:
+                        return int(ended.get("exitCode", 1))
+            self._give_up(status, until)
+            time.sleep(0.3)
+
+    def remember_volume(self, name: str) -> None:
+        self._volumes.append(name)
+
+    def close(self) -> None:
+        """Remove all of it; what the cluster still does afterwards is not waited for."""
+        for name in self._made:
+            self._quietly(f"/api/v1/namespaces/{name}")
+        for name in self._volumes:
+            self._quietly(f"/api/v1/persistentvolumes/{name}")
+
+    def sweep(self) -> None:
+        """Remove what a run that was killed has left."""
+        wanted = f"{MARK},{INSTANCE}={self.labels()[INSTANCE]}"
+        answer = self.api.ask("GET", "/api/v1/namespaces", params={"labelSelector": wanted})
+        for found in answer.body.get("items") or () if answer.ok else ():
+            meta = found.get("metadata") or {}
+            if _age_s(str(meta.get("creationTimestamp", ""))) > LEFT_OVER_S:
+                self._quietly(f"/api/v1/namespaces/{meta.get('name')}")
+
+    def _quietly(self, path: str) -> None:
+        try:
+            self.api.ask("DELETE", path)
+        except DriverError:
+            return  # the next run sweeps
+
+    def labels(self) -> dict[str, str]:
+        return {MARK: self.mark, INSTANCE: self.options.namespace_prefix.strip("-") or "berth"}
+
+    def _let_in(self, namespace: str) -> None:
+        """Where the portal's rights hold only inside projects, they are needed here too."""
+        account = self.options.portal_account
+        if not self.options.portal_role or not account:
+            return
+        where, _slash, name = account.partition("/")
+        group = "rbac.authorization.k8s.io"
+        self.apply(
+            f"/apis/{group}/v1/namespaces/{namespace}/rolebindings/berth-portal",
+            {
+                "apiVersion": f"{group}/v1",
+                "kind": "RoleBinding",
+                "metadata": {"name": "berth-portal", "namespace": namespace},
+                "roleRef": {
+                    "apiGroup": group,
+                    "kind": "ClusterRole",
+                    "name": self.options.portal_role,
+                },
+                "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": where}],
+            },
+        )
+
+    def _pod(self, script: str, env: Mapping[str, str], claim: str) -> dict[str, Any]:
+        user = self.options.run_as_user
+        container: dict[str, Any] = {
+            "name": "main",
+            "image": self.image,
+            "command": ["python3", "-c", script],
+            "env": [{"name": k, "value": v} for k, v in env.items()],
+            "resources": {
+                "requests": {"cpu": "10m", "memory": "32Mi"},
+                "limits": {"cpu": "500m", "memory": "128Mi"},
+            },
+            "securityContext": {
+                "allowPrivilegeEscalation": False,
+                "capabilities": {"drop": ["ALL"]},
+            },
+        }
+        spec: dict[str, Any] = {
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            "terminationGracePeriodSeconds": 0,
+            "securityContext": {
+                "runAsNonRoot": True,
+                "runAsUser": user,
+                "runAsGroup": user,
+                "fsGroup": user,
+                "seccompProfile": {"type": "RuntimeDefault"},
+            },
+            "containers": [container],
+        }
+        if claim:
+            container["volumeMounts"] = [{"name": "data", "mountPath": "/data"}]
+            spec["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}]
+        return spec
+
+    def _give_up(self, status: Mapping[str, Any], until: float) -> None:
+        for container in status.get("containerStatuses") or ():
+            waiting = (container.get("state") or {}).get("waiting") or {}
+            if waiting.get("reason") in {"ImagePullBackOff", "InvalidImageName"}:
+                raise BenchError(f"{self.image}: {waiting.get('message') or waiting['reason']}")
+        if time.monotonic() < until:
+            return
+        conditions = [
+            str(c.get("message"))
+            for c in status.get("conditions") or ()
+            if c.get("status") == "False" and c.get("message")
+        ]
+        raise BenchError(conditions[0] if conditions else f"no pod within {self.wait_s:.0f} s")
+
+
+def _age_s(stamp: str) -> float:
+    from datetime import datetime
+
+    try:
+        return (now() - datetime.fromisoformat(stamp)).total_seconds()
+    except ValueError:
+        return 0.0

@@ -1,0 +1,112 @@
+"""Is NetworkPolicy enforced? Asked of real pods: what could be reached before must not be after.
+
+Two namespaces as two tenants have them. Without a policy the client reaches both listeners (else
+nothing could be concluded). Then incoming connections to one of them are denied, and outgoing
+ones of a second client: both must fail, while what no policy forbids still works.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from django.utils.translation import gettext_noop as _n
+
+from clusters.checks.base import Finding, green, red, unknown
+from clusters.checks.bench import PORT
+
+if TYPE_CHECKING:
+    from clusters.checks.base import Subject
+    from clusters.checks.bench import Bench
+
+NAME = "network"
+LISTENER = f"""
+import socket
+server = socket.create_server(("", {PORT}), family=socket.AF_INET6, dualstack_ipv6=True) \
+    if socket.has_dualstack_ipv6() else socket.create_server(("", {PORT}))
+while True:
+    other, _ = server.accept()
+    other.close()
+"""
+# EXPECT: "open ADDRESS" and "closed ADDRESS" by comma. Ends with 0 as soon as everything is as
+# expected three times in a row, else with 10 + the number of what is not.
+CLIENT = f"""
+import os, socket, sys, time
+wanted = [entry.split() for entry in os.environ["EXPECT"].split(",")]
+until, good, wrong = time.monotonic() + float(os.environ["WAIT"]), 0, 0
+while time.monotonic() < until and good < 3:
+    good += 1
+    for number, (state, address) in enumerate(wanted):
+        try:
+            socket.create_connection((address, {PORT}), timeout=0.7).close()
+            seen = "open"
+        except OSError:
+            seen = "closed"
+        if seen != state:
+            good, wrong = 0, number
+            break
+    time.sleep(0.2)
+sys.exit(0 if good >= 3 else 10 + wrong)
+"""
+WAIT_S = "25"
+FIX = (
+    "kubectl get pods -A | grep -E 'calico|cilium|kube-router|antrea'"
+    "  # one of them must run on every node"
+)
+
+
+def act(subject: Subject, bench: Bench) -> Finding:
+    del subject
+    if not bench.image:
+        return unknown(
+            NAME,
+            _n("Set a check image, a sidecar image or a default image: pods are needed to see it."),
+        )
+    servers, clients = bench.namespace("a"), bench.namespace("b")
+    for name in ("guarded", "free"):
+        bench.start(servers, name, LISTENER)
+    guarded, free = (bench.address(servers, name) for name in ("guarded", "free"))
+    expect = f"open {guarded},open {free}"
+    bench.start(clients, "before", CLIENT, env={"EXPECT": expect, "WAIT": WAIT_S})
+    if bench.exit_code(clients, "before"):
+        return unknown(
+            NAME,
+            _n("Pods of two namespaces can't reach each other even without a policy, so nothing "
+               "can be said."),
+            fix="kubectl get networkpolicies,pods -A",
+        )  # fmt: skip
+    _close(bench, servers, clients)
+    env = {"EXPECT": f"closed {guarded},open {free}", "WAIT": WAIT_S}
+    bench.start(clients, "incoming", CLIENT, env=env)
+    env = {"EXPECT": f"closed {free}", "WAIT": WAIT_S}
+    bench.start(clients, "outgoing", CLIENT, env=env, labels={"egress": "denied"})
+    incoming = bench.exit_code(clients, "incoming")
+    outgoing = bench.exit_code(clients, "outgoing")
+    return judge(incoming, outgoing)
+
+
+def _close(bench: Bench, servers: str, clients: str) -> None:
+    bench.policy(
+        servers,
+        "deny-incoming",
+        {"podSelector": {"matchLabels": {"app": "guarded"}}, "policyTypes": ["Ingress"]},
+    )
+    bench.policy(
+        clients,
+        "deny-outgoing",
+        {"podSelector": {"matchLabels": {"egress": "denied"}}, "policyTypes": ["Egress"]},
+    )
+
+
+def judge(incoming: int, outgoing: int) -> Finding:
+    """What the two clients' ends mean. 11: a listener without a policy was not reached."""
+    if incoming == 11:  # noqa: PLR2004 - see CLIENT
+        return unknown(
+            NAME, _n("A policy for one pod also cut off another one, so nothing can be said.")
+        )
+    if incoming and outgoing:
+        return red(NAME, _n("NetworkPolicy is not enforced: a pod reached a pod of another namespace that a policy closes."), fix=FIX)  # fmt: skip # noqa: E501
+    if incoming:
+        return red(NAME, _n("NetworkPolicy is not enforced for incoming connections."), fix=FIX)
+    if outgoing:
+        return red(NAME, _n("NetworkPolicy is not enforced for outgoing connections."), fix=FIX)
+    return green(NAME, _n("Enforced: probed with pods of two namespaces, both directions."))

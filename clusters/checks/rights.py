@@ -1,0 +1,124 @@
+"""What our identity may do there: all that is needed, and nothing that would own the cluster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from django.utils.translation import gettext_noop as _n
+
+from clusters.checks.base import Finding, green, red, unknown
+
+if TYPE_CHECKING:
+    from clusters.checks.base import Subject
+    from clusters.checks.bench import Bench
+
+
+@dataclass(frozen=True)
+class Act:
+    verb: str
+    resource: str  # resource[/subresource]
+    group: str = ""
+    inside: bool = True  # inside a project's namespace; else in the whole cluster
+    namespace: str = ""  # a namespace of the cluster's own
+
+    @property
+    def words(self) -> str:
+        where = f" -n {self.namespace}" if self.namespace else "" if self.inside else " -A"
+        group = f".{self.group}" if self.group and self.group != "*" else ""
+        return f"{self.verb} {self.resource}{group}{where}"
+
+
+_APPS, _NET, _RBAC = "apps", "networking.k8s.io", "rbac.authorization.k8s.io"
+NEEDED = (
+    *(Act(verb, "statefulsets", _APPS) for verb in ("create", "patch", "delete")),
+    *(Act(verb, "secrets") for verb in ("create", "patch", "delete")),
+    *(Act(verb, "persistentvolumeclaims") for verb in ("create", "patch", "delete")),
+    *(Act(verb, "networkpolicies", _NET) for verb in ("create", "patch")),
+    *(Act("patch", name) for name in ("resourcequotas", "limitranges", "serviceaccounts")),
+    *(Act("patch", name, _RBAC) for name in ("roles", "rolebindings")),
+    Act("get", "pods/log"),
+    Act("create", "pods/exec"),
+    Act("create", "pods/portforward"),
+    Act("delete", "pods"),
+    *(Act(verb, "namespaces", inside=False) for verb in ("create", "patch", "delete")),
+    *(Act(verb, "pods", inside=False) for verb in ("list", "watch")),
+    *(Act(verb, "statefulsets", _APPS, inside=False) for verb in ("list", "watch")),
+    *(Act(verb, "events", inside=False) for verb in ("list", "watch")),
+    *(Act(verb, "nodes", inside=False) for verb in ("list", "watch")),
+)
+VOLUMES = tuple(
+    Act(verb, "persistentvolumes", inside=False) for verb in ("create", "patch", "delete")
+)
+# Whoever has one of these owns the cluster, or its other users.
+DANGEROUS = (
+    Act("*", "*", "*", inside=False),
+    Act("create", "clusterrolebindings", _RBAC, inside=False),
+    Act("escalate", "clusterroles", _RBAC, inside=False),
+    Act("impersonate", "users", inside=False),
+    Act("impersonate", "groups", inside=False),
+    Act("get", "nodes/proxy", inside=False),
+    Act("create", "serviceaccounts/token", namespace="kube-system"),
+    Act("get", "secrets", namespace="kube-system"),
+    Act("create", "pods", namespace="kube-system"),
+    Act("create", "pods/exec", namespace="kube-system"),
+    Act("patch", "nodes", inside=False),
+    Act("approve", "signers", "certificates.k8s.io", inside=False),
+    Act("create", "mutatingwebhookconfigurations", "admissionregistration.k8s.io", inside=False),
+)
+REVIEW = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+
+
+def allowed(subject: Subject, act: Act, namespace: str) -> bool | None:
+    """Ask the API server; None when it doesn't say."""
+    name, _slash, sub = act.resource.partition("/")
+    where = act.namespace or (namespace if act.inside else "")
+    attributes = {
+        "verb": act.verb,
+        "resource": name,
+        "subresource": sub,
+        "group": act.group,
+        "namespace": where,
+    }
+    body = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": {k: v for k, v in attributes.items() if v}},
+    }
+    answer = subject.api.ask("POST", REVIEW, body)
+    if not answer.ok:
+        return None
+    return bool((answer.body.get("status") or {}).get("allowed"))
+
+
+def needed(subject: Subject, bench: Bench) -> Finding:
+    where = bench.namespace("a")
+    acts = NEEDED + (VOLUMES if subject.options.volume_kind == "directory" else ())
+    answers = [(act, allowed(subject, act, where)) for act in acts]
+    if all(answer is None for _act, answer in answers):
+        return unknown("rights", _n("The API server does not say what we may do."))
+    lacking = [act for act, answer in answers if not answer]
+    if not lacking:
+        return green("rights", _n("Our identity may do what is needed (%(n)d acts)."), n=len(acts))
+    return red(
+        "rights",
+        _n("Our identity may not: %(acts)s."),
+        acts=", ".join(act.words for act in lacking[:6]),
+        fix=f"kubectl auth can-i {lacking[0].words}",
+    )
+
+
+def restraint(subject: Subject, bench: Bench) -> Finding:
+    where = bench.namespace("a")
+    answers = [(act, allowed(subject, act, where)) for act in DANGEROUS]
+    if all(answer is None for _act, answer in answers):
+        return unknown("restraint", _n("The API server does not say what we may do."))
+    much = [act for act, answer in answers if answer]
+    if not much:
+        return green("restraint", _n("Our identity has no right that would own the cluster."))
+    return red(
+        "restraint",
+        _n("Our identity may do more than is needed: %(acts)s. Attach with a smaller one."),
+        acts=", ".join(act.words for act in much[:6]),
+        fix="helm template berth deploy/helm/berth --show-only templates/rbac.yaml",
+    )

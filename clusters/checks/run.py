@@ -1,0 +1,129 @@
+"""Running the self-check: in worker, where the credential can be opened."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import structlog
+from django.db.models import F, Q
+from django.utils.translation import gettext_noop as _n
+
+from clusters import registry
+from clusters.checks import CHECKS
+from clusters.checks.base import Finding, Subject, unknown
+from clusters.checks.bench import Bench, BenchError
+from clusters.models import Cluster
+from clusters.options import options_of
+from clusters.services.checks import checks_store
+from common.clock import now
+from runtime import leases
+from runtime.protocol import DriverError
+
+if TYPE_CHECKING:
+    from clusters.checks.base import Asker, Check
+
+log = structlog.get_logger(__name__)
+AGAIN = timedelta(hours=24)
+LEASE_S = 300.0
+
+
+def run_due() -> int:
+    """Check every cluster that was not checked, is to be checked again or was so long ago."""
+    old = now() - AGAIN
+    rows = Cluster.objects.filter(driver="kubernetes", enabled=True).filter(
+        Q(checks_ran_at__isnull=True)
+        | Q(checks_ran_at__lt=old)
+        | Q(checks_asked_at__gt=F("checks_ran_at"))
+    )
+    count = 0
+    for cluster in rows:
+        held = leases.acquire(f"checks:{cluster.key}", ttl_s=LEASE_S)
+        if held is None:
+            continue
+        try:
+            count += check(cluster)
+        finally:
+            held.release()
+    return count
+
+
+def check(cluster: Cluster) -> bool:
+    """Check one cluster and keep the answers. False: not from this process."""
+    begun = now()
+    try:
+        api = _asker(cluster)
+    except DriverError as error:
+        found = unknown("version", _n("Not reached: %(why)s"), why=str(error)[:200])
+        checks_store(cluster=cluster, findings=[found])
+        Cluster.objects.filter(pk=cluster.pk).update(checks_ran_at=begun)
+        return True
+    if api is None:
+        return False
+    try:
+        run(cluster, api)
+    finally:
+        api.close()
+    return True
+
+
+def run(cluster: Cluster, api: Asker, *, wait_s: float = 90.0) -> list[Finding]:
+    """Ask everything in order; each answer is shown as soon as it is there."""
+    begun = now()
+    options = options_of(cluster.options)
+    bench = Bench(api, options, wait_s)
+    subject = Subject(cluster, options, api)
+    findings: list[Finding] = []
+    try:
+        for entry in CHECKS:
+            found = one(entry, subject, bench)
+            findings.append(found)
+            checks_store(cluster=cluster, findings=[found])
+            if entry.name == "version" and found.state != "green":
+                break  # nobody there: the rest would only repeat it
+    finally:
+        _clear(bench)
+        Cluster.objects.filter(pk=cluster.pk).update(checks_ran_at=begun)
+    return findings
+
+
+def one(entry: Check, subject: Subject, bench: Bench) -> Finding:
+    """Whatever goes wrong while asking is an answer too."""
+    started = time.perf_counter()
+    try:
+        found = entry.act(subject, bench)
+    except (DriverError, BenchError) as error:
+        found = _failed(entry.name, str(error))
+    except Exception as error:
+        log.exception("check.failed", cluster=subject.cluster.key, check=entry.name)
+        found = _failed(entry.name, type(error).__name__)
+    return replace(found, took_ms=round((time.perf_counter() - started) * 1000))
+
+
+def _failed(name: str, why: str) -> Finding:
+    return replace(unknown(name, _n("Could not be checked: %(why)s"), why=why[:200]), failed=True)
+
+
+def _clear(bench: Bench) -> None:
+    try:
+        bench.close()
+        bench.sweep()
+    except DriverError as error:
+        log.warning("check.left", error=str(error))
+
+
+def _asker(cluster: Cluster) -> _Closing | None:
+    from clusters.checks.asking import ClientAsker
+    from runtime.drivers.kubernetes import addresses
+    from runtime.drivers.kubernetes.client import KubeClient
+
+    access = registry.access_of(cluster)
+    if access is None:
+        return None
+    return ClientAsker(KubeClient(access, check=addresses.check_from_settings(), connections=4))
+
+
+if TYPE_CHECKING:
+    from clusters.checks.asking import ClientAsker as _Closing

@@ -1,0 +1,159 @@
+"""Checks that one or a few questions answer: version, clock, Pod Security, GPUs, queue."""
+
+from __future__ import annotations
+
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any
+
+from django.utils.translation import gettext_noop as _n
+
+from clusters.checks.base import Finding, green, red, unknown
+from common.clock import now
+
+if TYPE_CHECKING:
+    from clusters.checks.base import Subject
+    from clusters.checks.bench import Bench
+
+OLDEST = (1, 29)
+SKEW_S = 5.0
+NOT_FOUND, FORBIDDEN = 404, 403
+
+
+def version(subject: Subject, bench: Bench) -> Finding:
+    del bench
+    answer = subject.api.ask("GET", "/version")
+    if not answer.ok:
+        return red("version", _n("The API server refused: %(why)s"), why=answer.message)
+    text = str(answer.body.get("gitVersion", ""))
+    numbers = tuple(
+        int("".join(c for c in str(answer.body.get(part, "0")) if c.isdigit()) or 0)
+        for part in ("major", "minor")
+    )
+    if numbers < OLDEST:
+        return red("version", _n("It runs %(version)s; Berth needs 1.29 or newer."), version=text)
+    return green("version", _n("It answers and runs %(version)s."), version=text)
+
+
+def clock(subject: Subject, bench: Bench) -> Finding:
+    """Tokens and certificates are refused when clocks differ."""
+    del bench
+    answer = subject.api.ask("GET", "/version")
+    stamp = answer.headers.get("date", "")
+    if not stamp:
+        return unknown("clock", _n("The API server does not say what time it is."))
+    skew = abs((now() - parsedate_to_datetime(stamp)).total_seconds())
+    shown = round(skew, 1)
+    if skew > SKEW_S:
+        return red(
+            "clock",
+            _n("Its clock differs from ours by %(seconds)s s."),
+            seconds=shown,
+            fix="timedatectl set-ntp true  # on both machines",
+        )
+    return green("clock", _n("Its clock and ours agree."), seconds=shown)
+
+
+def pod_security(subject: Subject, bench: Bench) -> Finding:
+    """A privileged pod must be refused in a namespace made as projects' are."""
+    where = bench.namespace("a")
+    answer = subject.api.ask(
+        "POST", f"/api/v1/namespaces/{where}/pods", _privileged(where), {"dryRun": "All"}
+    )
+    if answer.status == FORBIDDEN and "violates PodSecurity" in answer.message:
+        return green("security", _n("A privileged pod was refused."))
+    if answer.ok:
+        return red(
+            "security",
+            _n("A privileged pod would have been accepted: Pod Security is not enforced."),
+            fix="kube-apiserver --enable-admission-plugins=PodSecurity",
+        )
+    if answer.status != FORBIDDEN:
+        return unknown("security", _n("The API server answered: %(why)s"), why=answer.message)
+    return _by_warning(subject, where)
+
+
+def _by_warning(subject: Subject, where: str) -> Finding:
+    """We may not make pods ourselves: what would be refused is warned of in a StatefulSet."""
+    meta = {"name": "privileged", "namespace": where}
+    labels = {"app": "privileged"}
+    body = {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": meta,
+        "spec": {
+            "replicas": 0,
+            "serviceName": "privileged",
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": _privileged(where)["spec"]},
+        },
+    }
+    path = f"/apis/apps/v1/namespaces/{where}/statefulsets/privileged"
+    answer = subject.api.ask("APPLY", path, body, {"dryRun": "All"})
+    if "would violate PodSecurity" in answer.headers.get("warning", ""):
+        return green("security", _n("A privileged pod is warned of and refused."))
+    return unknown("security", _n("The API server answered: %(why)s"), why=answer.message)
+
+
+def _privileged(where: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "privileged", "namespace": where},
+        "spec": {
+            "hostPID": True,
+            "containers": [
+                {
+                    "name": "main",
+                    "image": "none.invalid/none",
+                    "securityContext": {"privileged": True},
+                }
+            ],
+        },
+    }
+
+
+def gpus(subject: Subject, bench: Bench) -> Finding:
+    """What the watch saw; a cluster without GPUs is allowed, so this is never red."""
+    del bench
+    kinds = subject.cluster.kinds or {}
+    counts = ", ".join(f"{name}: {kind['total']}" for name, kind in sorted(kinds.items()))
+    if counts:
+        return green("gpus", _n("Nodes offer %(counts)s."), counts=counts)
+    return unknown(
+        "gpus",
+        _n("No node offers a GPU. Where there are some, a device plugin must run."),
+        fix="kubectl get nodes -o custom-columns=NODE:.metadata.name,"
+        "GPUS:.status.allocatable.nvidia\\\\.com/gpu",
+    )
+
+
+def queue(subject: Subject, bench: Bench) -> Finding:
+    del bench
+    wanted = subject.options.queue
+    if not wanted:
+        return green("queue", _n("Not used here: pods are not queued."))
+    found = subject.api.ask("GET", "/apis/kueue.x-k8s.io")
+    if found.status == NOT_FOUND:
+        return red(
+            "queue",
+            _n("Kueue is not installed, so nothing would be admitted to “%(queue)s”."),
+            queue=wanted,
+            fix="kubectl get crd localqueues.kueue.x-k8s.io",
+        )
+    preferred = (found.body.get("preferredVersion") or {}).get("groupVersion", "")
+    answer = subject.api.ask("GET", f"/apis/{preferred}/clusterqueues", params={"limit": "100"})
+    if not answer.ok:
+        return unknown("queue", _n("The API server answered: %(why)s"), why=answer.message)
+    active = [item for item in answer.body.get("items") or () if _is_active(item)]
+    if not active:
+        return red(
+            "queue",
+            _n("Kueue has no active ClusterQueue, so nothing would be admitted."),
+            fix="kubectl get clusterqueues -o wide",
+        )
+    return green("queue", _n("Kueue admits work; active queues: %(n)d."), n=len(active))
+
+
+def _is_active(item: dict[str, Any]) -> bool:
+    conditions = (item.get("status") or {}).get("conditions") or ()
+    return any(c.get("type") == "Active" and c.get("status") == "True" for c in conditions)

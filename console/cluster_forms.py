@@ -1,0 +1,414 @@
+"""Forms about clusters. ``values`` gives what the services of ``clusters`` take."""
+
+from __future__ import annotations
+
+from dataclasses import fields as dataclass_fields
+from typing import Any
+
+from django import forms
+from django.utils.translation import gettext_lazy as _
+
+from clusters.models import Cluster, Flavor, Pool
+from clusters.options import ACCESS_MODES, PEERS, VOLUME_KINDS, ClusterOptions
+from clusters.services.base import KINDS_OF_WORK
+from console import lines
+from console.views.base import FilterForm
+from projects.models import Project
+
+ANY = ("", _("Any"))
+
+
+def area(label: Any, *, rows: int = 3, help_text: Any = "", **more: Any) -> forms.CharField:
+    widget = forms.Textarea(attrs={"rows": rows, "class": "mono", "spellcheck": "false"})
+    return forms.CharField(label=label, required=False, widget=widget, help_text=help_text, **more)
+
+
+def kubeconfig_field() -> forms.CharField:
+    return forms.CharField(
+        label=_("Kubeconfig"),
+        max_length=64 * 1024,
+        strip=False,
+        # never put back into the page, whatever the answer is
+        widget=Secret(attrs={"rows": 10, "class": "mono", "spellcheck": "false"}),
+        help_text=_(
+            "With server, certificate authority and token or client certificate inside the file."
+            " It is sealed when it arrives and can't be read again, only replaced."
+        ),
+    )
+
+
+class Secret(forms.Textarea):
+    """A text area that never shows what was typed before."""
+
+    def format_value(self, value: Any) -> str:
+        del value
+        return ""
+
+
+class OptionsForm(forms.Form):
+    """What may be set for a cluster; the same names as ``ClusterOptions``."""
+
+    namespace_prefix = forms.CharField(
+        label=_("Prefix of namespaces"),
+        max_length=20,
+        initial="berth-",
+        help_text=_("Another one for each Berth that shares the cluster."),
+    )
+    hub_url = forms.CharField(
+        label=_("Address of Berth for workspaces"),
+        max_length=200,
+        required=False,
+        help_text=_("How pods reach the internal listener. Empty: BERTH_INTERNAL_URL."),
+    )
+    hub_peers = area(
+        _("Where that listener is"),
+        rows=2,
+        help_text=_("For the network policy: namespace/app or an address range on each line."),
+    )
+    proxy_peers = area(
+        _("Where the notebook proxy is"),
+        rows=2,
+        help_text=_("Only these may open connections to workspaces."),
+    )
+    dns_peers = area(_("Where the cluster's DNS is"), rows=2)
+    internet = forms.BooleanField(
+        label=_("Workspaces may open connections to the internet"), required=False, initial=True
+    )
+    blocked_cidrs = area(
+        _("Blocked addresses"),
+        rows=2,
+        help_text=_("Ranges on each line, besides private ones, which are always blocked."),
+    )
+    volume_kind = forms.ChoiceField(
+        label=_("Homes are"),
+        choices=[
+            (VOLUME_KINDS[0], _("directories on the nodes (shared, or there is one node)")),
+            (VOLUME_KINDS[1], _("made by a storage class")),
+        ],
+    )
+    volume_path = forms.CharField(label=_("Directory on the nodes"), max_length=200, required=False)
+    storage_class = forms.CharField(label=_("Storage class"), max_length=63, required=False)
+    volume_access_mode = forms.ChoiceField(
+        label=_("Access mode"), choices=[(m, m) for m in ACCESS_MODES]
+    )
+    volume_size_gib = forms.IntegerField(label=_("Size of a home in GiB"), min_value=1)
+    scratch_gib = forms.IntegerField(
+        label=_("Space outside of volumes in GiB"),
+        min_value=0,
+        help_text=_("What a workload may write in its container. 0: no limit."),
+    )
+    scheduler = forms.CharField(
+        label=_("Scheduler for work with GPUs"),
+        max_length=63,
+        required=False,
+        help_text=_("Name of a profile that packs. Empty: packed by preference."),
+    )
+    queue = forms.CharField(
+        label=_("Queue"),
+        max_length=63,
+        required=False,
+        help_text=_("The LocalQueue of Kueue that admits workloads. Empty: none."),
+    )
+    run_as_user = forms.IntegerField(
+        label=_("User number in containers"), min_value=1, max_value=2**31 - 1
+    )
+    user_namespaces = forms.BooleanField(
+        label=_("Containers run in user namespaces"),
+        required=False,
+        help_text=_("Only where the runtime supports it."),
+    )
+    default_image = forms.CharField(
+        label=_("Image of presets that name none"), max_length=255, required=False
+    )
+    sidecar_image = forms.CharField(
+        label=_("Image that signs people in"),
+        max_length=255,
+        required=False,
+        help_text=_("Runs before ports of containers. Empty: containers have no web ports."),
+    )
+    check_image = forms.CharField(
+        label=_("Image of the self-check"),
+        max_length=255,
+        required=False,
+        help_text=_("Anything with python3. Empty: one of the two above."),
+    )
+    kube_api_url = forms.CharField(
+        label=_("API server for people's kubectl"),
+        max_length=200,
+        required=False,
+        help_text=_("Empty: as attached."),
+    )
+    kube_api_ca = area(_("Its certificate authority"), rows=2, help_text=_("Empty: as attached."))
+    trusted = forms.BooleanField(
+        label=_("All projects trust each other"),
+        required=False,
+        help_text=_("Work is started even where the network doesn't keep projects apart."),
+    )
+
+    def option_values(self) -> dict[str, Any]:
+        names = {f.name for f in dataclass_fields(ClusterOptions)} & set(self.fields)
+        found = {name: self.cleaned_data[name] for name in names if name in self.cleaned_data}
+        for name in PEERS:
+            if name in found:
+                found[name] = lines.lines_of(found[name])
+        return found
+
+    @staticmethod
+    def initial_of(options: ClusterOptions) -> dict[str, Any]:
+        found = options.as_json()
+        found.pop("extra", None)
+        return {**found, **{name: "\n".join(found[name]) for name in PEERS}}
+
+
+class AttachForm(OptionsForm):
+    """Name and file first; the rest has defaults that fit most clusters."""
+
+    name = forms.CharField(label=_("Name"), max_length=120)
+    key = forms.SlugField(
+        label=_("Short name"),
+        max_length=40,
+        required=False,
+        help_text=_("Stands in addresses and commands. Empty: made from the name."),
+    )
+    kubeconfig = kubeconfig_field()
+    # said by the whole form: an unticked box is a choice then, else it has its default
+    options = forms.CharField(widget=forms.HiddenInput, initial="shown", required=False)
+
+    field_order = ["name", "key", "kubeconfig"]
+
+    @classmethod
+    def completed(cls, posted: dict[str, Any]) -> dict[str, Any]:
+        """Fill in defaults where only name and kubeconfig were sent."""
+        if "options" in posted:
+            return posted
+        return {**cls.initial_of(ClusterOptions()), **posted}
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        kwargs.setdefault("initial", self.initial_of(ClusterOptions()) | {"options": "shown"})
+        super().__init__(*args, **kwargs)
+
+
+class SettingsForm(OptionsForm):
+    name = forms.CharField(label=_("Name"), max_length=120)
+    enabled = forms.BooleanField(
+        label=_("In use"), required=False, help_text=_("Off: Berth doesn't talk to it.")
+    )
+    drain = forms.BooleanField(
+        label=_("Takes no new work"), required=False, help_text=_("What runs may go on.")
+    )
+
+    field_order = ["name", "enabled", "drain"]
+
+    def own_values(self) -> dict[str, Any]:
+        return {name: self.cleaned_data[name] for name in ("name", "enabled", "drain")}
+
+
+class KubeconfigForm(forms.Form):
+    kubeconfig = kubeconfig_field()
+
+
+class FlavorForm(forms.Form):
+    name = forms.SlugField(
+        label=_("Short name"),
+        max_length=63,
+        help_text=_("As people ask for it, for example h100-80. It never changes."),
+    )
+    label = forms.CharField(label=_("Name"), max_length=120, required=False)
+    resource = forms.CharField(
+        label=_("Resource"),
+        max_length=120,
+        initial="nvidia.com/gpu",
+        help_text=_("What nodes call one such device; any accelerator's will do."),
+    )
+    node_labels = area(
+        _("Labels of its nodes"),
+        help_text=_("name=value on each line; several values by comma: any of them."),
+    )
+    match = forms.CharField(
+        label=_("Part of the device's name"),
+        max_length=200,
+        required=False,
+        help_text=_("How it is recognised on a single machine."),
+    )
+    memory_mib = forms.IntegerField(
+        label=_("Memory in MiB"), min_value=0, initial=0, max_value=2**31 - 1
+    )
+    price_per_hour = forms.DecimalField(
+        label=_("Price of an hour"), min_value=0, max_digits=10, decimal_places=2, initial=0
+    )
+    position = forms.IntegerField(
+        label=_("Position"),
+        min_value=0,
+        max_value=100_000,
+        initial=0,
+        help_text=_("Smaller numbers come first."),
+    )
+
+    def values(self) -> dict[str, Any]:
+        found = dict(self.cleaned_data)
+        found["node_labels"] = lines.sets(found["node_labels"], "node_labels")
+        return found
+
+    @staticmethod
+    def initial_of(row: Flavor) -> dict[str, Any]:
+        names = ("name", "label", "resource", "match", "memory_mib", "price_per_hour", "position")
+        found = {name: getattr(row, name) for name in names}
+        return {**found, "node_labels": lines.sets_text(row.node_labels)}
+
+
+class ProjectsField(forms.ModelMultipleChoiceField):
+    """Projects by their uid, which is what a cluster's rows keep."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(
+            queryset=Project.objects.none(), required=False, to_field_name="uid", **kwargs
+        )
+
+
+class PartForm(forms.Form):
+    """What pools and networks share."""
+
+    def __init__(self, *args: Any, cluster: Cluster, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.cluster = cluster
+        live = Project.objects.filter(deleted_at__isnull=True).order_by("name")
+        self.fields["projects"].queryset = live  # type: ignore[attr-defined]
+
+    def uids(self) -> list[str]:
+        return [str(project.uid) for project in self.cleaned_data["projects"]]
+
+
+class PoolForm(PartForm):
+    name = forms.SlugField(label=_("Name"), max_length=40)
+    description = forms.CharField(label=_("Description"), max_length=300, required=False)
+    node_labels = area(
+        _("Labels of its nodes"),
+        rows=2,
+        help_text=_("name=value on each line. A reserved pool has exactly one."),
+    )
+    tolerations = area(
+        _("Tolerations"),
+        rows=2,
+        help_text=_("key=value:Effect on each line, as the nodes' taints are written."),
+    )
+    flavors = forms.ModelMultipleChoiceField(
+        label=_("Kinds of GPU"),
+        queryset=Flavor.objects.order_by("position", "name"),
+        required=False,
+        to_field_name="name",
+        help_text=_("None chosen: any."),
+    )
+    kinds = forms.MultipleChoiceField(
+        label=_("Only for this kind of work"),
+        required=False,
+        choices=[(name, name) for name in KINDS_OF_WORK],
+        help_text=_("None chosen: any."),
+    )
+    projects = ProjectsField(
+        label=_("Only for these projects"), help_text=_("None chosen: every project.")
+    )
+    position = forms.IntegerField(label=_("Position"), min_value=0, max_value=100_000, initial=0)
+
+    def values(self) -> dict[str, Any]:
+        found = dict(self.cleaned_data)
+        found.pop("projects")
+        found["project_uids"] = self.uids()
+        found["node_labels"] = lines.pairs(found["node_labels"], "node_labels")
+        found["tolerations"] = lines.tolerations(found["tolerations"])
+        found["flavors"] = [flavor.name for flavor in found["flavors"]]
+        return found
+
+    @staticmethod
+    def initial_of(row: Pool) -> dict[str, Any]:
+        return {
+            "name": row.name,
+            "description": row.description,
+            "node_labels": lines.pairs_text(row.node_labels),
+            "tolerations": lines.tolerations_text(row.tolerations),
+            "flavors": [flavor.name for flavor in row.flavors.all()],
+            "kinds": row.kinds,
+            "projects": row.project_uids,
+            "position": row.position,
+        }
+
+
+class NetworkForm(PartForm):
+    name = forms.SlugField(label=_("Name"), max_length=40)
+    description = forms.CharField(label=_("Description"), max_length=300, required=False)
+    attachment = forms.CharField(
+        label=_("Network attachment"),
+        max_length=200,
+        help_text=_("namespace/name of the NetworkAttachmentDefinition."),
+    )
+    resource = forms.CharField(
+        label=_("Resource of one card"),
+        max_length=120,
+        required=False,
+        help_text=_("For example nvidia.com/mlnx_sriov_pf0_vf. Empty: it takes nothing."),
+    )
+    count = forms.IntegerField(label=_("Cards"), min_value=1, max_value=64, initial=1)
+    per_gpu = forms.BooleanField(label=_("So many for each GPU"), required=False, initial=True)
+    env = area(_("Variables"), rows=2, help_text=_("NAME=value on each line."))
+    pools = forms.ModelMultipleChoiceField(
+        label=_("In these pools"),
+        queryset=Pool.objects.none(),
+        required=False,
+        to_field_name="name",
+        help_text=_("None chosen: on every node."),
+    )
+    projects = ProjectsField(
+        label=_("Only for these projects"), help_text=_("None chosen: every project.")
+    )
+
+    def __init__(self, *args: Any, cluster: Cluster, **kwargs: Any) -> None:
+        super().__init__(*args, cluster=cluster, **kwargs)
+        self.fields["pools"].queryset = cluster.pools.all()  # type: ignore[attr-defined]
+
+    def values(self) -> dict[str, Any]:
+        found = dict(self.cleaned_data)
+        found.pop("projects")
+        found["project_uids"] = self.uids()
+        found["env"] = lines.pairs(found["env"], "env")
+        found["pools"] = [pool.name for pool in found["pools"]]
+        return found
+
+    @staticmethod
+    def initial_of(row: Any) -> dict[str, Any]:
+        names = ("name", "description", "attachment", "resource", "count", "per_gpu")
+        found = {name: getattr(row, name) for name in names}
+        found["env"] = lines.pairs_text(row.env)
+        return {
+            **found,
+            "pools": [pool.name for pool in row.pools.all()],
+            "projects": row.project_uids,
+        }
+
+
+class NodeFilter(FilterForm):
+    q = forms.CharField(
+        label=_("Search"),
+        required=False,
+        max_length=80,
+        widget=forms.TextInput(attrs={"type": "search"}),
+    )
+    kind = forms.ChoiceField(label=_("Kind of GPU"), required=False)
+    pool = forms.ChoiceField(label=_("Pool"), required=False)
+    ready = forms.ChoiceField(
+        label=_("State"), required=False, choices=[ANY, ("yes", _("Ready")), ("no", _("Not ready"))]
+    )
+
+    def __init__(self, *args: Any, cluster: Cluster, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        kinds = [(name, name) for name in sorted(cluster.kinds or {})]
+        self.fields["kind"].choices = [ANY, *kinds]  # type: ignore[attr-defined]
+        names = [(pool.name, pool.name) for pool in cluster.pools.all()]
+        self.fields["pool"].choices = [ANY, *names]  # type: ignore[attr-defined]
+
+
+class FlavorFilter(FilterForm):
+    q = forms.CharField(
+        label=_("Search"),
+        required=False,
+        max_length=80,
+        widget=forms.TextInput(attrs={"type": "search"}),
+    )

@@ -1,0 +1,91 @@
+"""Reading clusters for the operators' pages; a constant number of queries each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from django.db.models import Count, Q
+
+from clusters import selectors as clusters
+from clusters.models import Cluster
+from clusters.options import options_of
+from clusters.placement import QUEUED_HERE, KindUse, launch_refusal, uses
+from common.clock import now
+from projects.models import Project
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+STALE = timedelta(minutes=3)
+
+
+@dataclass(frozen=True)
+class Glance:
+    """One cluster as its card shows it."""
+
+    cluster: Cluster
+    kinds: list[KindUse] = field(default_factory=list)
+    red: int = 0
+
+    @property
+    def is_stale(self) -> bool:
+        return is_stale(self.cluster.checked_at)
+
+    @property
+    def free(self) -> int:
+        return sum(use.free for use in self.kinds)
+
+    @property
+    def total(self) -> int:
+        return sum(use.total for use in self.kinds)
+
+
+def is_stale(at: datetime | None) -> bool:
+    return at is None or now() - at > STALE
+
+
+def overview() -> list[Glance]:
+    rows = list(
+        Cluster.objects.annotate(red=Count("checks", filter=Q(checks__state="red"))).order_by(
+            "name"
+        )
+    )
+    found = uses(rows)
+    return [
+        Glance(row, [use for use in found if use.cluster.pk == row.pk], row.red) for row in rows
+    ]
+
+
+def page(cluster: Cluster) -> dict[str, Any]:
+    """Return everything that the page of one cluster shows."""
+    checks = clusters.checks(cluster) if cluster.driver not in QUEUED_HERE else []
+    asked, ran = cluster.checks_asked_at, cluster.checks_ran_at
+    pools, networks = clusters.pools(cluster), clusters.networks(cluster)
+    names = _names({uid for row in (*pools, *networks) for uid in row.project_uids})
+    return {
+        "cluster": cluster,
+        "options": options_of(cluster.options),
+        "kinds": uses([cluster]),
+        "checks": checks,
+        "red": sum(1 for check in checks if check.state == "red"),
+        "checking": bool(cluster.enabled and asked and (ran is None or asked > ran)),
+        "pools": [(row, _listed(row, names)) for row in pools],
+        "networks": [(row, _listed(row, names)) for row in networks],
+        "refusal": launch_refusal(cluster.key),
+        "is_stale": is_stale(cluster.checked_at),
+        "on_cluster": cluster.driver not in QUEUED_HERE,
+    }
+
+
+def _names(uids: set[str]) -> dict[str, str]:
+    if not uids:
+        return {}
+    rows = Project.objects.filter(uid__in=uids).values_list("uid", "name")
+    return {str(uid): name for uid, name in rows}
+
+
+def _listed(row: Any, names: dict[str, str]) -> str:
+    """Names of the projects that something is reserved for; '' for everybody."""
+    return ", ".join(sorted(names.get(uid, uid[:8]) for uid in row.project_uids))
