@@ -25,6 +25,9 @@ class KubernetesOptions:
     run_as_user: int = 1000
     user_namespaces: bool = False
     scratch_gib: int = 20  # what a workload may write outside its volumes; 0: no limit
+    cpu_overcommit: int = 1  # so many times a node's processors may be promised
+    portal_role: str = ""  # ClusterRole of the portal's account, bound in each project only
+    portal_account: str = ""  # namespace/name
     kube_api_url: str = ""
     kube_api_ca: str = ""
     extra: Mapping[str, str] = field(default_factory=dict)

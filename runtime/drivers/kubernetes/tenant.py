@@ -19,6 +19,7 @@ from runtime.drivers.kubernetes import names
 from runtime.drivers.kubernetes.answers import raise_for
 from runtime.drivers.kubernetes.builders import tenant as builders
 from runtime.drivers.kubernetes.builders.tenant import access, digest
+from runtime.drivers.kubernetes.builders.tenant.policies import Network
 from runtime.drivers.kubernetes.client import KubeClient, path_of
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.protocol import (
@@ -50,8 +51,10 @@ WATCHED: tuple[tuple[str, str, str], ...] = (
 _PLURALS = {kind: (version, plural) for version, plural, kind in WATCHED} | {
     "Secret": ("v1", "secrets")
 }
+_PORTAL = f"RoleBinding/{access.PORTAL}"
+_PAUSES = (0.1, 0.2, 0.4, 0.8)
 _PARALLEL = 8
-_ADDRESSES_KEPT_S = 600.0
+_NETWORK_KEPT_S = 600.0
 
 
 class Tenants:
@@ -61,12 +64,12 @@ class Tenants:
         self._client = client
         self._options = options
         self._selector = names.selector(options.namespace_prefix, {names.KIND: builders.PLACE})
-        self._addresses: tuple[float, tuple[str, ...]] = (0.0, ())
+        self._known: tuple[float, Network] = (0.0, Network())
 
     # --- make it as it should be ----------------------------------------------------------------
     def ensure(self, spec: TenantSpec) -> tuple[str, ...]:
         """Write what differs; return the ``Kind/name`` of it. NotYet while an old one ends."""
-        wanted = builders.bundle(spec, self._options, blocked=self._api_addresses())
+        wanted = builders.bundle(spec, self._options, self._network())
         found = self._own_namespace(spec)
         live = {} if found is None else self._live(spec.namespace, found)
         before = expected_of(found)
@@ -76,8 +79,13 @@ class Tenants:
         }
         if found is None:
             self._client.apply(wanted[0])
-        written = self._write([o for o in wanted[1:] if not _is_same(o, live)])
-        written += self._write_secrets(spec, expected, before)
+        todo = [o for o in wanted[1:] if not _is_same(o, live)]
+        # The portal's own rights come first; the API server may see them a moment later.
+        own = [o for o in todo if digest.key_of(o) == _PORTAL]
+        written = self._write(own)
+        pauses = _PAUSES if own else ()
+        written += _patient(lambda: self._write([o for o in todo if o not in own]), pauses)
+        written += _patient(lambda: self._write_secrets(spec, expected, before), pauses)
         written += self._write_namespace(wanted[0], found, expected)
         written += self._prune(spec.namespace, {*live, *before} - set(expected))
         return tuple(sorted(written))
@@ -179,18 +187,19 @@ class Tenants:
         version, plural = _PLURALS[kind]
         self._client.delete(version, plural, name, namespace)
 
-    def _api_addresses(self) -> tuple[str, ...]:
+    def _network(self) -> Network:
         """Return where the API server listens: never reachable, also at a public address."""
-        at, known = self._addresses
-        if known and time.monotonic() - at < _ADDRESSES_KEPT_S:
+        at, known = self._known
+        if known.api and time.monotonic() - at < _NETWORK_KEPT_S:
             return known
         try:
             row = self._client.get("discovery.k8s.io/v1", "endpointslices", "kubernetes", "default")
         except Denied:
             row = None
         found = {a for e in (row or {}).get("endpoints") or () for a in e.get("addresses") or ()}
-        self._addresses = (time.monotonic(), tuple(sorted(found)))
-        return self._addresses[1]
+        family = 6 if (row or {}).get("addressType") == "IPv6" else 4
+        self._known = (time.monotonic(), Network(family, tuple(sorted(found))))
+        return self._known[1]
 
     # --- look, remove, tokens -------------------------------------------------------------------
     def look(self, uid: str) -> Observation:
@@ -281,6 +290,16 @@ def _parallel(act: Callable[[T], R], items: Iterable[T]) -> list[R]:
     with ThreadPoolExecutor(max_workers=min(_PARALLEL, len(todo))) as pool:
         futures = [pool.submit(act, item) for item in todo]
     return [f.result() for f in futures]
+
+
+def _patient(act: Callable[[], R], pauses: Iterable[float]) -> R:
+    """Do it; rights that were given a moment ago may not be known yet."""
+    for pause in pauses:
+        try:
+            return act()
+        except Denied:
+            time.sleep(pause)
+    return act()
 
 
 def _unix(stamp: str) -> float:

@@ -91,10 +91,24 @@ class TestRules:
     def test_the_internet_rule_leaves_out_what_is_not_public(self, address: str) -> None:
         import ipaddress
 
-        blocks = [p["ipBlock"] for p in policies.internet(("203.0.113.0/24",))]
+        blocks = [p["ipBlock"] for p in policies.internet(("203.0.113.0/24",), 4)]
         closed = [ipaddress.ip_network(c) for b in blocks for c in b["except"]]
         wanted = ipaddress.ip_network(address)
         assert any(wanted.version == c.version and wanted.subnet_of(c) for c in closed)
+
+    def test_only_the_clusters_own_address_family_is_named(self) -> None:
+        for family, everything in ((4, "0.0.0.0/0"), (6, "::/0")):
+            (rule,) = policies.internet(("203.0.113.0/24", "2001:db8::/32"), family)
+            assert rule["ipBlock"]["cidr"] == everything
+            assert all((":" in c) == (family == 6) for c in rule["ipBlock"]["except"])
+
+    def test_the_portal_of_a_chart_gets_its_rights_first_and_here_only(self) -> None:
+        options = replace(OPTIONS, portal_role="berth-projects", portal_account="berth/worker")
+        binding = builders.bundle(SPEC, options)[1]
+        assert binding["roleRef"]["name"] == "berth-projects"
+        assert binding["subjects"] == [
+            {"kind": "ServiceAccount", "name": "worker", "namespace": "berth"}
+        ]
 
     def test_quantities_are_canonical(self) -> None:
         assert [limits.decimal(n) for n in (0, 500, 5000, 12_345)] == ["0", "500", "5k", "12345"]

@@ -24,17 +24,14 @@ POD_SECURITY_VERSION = "v1.36"
 
 
 def bundle(
-    spec: TenantSpec, options: KubernetesOptions, *, blocked: tuple[str, ...] = ()
+    spec: TenantSpec, options: KubernetesOptions, network: policies.Network | None = None
 ) -> list[Object]:
-    """Return the namespace and all that belongs into it, but secrets.
-
-    ``blocked`` are addresses of the cluster itself that the internet rule must leave out.
-    """
+    """Return the namespace and all that belongs into it, but secrets."""
     marks = _marks(spec, options)
-    closed = (*options.blocked_cidrs, *blocked)
     return [
         namespace(spec, options),
-        *policies.build(spec.namespace, marks, options, closed),
+        *access.portal(spec.namespace, marks, options),
+        *policies.build(spec.namespace, marks, options, network or policies.Network()),
         *limits.build(spec.namespace, marks, options.volume_size_gib),
         *access.build(spec.namespace, marks, spec.kube_users),
     ]

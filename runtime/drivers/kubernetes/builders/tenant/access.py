@@ -12,11 +12,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from runtime.drivers.kubernetes import names
+from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.protocol import KubeUser
 
 Object = dict[str, Any]
 
 USER = names.OWNER
+PORTAL = "berth-portal"
 _READ = ["get", "list", "watch"]
 _UID_DIGITS = 12
 
@@ -33,6 +35,29 @@ def build(namespace: str, marks: Mapping[str, str], users: Iterable[KubeUser]) -
                 _binding(namespace, mine, name),
             ]
     return made
+
+
+def portal(namespace: str, marks: Mapping[str, str], options: KubernetesOptions) -> list[Object]:
+    """Return what lets the portal's own account work here, where it may not everywhere.
+
+    Nothing for an attached kubeconfig: that brings its own rights.
+    """
+    if not (options.portal_role and options.portal_account):
+        return []
+    where, _, account = options.portal_account.partition("/")
+    return [
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "RoleBinding",
+            "metadata": {"name": PORTAL, "namespace": namespace, "labels": dict(marks)},
+            "roleRef": {
+                "apiGroup": "rbac.authorization.k8s.io",
+                "kind": "ClusterRole",
+                "name": options.portal_role,
+            },
+            "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": where}],
+        }
+    ]
 
 
 def account_name(user_uid: str) -> str:

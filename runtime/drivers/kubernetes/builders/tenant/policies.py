@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -40,8 +41,16 @@ NOT_PUBLIC = (
 )
 
 
+@dataclass(frozen=True)
+class Network:
+    """What is known of the cluster: its address family, and where its API server listens."""
+
+    family: int = 4
+    api: tuple[str, ...] = ()
+
+
 def build(
-    namespace: str, marks: Mapping[str, str], options: KubernetesOptions, blocked: tuple[str, ...]
+    namespace: str, marks: Mapping[str, str], options: KubernetesOptions, network: Network
 ) -> list[Object]:
     made = [_policy(namespace, marks, "default-deny", ["Ingress", "Egress"])]
     first, last = PROXIED_PORTS
@@ -64,7 +73,8 @@ def build(
         }
         made.append(_policy(namespace, marks, "allow-hub", ["Egress"], egress=[rule]))
     if options.internet:
-        rule = {"to": internet(blocked)}
+        closed = (*options.blocked_cidrs, *network.api)
+        rule = {"to": internet(closed, network.family)}
         made.append(_policy(namespace, marks, "allow-internet", ["Egress"], egress=[rule]))
     return made
 
@@ -81,13 +91,16 @@ def peer(text: str, *, label: str = "app") -> Object:
     }
 
 
-def internet(blocked: Iterable[str]) -> list[Object]:
-    """Return every public address but ``blocked``, for both families."""
+def internet(blocked: Iterable[str], family: int) -> list[Object]:
+    """Return every public address of the cluster's family but ``blocked``.
+
+    Only that family: an enforcer without the other one may stop at such a rule and then enforce
+    nothing at all (kube-router 1.6 does). What no rule names stays closed.
+    """
     closed = [ipaddress.ip_network(c) for c in (*NOT_PUBLIC, *blocked)]
-    return [
-        {"ipBlock": {"cidr": cidr, "except": [str(c) for c in _joined(closed, version)]}}
-        for cidr, version in (("0.0.0.0/0", 4), ("::/0", 6))
-    ]
+    everything = "0.0.0.0/0" if family == 4 else "::/0"  # noqa: PLR2004 - the two there are
+    left_out = [str(c) for c in _joined(closed, family)]
+    return [{"ipBlock": {"cidr": everything, "except": left_out}}]
 
 
 def _joined(networks: Iterable[Any], version: int) -> list[Any]:
