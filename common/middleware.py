@@ -111,17 +111,26 @@ def _not_here(request: HttpRequest) -> HttpResponse | None:
 
 _CSP = (
     "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
-    "font-src 'self'; connect-src 'self'; object-src 'none'; base-uri 'none'; "
+    "font-src 'self'; connect-src 'self'{gate}; object-src 'none'; base-uri 'none'; "
     "form-action 'self'{form_action}; frame-ancestors 'none'"
 )
 
 
+def _gate_sources() -> str:
+    """The gate as pages reach it, where it is another origin than theirs."""
+    gate = str(getattr(settings, "BERTH_GATE_URL", ""))
+    if not gate or gate == settings.BERTH_PUBLIC_URL:
+        return ""
+    return f" {gate} ws{gate.removeprefix('http')}"
+
+
 class ContentSecurityPolicyMiddleware(MiddlewareMixin):
-    """One strict policy for every page: nothing inline, nothing foreign."""
+    """One strict policy for every page: nothing inline, nothing foreign but the gate's streams."""
 
     def process_response(self, request: HttpRequest, response: HttpResponse) -> HttpResponse:
         extra = getattr(request, "csp_form_action", "")
-        policy = _CSP.format(form_action=f" {extra}" if extra else "")
+        form_action = f" {extra}" if extra else ""
+        policy = _CSP.format(form_action=form_action, gate=_gate_sources())
         response.headers.setdefault("Content-Security-Policy", policy)
         response.headers.setdefault("X-Content-Type-Options", "nosniff")
         response.headers.setdefault(

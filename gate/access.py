@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 from django.utils.translation import gettext as _
 
 from accounts.principal import Principal
-from clusters.models import Cluster
+from clusters.options import options_of
 from common.errors import Conflict, Forbidden
 from gate.callers import Caller, principal_of
-from notebooks import selectors
+from notebooks import selectors, where
 from notebooks.models import Workspace
 from projects.access import Permission
+from runtime.drivers.kubernetes.names import MAIN
 from runtime.drivers.kubernetes.streams import Pod
-from runtime.models import ObservedWorkload
 from runtime.protocol import Desired, Phase
-
-MAIN = "main"
 
 
 class Demand(StrEnum):
@@ -62,12 +58,15 @@ def target_for(who: Principal, short_id: str, demand: Demand) -> Target:
         _may_open(who, row)
     elif demand is Demand.LOGS:
         selectors.require_owner(who, row)
-    if not Cluster.objects.filter(key=row.cluster_key, driver="kubernetes").exists():
+    cluster = where.cluster_of(row)
+    if cluster is None:
         raise Conflict(
             _("This workspace runs on one machine; it has terminal and files in JupyterLab."),
             code="not-on-a-cluster",
         )
-    return _target(row, is_owner=selectors.is_owner(who, row))
+    objects = where.objects_of(row, options_of(cluster.options))
+    pod = Pod(objects["namespace"], objects["pod"], MAIN)
+    return _target(row, pod, is_owner=selectors.is_owner(who, row))
 
 
 def running_target(caller: Caller, short_id: str) -> Target:
@@ -89,7 +88,7 @@ def _may_open(who: Principal, row: Workspace) -> None:
         raise Forbidden(_("Only its owner, and whom he let in, may open a workspace."))
 
 
-def _target(row: Workspace, *, is_owner: bool) -> Target:
+def _target(row: Workspace, pod: Pod, *, is_owner: bool) -> Target:
     phase = Phase.DELETING if row.desired == Desired.ABSENT else row.shown_phase
     return Target(
         uid=str(row.uid),
@@ -100,16 +99,6 @@ def _target(row: Workspace, *, is_owner: bool) -> Target:
         cluster_key=row.cluster_key,
         phase=phase.value,
         launch=row.launch,
-        pod=pod_of(row),
+        pod=pod,
         is_owner=is_owner,
     )
-
-
-def pod_of(row: Workspace) -> Pod:
-    """Where it runs, as the watch saw it; before it was seen, as it will be called."""
-    seen = ObservedWorkload.objects.filter(cluster_key=row.cluster_key, uid=row.uid).first()
-    detail: Mapping[str, Any] = (seen.data.get("detail") or {}) if seen else {}
-    ref: Mapping[str, Any] = row.external_ref or {}
-    namespace = detail.get("namespace") or ref.get("namespace") or ""
-    name = detail.get("pod") or f"{ref.get('name') or 'ws-' + row.short_id}-0"
-    return Pod(str(namespace), str(name), MAIN)

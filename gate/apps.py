@@ -5,6 +5,9 @@ class GateConfig(AppConfig):
     name = "gate"
 
     def ready(self) -> None:
-        from gate import answers
+        from gate import answers, objects
+        from gate.ui import tabs
 
         answers.register()
+        objects.register()
+        tabs.register()

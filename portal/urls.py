@@ -30,6 +30,7 @@ APPS = (
     "volumes.urls",
     "hubapi.urls",
     "notebooks.urls",
+    "gate.urls",
     "usage.urls",
     "events.urls",
     "notifications.urls",

@@ -18,6 +18,7 @@ from notebooks.models import Workspace
 from notebooks.ui.forms import SizeForm, edit_form
 from notebooks.ui.present import shown
 from notebooks.ui.shared import go, show_error, to_yaml
+from notebooks.ui.tabs import Tab, more_of
 from projects.access import Permission
 from projects.ui.base import ProjectView
 
@@ -49,20 +50,22 @@ class WorkspaceView(ProjectView):
 
     def _tabs(self, row: Workspace, *, is_owner: bool) -> list[dict[str, Any]]:
         keys = {"project": self.project.slug, "workspace": row.short_id}
-        tabs = [("detail", "overview", _("Overview"))]
+        tabs = [Tab("overview", "notebooks:detail", _("Overview"))]
         if is_owner:
-            tabs.append(("logs", "logs", _("Logs")))
-        tabs += [("events", "events", _("Events")), ("usage", "usage", _("Usage"))]
-        tabs.append(("yaml", "yaml", "YAML"))
+            tabs.append(Tab("logs", "notebooks:logs", _("Logs")))
+        tabs.append(Tab("events", "notebooks:events", _("Events")))
+        tabs += more_of(self.principal, row)
+        tabs.append(Tab("usage", "notebooks:usage", _("Usage")))
+        tabs.append(Tab("yaml", "notebooks:yaml", "YAML"))
         if is_owner:
-            tabs.append(("settings", "settings", _("Settings")))
+            tabs.append(Tab("settings", "notebooks:settings", _("Settings")))
         return [
             {
-                "label": label,
-                "url": reverse(f"notebooks:{name}", kwargs=keys),
-                "current": tab == self.tab,
+                "label": tab.label,
+                "url": reverse(tab.route, kwargs=keys),
+                "current": tab.key == self.tab,
             }
-            for name, tab, label in tabs
+            for tab in tabs
         ]
 
 

@@ -98,8 +98,8 @@ async def test_a_folder_comes_as_a_tar(files: httpx.AsyncClient, base: str, kube
     (kube.home / "data").mkdir()
     (kube.home / "data" / "x").write_text("one")
     got = await files.get(f"{base}/archive", params={"path": "data"})
-    names = tarfile.open(fileobj=io.BytesIO(got.content)).getnames()
-    assert sorted(names) == ["./data", "./data/x"]
+    with tarfile.open(fileobj=io.BytesIO(got.content)) as found:
+        assert sorted(found.getnames()) == ["./data", "./data/x"]
 
 
 async def test_d1_nothing_outside_the_home_is_given(
@@ -161,14 +161,15 @@ async def test_a_download_that_breaks_does_not_look_whole(
     files: httpx.AsyncClient, base: str, kube: FakeKube
 ) -> None:
     (kube.home / "big").write_bytes(b"x" * 50_000_000)
-    with pytest.raises(httpx.RemoteProtocolError):
+
+    async def read() -> None:
         async with files.stream("GET", f"{base}/download", params={"path": "big"}) as got:
-            got_some = False
             async for _part in got.aiter_raw():
-                if not got_some:
-                    got_some = True
-                    for process in list(kube.running):
-                        process.kill()
+                for process in list(kube.running):
+                    process.kill()
+
+    with pytest.raises(httpx.RemoteProtocolError):
+        await read()
 
 
 async def test_f4_a_slow_reader_is_cut_and_holds_little(

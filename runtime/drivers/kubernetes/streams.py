@@ -286,7 +286,7 @@ def ended_of(data: bytes) -> Ended:
         if cause.get("reason") == "ExitCode":
             with contextlib.suppress(TypeError, ValueError):
                 return Ended(int(cause.get("message")))
-    return Ended(None, str(status.get("message", ""))[:300])
+    return Ended(None, str(status.get("message", ""))[:1000])
 
 
 def _refused(code: int, body: bytes) -> DriverError:

@@ -1,0 +1,116 @@
+"""What the cluster itself holds of a workspace: its objects as YAML, and the latest events.
+
+Asked by ``web`` through ``runtime.gateway`` after it has checked access; answered where the
+credential is. No secret is in it: Secrets are never read, and the values of the environment are
+left out for everybody but the owner.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+from django.utils.translation import gettext as _
+
+from clusters.registry import driver_for
+from common.errors import BerthError, Unavailable
+from runtime import gateway
+from runtime.drivers.kubernetes.client import KubeClient
+from runtime.drivers.kubernetes.driver import KubernetesDriver
+
+NAME = "workspace/objects"
+MOST_EVENTS = 100
+_HIDDEN = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+@dataclass(frozen=True)
+class Seen:
+    """``problem`` says why the rest is empty."""
+
+    yaml: str = ""
+    events: tuple[Mapping[str, Any], ...] = ()
+    problem: str = ""
+
+
+def register() -> None:
+    gateway.register(NAME, answer)
+
+
+def ask(cluster: str, objects: Mapping[str, str], *, with_env: bool) -> Seen:
+    payload = {"cluster": cluster, "with_env": with_env, **objects}
+    try:
+        said = gateway.ask(NAME, payload, timeout_s=5)
+    except BerthError as error:
+        return Seen(problem=error.message)
+    return Seen(str(said["yaml"]), tuple(said["events"]))
+
+
+def answer(payload: Mapping[str, Any]) -> Mapping[str, Any]:
+    driver = driver_for(str(payload["cluster"]))
+    if not isinstance(driver, KubernetesDriver):
+        raise Unavailable(_("This process holds no key to clusters."))
+    client, namespace = driver.client, str(payload["namespace"])
+    name, pod = str(payload["name"]), str(payload["pod"])
+    found = [
+        client.get("apps/v1", "statefulsets", name, namespace),
+        client.get("v1", "pods", pod, namespace),
+    ]
+    shown = [clean(one, with_env=bool(payload.get("with_env"))) for one in found if one]
+    text = yaml.safe_dump_all(shown, sort_keys=False, allow_unicode=True) if shown else ""
+    return {"yaml": text, "events": _events(client, namespace, {name, pod})}
+
+
+def clean(obj: Mapping[str, Any], *, with_env: bool) -> dict[str, Any]:
+    """Return it as a person wants to read it: no bookkeeping, no values of others."""
+    shown: dict[str, Any] = copy.deepcopy(dict(obj))
+    meta = shown.get("metadata", {})
+    meta.pop("managedFields", None)
+    (meta.get("annotations") or {}).pop(_HIDDEN, None)
+    if not with_env:
+        for containers in _container_lists(shown):
+            for container in containers:
+                for one in container.get("env") or []:
+                    if "value" in one:
+                        one["value"] = "…"
+    return shown
+
+
+def _container_lists(obj: Mapping[str, Any]) -> list[list[dict[str, Any]]]:
+    spec = obj.get("spec") or {}
+    if "template" in spec:
+        spec = (spec["template"] or {}).get("spec") or {}
+    return [spec.get(kind) or [] for kind in ("containers", "initContainers")]
+
+
+def _events(client: KubeClient, namespace: str, names: set[str]) -> list[dict[str, Any]]:
+    """Return the latest events of these objects, newest first."""
+    found: list[dict[str, Any]] = []
+    for name in sorted(names):
+        found += client.list("v1", "events", namespace, fields=f"involvedObject.name={name}")
+    rows = [_event(one) for one in found]
+    rows.sort(key=lambda row: row["at"], reverse=True)
+    return rows[:MOST_EVENTS]
+
+
+def _event(one: Mapping[str, Any]) -> dict[str, Any]:
+    series = one.get("series") or {}
+    at = (
+        series.get("lastObservedTime")
+        or one.get("lastTimestamp")
+        or one.get("eventTime")
+        or one.get("metadata", {}).get("creationTimestamp")
+        or ""
+    )
+    source = one.get("reportingComponent") or (one.get("source") or {}).get("component") or ""
+    return {
+        "at": str(at),
+        "kind": str(one.get("type", "")),
+        "reason": str(one.get("reason", ""))[:80],
+        "message": str(one.get("message", ""))[:600],
+        "count": int(series.get("count") or one.get("count") or 1),
+        "object": str((one.get("involvedObject") or {}).get("name", ""))[:120],
+        "source": str(source)[:80],
+    }

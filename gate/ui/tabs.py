@@ -1,0 +1,35 @@
+"""What the gate adds to the page of a workspace on a cluster."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from django.utils.translation import gettext as _
+
+from notebooks import selectors, where
+from notebooks.ui import tabs
+from notebooks.ui.tabs import Tab
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from accounts.principal import Principal
+    from notebooks.models import Workspace
+
+ONE_MACHINE = "local"  # answered without a query; other machines by their row
+
+
+def register() -> None:
+    tabs.register(of)
+
+
+def of(who: Principal, row: Workspace) -> Sequence[Tab]:
+    if row.cluster_key == ONE_MACHINE or where.cluster_of(row) is None:
+        return []
+    found = []
+    if selectors.access_of(who.user, row):
+        found = [
+            Tab("terminal", "gate:terminal", _("Terminal")),
+            Tab("files", "gate:files", _("Files")),
+        ]
+    return [*found, Tab("objects", "gate:objects", _("Cluster"))]

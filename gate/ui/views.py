@@ -1,0 +1,88 @@
+"""Terminal, files, and what the cluster holds: pages of one workspace."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+from urllib.parse import urlsplit
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse
+from django.utils.translation import gettext as _
+
+from common.errors import Forbidden, NotFound
+from gate import objects
+from notebooks import selectors, where
+from notebooks.models import Workspace
+from notebooks.ui.views import READ, WorkspaceView
+from projects.access import Permission
+from runtime.protocol import Phase
+
+
+def ssh_command(row: Workspace) -> str:
+    """Return the line that people paste; empty where SSH is off."""
+    if not settings.BERTH_SSH_PORT:
+        return ""
+    host = settings.BERTH_SSH_HOST or urlsplit(settings.BERTH_PUBLIC_URL).hostname or "localhost"
+    return f"ssh -p {settings.BERTH_SSH_PORT} {row.short_id}@{host}"
+
+
+class GateView(WorkspaceView):
+    """A page about a workspace on a cluster."""
+
+    required_permissions: ClassVar[Mapping[str, Permission]] = READ
+
+    def on_cluster(self) -> Workspace:
+        row = self.workspace()
+        if where.cluster_of(row) is None:
+            raise NotFound(_("This workspace runs on one machine; JupyterLab has all of this."))
+        return row
+
+    def opened(self) -> Workspace:
+        row = self.on_cluster()
+        if not selectors.access_of(self.principal.user, row):
+            raise Forbidden(_("Only its owner, and whom he let in, may open a workspace."))
+        return row
+
+    def gate(self, row: Workspace, part: str, context: Mapping[str, Any] | None = None) -> Any:
+        base = settings.BERTH_GATE_URL
+        return self.page(
+            row,
+            {
+                "gate_url": f"{base}/gate/{part}/{row.short_id}",
+                "gate_socket": f"ws{base.removeprefix('http')}/gate/{part}/{row.short_id}",
+                "is_running": row.shown_phase == Phase.RUNNING,
+                "ssh_command": ssh_command(row),
+                **(context or {}),
+            },
+        )
+
+
+class Terminal(GateView):
+    template_name = "gate/terminal.html"
+    tab = "terminal"
+
+    def get(self, request: HttpRequest, project: str, workspace: str) -> HttpResponse:  # noqa: ARG002
+        return self.render(self.gate(self.opened(), "terminal"))
+
+
+class Files(GateView):
+    template_name = "gate/files.html"
+    tab = "files"
+
+    def get(self, request: HttpRequest, project: str, workspace: str) -> HttpResponse:  # noqa: ARG002
+        return self.render(self.gate(self.opened(), "files"))
+
+
+class Objects(GateView):
+    """Asked of the cluster now, by way of the gate."""
+
+    template_name = "gate/objects.html"
+    tab = "objects"
+
+    def get(self, request: HttpRequest, project: str, workspace: str) -> HttpResponse:  # noqa: ARG002
+        row = self.on_cluster()
+        mine = selectors.is_owner(self.principal, row)
+        found = where.kubectl_of(row) or {}
+        seen = objects.ask(row.cluster_key, found, with_env=mine)
+        return self.render(self.gate(row, "objects", {"seen": seen, "objects": found}))

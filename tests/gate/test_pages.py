@@ -1,0 +1,109 @@
+"""The pages around the gate."""
+
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from gate.objects import clean
+from runtime import gateway
+
+pytestmark = pytest.mark.django_db
+
+
+def page(client: Client, row: Any, part: str) -> Any:
+    return client.get(f"/projects/vision/workspaces/{row.short_id}/{part}/")
+
+
+def test_the_owner_has_a_terminal_and_files(workspace: Any, alice: Any, as_user: Any) -> None:
+    answer = page(as_user(alice), workspace, "terminal")
+    assert answer.status_code == 200
+    body = answer.content.decode()
+    assert f'data-socket="ws://localhost:8004/gate/terminal/{workspace.short_id}"' in body
+    assert f"ssh -p 8005 {workspace.short_id}@localhost" in body
+    policy = answer.headers["Content-Security-Policy"]
+    assert "connect-src 'self' http://localhost:8004 ws://localhost:8004;" in policy
+    assert "unsafe-inline" not in policy
+    files = page(as_user(alice), workspace, "files").content.decode()
+    assert f'data-url="http://localhost:8004/gate/files/{workspace.short_id}"' in files
+
+
+def test_others_have_not(
+    workspace: Any, bob: Any, charlie: Any, operator: Any, as_user: Any
+) -> None:
+    for part in ("terminal", "files"):
+        assert page(as_user(bob), workspace, part).status_code == 403
+        assert page(as_user(operator), workspace, part).status_code == 403
+        assert page(as_user(charlie), workspace, part).status_code == 404
+
+
+def test_a_visitor_who_was_let_in_has(workspace: Any, bob: Any, as_user: Any) -> None:
+    from notebooks.models import Share
+
+    Share.objects.create(workspace=workspace, user=bob)
+    assert page(as_user(bob), workspace, "terminal").status_code == 200
+
+
+def test_a_workspace_of_one_machine_has_no_such_pages(
+    workspace: Any, alice: Any, as_user: Any
+) -> None:
+    workspace.cluster_key = "local"
+    workspace.save()
+    assert page(as_user(alice), workspace, "terminal").status_code == 404
+    assert "Terminal</a>" not in page(as_user(alice), workspace, "events").content.decode()
+
+
+OBJECT = {
+    "kind": "Pod",
+    "metadata": {"name": "p", "managedFields": [{"manager": "berth"}]},
+    "spec": {
+        "containers": [
+            {
+                "name": "main",
+                "env": [
+                    {"name": "A", "value": "private"},
+                    {"name": "B", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}},
+                ],
+            }
+        ]
+    },
+}
+
+
+def test_objects_show_no_bookkeeping_and_others_no_values() -> None:
+    mine = clean(OBJECT, with_env=True)
+    assert "managedFields" not in mine["metadata"]
+    assert mine["spec"]["containers"][0]["env"][0]["value"] == "private"
+    others = clean({"spec": {"template": OBJECT}, "metadata": {}}, with_env=False)
+    assert "private" not in str(others)
+    assert OBJECT["metadata"]["managedFields"]
+
+
+def test_the_page_shows_what_the_gate_tells(
+    workspace: Any, bob: Any, alice: Any, as_user: Any, settings: Any, monkeypatch: Any
+) -> None:
+    asked: list[Any] = []
+
+    def answer(payload: Any) -> Any:
+        asked.append(dict(payload))
+        event = {"at": "2026-01-01T00:00:00Z", "kind": "Warning", "reason": "Failed", "count": 3}
+        return {"yaml": "kind: Pod\n", "events": [{**event, "message": "no such image"}]}
+
+    settings.BERTH_CLUSTER_PRIVATE_KEY = ["x"]
+    monkeypatch.setitem(gateway._handlers, "workspace/objects", answer)
+    body = page(as_user(bob), workspace, "cluster").content.decode()
+    assert "kind: Pod" in body
+    assert "no such image" in body
+    page(as_user(alice), workspace, "cluster")
+    assert [one["with_env"] for one in asked] == [False, True]
+    assert asked[0]["pod"] == f"ws-{workspace.short_id}-0"
+
+
+def test_a_gate_that_does_not_answer_is_a_sentence(
+    workspace: Any, alice: Any, as_user: Any, settings: Any
+) -> None:
+    settings.BERTH_CLUSTER_PRIVATE_KEY = []
+    settings.BERTH_GATE_INTERNAL_URL = "http://127.0.0.1:9"
+    answer = page(as_user(alice), workspace, "cluster")
+    assert answer.status_code == 200
+    assert "does not answer" in answer.content.decode()
