@@ -7,7 +7,7 @@ import socket
 from pathlib import Path
 
 from devcluster import images
-from devcluster.layout import BRIDGE, HOST, PORTS, Layout, cache
+from devcluster.layout import HOST, PORTS, Layout, cache, has_bridge
 from devcluster.processes import Processes
 from devcluster.programs import unbuilt
 from tools.setup_shell import SetupError, run
@@ -102,7 +102,7 @@ def taken_ports(layout: Layout) -> list[str]:
 
 
 def taken(address: str, port: int) -> bool:
-    if address == HOST and not Path(f"/sys/class/net/{BRIDGE}").exists():
+    if address == HOST and not has_bridge():
         return False
     with socket.socket() as one:
         one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from devcluster import groups, network_rules
-from devcluster.layout import BRIDGE, Layout, volumes
+from devcluster.layout import BRIDGE, Layout, has_bridge, volumes
 from devcluster.node import SETTINGS
 from devcluster.processes import Processes
 from devcluster.provisioner import MARKER
@@ -186,7 +186,7 @@ def leftovers(layout: Layout) -> list[str]:
         if pid != os.getpid() and any(base + "/" in word for word in words)
     ]
     found += [f"mount: {place}" for place in mounts(layout.base)]
-    if Path(f"/sys/class/net/{BRIDGE}").exists():
+    if has_bridge():
         found.append(f"network device: {BRIDGE}")
     found += network_rules.left()
     found += [f"control group: {path}" for path in groups.left(layout)]

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import socket
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,6 +46,11 @@ PORTS = {
         ("127.0.0.1", KUEUE_PORTS["health"]),
     ],
 }
+
+
+def has_bridge() -> bool:
+    """Asked of the kernel, not of /sys, which may be another network namespace's."""
+    return BRIDGE in (name for _, name in socket.if_nameindex())
 
 
 def cache() -> Path:

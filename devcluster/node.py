@@ -19,6 +19,7 @@ from devcluster.layout import (
     REGISTRY_PORT,
     SERVICE_CIDR,
     Layout,
+    has_bridge,
 )
 from devcluster.programs import binary
 from tools.setup_shell import SetupError, run, works
@@ -244,7 +245,7 @@ def make_network(layout: Layout) -> None:
     if not Path("/proc/sys/net/bridge").exists() and shutil.which("modprobe"):
         works(["modprobe", "-a", "br_netfilter", "overlay"])
     remember_settings(layout)
-    if not Path(f"/sys/class/net/{BRIDGE}").exists():
+    if not has_bridge():
         run(["ip", "link", "add", BRIDGE, "type", "bridge"])
     addresses = run(["ip", "-o", "-4", "address", "show", "dev", BRIDGE])
     if HOST not in addresses:
