@@ -192,6 +192,7 @@ def plan() -> dict[str, Any]:
 
     return {
         "bind": "127.0.0.1" if settings.BERTH_BIND == "localhost" else settings.BERTH_BIND,
+        "internal_bind": settings.BERTH_INTERNAL_BIND,
         "ports": port_numbers(),
         "public_url": settings.BERTH_PUBLIC_URL,
         "proxy_token": settings.BERTH_PROXY_TOKEN,

@@ -45,6 +45,9 @@ def portal(places: Places, *, insecure_http: bool) -> int:
     places.ensure_secrets()
     plan = checked_plan(insecure_http=insecure_http)
     sockets = {name: bind(plan, name) for name in ("web", "internal", "proxy", "proxy_api")}
+    if plan["internal_bind"] not in {"127.0.0.1", "localhost"}:
+        # besides loopback: where workloads of a cluster reach the Hub's API
+        sockets["hub"] = bind(plan, "internal", plan["internal_bind"])
     children = processes(places, plan, sockets)
     if GO in os.environ:
         go = int(os.environ.pop(GO))
@@ -85,10 +88,10 @@ def checked_plan(*, insecure_http: bool) -> dict[str, Any]:
     return plan
 
 
-def bind(plan: dict[str, Any], name: str) -> socket.socket:
+def bind(plan: dict[str, Any], name: str, address: str = "") -> socket.socket:
     """Listens before any process starts: a busy port stops us whole, and restarts lose nobody."""
     port = plan["ports"][name]
-    address = plan["bind"] if name in {"web", "proxy"} else "127.0.0.1"
+    address = address or (plan["bind"] if name in {"web", "proxy"} else "127.0.0.1")
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     one = socket.socket(family, socket.SOCK_STREAM)
     one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -115,13 +118,14 @@ def processes(
     proxy = [node(), str(ROOT / "proxy/berth-proxy.mjs"), *plan["proxy_options"]]
     proxy += ["--fd", str(fd["proxy"]), "--api-fd", str(fd["proxy_api"])]
     proxy_env = {"CONFIGPROXY_AUTH_TOKEN": plan["proxy_token"], "NODE_ENV": "production"}
-    web = [*own, "portal.server.web", str(fd["web"]), str(fd["internal"])]
+    web_fds = tuple(fd[name] for name in ("web", "internal", "hub") if name in fd)
+    web = [*own, "portal.server.web", *map(str, web_fds)]
     worker = [*own, "portal.server.worker"]
     log = places.log
     pair = (fd["proxy"], fd["proxy_api"])
     return [
         Child("proxy", proxy, log / "proxy.log", proxy_env, pair),
-        Child("web", web, log / "web.log", LEAN, (fd["web"], fd["internal"])),
+        Child("web", web, log / "web.log", LEAN, web_fds),
         Child("worker", worker, log / "worker.log", LEAN, grace_s=15),
     ]
 

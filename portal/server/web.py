@@ -46,14 +46,14 @@ def config(**extra: Any) -> uvicorn.Config:
     )
 
 
-async def serve(public: socket.socket, internal: socket.socket, *, drain_s: float = 0.0) -> None:
+async def serve(public: socket.socket, *internal: socket.socket, drain_s: float = 0.0) -> None:
     """Answer until SIGTERM and ``drain_s`` after it, then end what is open."""
     from django.conf import settings
 
     tls: dict[str, Any] = {}
     if settings.BERTH_TLS_CERT:
         tls = {"ssl_certfile": settings.BERTH_TLS_CERT, "ssl_keyfile": settings.BERTH_TLS_KEY}
-    servers = [(Listener(config(**tls)), public), (Listener(config()), internal)]
+    servers = [(Listener(config(**tls)), [public]), (Listener(config()), list(internal))]
     loop = asyncio.get_running_loop()
 
     def stop() -> None:
@@ -69,13 +69,13 @@ async def serve(public: socket.socket, internal: socket.socket, *, drain_s: floa
     # What was loaded so far stays for ever; the collector need not look at it again.
     gc.collect()
     gc.freeze()
-    await asyncio.gather(*(server.serve(sockets=[one]) for server, one in servers))
+    await asyncio.gather(*(server.serve(sockets=listening) for server, listening in servers))
 
 
 def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings.dev")
-    public, internal = (socket.socket(fileno=int(number)) for number in sys.argv[1:3])
-    asyncio.run(serve(public, internal))
+    public, *internal = (socket.socket(fileno=int(number)) for number in sys.argv[1:])
+    asyncio.run(serve(public, *internal))
 
 
 if __name__ == "__main__":
