@@ -13,6 +13,41 @@ def fill(n: int, *, project: Any, user: Any, mark: str) -> None:
     _workspaces(n, project, user, people, mark)
     _own(n, user, mark)
     _happened(n, project, user)
+    _clusters(n, project, mark)
+
+
+def _clusters(n: int, project: Any, mark: str) -> None:
+    from clusters.models import CheckResult, Cluster, Flavor, NetworkProfile, Node, Pool
+
+    kinds = {"total": 8, "out": 0, "nodes": 1, "largest": 8}
+    flavors = Flavor.objects.bulk_create(
+        Flavor(name=f"f{mark}-{i}", label=f"F {mark} {i}") for i in range(n)
+    )
+    made = Cluster.objects.bulk_create(
+        Cluster(
+            key=f"k{mark}-{i}",
+            name=f"K {mark} {i}",
+            driver="kubernetes",
+            options={"trusted": True},
+            kinds={f.name: kinds for f in flavors},
+        )
+        for i in range(n)
+    )
+    Node.objects.bulk_create(
+        Node(cluster=c, name=f"n{i}", offers={f.name: 8 for f in flavors}, seen_at=now())
+        for c in made
+        for i in range(2)
+    )
+    Pool.objects.bulk_create(
+        Pool(cluster=c, name="p", node_labels={"a": "b"}, project_uids=[str(project.uid)])
+        for c in made
+    )
+    NetworkProfile.objects.bulk_create(
+        NetworkProfile(cluster=c, name="n", attachment="a/b") for c in made
+    )
+    CheckResult.objects.bulk_create(
+        CheckResult(cluster=c, name="network", state="red", at=now()) for c in made
+    )
 
 
 def _people(n: int, mark: str) -> list[Any]:
@@ -46,6 +81,27 @@ def _projects(n: int, project: Any, user: Any, people: list[Any], mark: str) -> 
     )
     Limit.objects.bulk_create(
         Limit(project=project, user=p, resource="gpus", amount=1) for p in people
+    )
+    _kubeconfigs(project, [user, *people], mark)
+
+
+def _kubeconfigs(project: Any, people: list[Any], mark: str) -> None:
+    from projects.models import KubeGrant, ProjectPlace
+
+    place, _made = ProjectPlace.objects.get_or_create(
+        project=project, cluster_key="rows", namespace="berth-rows"
+    )
+    at = now()
+    KubeGrant.objects.bulk_create(
+        KubeGrant(
+            place=place,
+            user=p,
+            name=f"g{mark}-{i}",
+            created_at=at,
+            expires_at=at + timedelta(days=1),
+        )
+        for p in people
+        for i in range(len(people) if p == people[0] else 1)
     )
 
 

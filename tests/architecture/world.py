@@ -13,7 +13,7 @@ def build(project: Any, owner: Any, *, mark: str = "") -> dict[str, str]:
     from credentials.models import Credential
     from notebooks.models import Workspace
     from notifications.models import Announcement, Notification
-    from projects.models import Invitation
+    from projects.models import Invitation, KubeGrant, ProjectPlace
     from volumes.models import Volume
 
     volume, _made = Volume.objects.get_or_create(
@@ -40,6 +40,16 @@ def build(project: Any, owner: Any, *, mark: str = "") -> dict[str, str]:
     credential = Credential.objects.create(
         project=project, kind="registry", name=f"r{mark}", target="r.example", sealed="x"
     )
+    place, _made = ProjectPlace.objects.get_or_create(
+        project=project, cluster_key="guard", namespace=f"berth-{project.slug}"
+    )
+    grant = KubeGrant.objects.create(
+        place=place,
+        user=owner,
+        name=f"k{mark}",
+        created_at=now(),
+        expires_at=now().replace(year=now().year + 1),
+    )
     banner = Announcement.objects.create(message="m", starts_at=now())
     return {
         "project": project.slug,
@@ -55,9 +65,26 @@ def build(project: Any, owner: Any, *, mark: str = "") -> dict[str, str]:
         "token": str(token.uid),
         "ssh": str(key.uid),
         "banner": str(banner.uid),
+        "kubeconfig": str(grant.uid),
         "project_uid": str(project.uid),
         "preset": _preset(),
+        **_cluster(),
     }
+
+
+def _cluster() -> dict[str, str]:
+    """A cluster with a pool, a network and a kind of GPU, one for all projects."""
+    from clusters.models import Cluster, Flavor, NetworkProfile, Pool
+
+    row, _made = Cluster.objects.get_or_create(
+        key="guard", defaults={"name": "Guard", "driver": "fake", "attached_at": now()}
+    )
+    Pool.objects.get_or_create(cluster=row, name="guard", defaults={"node_labels": {"a": "b"}})
+    NetworkProfile.objects.get_or_create(
+        cluster=row, name="guard", defaults={"attachment": "a/b", "resource": "a.b/c"}
+    )
+    Flavor.objects.get_or_create(name="guard", defaults={"label": "Guard"})
+    return dict.fromkeys(("cluster", "pool", "network", "flavor", "name"), "guard")
 
 
 def _preset() -> str:
@@ -70,6 +97,8 @@ def _preset() -> str:
 # which object a bare <uuid:uid> means
 _UIDS = (
     ("invitations", "invitation"),
+    ("kubeconfigs", "kubeconfig"),
+    ("kubectl", "kubeconfig"),
     ("notifications", "notification"),
     ("tokens", "token"),
     ("ssh-keys", "ssh"),
