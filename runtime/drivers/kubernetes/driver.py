@@ -60,7 +60,8 @@ class KubernetesDriver:
     ) -> None:
         self.options = options
         self.key = key
-        self.client = KubeClient(access, check=check or addresses.check_from_settings())
+        self._check = check or addresses.check_from_settings()
+        self.client = KubeClient(access, check=self._check)
         self._locator = Locator(self.client, options, lookup)
         self._volumes = Volumes(self.client, options, self._locator)
         self._logs = Logs(self.client)
@@ -117,7 +118,7 @@ class KubernetesDriver:
     # --- SupportsWatch, SupportsNodes -----------------------------------------------------------
     def watch(self, *, stop: Callable[[], bool]) -> Iterator[list[Observation]]:
         seen = World()
-        watch = Watch(self.client, self.options, seen)
+        watch = Watch(self.client, self.options, seen, self._check)
         told: dict[str, int] = {}
         first = True
         try:

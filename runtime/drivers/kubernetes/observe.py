@@ -37,6 +37,7 @@ class Sight:
     queued: str = ""  # what the queue says about it, when it is held back
     node_ready: bool | None = None
     could_fit: bool | None = None
+    answered_at: float | None = None  # its probe was answered, though the node has not said so
     interrupted: tuple[str, str] = ("", "")  # why its previous pod went
 
 
@@ -157,12 +158,21 @@ def _wanted(sight: Sight) -> _Found:
 def _placed(sight: Sight, pod: Object) -> _Found:
     running = (main_status(pod).get("state") or {}).get("running")
     started = moment((running or {}).get("startedAt"))
-    if is_ready(pod) and running is not None and (pod.get("status") or {}).get("podIP"):
-        ready = moment(_condition(pod, "Ready").get("lastTransitionTime"))
+    if (pod.get("status") or {}).get("podIP") and (ready := _ready_at(sight, pod)) is not None:
         return _Found(Seen.READY, address=_address(pod), started_at=started, ready_at=ready)
     if sight.node_ready is False:
         return _Found(Seen.STARTING, Reason.NODE_LOST, started_at=started)
     return _starting(sight, pod, started)
+
+
+def _ready_at(sight: Sight, pod: Object) -> float | None:
+    """Since when it answers, by the node's word or, where it is alone in its pod, by our own."""
+    alone = len(pod["spec"].get("containers") or []) == 1
+    if sight.answered_at is not None and alone:
+        return sight.answered_at
+    if not is_ready(pod) or "running" not in (main_status(pod).get("state") or {}):
+        return None
+    return moment(_condition(pod, "Ready").get("lastTransitionTime"))
 
 
 def _again(sight: Sight) -> _Found | None:

@@ -38,7 +38,11 @@ def small_pod(obj: Object) -> Object:
         "spec": {
             "nodeName": spec.get("nodeName"),
             "containers": [
-                {"name": c["name"], "ports": c.get("ports") or []}
+                {
+                    "name": c["name"],
+                    "ports": c.get("ports") or [],
+                    "startupProbe": c.get("startupProbe"),
+                }
                 for c in spec.get("containers") or []
             ],
         },

@@ -22,10 +22,12 @@ from typing import Any
 import structlog
 
 from runtime.drivers.kubernetes import names, world
+from runtime.drivers.kubernetes.addresses import Check
 from runtime.drivers.kubernetes.answers import Answer, Expired, error_of
 from runtime.drivers.kubernetes.client import KubeClient, path_of
 from runtime.drivers.kubernetes.client import Object as KubeObject
 from runtime.drivers.kubernetes.options import KubernetesOptions
+from runtime.drivers.kubernetes.prober import Prober
 from runtime.drivers.kubernetes.tenant import WATCHED
 from runtime.drivers.kubernetes.world import World
 from runtime.protocol import Denied, DriverError, NotYet, Unreachable
@@ -75,7 +77,7 @@ class Change:
     """What a thread tells: a full list, one change, or that it can't go on."""
 
     kind: str
-    word: str  # list | put | drop | error
+    word: str  # list | put | drop | look | error
     obj: KubeObject = field(default_factory=dict)
     objects: list[KubeObject] = field(default_factory=list)
     error: DriverError | None = None
@@ -202,8 +204,11 @@ class Stream:
 class Watch:
     """Fills a ``World`` and says when it changed. Used by one thread."""
 
-    def __init__(self, client: KubeClient, options: KubernetesOptions, seen: World) -> None:
+    def __init__(
+        self, client: KubeClient, options: KubernetesOptions, seen: World, check: Check
+    ) -> None:
         self._client = client
+        self._check = check
         self._kinds = kinds_of(options)
         self._world = seen
         self.streams: list[Stream] = []
@@ -216,6 +221,12 @@ class Watch:
         def is_over() -> bool:
             return over.is_set() or stop()
 
+        def answered(pod_uid: str) -> None:
+            self._world.answered(pod_uid)
+            out.put(Change(world.PODS, "look"))
+
+        prober = Prober(self._check, answered)
+        self._world.ask_by(prober)
         self.streams = [Stream(self._client, kind, out, is_over) for kind in self._kinds]
         for stream in self.streams:
             stream.thread.start()
@@ -226,6 +237,7 @@ class Watch:
                 yield self._gather(out, is_over)
         finally:
             over.set()
+            prober.close()
             for stream in self.streams:
                 stream.cut()
 
@@ -269,7 +281,7 @@ class Watch:
             self._world.replace(change.kind, change.objects)
         elif change.word == "put":
             self._world.put(change.kind, change.obj)
-        else:
+        elif change.word == "drop":
             self._world.drop(change.kind, change.obj)
 
 

@@ -7,6 +7,7 @@ comes twice, changes nothing.
 from __future__ import annotations
 
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 from runtime.drivers.kubernetes import names, observe, waiting
 from runtime.drivers.kubernetes.metrics import quantity
 from runtime.drivers.kubernetes.nodes import facts_of
+from runtime.drivers.kubernetes.prober import Prober, Question
 from runtime.drivers.kubernetes.pruning import small_event, small_pod, small_set
 from runtime.drivers.kubernetes.tenant import place_observation
 from runtime.protocol import NodeChanges, NodeFacts, Observation, Seen
@@ -38,6 +40,8 @@ class World:
         self._events: dict[Key, OrderedDict[str, Object]] = {}
         self._queued: dict[Key, str] = {}
         self._interrupted: dict[Key, tuple[int, tuple[str, str]]] = {}
+        self._answered: dict[str, tuple[Key, float]] = {}  # pod uid → its set, when
+        self._prober: Prober | None = None
         self._places: dict[str, dict[str, Object]] = {}  # namespace → Kind/name → object
         self._nodes: dict[str, NodeFacts] = {}
         self._gone: OrderedDict[tuple[str, str, str], int] = OrderedDict()
@@ -45,6 +49,19 @@ class World:
         self._nodes_seen: dict[str, NodeFacts] = {}
         self._nodes_gone: set[str] = set()
         self._nodes_full = False
+
+    # --- from a prober --------------------------------------------------------------------------
+    def ask_by(self, prober: Prober) -> None:
+        """From now on pods that start are asked directly."""
+        self._prober = prober
+
+    def answered(self, pod_uid: str) -> None:
+        with self._lock:
+            for pod in self._pods.values():
+                if pod["metadata"].get("uid") == pod_uid:
+                    self._answered[pod_uid] = (_set_key(pod), time.time())
+                    self._touch(_set_key(pod))
+                    return
 
     # --- from the watch -------------------------------------------------------------------------
     def put(self, kind: str, obj: Mapping[str, Any]) -> None:
@@ -142,7 +159,17 @@ class World:
         self._note_interruption(key, small)
         if observe.is_ready(small) and not observe.is_going(small):
             self._interrupted.pop(key, None)
+        self._ask(small)
         self._touch(key)
+
+    def _ask(self, pod: Object) -> None:
+        if self._prober is None:
+            return
+        question = question_of(pod)
+        if question is None or observe.is_ready(pod) or observe.is_going(pod):
+            self._prober.forget(pod["metadata"].get("uid", ""))
+        elif question.pod_uid not in self._answered:
+            self._prober.ask(question)
 
     def _note_interruption(self, key: Key, pod: Object) -> None:
         """A pod that is wanted goes: its successor is told why."""
@@ -208,6 +235,10 @@ class World:
                 del self._by_uid[_uid(obj)]
         elif kind == PODS:
             pod = self._pods.pop(key, None)
+            if pod is not None:
+                self._answered.pop(pod["metadata"].get("uid", ""), None)
+                if self._prober is not None:
+                    self._prober.forget(pod["metadata"].get("uid", ""))
             if pod is not None and not observe.is_going(pod):
                 gone = {**pod, "metadata": {**pod["metadata"], "deletionTimestamp": "now"}}
                 self._note_interruption(_set_key(obj), gone)
@@ -286,8 +317,13 @@ class World:
             queued=self._queued.get(key, ""),
             node_ready=None if node is None else node.ready,
             could_fit=self._could_fit(found),
+            answered_at=self._answered_at(pod),
             interrupted=why if launch == observe.launch_of(found) else ("", ""),
         )
+
+    def _answered_at(self, pod: Object | None) -> float | None:
+        known = self._answered.get((pod or {}).get("metadata", {}).get("uid", ""))
+        return None if known is None else known[1]
 
     def _of_pod(self, events: Iterable[Object], pod: Object | None) -> Iterable[Object]:
         """Only what is about this very pod: an older one of the same name had its own."""
@@ -369,3 +405,14 @@ def _queue_message(obj: Object) -> str:
         if condition.get("type") == "QuotaReserved" and condition.get("status") == "False":
             return str(condition.get("message", ""))
     return ""
+
+
+def question_of(pod: Mapping[str, Any]) -> Question | None:
+    """Return what the node asks the main container, once the pod has an address."""
+    host = (pod.get("status") or {}).get("podIP")
+    for container in (pod.get("spec") or {}).get("containers") or []:
+        asked = (container.get("startupProbe") or {}).get("httpGet")
+        if host and asked and container["name"] == names.MAIN:
+            uid, path = pod["metadata"].get("uid", ""), str(asked.get("path", "/"))
+            return Question(uid, str(host), int(asked["port"]), path)
+    return None

@@ -181,6 +181,14 @@ def test_cpu_is_written_as_the_api_server_writes_it(milli, text):
     assert made["resources"]["requests"]["cpu"] == text
 
 
+def test_processors_may_be_promised_several_times_memory_never():
+    options = KubernetesOptions(cpu_overcommit=10)
+    made = container(workload.statefulset(spec(resources=Resources(1000, 512)), options))
+    asked, most = made["resources"]["requests"], made["resources"]["limits"]
+    assert (asked["cpu"], most["cpu"]) == ("100m", "1")
+    assert asked["memory"] == most["memory"] == "512Mi"
+
+
 def test_another_kind_of_accelerator_is_only_a_name():
     given = spec(resources=Resources(gpus=4), placement=Placement(resource="amd.com/gpu"))
     limits = container(workload.statefulset(given, OPTIONS))["resources"]["limits"]

@@ -136,12 +136,16 @@ def _probe(probe: Probe, port: int) -> dict[str, Any]:
 
 
 def _resources(spec: WorkloadSpec, options: KubernetesOptions) -> dict[str, Any]:
-    """Requests equal limits, so that nobody slows another and nobody is thrown out first."""
+    """Requests equal limits, so that nobody slows another and nobody is thrown out first.
+
+    Only processors may be promised several times, where the operator says so.
+    """
     asked = {"cpu": cpu(spec.resources.cpu_milli), "memory": f"{spec.resources.memory_mib}Mi"}
     if spec.resources.gpus:
         asked[spec.placement.resource] = str(spec.resources.gpus)
     asked |= {key: str(count) for key, count in sorted(spec.network.resources.items())}
     requests, limits = dict(asked), dict(asked)
+    requests["cpu"] = cpu(max(10, spec.resources.cpu_milli // max(1, options.cpu_overcommit)))
     if options.scratch_gib:
         # A limit alone would become a request too, which simulated and small nodes lack.
         requests["ephemeral-storage"] = "0"
