@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +46,7 @@ class Finding:
     command: tuple[str, ...] = ()
     ports: tuple[int, ...] = ()
     singleuser: str = ""  # version, "none", or "" = not known yet
+    probing: bool = False  # the image's own program is being asked: ask again in a moment
     warnings: tuple[str, ...] = field(default=())
 
     @property
@@ -94,6 +95,16 @@ def judged(reference: Reference, facts: ImageFacts, *, kind: str, run_as: int) -
         singleuser=facts.singleuser,
         warnings=tuple(_warnings(facts, kind, run_as)),
     )
+
+
+def unlearned(found: Finding, *, probing: bool, why: str) -> Finding:
+    """Say what is still to be learned of a notebook's image."""
+    if probing:
+        return replace(found, probing=True)
+    if found.singleuser or not why:
+        return found
+    text = _("Whether jupyterhub is in the image could not be tried: %(why)s") % {"why": why}
+    return replace(found, warnings=(*found.warnings, text))
 
 
 def _warnings(facts: ImageFacts, kind: str, run_as: int) -> list[str]:

@@ -18,10 +18,21 @@ from common.oci.reference import BadReference, Reference, parse
 from common.oci.registry import Login
 from credentials.choices import Use
 from credentials.selectors import registry_login, registry_version
-from images.findings import NOTEBOOK, Finding, Verdict, finding_of, judged, refused
+from images import singleuser
+from images.findings import (
+    NOTEBOOK,
+    Finding,
+    Verdict,
+    finding_of,
+    judged,
+    refused,
+    unlearned,
+)
 from images.lookup import SECONDS, look
 from projects.access import Permission, require
+from projects.models import ProjectPlace
 from runtime import gateway
+from runtime.protocol import Phase
 
 if TYPE_CHECKING:
     from accounts.principal import Principal
@@ -52,16 +63,18 @@ def image_check(
         name = parse(reference.strip())
     except BadReference:
         return refused(reference.strip()[:200], ImageProblem(Problem.BAD_REFERENCE))
-    asked = _question(project.uid, cluster_key, name, kind)
+    asked = _question(project, cluster_key, name, kind)
     key = _cache_key(project.uid, name, asked)
     if not fresh and (kept := cache.get(key)):
         return finding_of(json.loads(kept))
     try:
-        found = finding_of(gateway.ask(QUESTION, asked, timeout_s=SECONDS + 2))
+        namespace = _namespace(project, cluster_key) if fresh and kind == NOTEBOOK else ""
+        asked["namespace"] = namespace
+        found = finding_of(gateway.ask(QUESTION, asked, timeout_s=SECONDS + 3))
     except BerthError as error:
         problem = ImageProblem(Problem.UNREACHABLE, why=error.message)
         return refused(str(name), problem)
-    if found.verdict != Verdict.UNKNOWN:
+    if found.verdict != Verdict.UNKNOWN and not found.probing:
         cache.set(key, json.dumps(found.as_json()), KEPT_S)
     return found
 
@@ -101,16 +114,33 @@ def answer(asked: Mapping[str, Any]) -> Mapping[str, Any]:
         facts = look(name, login, [str(a) for a in asked["architectures"]])
     except ImageProblem as problem:
         return refused(str(name), problem).as_json()
+    probing, why = False, ""
+    if asked.get("namespace") and not facts.singleuser:
+        probing, why = singleuser.learn(
+            facts,
+            cluster_key=str(asked["cluster"]),
+            namespace=str(asked["namespace"]),
+            image=name.pinned(facts.digest),
+        )
     finding = judged(name, facts, kind=str(asked["kind"]), run_as=int(asked["run_as"]))
-    return finding.as_json()
+    return unlearned(finding, probing=probing, why=why).as_json()
 
 
-def _question(project_uid: UUID, cluster_key: str, name: Reference, kind: str) -> dict[str, Any]:
+def _namespace(project: Project, cluster_key: str) -> str:
+    """Return where the project's own work may run there; "" where it may not yet."""
+    place = ProjectPlace.objects.filter(
+        project=project, cluster_key=cluster_key, phase=Phase.RUNNING, deleted_at__isnull=True
+    ).first()
+    return place.namespace if place else ""
+
+
+def _question(project: Project, cluster_key: str, name: Reference, kind: str) -> dict[str, Any]:
     cluster = Cluster.objects.filter(key=cluster_key).first()
     options = options_of(cluster.options if cluster else None)
     return {
         "reference": str(name),
-        "project": str(project_uid),
+        "project": str(project.uid),
+        "cluster": cluster_key,
         "kind": kind,
         "run_as": options.run_as_user,
         "architectures": architectures_of(cluster),
@@ -130,6 +160,6 @@ def architectures_of(cluster: Cluster | None) -> list[str]:
 def _cache_key(project_uid: UUID, name: Reference, asked: Mapping[str, Any]) -> str:
     """Shared by all projects while none of their sign-ins takes part in the answer."""
     login = registry_version(project_uid, name.host)
-    parts = {**asked, "project": str(project_uid) if login else "", "login": login}
+    parts = {**asked, "cluster": "", "project": str(project_uid) if login else "", "login": login}
     digest = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
     return f"image-check:{digest[:40]}"

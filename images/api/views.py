@@ -25,7 +25,10 @@ class ImageQuestion(StrictSerializer):
 
 
 class ImageFinding(serializers.Serializer[Any]):
-    """``verdict``: good, bad (a start is refused), unknown (the registry did not say)."""
+    """``verdict``: good, bad (a start is refused), unknown (the registry did not say).
+
+    ``probing``: the image's own program is asked for its version; ask again in some seconds.
+    """
 
     verdict = serializers.ChoiceField(choices=["good", "bad", "unknown"])
     reference = serializers.CharField()
@@ -41,6 +44,7 @@ class ImageFinding(serializers.Serializer[Any]):
     command = serializers.ListField(child=serializers.CharField())
     ports = serializers.ListField(child=serializers.IntegerField())
     singleuser = serializers.CharField()
+    probing = serializers.BooleanField()
     warnings = serializers.ListField(child=serializers.CharField())
 
 

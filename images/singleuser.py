@@ -1,0 +1,63 @@
+"""Whether an image can be a notebook: its own program is asked, once per digest.
+
+The program runs in the tenant's namespace like any other work of his; what it says is only
+believed to be a version or nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from clusters.registry import driver_for
+from common.clock import now
+from images.findings import NO_SINGLEUSER
+from images.models import ImageFacts
+from runtime.protocol import DriverError
+
+if TYPE_CHECKING:
+    from runtime.drivers.kubernetes.oneshot import Step
+
+COMMAND: Sequence[str] = ("jupyterhub-singleuser", "--version")
+_VERSION = re.compile(r"^\s*([0-9]{1,4}\.[0-9]{1,4}(?:\.[0-9a-z]{1,12}){0,3})\s*$", re.MULTILINE)
+
+
+def learn(facts: ImageFacts, *, cluster_key: str, namespace: str, image: str) -> tuple[bool, str]:
+    """Ask, or look how far it is: (still under way, why nothing could be learned)."""
+    from runtime.drivers.kubernetes.oneshot import State
+
+    try:
+        found = _step(facts, cluster_key, namespace, image)
+    except DriverError as error:
+        return False, str(error)
+    if found is None:
+        return False, ""
+    if found.state is State.RUNNING:
+        return True, ""
+    if found.state is State.FAILED:
+        return False, found.text
+    said = _VERSION.search(found.text)
+    if found.state is State.DONE and said is None:
+        return False, ""
+    facts.singleuser = NO_SINGLEUSER if said is None else said[1][:32]
+    facts.singleuser_at = now()
+    facts.save(update_fields=["singleuser", "singleuser_at"])
+    return False, ""
+
+
+def _step(facts: ImageFacts, cluster_key: str, namespace: str, image: str) -> Step | None:
+    from runtime.drivers.kubernetes import oneshot
+    from runtime.drivers.kubernetes.driver import KubernetesDriver
+
+    driver = driver_for(cluster_key)
+    if not isinstance(driver, KubernetesDriver):
+        return None
+    return oneshot.step(
+        driver.client,
+        driver.options,
+        namespace=namespace,
+        name=f"probe-{facts.digest.partition(':')[2][:20]}",
+        image=image,
+        command=COMMAND,
+    )

@@ -1,0 +1,150 @@
+"""Running one short program of an image in a tenant's namespace, to learn what it says.
+
+A Job that removes itself: nobody has to remember it. It is asked again and again until it has
+ended; asking twice makes one Job. The pod is as locked as any other there and has no network
+but what the namespace's policies give everybody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from runtime.drivers.kubernetes import names
+from runtime.drivers.kubernetes.client import KubeClient, Object, path_of
+from runtime.drivers.kubernetes.options import KubernetesOptions
+
+PROBE = f"{names.DOMAIN}/probe"
+KEPT_S, LONGEST_S = 300, 900
+OUTPUT_MAX = 4096
+_OK = 200
+_NO_PULL = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
+_NOT_FOUND_CODES = frozenset({126, 127, 128})
+
+
+class State(StrEnum):
+    RUNNING = "running"  # being pulled, or at work
+    DONE = "done"  # ended well; ``text`` is what it wrote
+    ABSENT = "absent"  # the image has no such program
+    FAILED = "failed"  # it could not be tried, or ended badly: nothing is known
+
+
+@dataclass(frozen=True)
+class Step:
+    state: State
+    text: str = ""
+
+
+def step(
+    client: KubeClient,
+    options: KubernetesOptions,
+    *,
+    namespace: str,
+    name: str,
+    image: str,
+    command: Sequence[str],
+) -> Step:
+    """Begin, or look how far it is. Call again while it is RUNNING."""
+    job = client.get("batch/v1", "jobs", name, namespace)
+    if job is None:
+        client.apply(build(options, namespace=namespace, name=name, image=image, command=command))
+        return Step(State.RUNNING)
+    pods = client.list("v1", "pods", namespace, selector=f"{PROBE}={name}")
+    for pod in pods:
+        found = _of(pod)
+        if found.state is State.DONE:
+            return Step(State.DONE, _output(client, namespace, pod["metadata"]["name"]))
+        if found.state is not State.RUNNING:
+            client.delete("batch/v1", "jobs", name, namespace)
+            return found
+    over = {
+        c["type"]: c for c in job.get("status", {}).get("conditions", []) if c["status"] == "True"
+    }
+    if not pods and ("Complete" in over or "Failed" in over):
+        client.delete("batch/v1", "jobs", name, namespace)
+        return Step(State.FAILED, str(over.get("Failed", {}).get("message", ""))[:300])
+    return Step(State.RUNNING)
+
+
+def build(
+    options: KubernetesOptions, *, namespace: str, name: str, image: str, command: Sequence[str]
+) -> Object:
+    """Return the Job. Pure."""
+    user = options.run_as_user
+    labels = {PROBE: name, **({names.QUEUE: options.queue} if options.queue else {})}
+    pod = {
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "imagePullSecrets": [{"name": names.REGISTRIES}],
+        "restartPolicy": "Never",
+        "securityContext": {
+            "runAsGroup": user,
+            "runAsNonRoot": True,
+            "runAsUser": user,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "terminationGracePeriodSeconds": 1,
+        "containers": [_container(image, command)],
+    }
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "namespace": namespace, "labels": labels},
+        "spec": {
+            "activeDeadlineSeconds": LONGEST_S,
+            "backoffLimit": 0,
+            "template": {"metadata": {"labels": labels}, "spec": pod},
+            "ttlSecondsAfterFinished": KEPT_S,
+        },
+    }
+
+
+def _container(image: str, command: Sequence[str]) -> Object:
+    return {
+        "name": names.MAIN,
+        "image": image,
+        "command": [word.replace("$(", "$$(") for word in command],
+        "env": [
+            {"name": "HOME", "value": "/tmp"},  # noqa: S108 - inside the image
+            {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"},
+        ],
+        "resources": {
+            "limits": {"cpu": "1", "memory": "512Mi", "ephemeral-storage": "1Gi"},
+            "requests": {"cpu": "50m", "memory": "64Mi"},
+        },
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "runAsNonRoot": True,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+    }
+
+
+def _of(pod: Mapping[str, Any]) -> Step:
+    for container in pod.get("status", {}).get("containerStatuses", []):
+        state = container.get("state", {})
+        waiting = state.get("waiting") or {}
+        if waiting.get("reason") in _NO_PULL:
+            return Step(State.FAILED, str(waiting.get("message", ""))[:300])
+        if ended := state.get("terminated"):
+            return _ended(ended)
+    return Step(State.RUNNING)
+
+
+def _ended(ended: Mapping[str, Any]) -> Step:
+    code, text = int(ended.get("exitCode", 1)), str(ended.get("message", ""))
+    if code == 0:
+        return Step(State.DONE)
+    missing = "not found" in text or "no such file" in text.lower()
+    if code in _NOT_FOUND_CODES and (missing or ended.get("reason") != "StartError"):
+        return Step(State.ABSENT)
+    return Step(State.FAILED, text[:300])
+
+
+def _output(client: KubeClient, namespace: str, pod: str) -> str:
+    path = path_of("v1", "pods", pod, namespace) + "/log"
+    answer = client.read(path, {"limitBytes": str(OUTPUT_MAX), "container": names.MAIN})
+    return answer.body.decode(errors="replace") if answer.status == _OK else ""
