@@ -177,7 +177,7 @@ def established(kube: Kube, items: list[dict[str, Any]]) -> bool:
     ready = {
         item["metadata"]["name"]
         for item in found
-        for condition in item.get("status", {}).get("conditions", [])
+        for condition in item.get("status", {}).get("conditions") or ()
         if condition["type"] == "Established" and condition["status"] == "True"
     }
     return wanted <= ready

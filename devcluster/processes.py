@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -39,6 +40,7 @@ class Processes:
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
         self.records = self.read()
+        self.writing = threading.Lock()
 
     def read(self) -> dict[str, Record]:
         try:
@@ -48,9 +50,11 @@ class Processes:
         return {name: Record(**record) for name, record in content.items()}
 
     def write(self) -> None:
-        fresh = self.layout.processes.with_suffix(".new")
-        fresh.write_text(json.dumps({n: r.__dict__ for n, r in self.records.items()}, indent=1))
-        fresh.replace(self.layout.processes)
+        with self.writing:
+            content = {name: record.__dict__ for name, record in dict(self.records).items()}
+            fresh = self.layout.processes.with_suffix(".new")
+            fresh.write_text(json.dumps(content, indent=1))
+            fresh.replace(self.layout.processes)
 
     def alive(self, name: str) -> bool:
         record = self.records.get(name)

@@ -3,10 +3,12 @@
 import sys
 import time
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import httpx
 
 from devcluster import addons, checks, control_plane, fleet, groups, images, kueue, node, pki, state
 from devcluster.kube import Kube
@@ -26,9 +28,13 @@ def up(layout: Layout) -> None:
     cluster = Cluster(layout)
     cluster.configure()
     cluster.control_plane()
-    cluster.node()
-    cluster.addons()
-    cluster.finish()
+    # Much of it is waiting, so the parts that need only the API server go side by side.
+    with ThreadPoolExecutor(4) as pool:
+        parts = [cluster.node, cluster.kueue, cluster.fleet, cluster.publish_all]
+        for done in [pool.submit(part) for part in parts]:
+            done.result()
+    cluster.answers()
+    state.write(layout, cluster.images, cluster.kube)
     say(f"The cluster is up ({time.monotonic() - begun:.1f} s): KUBECONFIG={layout.admin}")
 
 
@@ -56,8 +62,6 @@ class Cluster:
         self.layout = layout
         self.processes = Processes(layout)
         self.images: dict[str, dict[str, str]] = {}
-        self.later: list[Future[Any]] = []
-        self.pool = ThreadPoolExecutor(3)
 
     def configure(self) -> None:
         pki.make(self.layout)
@@ -68,8 +72,6 @@ class Cluster:
 
     def start(self, name: str, command: Iterable[object]) -> None:
         self.processes.start(name, command)
-
-    # --- Control plane ----------------------------------------------------------------------------
 
     def control_plane(self) -> None:
         layout = self.layout
@@ -85,18 +87,7 @@ class Cluster:
         self.start("kube-controller-manager", control_plane.controller_manager(layout))
         self.start("kube-scheduler", control_plane.scheduler(layout))
 
-    def publish(self, make: Callable[[images.Said], Any]) -> None:
-        name = make.__name__
-        self.processes.wait("registry", lambda: checks.taken("127.0.0.1", images.REGISTRY_PORT))
-        self.images[name] = images.publish(make, lambda text: say(f"  {text} …"))
-
-    def pull(self, reference: str) -> None:
-        """The first pod should not be the one that waits for it."""
-        pull = node.ctr(self.layout, "images", "pull", "--plain-http", reference)
-        if reference not in run(node.ctr(self.layout, "images", "list", "-q")).split():
-            run(pull)
-
-    # --- Node -------------------------------------------------------------------------------------
+    # --- Parts that go side by side ---------------------------------------------------------------
 
     def node(self) -> None:
         layout = self.layout
@@ -108,36 +99,53 @@ class Cluster:
             self.start("provisioner", provisioner(layout))
             self.processes.wait("kubelet", lambda: node.ready(self.kube))
             node.advertise(self.kube)
-
-    # --- What every cluster has beside ------------------------------------------------------------
-
-    def addons(self) -> None:
-        layout = self.layout
-        self.start("metrics-server", addons.metrics_server(layout))
-        self.start("kwok", fleet.kwok(layout))
         self.apply(addons.dns_objects(self.images["coredns"]["reference"]))
+        self.start("metrics-server", addons.metrics_server(layout))
         self.apply(addons.metrics_objects(layout))
+
+    def fleet(self) -> None:
         with timed("simulated nodes"):
+            self.start("kwok", fleet.kwok(self.layout))
             fleet.create(self.kube)
-        with timed("Kueue"):
-            self.kueue()
-        with timed("DNS, metrics and simulated nodes answer"):
-            self.until("DNS", lambda: addons.dns_ready(self.kube))
             self.until("simulated nodes", lambda: fleet.ready(self.kube))
-            self.until("metrics", lambda: addons.api_available(self.kube, "v1beta1.metrics.k8s.io"))
 
     def kueue(self) -> None:
         layout = self.layout
-        first = kueue.first_objects(layout)
-        heads = [i for i in first if i["kind"] in ("Namespace", "CustomResourceDefinition")]
-        self.apply(heads)
-        self.until("Kueue's kinds", lambda: kueue.established(self.kube, heads))
-        self.apply([item for item in first if item not in heads])
-        for folder in (kueue.METRICS_CERTIFICATES, kueue.VISIBILITY_CERTIFICATES):
-            Path(folder).mkdir(parents=True, exist_ok=True)
-        self.start("kueue", kueue.kueue(layout))
-        self.processes.wait("kueue", kueue_ready, KUEUE_PATIENCE_S)
-        self.apply(kueue.last_objects(layout))
+        with timed("Kueue"):
+            first = kueue.first_objects(layout)
+            heads = [i for i in first if i["kind"] in ("Namespace", "CustomResourceDefinition")]
+            self.apply(heads)
+            self.until("Kueue's kinds", lambda: kueue.established(self.kube, heads))
+            self.apply([item for item in first if item not in heads])
+            for folder in (kueue.METRICS_CERTIFICATES, kueue.VISIBILITY_CERTIFICATES):
+                Path(folder).mkdir(parents=True, exist_ok=True)
+            self.start("kueue", kueue.kueue(layout))
+            self.processes.wait("kueue", kueue_ready, KUEUE_PATIENCE_S)
+            self.apply(kueue.last_objects(layout))
+
+    def publish_all(self) -> None:
+        with timed("images in the registry and on the node"):
+            self.processes.wait("containerd", lambda: node.containerd_ready(self.layout))
+            for make in images.LATER:
+                self.publish(make)
+                self.pull(self.images[make.__name__]["reference"])
+
+    def publish(self, make: Callable[[images.Said], Any]) -> None:
+        name = make.__name__
+        self.processes.wait("registry", lambda: checks.taken("127.0.0.1", images.REGISTRY_PORT))
+        self.images[name] = images.publish(make, lambda text: say(f"  {text} …"))
+
+    def pull(self, reference: str) -> None:
+        """The first pod should not be the one that waits for it."""
+        if reference not in run(node.ctr(self.layout, "images", "list", "-q")).split():
+            run(node.ctr(self.layout, "images", "pull", "--plain-http", reference))
+
+    # --- The end ----------------------------------------------------------------------------------
+
+    def answers(self) -> None:
+        with timed("DNS and metrics answer"):
+            self.until("DNS", lambda: addons.dns_ready(self.kube))
+            self.until("metrics", lambda: addons.api_available(self.kube, "v1beta1.metrics.k8s.io"))
 
     def apply(self, items: Iterable[dict[str, Any]]) -> None:
         for item in items:
@@ -149,17 +157,8 @@ class Cluster:
         except TimeoutError as error:
             raise SetupError(str(error)) from error
 
-    def finish(self) -> None:
-        with timed("images in the registry and on the node"):
-            for make in images.LATER:
-                self.publish(make)
-                self.pull(self.images[make.__name__]["reference"])
-        state.write(self.layout, self.images, self.kube)
-
 
 def kueue_ready() -> bool:
-    import httpx
-
     try:
         address = f"http://127.0.0.1:{KUEUE_PORTS['health']}/readyz"
         return httpx.get(address, timeout=2, trust_env=False).status_code == httpx.codes.OK
