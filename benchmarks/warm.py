@@ -13,7 +13,7 @@ from tests.support.portal import ROOT, free_ports
 
 
 def once() -> float:
-    port = free_ports(4)
+    port = free_ports(7)
     env = {**os.environ, "BERTH_PORT": str(port)}
     child: list[subprocess.Popen[bytes]] = []
 

@@ -8,6 +8,7 @@ import socket
 import time
 from pathlib import Path
 
+from portal.server import standby
 from portal.server.places import Places, Refusal, running
 
 PATIENCE_S = 60.0
@@ -80,4 +81,5 @@ def status() -> int:
         print(f"Berth does not run on {places.var}.")
         return 3
     print(f"Berth runs on {places.var} (process {number}).")
+    print(f"The gate to clusters {standby.state_of(places)}.")
     return 0

@@ -1,5 +1,6 @@
 """The threads of the worker and how they begin and end together."""
 
+import contextlib
 import logging
 import threading
 import time
@@ -13,12 +14,14 @@ from clusters import in_cluster
 from clusters import services as clusters
 from clusters.checks import run as checks
 from clusters.models import Cluster
+from clusters.placement import QUEUED_HERE
 from events import sealer
 from hubapi import activity, cutting
 from notebooks import services as notebooks
 from notifications import outbox
 from portal import beat, housekeeping
 from portal.celery import app, prepare_broker
+from portal.server.standby import wanted_file
 from runtime import incarnation, leases, observe, orphans, routes, sweep
 from runtime.bus_backends import EngineEar
 
@@ -36,6 +39,17 @@ def usage_tick() -> None:
     notebooks.ensure_gpu_preset()
     notebooks.usage_sample()
     notebooks.samples_prune()
+
+
+def gate_tick() -> None:
+    """Tell the manager of this machine whether a gate is needed (portal.server.standby)."""
+    file = wanted_file(settings.BERTH_VAR)
+    wanted = Cluster.objects.filter(enabled=True).exclude(driver__in=QUEUED_HERE).exists()
+    with contextlib.suppress(OSError):  # no manager here, and no such folder
+        if wanted and not file.exists():
+            file.touch(mode=0o600)
+        elif not wanted:
+            file.unlink(missing_ok=True)
 
 
 class Loop:
@@ -161,6 +175,7 @@ class Worker:
             Loop("routes", routes.Keeper().tick, routes.EPOCH_S, leased=True),
             Loop("health", Health().tick, CHECK_S, leased=True),
             Loop("watches", self.watches.tick, CHECK_S),
+            Loop("gate-wanted", gate_tick, CHECK_S),
             Loop("cluster-checks", checks.run_due, CHECK_S, leased=True),
             Loop("orphans", orphans.collect_orphans, 60.0, leased=True),
             Loop("notebook-tokens", cutting.Keeper().tick, cutting.Keeper.EVERY_S, leased=True),

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from portal.server.places import ROOT
 from portal.server.processes import Child, rotate
+from portal.server.standby import Standby
 
 QUICK_ENDS_TOLD = 3
 ROTATE_EVERY_S = 60.0
@@ -29,9 +30,15 @@ class Manager:
     """
 
     def __init__(
-        self, children: Sequence[Child], *, logs: Path | None = None, until: Child | None = None
+        self,
+        children: Sequence[Child],
+        *,
+        logs: Path | None = None,
+        until: Child | None = None,
+        standby: Sequence[Standby] = (),
     ) -> None:
         self.children = list(children)
+        self.standby = list(standby)
         self.logs = logs
         self.until = until
         self.code = 0
@@ -70,6 +77,12 @@ class Manager:
 
     def _tend(self) -> None:
         now = time.monotonic()
+        for one in self.standby:
+            new, old = one.tend(now)
+            if new is not None:
+                self.children.append(new)
+            if old is not None:
+                self.children.remove(old)
         for child in self.children:
             if child.started_at and not child.due_at and not child.alive:
                 self._after_end(child, now)
@@ -142,6 +155,7 @@ class Manager:
         due = [child.due_at for child in self.children if child.due_at]
         if self.logs:
             due.append(self._rotate_at)
+        due += [one.look_at for one in self.standby]
         if self._on_ready and self._asking is None:
             due.append(now + 0.1)
         watched = {id(child) for child in self._watched.values()}
@@ -181,3 +195,5 @@ class Manager:
     def _stop_all(self) -> None:
         for child in reversed(self.children):
             child.stop()
+        for one in self.standby:
+            one.stop()

@@ -58,12 +58,12 @@ def setup() -> None:
 def check_address(*, insecure_http: bool) -> None:
     from django.conf import settings
 
-    ports = port_numbers()
+    ports = {name: port for name, port in port_numbers().items() if port or name != "ssh"}
     if any(not 0 < port <= PORT_MAX for port in ports.values()):
         message = f"Ports lie between 1 and 65535; these do not: {ports}."
         raise Refusal(message)
     if len(set(ports.values())) < len(ports):
-        message = f"Berth needs four different ports; the settings give {ports}."
+        message = f"Each listener needs a port of its own; the settings give {ports}."
         raise Refusal(message)
     if bool(settings.BERTH_TLS_CERT) != bool(settings.BERTH_TLS_KEY):
         message = "BERTH_TLS_CERT and BERTH_TLS_KEY belong together; only one is set."
@@ -184,6 +184,9 @@ def port_numbers() -> dict[str, int]:
         "proxy": settings.BERTH_PROXY_PORT,
         "internal": settings.BERTH_INTERNAL_PORT,
         "proxy_api": settings.BERTH_PROXY_API_PORT,
+        "gate": settings.BERTH_GATE_PORT,
+        "gate_internal": settings.BERTH_GATE_INTERNAL_PORT,
+        "ssh": settings.BERTH_SSH_PORT,
     }
 
 

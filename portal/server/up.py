@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from portal.server import identity, supervisor
+from portal.server import identity, standby, supervisor
 from portal.server.manager import Manager, say
 from portal.server.places import ROOT, Places, Refusal, take_lock
 from portal.server.processes import Child, end_with_parent
@@ -20,6 +20,7 @@ from portal.server.supervisor import Supervisor
 
 # Two memory arenas instead of one per thread: the threads wait most of the time.
 LEAN = {"MALLOC_ARENA_MAX": "2", "PYTHONUNBUFFERED": "1"}
+OPEN = frozenset({"web", "proxy", "gate", "ssh"})  # people reach these; the rest is ours
 GO = "BERTH_SUPERVISED_FD"  # set for the unprivileged half: tells root's half to go on
 EXPLAINED = 78  # the check before the start has already said what is wrong
 
@@ -55,7 +56,7 @@ def portal(places: Places, *, insecure_http: bool) -> int:
         os.close(go)
     elif plan["supervisor"]["wanted"]:
         children.insert(0, keeper(plan["supervisor"], places.log, None))
-    manager = Manager(children, logs=places.log)
+    manager = Manager(children, logs=places.log, standby=[standby.gate(places, plan, LEAN, bind)])
     manager.when_ready(plan["ports"]["internal"], lambda: announce(plan, begun))
     say("Starting Berth; Ctrl-C ends it, workspaces go on.")
     code = manager.run()
@@ -91,7 +92,7 @@ def checked_plan(*, insecure_http: bool) -> dict[str, Any]:
 def bind(plan: dict[str, Any], name: str, address: str = "") -> socket.socket:
     """Listens before any process starts: a busy port stops us whole, and restarts lose nobody."""
     port = plan["ports"][name]
-    address = address or (plan["bind"] if name in {"web", "proxy"} else "127.0.0.1")
+    address = address or (plan["bind"] if name in OPEN else "127.0.0.1")
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     one = socket.socket(family, socket.SOCK_STREAM)
     one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

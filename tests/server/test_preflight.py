@@ -58,7 +58,7 @@ def test_an_impossible_port_is_refused(settings: Any, port: int) -> None:
 
 
 def test_two_equal_ports_are_refused(settings: Any) -> None:
-    assert "four different ports" in refused(settings, BERTH_PROXY_PORT=settings.BERTH_PORT)
+    assert "a port of its own" in refused(settings, BERTH_PROXY_PORT=settings.BERTH_PORT)
 
 
 @pytest.mark.django_db

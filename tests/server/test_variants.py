@@ -56,7 +56,7 @@ def test_with_a_certificate_browsers_get_tls_and_workloads_the_plain_internal_li
     tmp_path: Path,
 ) -> None:
     cert, key = certificate(tmp_path)
-    port = free_ports(4)
+    port = free_ports(7)
     portal = Portal(
         {
             "BERTH_PORT": str(port),

@@ -1,0 +1,97 @@
+"""A process that runs only while a file says so: the gate, while a cluster is attached.
+
+The worker, which has the database, writes and removes the file; the manager, which has not,
+looks at it every few seconds.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from portal.server.places import Places, Refusal
+from portal.server.processes import Child
+
+LOOK_EVERY_S = 3.0
+AGAIN_AFTER_S = 30.0  # a port was busy
+GRACE_S = 12.0
+Bind = Callable[[Mapping[str, Any], str], socket.socket]
+
+
+@dataclass
+class Standby:
+    """``child`` is there while it is wanted; sockets are bound when it is wanted first."""
+
+    name: str
+    wanted: Path
+    make: Callable[[], Child]
+    child: Child | None = None
+    leaving: list[Child] = field(default_factory=list)
+    look_at: float = 0.0
+
+    def tend(self, now: float) -> tuple[Child | None, Child | None]:
+        """Return (a child to add, a child to drop); each None when nothing changed."""
+        self.leaving = [one for one in self.leaving if one.alive]
+        if now < self.look_at:
+            return None, None
+        self.look_at = now + LOOK_EVERY_S
+        is_wanted = self.wanted.exists()
+        if is_wanted and self.child is None:
+            return self._made(now), None
+        if not is_wanted and self.child is not None:
+            old, self.child = self.child, None
+            self._end(old)
+            return None, old
+        return None, None
+
+    def _made(self, now: float) -> Child | None:
+        try:
+            self.child = self.make()
+        except Refusal as refusal:
+            print(f"{self.name} can't be started: {refusal}", file=sys.stderr, flush=True)
+            self.look_at = now + AGAIN_AFTER_S
+        return self.child
+
+    def _end(self, old: Child) -> None:
+        """Ask it to go; it drains by itself, and nobody waits for it here."""
+        if old.alive and old.process is not None:
+            old.process.terminate()
+            self.leaving.append(old)
+
+    def stop(self) -> None:
+        for one in self.leaving:
+            one.stop()
+
+
+def gate(places: Places, plan: Mapping[str, Any], env: Mapping[str, str], bind: Bind) -> Standby:
+    bound: dict[str, socket.socket] = {}
+
+    def make() -> Child:
+        names = ["gate", "gate_internal"]
+        if plan["ports"].get("ssh"):
+            names.append("ssh")
+        for name in names:
+            if name not in bound:
+                bound[name] = bind(plan, name)
+        fds = {name: bound[name].fileno() for name in names}
+        command = [sys.executable, "-m", "gate", "--fd", str(fds["gate"])]
+        command += ["--internal-fd", str(fds["gate_internal"])]
+        if "ssh" in fds:
+            command += ["--ssh-fd", str(fds["ssh"])]
+        log = places.log / "gate.log"
+        return Child("gate", command, log, env, tuple(fds.values()), grace_s=GRACE_S)
+
+    return Standby("gate", wanted_file(places.var), make)
+
+
+def wanted_file(var: Path) -> Path:
+    return var / "run" / "gate.wanted"
+
+
+def state_of(places: Places) -> str:
+    """One line for ``berth status``."""
+    return "runs" if wanted_file(places.var).exists() else "is not needed: no cluster is attached"

@@ -1,0 +1,74 @@
+"""A process that the manager runs only while it is wanted."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+from portal.server.places import Refusal
+from portal.server.processes import Child
+from portal.server.standby import Standby
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def until(condition: object, seconds: float = 10.0) -> bool:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if condition():
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def test_it_starts_when_wanted_restarts_when_killed_and_goes_when_not(tmp_path: Path) -> None:
+    wanted, pids = tmp_path / "wanted", tmp_path / "pids"
+    script = f"""
+        import sys, time
+        from pathlib import Path
+        from portal.server import standby
+        from portal.server.manager import Manager
+        from portal.server.processes import Child
+        standby.LOOK_EVERY_S = 0.1
+        body = "import os, time; open({str(pids)!r}, 'a').write(str(os.getpid()) + ' '); time.sleep(60)"
+        def make():
+            return Child("extra", [sys.executable, "-c", body], Path({str(tmp_path / "log")!r}))
+        stay = Child("stay", ["sleep", "60"], Path({str(tmp_path / "log")!r}))
+        one = standby.Standby("extra", Path({str(wanted)!r}), make)
+        sys.exit(Manager([stay], standby=[one]).run())
+    """
+    manager = subprocess.Popen([sys.executable, "-c", textwrap.dedent(script)], cwd=ROOT)
+
+    def seen() -> list[int]:
+        return [int(word) for word in pids.read_text().split()] if pids.exists() else []
+
+    try:
+        time.sleep(0.5)
+        assert seen() == []
+        wanted.touch()
+        assert until(lambda: len(seen()) == 1)
+        os.kill(seen()[0], signal.SIGKILL)
+        assert until(lambda: len(seen()) == 2)
+        wanted.unlink()
+        assert until(lambda: not Path(f"/proc/{seen()[1]}").exists())
+        wanted.touch()
+        assert until(lambda: len(seen()) == 3)
+    finally:
+        manager.terminate()
+        assert manager.wait(20) == 0
+    assert not Path(f"/proc/{seen()[2]}").exists()
+
+
+def test_a_busy_port_is_said_and_tried_again_later(tmp_path: Path, capsys: object) -> None:
+    def busy() -> Child:
+        raise Refusal("Port 1 can't be used")
+
+    wanted = tmp_path / "wanted"
+    wanted.touch()
+    one = Standby("gate", wanted, busy)
+    assert one.tend(100.0) == (None, None)
+    assert one.look_at == 130.0
+    assert "Port 1 can't be used" in capsys.readouterr().err  # type: ignore[attr-defined]
