@@ -18,6 +18,7 @@ VOLUME_KINDS = ("directory", "storageclass")
 ACCESS_MODES = ("ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 MAX_PREFIX = 20  # the project's short name and its number must fit behind it
 MAX_PEERS = 50
+MAX_OVERCOMMIT = 100
 MAX_GIB = 1024 * 1024
 _PATH = re.compile(r"\A/[A-Za-z0-9._/-]{1,200}\Z")
 _URL = re.compile(r"\Ahttps?://[A-Za-z0-9.\[\]:-]+(:\d+)?(/[A-Za-z0-9._/-]*)?\Z")
@@ -54,6 +55,7 @@ class ClusterOptions:
     check_image: str = ""  # has python3, for the self-check; "": sidecar's or the default one
     portal_role: str = ""  # ClusterRole that is ours only inside projects; "": ours everywhere
     portal_account: str = ""  # namespace/name of the account that gets it there
+    cpu_overcommit: int = 1  # asked CPUs are reserved by this part; the limit stays what was asked
     trusted: bool = False  # tenants trust each other: NetworkPolicy need not be proved
     kube_api_url: str = ""  # the API server as people's kubectl reaches it; "": as attached
     kube_api_ca: str = ""  # its certificate authority (PEM) there; "": as attached
@@ -140,6 +142,10 @@ def _volumes(options: ClusterOptions) -> dict[str, list[str]]:
         bad["volume_access_mode"] = [_("One of: %(names)s.") % {"names": ", ".join(ACCESS_MODES)}]
     if not 1 <= options.volume_size_gib <= MAX_GIB:
         bad["volume_size_gib"] = [_("At least 1.")]
+    if not 1 <= options.cpu_overcommit <= MAX_OVERCOMMIT:
+        bad["cpu_overcommit"] = [
+            _("A whole number from %(low)d to %(high)d.") % {"low": 1, "high": MAX_OVERCOMMIT}
+        ]
     if not 0 <= options.scratch_gib <= MAX_GIB:
         bad["scratch_gib"] = [_("A whole number from 0.")]
     return bad

@@ -102,6 +102,18 @@ def networks_for(cluster_key: str, project_uid: Any, pool: str = "") -> list[Net
     return [row for row in rows if _is_for(row, project_uid) and _is_in(row, pool)]
 
 
+def pools_on(keys: Collection[str], kinds: Collection[str], project_uid: Any) -> list[Pool]:
+    """Return the pools of several clusters that any of these kinds of work may choose."""
+    rows = Pool.objects.filter(cluster__key__in=keys).select_related("cluster")
+    return [row for row in rows if any(row.admits(kind, project_uid) for kind in kinds)]
+
+
+def networks_on(keys: Collection[str], project_uid: Any) -> list[NetworkProfile]:
+    """Return the extra networks of several clusters that a project may ask for."""
+    rows = NetworkProfile.objects.filter(cluster__key__in=keys).select_related("cluster")
+    return [row for row in rows if _is_for(row, project_uid)]
+
+
 def kinds_for(project_uid: Any, kind: str = "notebook", cluster_key: str = "") -> list[KindUse]:
     """Return the kinds of GPU that this work may ask for, on every cluster it may use."""
     clusters = [c for c in usable_clusters(project_uid) if not cluster_key or c.key == cluster_key]

@@ -97,6 +97,12 @@ class OptionsForm(forms.Form):
         min_value=0,
         help_text=_("What a workload may write in its container. 0: no limit."),
     )
+    cpu_overcommit = forms.IntegerField(
+        label=_("How many times CPUs may be given"),
+        min_value=1,
+        max_value=100,
+        help_text=_("1: every workload has its CPUs for itself. Memory is never given twice."),
+    )
     scheduler = forms.CharField(
         label=_("Scheduler for work with GPUs"),
         max_length=63,

@@ -19,7 +19,7 @@ CHECKS: tuple[Check, ...] = (
         "security",
         _("Pod Security"),
         simple.pod_security,
-        _("Privileged pods are refused in projects."),
+        _("Pods that would own their node are refused in projects."),
     ),
     Check("image", _("Images"), image.act, _("Nodes can pull what workloads need.")),
     Check(

@@ -54,17 +54,17 @@ def clock(subject: Subject, bench: Bench) -> Finding:
 
 
 def pod_security(subject: Subject, bench: Bench) -> Finding:
-    """A privileged pod must be refused in a namespace made as projects' are."""
+    """A pod that would own its node must be refused in a namespace made as projects' are."""
     where = bench.namespace("a")
     answer = subject.api.ask(
         "POST", f"/api/v1/namespaces/{where}/pods", _privileged(where), {"dryRun": "All"}
     )
     if answer.status == FORBIDDEN and "violates PodSecurity" in answer.message:
-        return green("security", _n("A privileged pod was refused."))
+        return green("security", _n("A pod with its node's processes and files was refused."))
     if answer.ok:
         return red(
             "security",
-            _n("A privileged pod would have been accepted: Pod Security is not enforced."),
+            _n("A pod with its node's files would be accepted: Pod Security is not enforced."),
             fix="kube-apiserver --enable-admission-plugins=PodSecurity",
         )
     if answer.status != FORBIDDEN:
@@ -90,7 +90,7 @@ def _by_warning(subject: Subject, where: str) -> Finding:
     path = f"/apis/apps/v1/namespaces/{where}/statefulsets/privileged"
     answer = subject.api.ask("APPLY", path, body, {"dryRun": "All"})
     if "would violate PodSecurity" in answer.headers.get("warning", ""):
-        return green("security", _n("A privileged pod is warned of and refused."))
+        return green("security", _n("A pod with its node's files is warned of and refused."))
     return unknown("security", _n("The API server answered: %(why)s"), why=answer.message)
 
 
@@ -101,11 +101,13 @@ def _privileged(where: str) -> dict[str, Any]:
         "metadata": {"name": "privileged", "namespace": where},
         "spec": {
             "hostPID": True,
+            "hostNetwork": True,
+            "volumes": [{"name": "host", "hostPath": {"path": "/"}}],
             "containers": [
                 {
                     "name": "main",
                     "image": "none.invalid/none",
-                    "securityContext": {"privileged": True},
+                    "volumeMounts": [{"name": "host", "mountPath": "/host"}],
                 }
             ],
         },

@@ -1,0 +1,130 @@
+"""The self-check against the real cluster: what it proves, and what it finds when it is not so."""
+
+import secrets
+from pathlib import Path
+
+import pytest
+
+from accounts.principal import Principal
+from clusters import registry
+from clusters.checks import network, rights, run
+from clusters.checks.base import Answer, Subject
+from clusters.checks.bench import MARK, Bench
+from clusters.models import CheckResult, Cluster
+from clusters.options import options_of
+from clusters.placement import launch_refusal
+from clusters.services import Attachment, cluster_attach
+from common import sealing
+
+pytestmark = [pytest.mark.cluster, pytest.mark.django_db]
+
+
+@pytest.fixture
+def cluster(devcluster, operator, settings):
+    """The real cluster, attached as an operator does it."""
+    public, private = sealing.new_pair()
+    settings.BERTH_CLUSTER_PUBLIC_KEY = public
+    settings.BERTH_CLUSTER_PRIVATE_KEY = [private]
+    registry.reset()
+    made = cluster_attach(
+        principal=Principal(user=operator),
+        given=Attachment(
+            name="Dev",
+            key="dev",
+            kubeconfig=Path(devcluster["kubeconfig"]).read_text(),
+            options={
+                "namespace_prefix": f"h4{secrets.token_hex(2)}-",
+                "volume_path": devcluster["volumes"],
+                "volume_size_gib": 1,
+                "check_image": devcluster["images"]["tool"]["reference"],
+            },
+        ),
+    )
+    yield made
+    registry.reset()
+
+
+@pytest.fixture
+def api(cluster):
+    asker = run._asker(cluster)
+    yield asker
+    asker.close()
+
+
+def test_c10_the_whole_check_proves_what_this_cluster_keeps(cluster, kube):
+    assert launch_refusal("dev")  # nothing was proved yet
+    assert run.run_due() == 1
+    found = {row.name: row for row in CheckResult.objects.filter(cluster=cluster)}
+    told = {name: f"{row.state}: {row.sentence} {row.values}" for name, row in found.items()}
+    green = {name for name, row in found.items() if row.state == "green"}
+    wanted = {"version", "clock", "rights", "security", "image", "network", "storage", "queue"}
+    assert wanted <= green, told
+    # an administrator's kubeconfig may do far more than is needed, and that is said
+    assert found["restraint"].state == "red", told
+    assert "get secrets -n kube-system" in found["restraint"].values["acts"]
+    assert launch_refusal("dev") == ""
+    assert run.run_due() == 0  # not again before a day is over, unless it is asked for
+    prefix = cluster.options["namespace_prefix"]
+    left = [
+        row["metadata"]["name"]
+        for row in kube.list("v1", "Namespace", selector=f"{MARK},berth.dev/instance={prefix[:-1]}")
+        if "deletionTimestamp" not in row["metadata"]
+    ]
+    assert left == []
+
+
+class Ignoring:
+    """The real cluster, but its network policies have no effect, as without a controller."""
+
+    def __init__(self, api):
+        self._api = api
+
+    def ask(self, method, path, body=None, params=None):
+        if "networkpolicies" in path:
+            return Answer(200, {})
+        return self._api.ask(method, path, body, params)
+
+
+def test_c10_policies_without_effect_are_found_and_nothing_starts(cluster, api, monkeypatch):
+    monkeypatch.setattr(network, "WAIT_S", "5")
+    monkeypatch.setattr(run, "CHECKS", tuple(c for c in run.CHECKS if c.name == "network"))
+    (found,) = run.run(cluster, Ignoring(api))
+    assert found.state == "red", found
+    assert "not enforced" in found.text()
+    assert "does not keep projects apart" in launch_refusal("dev")
+
+
+def test_a_fault_while_asking_leaves_what_was_proved(cluster, api, monkeypatch):
+    from clusters.services import checks_store
+
+    proved = run.unknown("network", "x")
+    checks_store(cluster=cluster, findings=[run.replace(proved, state="green")])
+    monkeypatch.setattr(run, "CHECKS", tuple(c for c in run.CHECKS if c.name == "network"))
+
+    class Broken:
+        def ask(self, method, path, body=None, params=None):
+            return Answer(500, {"message": "etcd is ill"})
+
+    (found,) = run.run(cluster, Broken())
+    assert found.state == "unknown"
+    assert CheckResult.objects.get(cluster=cluster, name="network").state == "green"
+
+
+def test_a_small_identity_is_told_what_it_lacks(cluster, api):
+    class Denying:
+        def ask(self, method, path, body=None, params=None):
+            if path == rights.REVIEW:
+                return Answer(201, {"status": {"allowed": False}})
+            return api.ask(method, path, body, params)
+
+    asker = Denying()
+    options = options_of(cluster.options)
+    bench = Bench(asker, options)
+    try:
+        subject = Subject(Cluster.objects.get(), options, asker)
+        assert rights.restraint(subject, bench).state == "green"
+        found = rights.needed(subject, bench)
+    finally:
+        bench.close()
+    assert found.state == "red"
+    assert "create statefulsets.apps" in found.text()
