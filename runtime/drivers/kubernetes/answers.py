@@ -10,7 +10,7 @@ from typing import Any
 from runtime.protocol import Denied, DriverError, InvalidSpec, NotYet, Unreachable
 from runtime.reasons import Reason
 
-_OK = 400
+_GOOD = range(200, 300)
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Expired(DriverError):  # noqa: N818 - named as the answer it is
 
 def raise_for(answer: Answer) -> Answer:
     """Return a good answer, raise what a bad one means."""
-    if answer.status < _OK and answer.status >= 200:  # noqa: PLR2004
+    if answer.status in _GOOD:
         return answer
     raise error_of(answer)
 

@@ -1,0 +1,173 @@
+"""E7: an API server that is away, slow, busy or forgetful costs time and nothing else."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from runtime.drivers.kubernetes.client import KubeClient, Patience
+from runtime.protocol import Denied, InvalidSpec, NotYet, Unreachable
+from runtime.reasons import Reason
+from tests.drivers.kubernetes.stub import ALLOW, QUICK, Stub
+
+SECRETS = "/api/v1/secrets"
+
+
+@pytest.fixture
+def stub(tmp_path) -> Iterator[Stub]:
+    made = Stub(tmp_path)
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def client(stub) -> Iterator[KubeClient]:
+    made = stub.client()
+    yield made
+    made.close()
+
+
+def secret(name: str = "a") -> dict:
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": "ns"}}
+
+
+def times(count: int, act):
+    left = [count]
+
+    def fault(handler, method, path, query) -> bool:
+        if left[0] <= 0:
+            return False
+        left[0] -= 1
+        act(handler)
+        return True
+
+    return fault
+
+
+def test_the_verbs(stub, client):
+    assert client.get("v1", "secrets", "a", "ns") is None
+    assert client.apply(secret())["metadata"]["uid"]
+    assert client.get("v1", "secrets", "a", "ns")["kind"] == "Secret"
+    assert [o["metadata"]["name"] for o in client.list("v1", "secrets", "ns")] == ["a"]
+    assert client.patch("v1", "secrets", "a", "ns", {"data": {"k": "v"}})["data"] == {"k": "v"}
+    assert client.patch("v1", "secrets", "b", "ns", {}) is None
+    assert client.delete("v1", "secrets", "a", "ns") is True
+    assert client.delete("v1", "secrets", "a", "ns") is False
+
+
+@pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
+def test_e7_a_busy_server_is_asked_again(stub, client, status):
+    stub.fault = times(2, lambda h: h.refuse(status))
+    assert client.apply(secret())["metadata"]["name"] == "a"
+    assert len(stub.seen) == 3
+
+
+def test_e7_what_it_asks_to_wait_is_waited(stub, client):
+    stub.fault = times(1, lambda h: h.refuse(429, Retry_After="1"))
+    begun = time.monotonic()
+    client.apply(secret())
+    assert time.monotonic() - begun >= 1
+
+
+def test_e7_a_wait_that_is_too_long_is_the_engines(stub, client):
+    stub.fault = times(9, lambda h: h.refuse(429, Retry_After="3600"))
+    begun = time.monotonic()
+    with pytest.raises(Unreachable):
+        client.apply(secret())
+    assert time.monotonic() - begun < 1
+    assert len(stub.seen) == 1
+
+
+def test_e7_a_server_that_stays_broken_is_unreachable(stub, client):
+    stub.fault = times(99, lambda h: h.refuse(500, "etcd"))
+    with pytest.raises(Unreachable, match="etcd"):
+        client.get("v1", "secrets", "a", "ns")
+    assert len(stub.seen) == QUICK.attempts
+
+
+def test_e7_made_although_the_answer_was_lost_is_success_and_one_object(stub, client):
+    def lose(handler):
+        stub.put(SECRETS, {**secret(), "metadata": dict(secret()["metadata"])})
+        handler.close_connection = True
+        handler.connection.close()
+
+    stub.fault = times(1, lose)
+    client.apply(secret())
+    assert len(stub.objects) == 1
+
+
+def test_e7_a_server_that_does_not_answer_in_time_is_unreachable_and_bounded(stub):
+    client = stub.client(Patience(connect=1, read=0.2, total=1.0, attempts=3, pause=0.01))
+    stub.fault = times(99, lambda _h: time.sleep(3))
+    begun = time.monotonic()
+    with pytest.raises(Unreachable):
+        client.get("v1", "secrets", "a", "ns")
+    assert time.monotonic() - begun < 1.5
+    client.close()
+
+
+def test_e7_a_server_that_is_away_comes_back(stub, client):
+    client.apply(secret())
+    stub.stop()
+    with pytest.raises(Unreachable):
+        client.get("v1", "secrets", "a", "ns")
+    stub.start()
+    assert client.get("v1", "secrets", "a", "ns") is not None
+
+
+def test_another_authority_is_not_believed(stub, tmp_path):
+    other = tmp_path / "other"
+    other.mkdir()
+    stranger = Stub(other)
+    client = KubeClient(stub.access(ca_pem=stranger.ca), check=ALLOW, patience=QUICK)
+    with pytest.raises(Unreachable):
+        client.get("v1", "secrets", "a", "ns")
+    client.close()
+    stranger.stop()
+
+
+def test_c2_a_redirect_is_not_followed(stub, client):
+    stub.fault = times(9, lambda h: h.say(307, {}, Location="http://169.254.169.254/"))
+    with pytest.raises(Unreachable):
+        client.get("v1", "secrets", "a", "ns")
+
+
+def test_a_mounted_token_that_rotated_is_read_again(stub, tmp_path):
+    file = tmp_path / "token"
+    file.write_text("good\n")
+    access = stub.access(token="", token_file=str(file))
+    client = KubeClient(access, check=ALLOW, patience=QUICK)
+    client.apply(secret())
+    stub.token = "better"
+    file.write_text("better\n")
+    assert client.get("v1", "secrets", "a", "ns") is not None
+    client.close()
+
+
+def test_a_refused_credential_is_said_and_not_tried_for_ever(stub, client):
+    stub.token = "other"
+    with pytest.raises(Unreachable, match="credential"):
+        client.get("v1", "secrets", "a", "ns")
+    assert len(stub.seen) == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "error", "reason"),
+    [
+        (403, 'secrets "a" is forbidden: exceeded quota: berth', Denied, Reason.QUOTA_DENIED),
+        (403, "User cannot patch secrets", Denied, Reason.DENIED),
+        (403, "unable to create: namespace ns is being terminated", NotYet, ""),
+        (403, 'pod violates PodSecurity "restricted:latest"', InvalidSpec, Reason.INVALID_SPEC),
+        (404, 'namespaces "ns" not found', NotYet, ""),
+        (409, "the object has been modified", NotYet, ""),
+        (422, "spec.replicas: Invalid value", InvalidSpec, Reason.INVALID_SPEC),
+        (413, "too large", InvalidSpec, Reason.INVALID_SPEC),
+        (400, "bad", InvalidSpec, Reason.INVALID_SPEC),
+    ],
+)
+def test_each_refusal_is_the_right_error(stub, client, status, message, error, reason):
+    stub.fault = times(9, lambda h: h.refuse(status, message))
+    with pytest.raises(error) as caught:
+        client.apply(secret())
+    assert getattr(caught.value, "reason", "") == reason
+    assert len(stub.seen) == 1

@@ -1,0 +1,308 @@
+"""E8: whatever happens to the watch, what it says equals what the API server holds."""
+
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from runtime.drivers.kubernetes import names, watch
+from runtime.protocol import Observation, Seen, Unreachable
+from runtime.reasons import Reason
+from tests.drivers.kubernetes.pieces import AT
+from tests.drivers.kubernetes.stub import Stub
+from tests.drivers.local.harness import wait_for
+
+SETS, PODS, NODES, EVENTS = (
+    "/apis/apps/v1/statefulsets",
+    "/api/v1/pods",
+    "/api/v1/nodes",
+    "/api/v1/events",
+)
+
+
+@pytest.fixture
+def stub(tmp_path, monkeypatch) -> Iterator[Stub]:
+    monkeypatch.setattr(watch, "TURN_S", 1)
+    monkeypatch.setattr(watch, "SLACK_S", 0.5)
+    monkeypatch.setattr(watch, "PATIENCE_S", 2.0)
+    monkeypatch.setattr(watch, "HEARTBEAT_S", 0.5)
+    made = Stub(tmp_path)
+    yield made
+    made.stop()
+
+
+class Follower:
+    """Iterates a driver's watch in a thread and keeps the last word on each uid."""
+
+    def __init__(self, driver) -> None:
+        self.driver = driver
+        self.known: dict[str, Observation] = {}
+        self.beats = self.batches = 0
+        self.error: Exception | None = None
+        self.first = threading.Event()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+        assert self.first.wait(10)
+        assert self.error is None
+
+    def _run(self) -> None:
+        try:
+            for batch in self.driver.watch(stop=self._over.is_set):
+                for found in batch:
+                    last = self.known.get(found.uid)
+                    assert last is None or found.version > last.version
+                    self.known[found.uid] = found
+                self.batches += bool(batch)
+                self.beats += not batch
+                self.first.set()
+        except Exception as error:  # noqa: BLE001 - judged by the test
+            self.error = error
+            self.first.set()
+
+    def until(self, uid: str, seen: Seen) -> Observation:
+        def look():
+            found = self.known.get(uid)
+            return found if found is not None and found.seen == seen else None
+
+        return wait_for(look)
+
+    def close(self) -> None:
+        self._over.set()
+        self._thread.join(5)
+        assert not self._thread.is_alive()
+        self.driver.close()
+
+
+@pytest.fixture
+def follow(stub) -> Iterator[Follower]:
+    made = []
+
+    def start() -> Follower:
+        made.append(Follower(stub.driver()))
+        return made[-1]
+
+    yield start
+    for one in made:
+        one.close()
+
+
+def put_set(stub, uid: str, *, replicas: int = 1, launch: int = 1) -> None:
+    labels = names.labels("berth-", uid=uid, kind="workspace")
+    stub.put(
+        SETS,
+        {
+            "metadata": {
+                "name": f"ws-{uid}",
+                "namespace": "ns",
+                "labels": labels,
+                "annotations": {names.LAUNCH: str(launch)},
+            },
+            "spec": {"replicas": replicas},
+        },
+    )
+
+
+def put_pod(stub, uid: str, *, ready: bool = True) -> None:
+    labels = names.labels("berth-", uid=uid, kind="workspace")
+    state = {"running": {"startedAt": AT}}
+    condition = {"type": "Ready", "status": str(ready), "lastTransitionTime": AT}
+    stub.put(
+        PODS,
+        {
+            "metadata": {
+                "name": f"ws-{uid}-0",
+                "namespace": "ns",
+                "labels": labels,
+                "annotations": {names.LAUNCH: "1"},
+            },
+            "spec": {"nodeName": "n", "containers": [{"name": "main"}]},
+            "status": {
+                "podIP": "10.0.0.9",
+                "conditions": [condition],
+                "containerStatuses": [{"name": "main", "state": state, "containerID": "c"}],
+            },
+        },
+    )
+
+
+def test_it_begins_with_everything_and_follows_within_a_moment(stub, follow):
+    put_set(stub, "a")
+    put_pod(stub, "a")
+    watching = follow()
+    assert watching.known["a"].seen == Seen.READY
+    put_set(stub, "b")
+    watching.until("b", Seen.CREATED)
+    begun = time.monotonic()
+    put_pod(stub, "b")
+    watching.until("b", Seen.READY)
+    assert time.monotonic() - begun < 0.3
+    stub.drop(PODS, "ns", "ws-b-0")
+    stub.drop(SETS, "ns", "ws-b")
+    watching.until("b", Seen.MISSING)
+
+
+def test_nothing_is_listed_twice_while_all_is_well(stub, follow):
+    watching = follow()
+    lists = stub.lists()
+    time.sleep(2.5)  # two turns and more
+    assert stub.lists() == lists
+    assert watching.beats >= 3
+    put_set(stub, "late")
+    watching.until("late", Seen.CREATED)
+
+
+def test_others_of_the_same_cluster_are_not_seen(stub, follow):
+    labels = names.labels("other-", uid="x", kind="workspace")
+    stub.put(SETS, {"metadata": {"name": "ws-x", "namespace": "ns", "labels": labels}, "spec": {}})
+    assert follow().known == {}
+
+
+def test_e8_a_version_that_is_too_old_lists_again(stub, follow):
+    put_set(stub, "a")
+    watching = follow()
+    lists = stub.lists()
+    stub.stop()
+    stub.objects.pop((SETS, "ns/ws-a"))  # a change that no watch will ever tell
+    put_set(stub, "b")
+    put_set(stub, "c")
+    stub.oldest = stub.version()
+    stub.start()
+    watching.until("a", Seen.MISSING)
+    watching.until("c", Seen.CREATED)
+    assert stub.lists() > lists
+    assert watching.error is None
+
+
+def test_e8_a_connection_that_is_only_half_there_is_noticed(stub, follow):
+    watching = follow()
+    stub.frozen = True
+    time.sleep(0.2)
+    put_set(stub, "a")
+    time.sleep(1.8)  # beyond a turn and its slack
+    stub.frozen = False
+    watching.until("a", Seen.CREATED)
+    assert watching.error is None
+
+
+def test_e7_a_short_outage_is_bridged_without_a_list(stub, follow):
+    watching = follow()
+    lists = stub.lists()
+    stub.stop()
+    time.sleep(0.5)
+    stub.start()
+    put_set(stub, "a")
+    watching.until("a", Seen.CREATED)
+    assert (watching.error, stub.lists()) == (None, lists)
+
+
+def test_e7_a_long_outage_ends_it_so_that_somebody_begins_anew(stub, follow):
+    watching = follow()
+    stub.stop()
+    wait_for(lambda: watching.error is not None)
+    assert isinstance(watching.error, Unreachable)
+    stub.start()
+    put_set(stub, "a")
+    assert follow().known["a"].seen == Seen.CREATED
+
+
+def test_a_kind_that_may_not_be_read_is_left_out(stub, follow):
+    def fault(handler, _method, path, _query) -> bool:
+        if "/roles" in path or "/events" in path:
+            handler.refuse(403, "forbidden")
+            return True
+        return False
+
+    stub.fault = fault
+    watching = follow()
+    put_set(stub, "a")
+    watching.until("a", Seen.CREATED)
+
+
+def test_without_pods_nothing_can_be_said(stub):
+    def fault(handler, _method, path, _query) -> bool:
+        if path.startswith("/api/v1/pods"):
+            handler.refuse(403, "forbidden")
+            return True
+        return False
+
+    stub.fault = fault
+    driver = stub.driver()
+    with pytest.raises(Unreachable, match="pods"):
+        next(driver.watch(stop=lambda: False))
+    driver.close()
+
+
+def test_nodes_are_handed_on_once(stub, follow):
+    ready = {"conditions": [{"type": "Ready", "status": "True"}], "allocatable": {"cpu": "2"}}
+    stub.put(NODES, {"metadata": {"name": "n1"}, "status": ready})
+    watching = follow()
+    first = watching.driver.node_changes()
+    assert ([n.name for n in first.seen], first.full) == (["n1"], True)
+    assert watching.driver.node_changes() is None
+    stub.drop(NODES, "", "n1")
+    changes = wait_for(watching.driver.node_changes)
+    assert changes.gone == ("n1",)
+
+
+def test_an_event_tells_why_nothing_was_made(stub, follow):
+    watching = follow()
+    put_set(stub, "a")
+    watching.until("a", Seen.CREATED)
+    stub.put(
+        EVENTS,
+        {
+            "metadata": {"name": "e", "namespace": "ns"},
+            "type": "Warning",
+            "reason": "FailedCreate",
+            "message": "forbidden: exceeded quota: berth",
+            "lastTimestamp": AT,
+            "involvedObject": {"kind": "StatefulSet", "namespace": "ns", "name": "ws-a"},
+        },
+    )
+    wait_for(lambda: watching.known["a"].reason == Reason.QUOTA_DENIED)
+
+
+def test_what_is_watched_is_not_listed_for_orphans(stub, follow):
+    put_set(stub, "a")
+    watching = follow()
+    lists = stub.lists()
+    assert [o.uid for o in watching.driver.list_owned()] == ["a"]
+    assert stub.lists() == lists
+
+
+def test_a_pod_is_asked_directly_and_believed(stub, follow, monkeypatch):
+    from http.server import BaseHTTPRequestHandler, HTTPServer
+
+    class Answer(BaseHTTPRequestHandler):
+        good = False
+
+        def do_GET(self) -> None:
+            self.send_response(200 if Answer.good and self.path == "/ready" else 503)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_args) -> None: ...
+
+    server = HTTPServer(("127.0.0.1", 0), Answer)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    watching = follow()
+    put_set(stub, "a")
+    put_pod(stub, "a", ready=False)
+    pod = stub.objects[(PODS, "ns/ws-a-0")]
+    pod["status"]["podIP"] = "127.0.0.1"
+    pod["spec"]["containers"][0] |= {
+        "ports": [{"containerPort": server.server_port}],
+        "startupProbe": {"httpGet": {"path": "/ready", "port": server.server_port}},
+    }
+    stub.put(PODS, pod)
+    watching.until("a", Seen.STARTING)
+    time.sleep(0.3)
+    assert watching.known["a"].seen == Seen.STARTING
+    begun = time.monotonic()
+    Answer.good = True
+    found = watching.until("a", Seen.READY)
+    assert time.monotonic() - begun < 0.5
+    assert found.address == f"127.0.0.1:{server.server_port}"
+    server.shutdown()
