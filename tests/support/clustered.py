@@ -46,6 +46,7 @@ class ClusteredPortal(Portal):
             "proxy_peers": [f"{host}/32"],
             "volume_path": state["volumes"],
             "scheduler": "gpu-binpack",
+            "cpu_overcommit": 10,  # one small machine for everybody
             "default_image": state["images"]["jupyterlab"]["reference"],
             "sidecar_image": state["images"]["jupyterlab"]["reference"],
             # the probe of NetworkPolicy is a test of its own; here it would only cost time
