@@ -1,0 +1,283 @@
+"""What a launch, a stop and a removal write, and that each may be repeated (E7, E10, E11)."""
+
+import base64
+from collections.abc import Iterator
+
+import pytest
+
+from runtime.drivers.kubernetes import names
+from runtime.protocol import InvalidSpec, Mount, NotYet, Seen, Sidecar, WorkloadSpec
+from runtime.reasons import Reason
+from tests.drivers.kubernetes.pieces import ended, pod, runs
+from tests.drivers.kubernetes.stub import Stub
+
+SETS, PODS, SECRETS = "/apis/apps/v1/statefulsets", "/api/v1/pods", "/api/v1/secrets"
+CLAIMS, VOLUMES = "/api/v1/persistentvolumeclaims", "/api/v1/persistentvolumes"
+
+
+@pytest.fixture
+def stub(tmp_path) -> Iterator[Stub]:
+    made = Stub(tmp_path)
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def driver(stub):
+    made = stub.driver()
+    yield made
+    made.close()
+
+
+def spec(**options) -> WorkloadSpec:
+    defaults = {
+        "uid": "u1",
+        "kind": "workspace",
+        "name": "k7",
+        "launch": 1,
+        "generation": 1,
+        "project": "p",
+        "owner": "o",
+        "environment": "",
+        "namespace": "ns",
+        "image": "r/i:1",
+        "command": ("x",),
+    }
+    return WorkloadSpec(**{**defaults, **options})
+
+
+def writes(stub) -> list[str]:
+    return [p.rsplit("/", 2)[-2] for m, p, _q in stub.seen if m != "GET"]
+
+
+def seen_pod(stub, launch=1, **more) -> None:
+    made = pod(launch=launch, **more)
+    made["metadata"] |= {"name": "ws-k7-0", "namespace": "ns", "labels": {names.UID: "u1"}}
+    made["spec"]["terminationGracePeriodSeconds"] = 10
+    stub.put(PODS, made)
+
+
+def stored(stub, collection=SETS, name="ws-k7") -> dict:
+    return stub.objects[(collection, f"ns/{name}")]
+
+
+# --- make -----------------------------------------------------------------------------------------
+
+
+def test_a_launch_in_a_known_project_is_two_writes(stub, driver):
+    driver.ensure(spec(mounts=()))
+    assert writes(stub) == ["secrets", "statefulsets"]
+
+
+def test_a_first_launch_makes_its_home_too(stub, driver):
+    driver.ensure(spec(mounts=(Mount("h1", "home"),)))
+    assert writes(stub) == [
+        "persistentvolumes",
+        "persistentvolumeclaims",
+        "secrets",
+        "statefulsets",
+    ]
+    stub.seen.clear()
+    driver.ensure(spec(uid="u2", name="k8", mounts=(Mount("h1", "home"),)))
+    assert writes(stub) == ["secrets", "statefulsets"]
+
+
+def test_the_same_launch_again_writes_nothing_and_makes_no_secret(stub, driver):
+    made = []
+    given = spec(secret_env=lambda: made.append(1) or {"A": "b"})
+    first = driver.ensure(given)
+    stub.seen.clear()
+    assert driver.ensure(given) == first
+    assert (writes(stub), made) == ([], [1])
+
+
+def test_e7_a_crash_between_secret_and_statefulset_is_made_good(stub, driver):
+    def fault(handler, method, path, _query) -> bool:
+        if method == "PATCH" and "statefulsets" in path:
+            handler.refuse(500)
+            return True
+        return False
+
+    stub.fault = fault
+    with pytest.raises(Exception, match="error"):
+        driver.ensure(spec())
+    stub.fault = lambda *_: False
+    driver.ensure(spec())
+    assert len(stub.objects) == 2
+
+
+def test_what_is_anothers_is_not_touched(stub, driver):
+    driver.ensure(spec())
+    with pytest.raises(InvalidSpec):
+        driver.ensure(spec(uid="thief"))
+    assert stored(stub)["metadata"]["labels"][names.UID] == "u1"
+    driver.remove("thief")  # of the same namespace, but not there
+
+
+def test_a_workload_without_an_image_cannot_run_on_a_cluster(driver):
+    with pytest.raises(InvalidSpec):
+        driver.ensure(spec(image=""))
+
+
+def test_a_newer_launch_ends_a_living_older_one_first(stub, driver):
+    driver.ensure(spec())
+    seen_pod(stub, main=runs(), ready=True)
+    with pytest.raises(NotYet):
+        driver.ensure(spec(launch=2))
+    assert stored(stub)["spec"]["replicas"] == 0
+    with pytest.raises(NotYet):
+        driver.ensure(spec(launch=2))
+    stub.drop(PODS, "ns", "ws-k7-0")
+    driver.ensure(spec(launch=2))
+    assert stored(stub)["spec"]["replicas"] == 1
+    assert stored(stub)["metadata"]["annotations"][names.LAUNCH] == "2"
+
+
+def test_a_newer_launch_replaces_one_that_ended_by_itself_at_once(stub, driver):
+    driver.ensure(spec())
+    seen_pod(stub, main=ended(3))
+    driver.ensure(spec(launch=2))
+    assert driver.observe(["u1"])["u1"].seen == Seen.STARTING
+
+
+# --- end ------------------------------------------------------------------------------------------
+
+
+def test_a_stop_keeps_how_it_ended(stub, driver):
+    driver.ensure(spec())
+    seen_pod(stub, main=ended(137, "OOMKilled"))
+    assert driver.observe(["u1"])["u1"].reason == Reason.OOM
+    stub.seen.clear()
+    with pytest.raises(NotYet):
+        driver.stop("u1", grace_s=10)
+    assert writes(stub) == ["secrets", "statefulsets"]  # the end of its log, and no pod
+    stub.drop(PODS, "ns", "ws-k7-0")
+    stored(stub)["status"] = {"observedGeneration": stored(stub)["metadata"]["generation"]}
+    driver.stop("u1", grace_s=10)
+    found = driver.observe(["u1"])["u1"]
+    assert (found.seen, found.exit_code, found.reason) == (Seen.EXITED, 137, Reason.OOM)
+
+
+def test_the_end_of_the_log_is_kept_for_later(stub, driver):
+    driver.ensure(spec())
+    seen_pod(stub, main=ended(3))
+
+    def fault(handler, _method, path, query) -> bool:
+        if "/log" not in path:
+            return False
+        assert query["previous"] == "true"  # of the run that failed, not of the node's next
+        handler.send_response(200)
+        handler.send_header("Content-Length", "9")
+        handler.end_headers()
+        handler.wfile.write(b"last word")
+        return True
+
+    stub.fault = fault
+    with pytest.raises(NotYet):
+        driver.stop("u1", grace_s=10)
+    stub.fault = lambda *_: False
+    stub.drop(PODS, "ns", "ws-k7-0")
+    assert driver.read_log("u1") == (b"last word", 9)
+    assert driver.read_log("u1", offset=5) == (b"word", 9)
+    raw = base64.b64decode(stored(stub, SECRETS, "ws-k7-log")["data"]["log.gz"])
+    assert b"last word" not in raw or raw[:2] == b"\x1f\x8b"
+    driver.ensure(spec(launch=2))
+    assert driver.read_log("u1") == (b"", 0)  # another launch, another log
+
+
+def test_a_node_that_does_not_give_its_log_does_not_hold_up_a_stop(stub, driver):
+    driver.ensure(spec())
+    seen_pod(stub, main=runs())
+
+    def fault(handler, _method, path, _query) -> bool:
+        if "/log" in path:
+            handler.refuse(500, "dial node")
+            return True
+        return False
+
+    stub.fault = fault
+    with pytest.raises(NotYet):
+        driver.stop("u1", grace_s=10)
+    assert stored(stub)["spec"]["replicas"] == 0
+
+
+def test_a_pod_that_may_just_be_made_is_waited_for(stub, driver):
+    driver.ensure(spec())
+    stored(stub)["status"] = {"observedGeneration": 1}
+    with pytest.raises(NotYet):
+        driver.stop("u1", grace_s=10)
+
+
+def test_a_shorter_grace_than_its_own_is_said_to_the_pod(stub, driver):
+    driver.ensure(spec())
+    seen_pod(stub, main=runs())
+    with pytest.raises(NotYet):
+        driver.stop("u1", grace_s=2)
+    assert (PODS, "ns/ws-k7-0") not in stub.objects
+
+
+# --- remove ---------------------------------------------------------------------------------------
+
+
+def test_e11_a_removal_leaves_nothing_but_the_volume(stub, driver):
+    sidecar = Sidecar("port-7860", "r/s:1", ("p",), 8889, secret_env=lambda: {"T": "t"})
+    driver.ensure(spec(mounts=(Mount("h1", "home"),), sidecars=(sidecar,)))
+    seen_pod(stub, main=runs())
+    for _ in range(5):
+        try:
+            driver.remove("u1")
+        except NotYet:
+            continue
+        break
+    assert sorted(c for c, _k in stub.objects) == [CLAIMS, VOLUMES]
+    driver.remove("u1")
+
+
+def test_e11_a_secret_alone_is_removed_too(stub, driver):
+    driver.ensure(spec())
+    stub.drop(SETS, "ns", "ws-k7")
+    driver.remove("u1")
+    assert stub.objects == {}
+
+
+def test_e10_somebody_scaled_it_down_by_hand(stub, driver):
+    driver.ensure(spec())
+    stored(stub)["spec"]["replicas"] = 0
+    found = driver.observe(["u1"])["u1"]
+    assert (found.seen, found.exit_code, found.reason) == (Seen.EXITED, None, "")
+
+
+def test_e10_somebody_deleted_it_by_hand(stub, driver):
+    driver.ensure(spec())
+    stub.drop(SETS, "ns", "ws-k7")
+    assert driver.observe(["u1"])["u1"].seen == Seen.MISSING
+
+
+# --- volumes --------------------------------------------------------------------------------------
+
+
+def test_c9_a_volume_of_another_project_is_not_given(stub, driver):
+    driver.ensure_volume("h1", project="p", owner="o", namespace="other")
+    with pytest.raises(InvalidSpec):
+        driver.ensure_volume("h1", project="p", owner="o", namespace="ns")
+
+
+def test_e10_a_claim_that_was_deleted_by_hand_is_made_again(stub, driver):
+    driver.ensure_volume("h1", project="p", owner="o")
+    volume = stub.objects[(VOLUMES, "/berth-h1")]
+    volume["spec"]["claimRef"]["uid"] = "ghost"
+    stub.drop(CLAIMS, "ns", "vol-h1")
+    driver.ensure_volume("h1", project="p", owner="o")
+    assert "uid" not in stub.objects[(VOLUMES, "/berth-h1")]["spec"]["claimRef"]
+    assert (CLAIMS, "ns/vol-h1") in stub.objects
+
+
+def test_removing_a_volume_waits_until_its_contents_are_gone(stub, driver):
+    driver.ensure_volume("h1", project="p", owner="o")
+    for left in (2, 1):
+        with pytest.raises(NotYet):
+            driver.remove_volume("h1")
+        assert len(stub.objects) >= left - 1
+    driver.remove_volume("h1")
+    assert stub.objects == {}
+    driver.remove_volume("h1")
