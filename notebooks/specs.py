@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from hubapi.services import LaunchCredentials
     from notebooks.models import Workspace
 
+PATIENCE_S = 20  # how long a visitor waits for the port to answer
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - inside a pod, behind its NetworkPolicy
 RUNTIME_DIR = "/tmp/berth-jupyter"  # noqa: S108 - of the pod; cookies and sockets never at home
 
@@ -140,7 +141,9 @@ def _guard(row: Workspace, info: WorkloadInfo, options: ClusterOptions, port: in
         # It would report use at every interval, used or not: unknown is better than wrong.
         command=(
             *("python3", "-c", _GUARD.format(age=hub.CACHE_AGE_S)),
-            *(f"--server-port={port}", "--activity-interval=0"),
+            *(f"--server-port={port}", "--activity-interval=0", f"--timeout={PATIENCE_S}"),
+            # Without a program to start it offers no sign-in; this one only waits.
+            *("--", "sleep", "infinity"),
         ),
         port=listens,
         env={**env, "HOME": "/tmp"},  # noqa: S108 - of the pod

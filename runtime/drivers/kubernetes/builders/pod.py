@@ -126,10 +126,18 @@ def _sidecar(sidecar: Sidecar, name: str) -> dict[str, Any]:
 
 
 def _probe(probe: Probe, port: int) -> dict[str, Any]:
-    """Only until it first answers: a busy kernel must not make its pod look broken."""
+    """Only until it first answers: a busy kernel must not make its pod look broken.
+
+    Without a path a connection is enough.
+    """
+    asks: dict[str, Any] = (
+        {"httpGet": {"path": probe.path, "port": port, "scheme": "HTTP"}}
+        if probe.path
+        else {"tcpSocket": {"port": port}}
+    )
     return {
+        **asks,
         "failureThreshold": START_S,
-        "httpGet": {"path": probe.path, "port": port, "scheme": "HTTP"},
         "periodSeconds": 1,
         "timeoutSeconds": 2,
     }
