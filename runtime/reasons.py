@@ -57,6 +57,7 @@ class Reason(StrEnum):
     VOLUME = "volume"
     QUOTA_DENIED = "quota-denied"
     PULLING = "pulling"
+    PROGRAM = "program"
     IMAGE_NOT_FOUND = "image-not-found"
     IMAGE_AUTH = "image-auth"
     IMAGE_UNREACHABLE = "image-unreachable"
@@ -262,6 +263,12 @@ REASONS: dict[Reason, ReasonInfo] = {
     ),
     Reason.PULLING: ReasonInfo(
         Phase.STARTING, True, Fault.NOBODY, _("The image is being fetched to the node.")
+    ),
+    Reason.PROGRAM: ReasonInfo(
+        Phase.STARTING,
+        True,
+        Fault.NOBODY,
+        _("The image is there and its program runs; it does not answer yet."),
     ),
     Reason.IMAGE_NOT_FOUND: ReasonInfo(
         Phase.STARTING,

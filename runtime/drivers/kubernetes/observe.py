@@ -205,7 +205,7 @@ def _starting(sight: Sight, pod: Object, started: float | None) -> _Found:
     if not main_status(pod).get("containerID"):
         reason, message = waiting.creating(sight.events)
         return _Found(Seen.STARTING, reason or sight.interrupted[0], message)
-    return _Found(Seen.STARTING, started_at=started)
+    return _Found(Seen.STARTING, Reason.PROGRAM if started else "", started_at=started)
 
 
 def _with_event(sight: Sight, word: str, text: str) -> str:

@@ -35,7 +35,7 @@ print("serving", flush=True)
 http.server.HTTPServer(("0.0.0.0", int(sys.argv[1])), Handler).serve_forever()
 """
 COMMAND = ("python3", "-u", "-c", SERVER, "{port}")
-SMALL = Resources(cpu_milli=20, memory_mib=64)
+SMALL = Resources(cpu_milli=1000, memory_mib=64)  # asks for a fiftieth of it
 RESTRICTED = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn")}
 
 
@@ -122,7 +122,9 @@ def ground_of(**options: Any) -> Ground:
     access = kubeconfig.parse(Path(found["kubeconfig"]).read_text())
     driver = KubernetesDriver(
         access,
-        KubernetesOptions(namespace_prefix=prefix, volume_path=found["volumes"], **options),
+        KubernetesOptions(
+            namespace_prefix=prefix, volume_path=found["volumes"], cpu_overcommit=50, **options
+        ),
         "dev",
         lambda _uid: {"namespace": namespace},
         check=addresses.check_for(loopback=True),

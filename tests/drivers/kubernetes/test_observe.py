@@ -159,7 +159,7 @@ WAITING = [
         Seen.STARTING,
         Reason.CONFIG,
     ),
-    ("runs, does not answer", pod(main=runs()), (), Seen.STARTING, ""),
+    ("runs, does not answer", pod(main=runs()), (), Seen.STARTING, Reason.PROGRAM),
     (
         "evicted",
         pod(main=runs(), phase="Failed", reason="Evicted", message="ephemeral-storage"),

@@ -97,7 +97,7 @@ def test_why_a_pod_went_is_remembered_until_its_successor_is_ready():
     world.put(PODS, at(15, pod(main=runs(), ready=True, metadata=young)))
     assert (only(world).reason, world.take()) == ("", [])
     world.put(PODS, at(16, pod(main=runs(), metadata=young)))
-    assert only(world).reason == ""
+    assert only(world).reason == Reason.PROGRAM
 
 
 def test_a_pod_that_a_stop_takes_away_was_not_interrupted():
