@@ -174,6 +174,14 @@ class Kube:
         raise TimeoutError(f"{what}: not within {timeout_s:.0f} s. {last}".strip())
 
 
+def answers(address: str) -> bool:
+    """Whether a program says of itself that it is ready."""
+    try:
+        return httpx.get(address, timeout=2, trust_env=False).status_code == httpx.codes.OK
+    except httpx.HTTPError:
+        return False
+
+
 def message_of(answer: httpx.Response) -> str:
     try:
         return str(answer.json()["message"])

@@ -13,7 +13,7 @@ import yaml
 
 from devcluster.addons import api_service, host_service
 from devcluster.control_plane import flags, write
-from devcluster.kube import Kube
+from devcluster.kube import Kube, answers
 from devcluster.layout import HOST, KUEUE_PORTS, Layout, cache
 from devcluster.programs import PROGRAMS, binary, module_folder
 from tools.setup_shell import digest, run
@@ -103,6 +103,10 @@ def kueue(layout: Layout) -> Iterable[object]:
     script = 'while [ "$1" != -- ]; do mount --bind "$1" "$2"; shift 2; done; shift; exec "$@"'
     bound = [str(word) for pair in binds for word in pair]
     return ["unshare", "-m", "sh", "-ec", script, "kueue", *bound, "--", *program]
+
+
+def ready() -> bool:
+    return answers(f"http://127.0.0.1:{KUEUE_PORTS['health']}/readyz")
 
 
 # --- Manifests ------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from devcluster.control_plane import flags, write
-from devcluster.kube import Kube, path_of
+from devcluster.kube import Kube, answers, path_of
 from devcluster.layout import (
     BRIDGE,
     DNS_SERVICE,
@@ -238,6 +238,10 @@ def kube_router(layout: Layout) -> Iterable[object]:
             }
         ),
     ]
+
+
+def kube_router_ready() -> bool:
+    return answers(f"http://127.0.0.1:{KUBE_ROUTER_PORT}/healthz")
 
 
 def make_network(layout: Layout) -> None:

@@ -27,15 +27,15 @@ def report(layout: Layout) -> int:
     return 1 if problems else 0
 
 
-def faults(layout: Layout) -> list[str]:
-    """One sentence for each part that does not do its work."""
+def faults(layout: Layout, *, ended: bool = True) -> list[str]:
+    """One sentence for each part that does not do its work; ``ended``: after a whole ``up``."""
     running = state.running(layout)
     found = [
         f"{name} does not run; its log: {layout.logs / name}.log"
         for name in PARTS
         if not running.get(name)
     ]
-    if state.read(layout) is None:
+    if ended and state.read(layout) is None:
         found.append("The cluster was not brought up to the end; `make cluster-up` goes on.")
     if not running.get("kube-apiserver"):
         return found

@@ -8,11 +8,21 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
-
-from devcluster import addons, checks, control_plane, fleet, groups, images, kueue, node, pki, state
+from devcluster import (
+    addons,
+    checks,
+    control_plane,
+    fleet,
+    groups,
+    images,
+    kueue,
+    node,
+    pki,
+    state,
+    status,
+)
 from devcluster.kube import Kube
-from devcluster.layout import KUEUE_PORTS, ROOT, Layout, volumes
+from devcluster.layout import ROOT, Layout, volumes
 from devcluster.processes import Processes
 from devcluster.programs import build, go, unbuilt
 from tools.setup_shell import SetupError, run, say, step
@@ -95,10 +105,12 @@ class Cluster:
             self.processes.wait("containerd", lambda: node.containerd_ready(layout))
             self.start("kubelet", node.kubelet(layout))
             self.start("kube-proxy", node.kube_proxy(layout))
-            self.start("kube-router", node.kube_router(layout))
             self.start("provisioner", provisioner(layout))
             self.processes.wait("kubelet", lambda: node.ready(self.kube))
             node.advertise(self.kube)
+        # It ends at once when its node is not there yet.
+        self.start("kube-router", node.kube_router(layout))
+        self.processes.wait("kube-router", node.kube_router_ready)
         self.apply(addons.dns_objects(self.images["coredns"]["reference"]))
         self.start("metrics-server", addons.metrics_server(layout))
         self.apply(addons.metrics_objects(layout))
@@ -120,7 +132,7 @@ class Cluster:
             for folder in (kueue.METRICS_CERTIFICATES, kueue.VISIBILITY_CERTIFICATES):
                 Path(folder).mkdir(parents=True, exist_ok=True)
             self.start("kueue", kueue.kueue(layout))
-            self.processes.wait("kueue", kueue_ready, KUEUE_PATIENCE_S)
+            self.processes.wait("kueue", kueue.ready, KUEUE_PATIENCE_S)
             self.apply(kueue.last_objects(layout))
 
     def publish_all(self) -> None:
@@ -146,6 +158,8 @@ class Cluster:
         with timed("DNS and metrics answer"):
             self.until("DNS", lambda: addons.dns_ready(self.kube))
             self.until("metrics", lambda: addons.api_available(self.kube, "v1beta1.metrics.k8s.io"))
+        if problems := status.faults(self.layout, ended=False):
+            raise SetupError("\n".join(problems))
 
     def apply(self, items: Iterable[dict[str, Any]]) -> None:
         for item in items:
@@ -156,14 +170,6 @@ class Cluster:
             self.kube.until(what, probe, 90)
         except TimeoutError as error:
             raise SetupError(str(error)) from error
-
-
-def kueue_ready() -> bool:
-    try:
-        address = f"http://127.0.0.1:{KUEUE_PORTS['health']}/readyz"
-        return httpx.get(address, timeout=2, trust_env=False).status_code == httpx.codes.OK
-    except httpx.HTTPError:
-        return False
 
 
 def provisioner(layout: Layout) -> Iterable[object]:
