@@ -48,7 +48,8 @@ COPY --from=portal /srv/static /srv/static
 COPY --from=portal /srv/berth /srv/berth
 COPY deploy/bin/ /usr/local/bin/
 # open, because some container engines mount a tmpfs here with this mode and root as its owner
-RUN mkdir -p -m 1777 /var/lib/berth && chown 10001:10001 /var/lib/berth
+RUN groupadd -g 10001 berth && useradd -u 10001 -g berth -d /var/lib/berth -s /usr/sbin/nologin berth \
+    && mkdir -p -m 1777 /var/lib/berth && chown berth:berth /var/lib/berth
 ENV PATH=/opt/berth/bin:/usr/local/bin:/usr/bin:/bin \
     PYTHONPATH=/srv/berth:/srv/berth/cli \
     PYTHONUNBUFFERED=1 \

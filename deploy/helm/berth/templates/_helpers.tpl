@@ -36,6 +36,8 @@ app.kubernetes.io/component: {{ .process }}
 
 {{/* Pod-level fields that every process shares. */}}
 {{- define "berth.pod" -}}
+# a Service called berth would be told to pods as BERTH_PORT
+enableServiceLinks: false
 securityContext:
   runAsNonRoot: true
   runAsUser: 10001

@@ -1,0 +1,435 @@
+"""The chart on the development cluster: the whole portal runs inside, and holds its fences."""
+
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from devcluster.kube import Kube
+from tests.cluster.conftest import devcluster, kube  # noqa: F401 - the fixtures
+from tests.deploy import chart
+from tests.deploy.chart import HOST, NAMESPACE, PREFIX, Browser, Release, until
+
+pytestmark = [pytest.mark.deploy, pytest.mark.cluster, pytest.mark.timeout(1800)]
+ACCOUNT = f"system:serviceaccount:{NAMESPACE}:berth"
+
+
+@pytest.fixture(scope="session")
+def release(
+    built: dict[str, str],
+    devcluster: dict[str, Any],  # noqa: F811
+    kube: Kube,  # noqa: F811
+    tmp_path_factory: Any,
+) -> Iterator[Release]:
+    try:
+        chart.helm()
+    except Exception as error:  # noqa: BLE001 - whatever keeps it from being built
+        pytest.skip(f"helm can't be built here: {error}")
+    one = Release(devcluster, kube, tmp_path_factory.mktemp("release"))
+    one.uninstall()
+    one.wipe()
+    tags = chart.push(built, devcluster["registry"])
+    try:
+        one.install(chart.values(devcluster["registry"], tags))
+        until("web", lambda: one.ready("web") == 3)
+        until("the rest", lambda: all(one.ready(name) for name in ("worker", "gate", "proxy")))
+        yield one
+    finally:
+        one.uninstall()
+        one.wipe()
+
+
+@pytest.fixture(scope="session")
+def operator(release: Release) -> Browser:
+    browser = Browser(release.address("berth"))
+    answer = browser.sign_in(release.secret("BERTH_ADMIN_PASSWORD"))
+    assert answer.status_code == httpx.codes.FOUND, answer.text[:500]
+    return browser
+
+
+def test_the_api_server_takes_every_object_of_the_chart(
+    release: Release,
+    devcluster: dict[str, Any],  # noqa: F811
+) -> None:
+    """Schema-checked by the server, unknown fields refused; an ingress included."""
+    more = ("--set", "ingress.enabled=true", "--set", "secret.existing=mine")
+    file = release.folder / "values.yaml"
+    words = ("template", "dry", chart.CHART, "-n", NAMESPACE, "-f", file, *more)
+    made = chart.run_helm(devcluster, *words, "--kube-version", devcluster["version"])
+    assert made.returncode == 0, made.stderr
+    (release.folder / "made.yaml").write_text(made.stdout)
+    done = release.kubectl(
+        *("apply", "--dry-run=server", "--validate=strict"),
+        *("-f", str(release.folder / "made.yaml")),
+    )
+    assert done.returncode == 0, done.stderr
+    assert "warning" not in done.stderr.lower(), done.stderr
+
+
+def test_the_portal_inside_answers_and_finds_everything_well(
+    release: Release, operator: Browser
+) -> None:
+    home = operator.ask("GET", "/")
+    assert home.status_code == httpx.codes.OK
+    found = until("ready", lambda: all_well(operator), 60)
+    assert found["checks"]["proxy"] == found["checks"]["machines"] == "ok"
+
+
+def all_well(browser: Browser) -> Any:
+    answer = browser.ask("GET", "/readyz").json()
+    return answer if answer["status"] == "ok" else None
+
+
+def test_the_cluster_it_runs_in_is_there_without_a_pasted_credential(
+    release: Release, operator: Browser
+) -> None:
+    row = until("reachable", lambda: reachable(operator), 60)
+    assert row["key"] == "here"
+    pasted = operator.ask("POST", "/api/v1/clusters/here/kubeconfig", json={"kubeconfig": "x"})
+    assert pasted.status_code >= httpx.codes.BAD_REQUEST
+
+
+def reachable(browser: Browser) -> Any:
+    rows = browser.ask("GET", "/api/v1/clusters").json()["results"]
+    return next((r for r in rows if r["reachable"]), None)
+
+
+def test_it_makes_a_projects_namespace_by_its_own_identity(
+    release: Release, operator: Browser
+) -> None:
+    """The namespace is whole: its last object is the note of all that belongs there."""
+
+    def whole() -> Any:
+        return [
+            row["metadata"]["name"]
+            for row in release.kube.list("v1", "Namespace")
+            if row["metadata"]["name"].startswith(PREFIX)
+            and "berth.dev/bundle" in row["metadata"].get("annotations", {})
+        ]
+
+    (name,) = until("a place", whole, 120)
+    bound = release.kube.list("rbac.authorization.k8s.io/v1", "RoleBinding", name)
+    assert "berth-projects" in {row["roleRef"]["name"] for row in bound}
+    assert release.kube.list("networking.k8s.io/v1", "NetworkPolicy", name)
+
+
+# --- C6: rights ----------------------------------------------------------------------------------
+
+_RBAC, _CERTS = "rbac.authorization.k8s.io", "certificates.k8s.io"
+_HOOKS = "admissionregistration.k8s.io"
+# verb, group, resource[/subresource], namespace ("": all of them)
+DANGEROUS = [
+    ("*", "*", "*", ""),
+    *[(verb, "", "secrets", "") for verb in ("get", "list", "watch", "create", "update")],
+    ("get", "", "secrets", "kube-system"),
+    ("get", "", "secrets", NAMESPACE),
+    ("list", "", "secrets", "@project"),
+    ("watch", "", "secrets", "@project"),
+    *[(verb, "", "pods", "kube-system") for verb in ("create", "patch", "delete")],
+    *[(verb, "", "pods", NAMESPACE) for verb in ("create", "patch", "delete")],
+    *[("create", "", f"pods/{sub}", "kube-system") for sub in ("exec", "attach", "portforward")],
+    ("get", "", "pods/log", "kube-system"),
+    ("patch", "", "pods/ephemeralcontainers", "@project"),
+    ("create", "", "serviceaccounts/token", "kube-system"),
+    ("create", "", "serviceaccounts/token", NAMESPACE),
+    ("get", "", "nodes/proxy", ""),
+    ("create", "", "nodes/proxy", ""),
+    *[(verb, "", "nodes", "") for verb in ("create", "patch", "update", "delete")],
+    ("patch", "", "nodes/status", ""),
+    ("update", "", "namespaces/finalize", ""),
+    *[("impersonate", "", who, "") for who in ("users", "groups", "serviceaccounts")],
+    *[(verb, _RBAC, "clusterroles", "") for verb in ("create", "patch", "delete", "escalate")],
+    ("bind", _RBAC, "clusterroles", ""),
+    *[(verb, _RBAC, "clusterrolebindings", "") for verb in ("create", "patch", "delete")],
+    *[(verb, _RBAC, "roles", "@project") for verb in ("escalate", "bind")],
+    *[(verb, _RBAC, "roles", "kube-system") for verb in ("create", "patch")],
+    ("approve", _CERTS, "signers", ""),
+    ("update", _CERTS, "certificatesigningrequests/approval", ""),
+    ("create", _CERTS, "certificatesigningrequests", ""),
+    *[
+        ("create", _HOOKS, f"{kind}webhookconfigurations", "")
+        for kind in ("mutating", "validating")
+    ],
+    *[(verb, _HOOKS, "validatingadmissionpolicies", "") for verb in ("create", "patch", "delete")],
+    *[(verb, _HOOKS, "validatingadmissionpolicybindings", "") for verb in ("patch", "delete")],
+    ("create", "apiextensions.k8s.io", "customresourcedefinitions", ""),
+    ("create", "apiregistration.k8s.io", "apiservices", ""),
+    ("create", "apps", "daemonsets", ""),
+    ("create", "apps", "deployments", NAMESPACE),
+    ("create", "apps", "statefulsets", "kube-system"),
+    ("create", "batch", "jobs", "kube-system"),
+    ("patch", "", "configmaps", "kube-system"),
+    ("patch", "", "services", "kube-system"),
+]
+
+
+@pytest.fixture(scope="session")
+def project(release: Release) -> str:
+    found = until("a project", lambda: [n for n in release.namespaces() if n != NAMESPACE], 60)
+    return str(found[0])
+
+
+def may(release: Release, verb: str, group: str, resource: str, namespace: str) -> bool:
+    name, _, sub = resource.partition("/")
+    attributes = {"verb": verb, "group": group, "resource": name, "subresource": sub}
+    made = release.kube.create(
+        {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SubjectAccessReview",
+            "spec": {
+                "user": ACCOUNT,
+                "groups": ["system:serviceaccounts", f"system:serviceaccounts:{NAMESPACE}"],
+                "resourceAttributes": {**attributes, "namespace": namespace},
+            },
+        }
+    )
+    return bool(made["status"]["allowed"])
+
+
+@pytest.mark.parametrize("act", DANGEROUS, ids=lambda act: " ".join(filter(None, act)))
+def test_c6_the_portals_own_identity_may_not(
+    release: Release, project: str, act: tuple[str, str, str, str]
+) -> None:
+    verb, group, resource, namespace = act
+    assert not may(release, verb, group, resource, namespace.replace("@project", project))
+
+
+def test_c6_in_a_projects_namespace_it_may_what_it_needs(release: Release, project: str) -> None:
+    for verb, group, resource in (
+        ("patch", "apps", "statefulsets"),
+        ("get", "", "secrets"),
+        ("create", "", "pods/exec"),
+        ("create", "", "serviceaccounts/token"),
+        ("create", "batch", "jobs"),
+    ):
+        assert may(release, verb, group, resource, project), (verb, resource)
+
+
+@pytest.fixture(scope="session")
+def itself(release: Release) -> Iterator[httpx.Client]:
+    """The API server as worker and gate see it: with a token of their service account."""
+    path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/berth/token"
+    body = {"spec": {"expirationSeconds": 600}}
+    token = release.kube.request("POST", path, json=body)["status"]["token"]
+    with httpx.Client(
+        base_url=release.state["server"],
+        verify=httpx.create_ssl_context(verify=release.state["authority"])
+        if hasattr(httpx, "create_ssl_context")
+        else release.state["authority"],
+        trust_env=False,
+        headers={"Authorization": f"Bearer {token}"},
+    ) as client:
+        yield client
+
+
+INSTANCE = {"berth.dev/managed": "true", "berth.dev/instance": PREFIX.strip("-")}
+RESTRICTED = {**INSTANCE, "pod-security.kubernetes.io/enforce": "restricted"}
+BINDING = {
+    "apiVersion": f"{_RBAC}/v1",
+    "kind": "RoleBinding",
+    "metadata": {"name": "mine"},
+    "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": "berth-projects"},
+    "subjects": [{"kind": "ServiceAccount", "name": "berth", "namespace": NAMESPACE}],
+}
+
+
+def namespace(name: str, labels: dict[str, str]) -> dict[str, Any]:
+    metadata = {"name": name, "labels": labels}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+
+
+def volume(path: str, **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": "berth-deploytest"},
+        "spec": {
+            "capacity": {"storage": "1Gi"},
+            "accessModes": ["ReadWriteMany"],
+            "hostPath": {"path": path},
+            "claimRef": {"namespace": f"{PREFIX}x", "name": "x"},
+            "persistentVolumeReclaimPolicy": "Retain",
+            **spec,
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        (f"/apis/{_RBAC}/v1/namespaces/kube-system/rolebindings", BINDING),
+        (f"/apis/{_RBAC}/v1/namespaces/{NAMESPACE}/rolebindings", BINDING),
+        ("/api/v1/namespaces", namespace("other-portal", RESTRICTED)),
+        ("/api/v1/namespaces", namespace(f"{PREFIX}loose", INSTANCE)),
+        (
+            "/api/v1/namespaces",
+            namespace(
+                f"{PREFIX}loose", {**INSTANCE, "pod-security.kubernetes.io/enforce": "privileged"}
+            ),
+        ),
+        ("/api/v1/persistentvolumes", volume("/")),
+        ("/api/v1/persistentvolumes", volume("/var/lib/berth/volumes/../../../etc")),
+        ("/api/v1/persistentvolumes", volume("/var/lib/berth/volumes")),
+        (
+            "/api/v1/persistentvolumes",
+            volume("/var/lib/berth/volumes/x", persistentVolumeReclaimPolicy="Delete"),
+        ),
+        (
+            "/api/v1/persistentvolumes",
+            volume("/var/lib/berth/volumes/x", claimRef={"namespace": "kube-system", "name": "x"}),
+        ),
+    ],
+)
+def test_c6_what_roles_cannot_say_the_fence_refuses(
+    release: Release, itself: httpx.Client, path: str, body: dict[str, Any]
+) -> None:
+    answer = itself.post(path, json=body, params={"dryRun": "All"})
+    assert answer.status_code in {403, 422}, answer.text
+    assert "ValidatingAdmissionPolicy" in answer.text, answer.text
+
+
+def test_c6_the_fence_lets_through_what_it_does_every_day(
+    release: Release, itself: httpx.Client
+) -> None:
+    for path, body in (
+        ("/api/v1/namespaces", namespace(f"{PREFIX}fine", RESTRICTED)),
+        ("/api/v1/persistentvolumes", volume("/var/lib/berth/volumes/x")),
+    ):
+        answer = itself.post(path, json=body, params={"dryRun": "All"})
+        assert answer.status_code == httpx.codes.CREATED, answer.text
+
+
+@pytest.mark.parametrize("name", ["kube-system", "default", NAMESPACE])
+def test_c6_it_changes_no_namespace_that_it_did_not_make(
+    release: Release, itself: httpx.Client, name: str
+) -> None:
+    answer = itself.patch(
+        f"/api/v1/namespaces/{name}",
+        json={"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "privileged"}}},
+        headers={"Content-Type": "application/merge-patch+json"},
+        params={"dryRun": "All"},
+    )
+    assert answer.status_code in {403, 422}, answer.text
+    gone = itself.delete(f"/api/v1/namespaces/{name}", params={"dryRun": "All"})
+    assert gone.status_code in {403, 422}, gone.text
+
+
+# --- Network ---------------------------------------------------------------------------------------
+
+DIAL = (
+    "const [h,p]=process.argv.slice(1);"
+    "const s=require('net').connect(+p,h);s.setTimeout(3000);"
+    "s.on('connect',()=>{console.log('open');process.exit()});"
+    "for(const e of ['error','timeout'])s.on(e,()=>{console.log('shut');process.exit()})"
+)
+
+
+@pytest.mark.parametrize(
+    ("service", "expected"),
+    [
+        ("berth-internal", "open"),
+        ("berth-postgresql", "shut"),
+        ("berth-redis", "shut"),
+        ("berth-gate-internal", "shut"),
+        ("kubernetes.default", "shut"),
+    ],
+)
+def test_the_notebook_proxy_reaches_the_internal_listener_and_nothing_else(
+    release: Release, service: str, expected: str
+) -> None:
+    name, _, space = service.partition(".")
+    found = release.kube.get("v1", "Service", name, space or NAMESPACE)
+    assert found is not None
+    spec = found["spec"]
+    where = (spec["clusterIP"], str(spec["ports"][0]["port"]))
+    done = release.kubectl("exec", "berth-proxy-0", "--", "node", "-e", DIAL, *where)
+    assert done.stdout.strip() == expected, done.stderr
+
+
+# --- Three replicas ----------------------------------------------------------------------------------
+
+
+class Load:
+    """Requests one after another in a few threads, each on a connection of its own."""
+
+    def __init__(self, address: str, threads: int = 4) -> None:
+        self.url = f"http://{address}/accounts/login/"
+        self.stop = threading.Event()
+        self.lock = threading.Lock()
+        self.sent, self.failed, self.lost = 0, 0, 0
+        self.threads = [threading.Thread(target=self._run) for _ in range(threads)]
+
+    def __enter__(self) -> "Load":
+        for thread in self.threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop.set()
+        for thread in self.threads:
+            thread.join()
+
+    def _run(self) -> None:
+        while not self.stop.is_set():
+            first = self._ask()
+            # what an ingress does for a GET that reached nobody
+            second = first or self._ask() or self._ask()
+            with self.lock:
+                self.sent += 1
+                self.failed += not first
+                self.lost += not second
+
+    def _ask(self) -> bool:
+        try:
+            headers = {"Host": HOST, "X-Forwarded-Proto": "https"}
+            answer = httpx.get(self.url, headers=headers, trust_env=False, timeout=3)
+        except httpx.HTTPError:
+            return False
+        return answer.status_code == httpx.codes.OK
+
+
+def test_a_killed_replica_costs_no_request_that_is_tried_again(
+    release: Release, record_property: Any
+) -> None:
+    with Load(release.address("berth")) as load:
+        time.sleep(3)
+        victim = release.pods("web")[0]["metadata"]["name"]
+        release.kube.delete("v1", "Pod", victim, NAMESPACE, gracePeriodSeconds="0")
+        time.sleep(10)
+        until("replaced", lambda: release.ready("web") == 3, 120)
+    print(f"killed: {load.sent} requests, {load.failed} failed once, {load.lost} lost")
+    record_property("requests", load.sent)
+    record_property("failed_once", load.failed)
+    assert load.sent > 100
+    assert load.lost == 0
+
+
+def test_a_rolling_restart_costs_no_request_at_all(release: Release, record_property: Any) -> None:
+    with Load(release.address("berth"), threads=2) as load:
+        time.sleep(1)
+        done = release.kubectl("rollout", "restart", "deployment/berth-web")
+        assert done.returncode == 0, done.stderr
+        done = release.kubectl("rollout", "status", "deployment/berth-web", "--timeout=240s")
+        assert done.returncode == 0, done.stdout + done.stderr
+        time.sleep(8)
+    print(f"restarted: {load.sent} requests, {load.failed} failed once, {load.lost} lost")
+    record_property("failed_once", load.failed)
+    assert (load.failed, load.lost) == (0, 0)
+
+
+# --- Removal (last) ------------------------------------------------------------------------------------
+
+
+def test_a18_removal_leaves_projects_and_the_secret_and_takes_the_rest(
+    release: Release, project: str
+) -> None:
+    release.uninstall()
+    assert project in release.namespaces()
+    assert release.kube.get("v1", "Secret", "berth-secrets", NAMESPACE) is not None
+    for kind in ("ClusterRole", "ClusterRoleBinding"):
+        assert release.kube.get(f"{_RBAC}/v1", kind, "berth") is None
+    for kind in ("Deployment", "StatefulSet"):
+        assert not release.kube.list("apps/v1", kind, NAMESPACE)

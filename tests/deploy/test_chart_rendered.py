@@ -1,0 +1,145 @@
+"""The chart without a cluster: what it refuses, and what no pod of it may be."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.deploy import chart
+
+pytestmark = [pytest.mark.deploy, pytest.mark.timeout(900)]
+
+
+@pytest.fixture(scope="module")
+def render(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    folder = tmp_path_factory.mktemp("chart")
+    try:
+        chart.helm()
+    except Exception as error:  # noqa: BLE001 - whatever keeps it from being built
+        pytest.skip(f"helm can't be built here: {error}")
+
+    def one(**changes: Any) -> tuple[int, str]:
+        file = Path(folder) / "values.yaml"
+        file.write_text(yaml.safe_dump({**chart.values(), **changes}))
+        words = ("template", "berth", chart.CHART, "-n", "berth", "-f", file)
+        done = chart.run_helm(None, *words, "--kube-version", "1.36.0", "-a", "v1")
+        return done.returncode, done.stdout if done.returncode == 0 else done.stderr
+
+    return one
+
+
+def objects(rendered: tuple[int, str]) -> list[dict[str, Any]]:
+    code, text = rendered
+    assert code == 0, text
+    return [one for one in yaml.safe_load_all(text) if one]
+
+
+def pods(rendered: tuple[int, str]) -> dict[str, dict[str, Any]]:
+    found = {}
+    for one in objects(rendered):
+        if one["kind"] in {"Deployment", "StatefulSet", "Job"}:
+            template = one["spec"]["template"]
+            found[template["metadata"]["labels"]["app"]] = template["spec"]
+    return found
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"publicUrl": ""},
+        {"publicUrl": "berth.example.org"},
+        {"notebooks": {"domain": ""}},
+        {"notebooks": {"domain": "example.org"}},  # above the portal's own: its cookies
+        {"notebooks": {"domain": chart.HOST}},
+        {"wbe": {"replicas": 3}},
+        {"web": {"replicas": 0}},
+        {"settings": {"debug": "yes"}},
+        {"cluster": {"namespacePrefix": "kube-' || true || '"}},
+    ],
+)
+def test_values_that_make_no_sense_are_refused(render: Any, changes: dict[str, Any]) -> None:
+    code, text = render(**changes)
+    assert code != 0, text[:500]
+
+
+def test_every_pod_meets_pod_security_restricted_and_has_a_read_only_root(render: Any) -> None:
+    found = pods(render())
+    assert {"web", "worker", "gate", "proxy", "migrate", "postgresql", "redis"} <= set(found)
+    for name, spec in found.items():
+        assert spec["securityContext"]["runAsNonRoot"] is True, name
+        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}, name
+        for container in spec["containers"]:
+            context = container["securityContext"]
+            assert context["readOnlyRootFilesystem"] is True, name
+            assert context["allowPrivilegeEscalation"] is False, name
+            assert context["capabilities"] == {"drop": ["ALL"]}, name
+            assert container["resources"]["limits"]["memory"], name
+
+
+def test_only_worker_and_gate_have_an_identity_and_the_key_to_clusters(render: Any) -> None:
+    found = pods(render())
+    identities = {n for n, s in found.items() if s.get("automountServiceAccountToken") is not False}
+    assert identities == {"worker", "gate", "secrets"}
+    keyed = {
+        name
+        for name, spec in found.items()
+        for entry in spec["containers"][0].get("env", [])
+        if entry["name"] == "BERTH_CLUSTER_PRIVATE_KEY"
+    }
+    assert keyed == {"worker", "gate"}
+    assert found["secrets"]["serviceAccountName"] != found["worker"]["serviceAccountName"]
+
+
+def test_without_its_own_cluster_no_process_has_an_identity(render: Any) -> None:
+    rendered = render(cluster={"enabled": False})
+    found = pods(rendered)
+    assert {n for n, s in found.items() if s.get("automountServiceAccountToken") is not False} == {
+        "secrets"
+    }
+    kinds = {one["kind"] for one in objects(rendered)}
+    assert not kinds & {"ClusterRole", "ClusterRoleBinding"}
+
+
+def test_no_secret_is_written_into_an_object(render: Any) -> None:
+    for one in objects(render()):
+        assert one["kind"] != "Secret"
+        if one["kind"] == "ConfigMap":
+            assert not {n for n in one["data"] if "TOKEN" in n or "PASSWORD" in n or "KEY" in n}
+
+
+def test_a_secret_and_servers_of_ones_own_take_the_place_of_the_generated(render: Any) -> None:
+    off = {"enabled": False}
+    found = pods(render(secret={"existing": "mine"}, postgresql=off, redis=off))
+    assert not {"secrets", "postgresql", "redis"} & set(found)
+    entries = {e["name"]: e for e in found["web"]["containers"][0]["env"]}
+    wanted = {"secretKeyRef": {"name": "mine", "key": "BERTH_DATABASE_URL"}}
+    assert entries["BERTH_DATABASE_URL"]["valueFrom"] == wanted
+
+
+def test_web_is_spread_and_a_drained_node_takes_one_replica_at_most(render: Any) -> None:
+    rendered = render()
+    assert "podAntiAffinity" in pods(rendered)["web"]["affinity"]
+    budgets = {
+        one["metadata"]["name"]: one["spec"]["maxUnavailable"]
+        for one in objects(rendered)
+        if one["kind"] == "PodDisruptionBudget"
+    }
+    assert budgets["berth-web"] == 1
+
+
+def test_the_proxies_are_named_one_by_one_for_the_worker(render: Any) -> None:
+    rendered = render(proxy={"replicas": 2})
+    settings = next(o for o in objects(rendered) if o["metadata"]["name"] == "berth-settings")
+    assert settings["data"]["BERTH_PROXY_API_URLS"].split(",") == [
+        "http://berth-proxy-0.berth-proxy-api.berth.svc:8003",
+        "http://berth-proxy-1.berth-proxy-api.berth.svc:8003",
+    ]
+
+
+def test_the_ingress_leads_to_portal_gate_and_workspaces(render: Any) -> None:
+    made = next(o for o in objects(render(ingress={"enabled": True})) if o["kind"] == "Ingress")
+    rules = {rule["host"]: rule["http"]["paths"] for rule in made["spec"]["rules"]}
+    assert [p["path"] for p in rules[chart.HOST]] == ["/gate/", "/"]
+    backend = rules[f"*.{chart.DOMAIN}"][0]["backend"]["service"]["name"]
+    assert backend == "berth-proxy"
