@@ -266,7 +266,8 @@ def _avoid(foreign: Iterable[Pool], labels: Mapping[str, str]) -> dict[str, tupl
 
 def _hidden(pools: Iterable[Pool], kind: str, project_uid: Any) -> set[str]:
     """Kinds that exist only in pools which are reserved for others."""
-    theirs, ours = set(), set()
+    theirs: set[str] = set()
+    ours: set[str] = set()
     for pool in pools:
         names = {flavor.name for flavor in pool.flavors.all()}
         (ours if pool.admits(kind, project_uid) else theirs).update(names)

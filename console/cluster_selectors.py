@@ -63,7 +63,8 @@ def page(cluster: Cluster) -> dict[str, Any]:
     checks = clusters.checks(cluster) if cluster.driver not in QUEUED_HERE else []
     asked, ran = cluster.checks_asked_at, cluster.checks_ran_at
     pools, networks = clusters.pools(cluster), clusters.networks(cluster)
-    names = _names({uid for row in (*pools, *networks) for uid in row.project_uids})
+    kept = [row.project_uids for row in pools] + [row.project_uids for row in networks]
+    names = _names({uid for uids in kept for uid in uids})
     return {
         "cluster": cluster,
         "options": options_of(cluster.options),

@@ -10,11 +10,20 @@ from common.drf.serializers import StrictSerializer
 _Labels = serializers.DictField
 
 
+class NamesOf(serializers.ListField):
+    """Related rows by name."""
+
+    child = serializers.CharField()
+
+    def to_representation(self, data: Any) -> list[str]:
+        return [row.name for row in data.all()]
+
+
 class KindOut(serializers.Serializer[Any]):
     """One kind of GPU on one cluster."""
 
     name = serializers.CharField(source="flavor.name")
-    label = serializers.CharField(source="flavor.label")
+    label = serializers.CharField(source="flavor.label")  # type: ignore[assignment]  # DRF calls something else so
     memory_mib = serializers.IntegerField(source="flavor.memory_mib")
     price_per_hour = serializers.DecimalField(
         source="flavor.price_per_hour", max_digits=10, decimal_places=2
@@ -40,7 +49,7 @@ class ClusterBrief(serializers.Serializer[Any]):
 
 class CheckOut(serializers.Serializer[Any]):
     name = serializers.CharField()
-    label = serializers.CharField()
+    label = serializers.CharField()  # type: ignore[assignment]  # DRF calls something else so
     state = serializers.ChoiceField(choices=["green", "red", "unknown"])
     sentence = serializers.CharField()
     fix = serializers.CharField(allow_blank=True)
@@ -109,7 +118,7 @@ class NodeOut(serializers.Serializer[Any]):
 
 class FlavorOut(serializers.Serializer[Any]):
     name = serializers.CharField()
-    label = serializers.CharField()
+    label = serializers.CharField()  # type: ignore[assignment]  # DRF calls something else so
     resource = serializers.CharField()
     match = serializers.CharField(allow_blank=True)
     node_labels = _Labels(child=serializers.ListField(child=serializers.CharField()))
@@ -119,7 +128,7 @@ class FlavorOut(serializers.Serializer[Any]):
 
 
 class FlavorChange(StrictSerializer):
-    label = serializers.CharField(max_length=120, required=False)
+    label = serializers.CharField(max_length=120, required=False)  # type: ignore[assignment]  # DRF calls something else so
     resource = serializers.CharField(max_length=120, required=False)
     match = serializers.CharField(max_length=200, required=False, allow_blank=True)
     node_labels = _Labels(
@@ -142,7 +151,7 @@ class PoolOut(serializers.Serializer[Any]):
     description = serializers.CharField(allow_blank=True)
     node_labels = _Labels(child=serializers.CharField(allow_blank=True))
     tolerations = serializers.ListField(child=serializers.DictField())
-    flavors = serializers.SlugRelatedField(many=True, read_only=True, slug_field="name")
+    flavors = NamesOf()
     kinds = serializers.ListField(child=serializers.CharField())
     project_uids = serializers.ListField(child=serializers.UUIDField())
     reserved = serializers.BooleanField(source="is_reserved")
@@ -180,7 +189,7 @@ class NetworkOut(serializers.Serializer[Any]):
     per_gpu = serializers.BooleanField()
     count = serializers.IntegerField()
     env = serializers.DictField(child=serializers.CharField(allow_blank=True))
-    pools = serializers.SlugRelatedField(many=True, read_only=True, slug_field="name")
+    pools = NamesOf()
     project_uids = serializers.ListField(child=serializers.UUIDField())
 
 

@@ -25,8 +25,9 @@ def valid(kind: Any, request: Request) -> dict[str, Any]:
 
 def shown(cluster: Cluster, kinds: list[KindUse] | None = None) -> dict[str, Any]:
     """Return the operators' view of one cluster."""
-    names = [f for f in io.ClusterOut().fields if f not in {"gpus", "options", "launch_refusal"}]
-    found = {name: getattr(cluster, name) for name in names}
+    made = {"gpus", "options", "launch_refusal"}
+    names = [str(name) for name in io.ClusterOut().fields]
+    found: dict[str, Any] = {name: getattr(cluster, name) for name in names if name not in made}
     found["options"] = options_of(cluster.options).as_json() if cluster.is_attached else {}
     found["gpus"] = uses([cluster]) if kinds is None else kinds
     found["launch_refusal"] = launch_refusal(cluster.key)

@@ -92,13 +92,13 @@ class Check:
     what: str | Promise = ""  # why it matters, in one sentence
 
 
-def green(name: str, sentence: str, **values: Any) -> Finding:
+def green(name: str, sentence: str, /, **values: Any) -> Finding:
     return Finding(name, GREEN, sentence, values)
 
 
-def red(name: str, sentence: str, *, fix: str = "", **values: Any) -> Finding:
+def red(name: str, sentence: str, /, *, fix: str = "", **values: Any) -> Finding:
     return Finding(name, RED, sentence, values, fix)
 
 
-def unknown(name: str, sentence: str, *, fix: str = "", **values: Any) -> Finding:
+def unknown(name: str, sentence: str, /, *, fix: str = "", **values: Any) -> Finding:
     return Finding(name, UNKNOWN, sentence, values, fix)
