@@ -16,7 +16,7 @@ from devcluster.layout import Layout
 from runtime.drivers.kubernetes import addresses, kubeconfig
 from runtime.drivers.kubernetes.driver import KubernetesDriver
 from runtime.drivers.kubernetes.options import KubernetesOptions
-from runtime.protocol import Probe, Resources, WorkloadSpec
+from runtime.protocol import NotYet, Probe, Resources, WorkloadSpec
 from tests.drivers.local.harness import wait_for
 
 __all__ = ["Ground", "cluster_subject", "ground_of", "wait_for"]
@@ -29,7 +29,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if self.path == "/end": print("the end", flush=True); os._exit(3)
         if self.path == "/eat": self.eaten = [bytearray(b"x" * 2**20) for _ in range(4096)]
         if self.path == "/well": os._exit(0)
-        self.send_response(200); self.end_headers(); self.wfile.write(b"ok")
+        said = b"ok"
+        note = os.environ.get("HOME", "/tmp") + "/note"
+        if self.path == "/write": open(note, "w").write("kept")
+        if self.path == "/read": said = open(note).read().encode()
+        if self.path == "/env": said = repr(dict(os.environ)).encode()
+        self.send_response(200); self.end_headers(); self.wfile.write(said)
     def log_message(self, *_): pass
 print("serving", flush=True)
 http.server.HTTPServer(("0.0.0.0", int(sys.argv[1])), Handler).serve_forever()
@@ -84,12 +89,24 @@ class Ground:
         except AssertionError:
             raise AssertionError(f"last seen: {last[0]}") from None
 
-    def call(self, uid: str, path: str) -> None:
+    def call(self, uid: str, path: str) -> str:
         """Ask the workload itself; it may end without an answer."""
         try:
-            urllib.request.urlopen(f"http://{self.seen(uid).address}{path}", timeout=5).read()
+            with urllib.request.urlopen(f"http://{self.seen(uid).address}{path}", timeout=5) as got:
+                return got.read().decode()
         except OSError:
-            return
+            return ""
+
+    def stopped(self, uid: str, *, grace_s: float = 1) -> Any:
+        def done() -> bool:
+            try:
+                self.driver.stop(uid, grace_s=grace_s)
+            except NotYet:
+                return False
+            return True
+
+        wait_for(done, seconds=60, every=0.1)
+        return self.seen(uid)
 
     def pod(self, spec: WorkloadSpec) -> Any:
         return self.kube.get("v1", "Pod", f"ws-{spec.name}-0", self.namespace)
