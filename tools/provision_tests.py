@@ -38,6 +38,7 @@ FONTS = ("fonts-noto-cjk",)
 EXTRA = {"msgfmt": "gettext"}
 SINGLEUSERS = ("singleuser-5.5", "singleuser-4.1")
 START_TIMEOUT_S = 30
+NO_CLUSTER = 3  # what `devcluster status` answers then
 ELSEWHERE = Path("/var/lib/berth-test-environments")
 
 
@@ -260,7 +261,7 @@ class Cluster:
         if "cluster" in missing or os.environ.get("BERTH_TEST_CLUSTER") or self.status() == 0:
             return
         say("Bringing up a Kubernetes cluster for the tests:")
-        self.started = True
+        self.started = self.status() == NO_CLUSTER  # a broken one is repaired, and stays
         if self.call("up"):
             self.broken = True
             missing["cluster"] = "it did not come up (see above)"
@@ -268,7 +269,7 @@ class Cluster:
     def stop(self) -> bool:
         """Whether all went well and nothing is left; a cluster that was there before stays."""
         if not self.started:
-            return True
+            return not self.broken
         say("Taking down the cluster of the tests:")
         return self.call("down") == 0 and not self.broken
 
