@@ -112,7 +112,7 @@ def kube_grant_get(who: Principal, project: Project, uid: str, *, manages: bool)
     rows = KubeGrant.objects.filter(place__project=project, revoked_at__isnull=True, uid=uid)
     row = rows.select_related("place__project", "user").first()
     if row is None or not (manages or row.user_id == who.user.pk):
-        raise NotFound(_("There is no such kubeconfig, or it is not yours."))
+        raise NotFound(_("This kubeconfig was revoked, has ended, or is not yours."))
     return row
 
 
@@ -120,7 +120,7 @@ def kube_grant_own(who: Principal, uid: str) -> KubeGrant:
     row = KubeGrant.objects.filter(user=who.user, revoked_at__isnull=True, uid=uid)
     found = row.select_related("place__project", "user").first()
     if found is None:
-        raise NotFound(_("There is no such kubeconfig, or it is not yours."))
+        raise NotFound(_("This kubeconfig was revoked, has ended, or is not yours."))
     return found
 
 

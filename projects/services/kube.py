@@ -120,7 +120,7 @@ def token_issue(*, principal: Principal, grant: KubeGrant, patience_s: float = 0
     """Return a token for kubectl. Conflict ``preparing`` until the worker has made the rights."""
     require(principal, grant.place.project, Permission.KUBE_USE)
     if grant.user_id != principal.user.pk:
-        raise NotFound(_("There is no such kubeconfig, or it is not yours."))
+        raise NotFound(_("This kubeconfig was revoked, has ended, or is not yours."))
     until = time.monotonic() + patience_s
     while True:
         try:
@@ -188,7 +188,7 @@ def answer_token(payload: Mapping[str, Any]) -> Mapping[str, Any]:
         .first()
     )
     if grant is None:
-        raise NotFound(_("There is no such kubeconfig, or it is not yours."))
+        raise NotFound(_("This kubeconfig was revoked, has ended, or is not yours."))
     _check(grant)
     driver = _asked(grant.place.cluster_key)
     if not isinstance(driver, SupportsKubeTokens):
@@ -235,7 +235,7 @@ def _check(grant: KubeGrant) -> None:
     )
     members = Membership.objects.filter(project=grant.place.project, user=grant.user)
     if not alive.exists() or not members.exists():
-        raise NotFound(_("This kubeconfig was revoked or has ended. Make a new one."))
+        raise NotFound(_("This kubeconfig was revoked, has ended, or is not yours."))
     place = ProjectPlace.objects.get(pk=grant.place_id)
     if place.phase == Phase.FAILED:
         raise Conflict(place.message or _("The namespace can't be made."), code="place-failed")
@@ -288,4 +288,4 @@ def _uid(value: Any) -> UUID:
     try:
         return UUID(str(value))
     except ValueError:
-        raise NotFound(_("There is no such kubeconfig, or it is not yours.")) from None
+        raise NotFound(_("This kubeconfig was revoked, has ended, or is not yours.")) from None

@@ -50,7 +50,8 @@ def _compare(name: str, objects: list[dict[str, Any]]) -> None:
 
 class TestGolden:
     def test_a_plain_project(self) -> None:
-        _compare("plain", builders.bundle(SPEC, OPTIONS))
+        secrets = builders.secrets(SPEC, OPTIONS).values()
+        _compare("plain", [*builders.bundle(SPEC, OPTIONS), *secrets])
 
     def test_a_project_with_a_kubeconfig_and_a_private_registry(self) -> None:
         spec = replace(

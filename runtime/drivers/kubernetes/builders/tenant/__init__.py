@@ -59,17 +59,16 @@ def secrets(spec: TenantSpec, options: KubernetesOptions) -> dict[str, Object]:
     """Return secrets by name; the content of ``berth-registries`` is read when this is called."""
     marks = _marks(spec, options)
     made = [access.grant(spec.namespace, marks, u, g) for u in spec.kube_users for g in u.grants]
-    if spec.registries_version:
-        made.append(access.registries(spec.namespace, marks, spec.registries()))
+    logins = spec.registries() if spec.registries_version else {}
+    made.append(access.registries(spec.namespace, marks, logins))
     return {m["metadata"]["name"]: m for m in made}
 
 
 def secret_versions(spec: TenantSpec) -> dict[str, str]:
     """Return name → version of every secret that is wanted, without opening one."""
     found = {access.grant_name(g): "1" for u in spec.kube_users for g in u.grants}
-    if spec.registries_version:
-        found[names.REGISTRIES] = spec.registries_version
-    return found
+    # Also without a single sign-in: pods name it, and the kubelet warns when it is missing.
+    return {**found, names.REGISTRIES: spec.registries_version or "none"}
 
 
 def _marks(spec: TenantSpec, options: KubernetesOptions) -> dict[str, str]:

@@ -1,0 +1,132 @@
+"""The whole portal on the real cluster: namespaces made, kept, put back, and kubectl for members."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from devcluster.kube import Kube
+from tests.support.clustered import KEY, ClusteredPortal
+
+pytestmark = [pytest.mark.cluster, pytest.mark.real]
+ROOT = Path(__file__).resolve().parents[2]
+PUT_BACK_WITHIN_S = 10.0
+
+
+@pytest.fixture(scope="module")
+def portal(devcluster: dict[str, Any]) -> Iterator[ClusteredPortal]:
+    made = ClusteredPortal(devcluster, f"h3p-{secrets.token_hex(2)}-")
+    try:
+        yield made.start()
+    finally:
+        made.close()
+
+
+@pytest.fixture(scope="module")
+def api(portal: ClusteredPortal) -> Iterator[httpx.Client]:
+    with portal.api(portal.token("admin")) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def namespace(api: httpx.Client) -> str:
+    """The namespace of a project that was made a moment ago."""
+    made = api.post("projects", json={"name": "Ça va? 音声", "slug": "places"})
+    assert made.status_code == 201, made.text
+    (place,) = _until(
+        lambda: [p for p in api.get("projects/places/places").json() if p["phase"] == "running"], 30
+    )
+    return str(place["namespace"])
+
+
+def _until(probe: Any, within_s: float) -> Any:
+    deadline = time.monotonic() + within_s
+    while time.monotonic() < deadline:
+        if found := probe():
+            return found
+        time.sleep(0.1)
+    message = f"not within {within_s} s"
+    raise AssertionError(message)
+
+
+def test_a_new_project_has_its_bundle(kube: Kube, namespace: str) -> None:
+    found = kube.get("v1", "Namespace", namespace)
+    assert found is not None
+    assert found["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+    assert kube.get("networking.k8s.io/v1", "NetworkPolicy", "default-deny", namespace)
+
+
+@pytest.mark.parametrize(
+    ("version", "kind", "name"),
+    [
+        ("networking.k8s.io/v1", "NetworkPolicy", "default-deny"),
+        ("v1", "ResourceQuota", "objects"),
+        ("v1", "LimitRange", "defaults"),
+    ],
+)
+def test_what_somebody_deletes_is_back_within_seconds_and_an_event_says_so(
+    kube: Kube, api: httpx.Client, namespace: str, version: str, kind: str, name: str
+) -> None:
+    time.sleep(4)  # after a repair the next one waits some seconds
+    started = time.monotonic()
+    assert kube.delete(version, kind, name, namespace)
+    _until(lambda: kube.get(version, kind, name, namespace), PUT_BACK_WITHIN_S)
+    assert time.monotonic() - started < PUT_BACK_WITHIN_S
+
+    def told() -> Any:
+        rows = api.get("projects/places/events").json()["results"]
+        return [
+            r for r in rows if r["verb"] == "place.repaired" and f"{kind}/{name}" in r["message"]
+        ]
+
+    assert len(_until(told, 10)) == 1
+
+
+def test_an_unmodified_kubectl_works_with_the_downloaded_file_until_it_is_revoked(
+    portal: ClusteredPortal, api: httpx.Client, namespace: str, tmp_path: Path
+) -> None:
+    env = {
+        **os.environ,
+        "BERTH_CONFIG": str(tmp_path / "config.json"),
+        "BERTH_TOKEN": portal.token("admin"),
+        "BERTH_URL": portal.url,
+        "PATH": f"{ROOT / 'bin'}:{os.environ['PATH']}",
+        "KUBECONFIG": str(tmp_path / "kubeconfig"),
+    }
+
+    def run(*command: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            command, env=env, capture_output=True, text=True, timeout=60, check=False
+        )
+
+    kubectl = portal.state["programs"]["kubectl"]
+    made = run("berth", "-p", "places", "kube-config", "-f", env["KUBECONFIG"])
+    assert made.returncode == 0, made.stderr
+    assert "token" not in Path(env["KUBECONFIG"]).read_text()
+    listed = run(kubectl, "get", "pods")
+    assert listed.returncode == 0, listed.stderr
+    assert run(kubectl, "get", "pods", "-n", "kube-system").returncode != 0
+    (grant,) = api.get("projects/places/kubeconfigs").json()["results"]
+    assert grant["cluster"] == KEY
+    assert grant["last_used_at"]
+    assert api.delete(f"projects/places/kubeconfigs/{grant['id']}").status_code == 204
+    refused = _until(lambda: (r := run(kubectl, "get", "pods")).returncode and r, 60)
+    assert "was revoked" in refused.stderr
+
+
+def test_a_deleted_project_leaves_no_namespace(
+    kube: Kube, api: httpx.Client, namespace: str
+) -> None:
+    """Last in the module."""
+    gone = api.delete("projects/places", params={"confirm": "places"})
+    assert gone.status_code == 202, gone.text
+    _until(lambda: kube.get("v1", "Namespace", namespace) is None, 60)
+    _until(lambda: api.get("projects/places").status_code == 404, 30)
