@@ -213,6 +213,12 @@ FIRST = (pause, coredns)  # what the cluster itself needs
 LATER = (tool, echo, jupyterlab)
 
 
+def make_layers(say: Said) -> None:
+    """Those that take a while; the others are single files."""
+    debian().layer(say)
+    jupyter().layer(say)
+
+
 def need_debian() -> bool:
     return not (debian().kept() and jupyter().kept())
 

@@ -132,6 +132,12 @@ def go_environment() -> dict[str, str]:
     return {"CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly", "GONOSUMDB": unrecorded}
 
 
+def fetch(program: Program) -> None:
+    """The sources of one program, so that its build need not wait for the network."""
+    command = [go(), "list", "-e", "-deps", "-tags", "tools", "./..."]
+    run(command, env=go_environment(), cwd=program.folder)
+
+
 def build(program: Program, say: Callable[[str], None]) -> None:
     """All binaries of one module, by one ``go build``, under their final name only when done."""
     begun, used = time.monotonic(), os.times()

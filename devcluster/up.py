@@ -24,7 +24,7 @@ from devcluster import (
 from devcluster.kube import Kube
 from devcluster.layout import ROOT, Layout, volumes
 from devcluster.processes import Processes
-from devcluster.programs import build, go, unbuilt
+from devcluster.programs import build, fetch, unbuilt
 from tools.setup_shell import SetupError, run, say, step
 
 KUEUE_PATIENCE_S = 60
@@ -49,14 +49,19 @@ def up(layout: Layout) -> None:
 
 
 def prepare() -> None:
-    """Packages and programs, once per machine."""
+    """Packages and programs, once per machine; the network is used while the compiler works."""
     if packages := checks.lacking_packages():
         with step(f"Installing from Debian: {', '.join(packages)}"):
             checks.install_packages()
-    for program in unbuilt():
-        go()
-        with step(f"Building {program.name} {program.version} (once per version)"):
-            build(program, lambda _: None)
+    wanted = unbuilt()
+    with ThreadPoolExecutor(2) as pool:
+        sources = [pool.submit(fetch, program) for program in wanted]
+        layers = pool.submit(images.make_layers, lambda text: say(f"  {text} …"))
+        for program, source in zip(wanted, sources, strict=True):
+            source.result()
+            say(f"  building {program.name} {program.version} (once per version) …")
+            build(program, lambda text: say(f"  built {text}"))
+        layers.result()
 
 
 @contextmanager
