@@ -354,6 +354,10 @@ SPECTACULAR_SETTINGS = {
         "common.drf.schema.add_problem",
     ],
     "ENUM_ADD_EXPLICIT_BLANK_NULL_CHOICE": True,
+    "ENUM_NAME_OVERRIDES": {
+        "KubeconfigKindEnum": "projects.choices.GrantKind",
+        "WorkspaceKindEnum": ["notebook", "container"],
+    },
 }
 
 # --- Logs -----------------------------------------------------------------------------------------
