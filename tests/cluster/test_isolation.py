@@ -23,8 +23,8 @@ from tests.cluster.tenants import HUB_PORT, World, world
 pytestmark = [pytest.mark.cluster, pytest.mark.root]
 METADATA = "169.254.169.254"
 DATABASE, REDIS, OTHER = 15432, 16379, 18003
-# The enforcer learns of a new pod a moment after it started.
-SETTLE_S = 4
+# An enforcer may learn of a new pod only when it has started; kube-router was never seen later.
+SETTLE_S = 1
 TRY = """
 import json, socket, sys, time
 time.sleep(float(sys.argv[1]))

@@ -166,9 +166,10 @@ class Tenants:
     ) -> list[str]:
         """Last: from now on what the annotation names and is missing is drift."""
         note = json.dumps(dict(expected), sort_keys=True, separators=(",", ":"))
-        noted = found is not None and _annotation(found) == note
-        if noted and _is_same(wanted, {digest.key_of(wanted): {**found, "kind": "Namespace"}}):
-            return []
+        if found is not None and _annotation(found) == note:
+            live = {digest.key_of(wanted): {**found, "kind": "Namespace"}}
+            if _is_same(wanted, live):
+                return []
         meta = wanted["metadata"]
         notes = {**meta["annotations"], builders.BUNDLE: note}
         self._client.apply({**wanted, "metadata": {**meta, "annotations": notes}})

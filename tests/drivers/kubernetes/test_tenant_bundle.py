@@ -190,7 +190,7 @@ class TestEnsure:
             "NetworkPolicy/default-deny",
             "ResourceQuota/objects",
         )
-        assert tuple(_seen(api).detail["drift"]) == expected  # type: ignore[arg-type]
+        assert tuple(_seen(api).detail["drift"]) == expected
         assert tenants.ensure(SPEC) == expected
         assert _seen(api).detail["drift"] == []
 
