@@ -61,7 +61,8 @@ async def _carry(remote: Forward, stream: Stream, reader: Any, writer: Any) -> N
     try:
         await asyncio.wait({incoming, outgoing, cut}, return_when=asyncio.FIRST_COMPLETED)
         if incoming.done() and not outgoing.done() and not cut.done():
-            await asyncio.wait({outgoing, cut}, timeout=AFTER_EOF_S)
+            first = asyncio.FIRST_COMPLETED
+            await asyncio.wait({outgoing, cut}, timeout=AFTER_EOF_S, return_when=first)
     finally:
         await settle({incoming, outgoing, cut})
         with contextlib.suppress(Exception):

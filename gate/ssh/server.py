@@ -31,6 +31,34 @@ if TYPE_CHECKING:
 LOGIN_S = 30
 KEEPALIVE_S = 30
 KEEPALIVE_COUNT = 4
+# What OpenSSH of the last ten years speaks; nothing with SHA-1.
+KEX = (
+    "mlkem768x25519-sha256",
+    "curve25519-sha256",
+    "curve25519-sha256@libssh.org",
+    "ecdh-sha2-nistp256",
+    "ecdh-sha2-nistp384",
+    "ecdh-sha2-nistp521",
+    "diffie-hellman-group16-sha512",
+)
+CIPHERS = (
+    "chacha20-poly1305@openssh.com",
+    "aes256-gcm@openssh.com",
+    "aes128-gcm@openssh.com",
+    "aes256-ctr",
+    "aes128-ctr",
+)
+MACS = ("umac-128-etm@openssh.com", "hmac-sha2-256-etm@openssh.com", "hmac-sha2-256")
+SIGNATURES = (
+    "ssh-ed25519",
+    "sk-ssh-ed25519@openssh.com",
+    "ecdsa-sha2-nistp256",
+    "sk-ecdsa-sha2-nistp256@openssh.com",
+    "ecdsa-sha2-nistp384",
+    "ecdsa-sha2-nistp521",
+    "rsa-sha2-512",
+    "rsa-sha2-256",
+)
 LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
 MAX_PORT = 65535
 log = structlog.get_logger(__name__)
@@ -148,6 +176,10 @@ class SshServer:
             agent_forwarding=False,
             x11_forwarding=False,
             compression_algs=None,
+            kex_algs=KEX,
+            encryption_algs=CIPHERS,
+            mac_algs=MACS,
+            signature_algs=SIGNATURES,
             config=None,
         )
         return self
