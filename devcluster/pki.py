@@ -51,7 +51,7 @@ SERVING = {
     "webhooks": Subject(
         "webhooks", hosts=("localhost", LOOPBACK, HOST, "kueue-visibility-server.kueue-system.svc")
     ),
-    "metrics-server": Subject(
+    "metrics-serving": Subject(
         "metrics-server", hosts=("metrics-server.kube-system.svc", HOST, LOOPBACK)
     ),
 }
@@ -71,20 +71,26 @@ CLIENTS = {
 
 def make(layout: Layout) -> None:
     """All that is missing; what is there stays, so that a second ``up`` changes nothing."""
-    if (layout.pki / "complete").exists():
-        return
-    key, authority = make_authority(layout.pki)
-    for name, subject in SERVING.items():
-        make_certificate(layout.pki, name, subject, key, authority)
-    for name, subject in CLIENTS.items():
-        make_certificate(layout.pki, name, subject, key, authority)
-    signing = ec.generate_private_key(ec.SECP256R1())
-    write(layout.pki / "service-accounts.key", key_text(signing))
-    write(layout.pki / "service-accounts.pub", public_text(signing))
+    key, authority = read_authority(layout.pki) or make_authority(layout.pki)
+    for name, subject in (*SERVING.items(), *CLIENTS.items()):
+        if not (layout.pki / f"{name}.crt").exists():
+            make_certificate(layout.pki, name, subject, key, authority)
+    if not (layout.pki / "service-accounts.pub").exists():
+        signing = ec.generate_private_key(ec.SECP256R1())
+        write(layout.pki / "service-accounts.key", key_text(signing))
+        write(layout.pki / "service-accounts.pub", public_text(signing))
     for name in ("controller-manager", "scheduler", "kube-proxy", "kubelet", *PROGRAMS):
         write(layout.kubeconfig(name), kubeconfig(layout.pki, name))
     write(layout.admin, kubeconfig(layout.pki, "admin"))
-    write(layout.pki / "complete", "")
+
+
+def read_authority(folder: Path) -> tuple[Key, x509.Certificate] | None:
+    try:
+        key = serialization.load_pem_private_key((folder / "ca.key").read_bytes(), None)
+        authority = x509.load_pem_x509_certificate((folder / "ca.crt").read_bytes())
+    except FileNotFoundError:
+        return None
+    return (key, authority) if isinstance(key, ec.EllipticCurvePrivateKey) else None
 
 
 def make_authority(folder: Path) -> tuple[Key, x509.Certificate]:

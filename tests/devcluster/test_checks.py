@@ -105,6 +105,10 @@ def test_a_program_is_started_once_and_ended(tmp_path: Path) -> None:
 
 def test_a_program_that_ends_at_its_start_shows_its_last_words(tmp_path: Path) -> None:
     processes = Processes(Layout(tmp_path).made())
-    with pytest.raises(SetupError, match="the reason"):
+
+    def start() -> None:
         processes.start("bad", ["sh", "-c", "echo the reason; exit 1"])
         processes.wait("bad", lambda: False, 10)
+
+    with pytest.raises(SetupError, match="the reason"):
+        start()

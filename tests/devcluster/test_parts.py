@@ -12,7 +12,7 @@ from devcluster import fleet, network_rules, oci
 from devcluster.control_plane import audit_policy
 from devcluster.kube import path_of
 from devcluster.layout import Layout
-from devcluster.pki import make
+from devcluster.pki import CLIENTS, SERVING, make
 from devcluster.programs import PROGRAMS
 
 SAVED = """# Generated
@@ -118,6 +118,10 @@ def test_certificates_are_made_once_and_closed_to_others(tmp_path: Path) -> None
     closed = [path.stat().st_mode & 0o077 for path in layout.pki.iterdir()]
     assert not any(closed)
     assert httpx.URL(json.loads(before)["clusters"][0]["cluster"]["server"]).port == 6443
+
+
+def test_no_two_certificates_share_a_file() -> None:
+    assert not SERVING.keys() & CLIENTS.keys()
 
 
 def test_the_audit_log_keeps_everything_but_the_clusters_own_programs() -> None:
