@@ -6,7 +6,7 @@ of sizes.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from uuid import UUID
 
+    from clusters.placement import KindUse
     from runtime.protocol import Resources
 
 
@@ -42,8 +43,14 @@ class Room:
     ``project_uid`` narrows it to the kinds of GPU that the project may use there.
     """
 
-    def __init__(self, cluster_key: str = "local", project_uid: UUID | None = None) -> None:
-        self._cluster = Cluster.objects.filter(key=cluster_key).first()
+    def __init__(
+        self,
+        cluster_key: str = "local",
+        project_uid: UUID | None = None,
+        *,
+        known: tuple[Cluster, list[KindUse]] | None = None,
+    ) -> None:
+        self._cluster = known[0] if known else Cluster.objects.filter(key=cluster_key).first()
         self._total: Counter[str] = Counter()
         self._free: Counter[str] = Counter()
         self._largest: Counter[str] = Counter()  # most on one node
@@ -57,16 +64,12 @@ class Room:
         if self._is_one_machine:
             self._look(self._cluster)
         else:
-            self._look_at_kinds(self._cluster, project_uid)
+            found = known[1] if known else _kinds(self._cluster, project_uid)
+            self._look_at_kinds(found)
 
-    def _look_at_kinds(self, cluster: Cluster, project_uid: UUID | None) -> None:
+    def _look_at_kinds(self, kinds: list[KindUse]) -> None:
         """A cluster's own scheduler decides; what is known of it is the kinds of its nodes."""
-        found = (
-            placement.uses([cluster])
-            if project_uid is None
-            else placement.kinds_for(project_uid, cluster_key=cluster.key)
-        )
-        for use in found:
+        for use in kinds:
             for key in ("", use.flavor.name):
                 self._total[key] += use.total
                 self._free[key] += use.free
@@ -156,25 +159,42 @@ class Room:
 
 
 class Rooms:
-    """One look at each cluster that is asked about, for one project."""
+    """One look at all clusters of a project, in a constant number of queries."""
 
     def __init__(self, project_uid: UUID) -> None:
         self._project_uid = project_uid
         self._rooms: dict[str, Room] = {}
+        self._kinds: dict[str, list[KindUse]] | None = None
 
-    def of(self, cluster_key: str) -> Room:
-        if cluster_key not in self._rooms:
-            self._rooms[cluster_key] = Room(cluster_key, self._project_uid)
-        return self._rooms[cluster_key]
+    def of(self, cluster: Cluster) -> Room:
+        if cluster.key not in self._rooms:
+            kinds: list[KindUse] = []
+            if cluster.driver not in placement.QUEUED_HERE:
+                kinds = self._all_kinds().get(cluster.key, [])
+            self._rooms[cluster.key] = Room(known=(cluster, kinds))
+        return self._rooms[cluster.key]
+
+    def _all_kinds(self) -> dict[str, list[KindUse]]:
+        if self._kinds is None:
+            self._kinds = defaultdict(list)
+            for use in placement.kinds_for(self._project_uid):
+                self._kinds[use.cluster.key].append(use)
+        return self._kinds
 
     def best(self, clusters: Iterable[Cluster], wanted: Resources) -> tuple[Cluster, Forecast]:
         """Return the first cluster where it starts now, else where it ever fits, else the first."""
         rows = list(clusters)
         rows = [row for row in rows if row.reachable] or rows
-        asked = [(row, self.of(row.key).ask(wanted)) for row in rows]
+        asked = [(row, self.of(row).ask(wanted)) for row in rows]
         starts = [pair for pair in asked if pair[1].starts_now]
         fits = [pair for pair in asked if pair[1].fits]
         return (starts or fits or asked)[0]
+
+
+def _kinds(cluster: Cluster, project_uid: UUID | None) -> list[KindUse]:
+    if project_uid is None:
+        return placement.uses([cluster])
+    return placement.kinds_for(project_uid, cluster_key=cluster.key)
 
 
 def forecast(

@@ -9,8 +9,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from common.templatetags.berth import cpus, mib
-from hubapi.services import workload_url
 from notebooks.choices import StopReason
+from notebooks.hub import open_url
 from runtime.protocol import Phase
 
 if TYPE_CHECKING:
@@ -24,7 +24,9 @@ def workspace_size(row: Size) -> str:
     """2 CPU · 4 GiB · 1 H100."""
     parts = [f"{cpus(row.cpu_milli)} CPU", mib(row.memory_mib)]
     if row.gpus:
-        kind = row.gpu_flavor or ngettext("GPU of any kind", "GPUs of any kind", row.gpus)
+        kind = row.gpu_flavor.replace(",", " / ") or ngettext(
+            "GPU of any kind", "GPUs of any kind", row.gpus
+        )
         parts.append(f"{row.gpus} {kind}")
     return " · ".join(parts)
 
@@ -41,7 +43,7 @@ def workspace_reason(row: Workspace) -> str:
 
 @register.simple_tag
 def workspace_url(row: Workspace) -> str:
-    return workload_url(row.short_id)
+    return open_url(row)
 
 
 @register.simple_tag

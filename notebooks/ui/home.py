@@ -53,7 +53,7 @@ def _card(preset: Preset, rooms: Rooms, usable: list[Cluster]) -> Card | None:
     if not able:
         return None
     cluster, forecast = rooms.best(able, preset.resources)
-    room = rooms.of(cluster.key)
+    room = rooms.of(cluster)
     return Card(
         preset=preset,
         forecast=forecast,

@@ -11,11 +11,14 @@ from django.utils.translation import gettext as _
 
 from common.clock import now
 from hubapi.selectors import idle_state
-from hubapi.services import workload_url
 from notebooks import selectors, services
 from notebooks.choices import StopReason
 from notebooks.forecast import Room
+from notebooks.hub import open_url
 from notebooks.models import Workspace
+from notebooks.program import flavors_of
+from notebooks.services.placing import LOCAL
+from notebooks.ui.reach import OnCluster, on_cluster
 from runtime import reasons
 from runtime.protocol import Desired, Phase
 
@@ -30,11 +33,16 @@ if TYPE_CHECKING:
 MAX_ALTERNATIVES = 3
 
 
-def step_word(word: str) -> str:
+def step_word(word: str, *, on_cluster: bool = False) -> str:
+    if on_cluster and word == "placed":
+        return _("Handed to the cluster")
     words = {
         "accepted": _("Accepted"),
         "queued": _("Waiting for its turn"),
+        "preparing": _("Preparing the project's place on the cluster"),
         "placed": _("Placed"),
+        "scheduled": _("A node was found"),
+        "image": _("The image is there"),
         "starting": _("Starting"),
         "ready": _("Answers"),
         "running": _("Running"),
@@ -49,6 +57,7 @@ def step_word(word: str) -> str:
 
 # What a start goes through, shown ahead of time so that one sees how far it is.
 START_WORDS = ("accepted", "placed", "starting", "ready", "running")
+CLUSTER_WORDS = ("accepted", "placed", "scheduled", "starting", "image", "ready", "running")
 
 
 @dataclass(frozen=True)
@@ -70,8 +79,12 @@ def timeline(row: Workspace) -> list[Line]:
     seen = {step.word for step in steps}
     on_its_way = row.shown_phase in {Phase.PENDING, Phase.STARTING}
     if on_its_way:
-        ahead = [word for word in START_WORDS if word not in seen]
-        lines += [Line(word, step_word(word), "", None, None, "ahead") for word in ahead]
+        far = _is_far(row)
+        words = CLUSTER_WORDS if far else START_WORDS
+        ahead = [word for word in words if word not in seen]
+        lines += [
+            Line(word, step_word(word, on_cluster=far), "", None, None, "ahead") for word in ahead
+        ]
     return lines
 
 
@@ -83,7 +96,12 @@ def _line(row: Workspace, steps: Sequence[Step], index: int) -> Line:
     took = after - step.at if after else (now() - step.at if state == "now" else None)
     # the place in the queue changes: the head of the page says it as it is now
     message = "" if step.word == "queued" else step.message
-    return Line(step.word, step_word(step.word), message, step.at, took, state)
+    text = step_word(step.word, on_cluster=_is_far(row))
+    return Line(step.word, text, message, step.at, took, state)
+
+
+def _is_far(row: Workspace) -> bool:
+    return row.cluster_key != LOCAL
 
 
 @dataclass(frozen=True)
@@ -97,9 +115,15 @@ class Trouble:
 
 
 def trouble(row: Workspace) -> Trouble | None:
-    if row.shown_phase not in {Phase.FAILED, Phase.STOPPED, Phase.UNKNOWN}:
-        return None
+    """Return why it ended, or why its start does not go on by itself."""
     info = reasons.info(row.reason)
+    starts = row.shown_phase in {Phase.PENDING, Phase.STARTING}
+    if starts and (
+        info.fault == reasons.Fault.NOBODY or not row.is_seen or "queue" in row.external_ref
+    ):
+        return None
+    if not starts and row.shown_phase not in {Phase.FAILED, Phase.STOPPED, Phase.UNKNOWN}:
+        return None
     text = str(info.text)
     if row.stop_reason and row.phase == Phase.STOPPED:
         text = str(StopReason(row.stop_reason).label)
@@ -139,6 +163,7 @@ class Shown:
     extension_left: int | None
     idle: str
     alternatives: list[Alternative]
+    place: OnCluster | None
 
 
 def shown(who: Principal, row: Workspace) -> Shown:
@@ -153,7 +178,7 @@ def shown(who: Principal, row: Workspace) -> Shown:
         may_open=bool(access),
         may_end=row.desired != Desired.ABSENT and services.may_end(who, row),
         may_start=access.owner and row.is_ended,
-        url=workload_url(row.short_id) if running and access else "",
+        url=open_url(row) if running and access else "",
         reason=row.shown_message,
         position=queue.get("position"),
         next_end=next_end(row) if queue else None,
@@ -163,6 +188,7 @@ def shown(who: Principal, row: Workspace) -> Shown:
         extension_left=services.extension_left(row) if row.time_limit_minutes else None,
         idle=idle_words(row) if running else "",
         alternatives=alternatives(row) if queue and access.owner else [],
+        place=on_cluster(row, is_owner=access.owner, may_open=running and bool(access)),
     )
 
 
@@ -183,8 +209,8 @@ def next_end(row: Workspace) -> datetime | None:
     )
     if row.gpus:
         running = running.filter(gpus__gt=0)
-        if row.gpu_flavor:
-            running = running.filter(gpu_flavor__in=["", row.gpu_flavor])
+        if names := flavors_of(row.gpu_flavor):
+            running = running.filter(gpu_flavor__in=["", row.gpu_flavor, *names])
     found: datetime | None = running.aggregate(first=Min("ends_at"))["first"]
     return found
 

@@ -95,18 +95,11 @@ class ProgramForm(forms.Form):
         self._offer(project, images)
 
     def _offer(self, project: Project, clusters: list[Cluster]) -> None:
-        pools: dict[str, str] = {}
-        networks: dict[str, str] = {}
-        for cluster in clusters:
-            for kind in WorkspaceKind.values:
-                for pool in placement.pools_for(cluster.key, kind, project.uid):
-                    pools.setdefault(pool.name, pool.description or pool.name)
-            for network in placement.networks_for(cluster.key, project.uid):
-                networks.setdefault(network.name, network.description or network.name)
-        for name, found, none in (
-            ("pool", pools, _("Any")),
-            ("network", networks, _("None")),
-        ):
+        keys = [cluster.key for cluster in clusters]
+        pools = placement.pools_on(keys, WorkspaceKind.values, project.uid)
+        networks = placement.networks_on(keys, project.uid)
+        for name, rows, none in (("pool", pools, _("Any")), ("network", networks, _("None"))):
+            found = {row.name: row.description or row.name for row in rows}
             field = self.fields.get(name)
             if not found:
                 self._without(name)

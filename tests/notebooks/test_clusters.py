@@ -415,3 +415,33 @@ def test_limits_count_every_kind_that_may_be_taken(post, gpu, project, operator,
 
     limits_set(principal=principal(operator), project=project, limits={"gpus:h100-80": 1})
     assert post({**CONTAINER, "gpus": 2, "gpu_flavor": "h100-80,l40s"}).status_code == 409
+
+
+def test_the_page_of_a_container_shows_its_ports_and_the_other_ways_in(
+    post, as_user, gpu, settle, alice, bob
+):
+    row = settle(row_of(post({**CONTAINER, "ports": [{"port": 7860, "name": "demo"}]})))
+    path = f"/projects/vision/workspaces/{row.short_id}/"
+    page = as_user(alice).get(path).content.decode()
+    assert f"http://{row.short_id}-7860.nb.localhost" in page
+    assert f"exec -it ws-{row.short_id}-0 -- sh" in page
+    assert IMAGE in page
+    assert "Cluster gpu" in page
+    others = as_user(bob).get(path).content.decode()
+    assert f"{row.short_id}-7860.nb" not in others
+    assert "exec -it" not in others
+    assert "app.py" not in others
+
+
+def test_a_start_that_cannot_go_on_says_why_and_what_to_do(post, as_user, gpu, settle, alice):
+    from clusters.registry import driver_for
+    from runtime import reasons
+
+    row = row_of(post(CONTAINER))
+    driver_for("gpu").script(str(row.uid), never_ready=True)
+    settle(row)
+    Workspace.objects.filter(pk=row.pk).update(reason="image-auth", message="")
+    page = as_user(alice).get(f"/projects/vision/workspaces/{row.short_id}/").content.decode()
+    info = reasons.info("image-auth")
+    assert str(info.text) in page
+    assert str(info.advice) in page

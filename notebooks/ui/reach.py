@@ -1,0 +1,89 @@
+"""How a workspace on a cluster is reached besides the browser, and what it is there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from django.conf import settings
+
+from clusters.options import options_of
+from hubapi.services import port_short_id, workload_url
+from notebooks.ui import texts
+from notebooks.where import cluster_of, image_of, objects_of
+from runtime.models import ObservedWorkload
+
+if TYPE_CHECKING:
+    from notebooks.models import Workspace
+
+
+@dataclass(frozen=True)
+class OpenPort:
+    name: str
+    port: int
+    url: str  # "" for one that no browser opens, or that may not be opened now
+
+
+@dataclass(frozen=True)
+class OnCluster:
+    """What the page says of a workspace that is a pod."""
+
+    cluster: str
+    node: str
+    image: str
+    pinned: bool
+    command: str  # "" for others than its owner
+    ports: list[OpenPort]
+    ssh: str
+    exec_line: str
+    forward_line: str
+
+
+def ports_of(row: Workspace, *, may_open: bool) -> list[OpenPort]:
+    return [
+        OpenPort(
+            port["name"],
+            port["port"],
+            workload_url(port_short_id(row.short_id, port["port"]))
+            if port["web"] and may_open
+            else "",
+        )
+        for port in row.ports
+    ]
+
+
+def on_cluster(row: Workspace, *, is_owner: bool, may_open: bool) -> OnCluster | None:
+    cluster = None if row.cluster_key == "local" else cluster_of(row)
+    if cluster is None:
+        return None
+    options = options_of(cluster.options)
+    found = objects_of(row, options)
+    kubectl = f"kubectl -n {found['namespace']}"
+    port = row.ports[0]["port"] if row.ports else 8888
+    return OnCluster(
+        cluster=cluster.name,
+        node=_node(row),
+        image=image_of(row, options),
+        pinned=bool(row.image_digest) or "@" in row.image,
+        command=texts.line([*row.command, *row.args]) if is_owner else "",
+        ports=ports_of(row, may_open=may_open),
+        ssh=ssh_line(row),
+        exec_line=f"{kubectl} exec -it {found['pod']} -- sh",
+        forward_line=f"{kubectl} port-forward {found['pod']} {port}",
+    )
+
+
+def ssh_line(row: Workspace) -> str:
+    """Return the line that people paste; empty where SSH is off."""
+    port = getattr(settings, "BERTH_SSH_PORT", 0)
+    if not port:
+        return ""
+    host = getattr(settings, "BERTH_SSH_HOST", "") or urlsplit(settings.BERTH_PUBLIC_URL).hostname
+    return f"ssh -p {port} {row.short_id}@{host or 'localhost'}"
+
+
+def _node(row: Workspace) -> str:
+    seen = ObservedWorkload.objects.filter(cluster_key=row.cluster_key, uid=row.uid).first()
+    detail: dict[str, Any] = (seen.data.get("detail") or {}) if seen else {}
+    return str(detail.get("node") or "")

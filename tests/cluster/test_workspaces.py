@@ -1,0 +1,180 @@
+"""Workspaces as real pods: real portal processes, real proxy, real API server and node."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from devcluster.kube import Kube
+from tests.cluster.visitors import BASE, Person, people, until
+from tests.hubapi.live.fleet import NAVIGATE, Browser
+from tests.support.clustered import ClusteredPortal, ok
+
+pytestmark = [pytest.mark.cluster, pytest.mark.real]
+
+
+@pytest.fixture(scope="module")
+def portal(devcluster: dict[str, Any]) -> Iterator[ClusteredPortal]:
+    mail = {"BERTH_EMAIL_BACKEND": "django.core.mail.backends.dummy.EmailBackend"}
+    prefix = f"ws{secrets.token_hex(2)}-"
+    running = ClusteredPortal(devcluster, prefix, mail)
+    try:
+        running.start()
+        people(running)
+        yield running
+    finally:
+        running.close()
+
+
+@pytest.fixture(scope="module")
+def ann(portal: ClusteredPortal) -> Person:
+    return Person(portal, "ann")
+
+
+@pytest.fixture(scope="module")
+def ben(portal: ClusteredPortal) -> Person:
+    return Person(portal, "ben")
+
+
+def pods(kube: Kube, row: dict[str, Any]) -> list[Any]:
+    found = kube.list("v1", "Pod", labelSelector=f"berth.dev/uid={row['uid']}")
+    return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
+
+
+def test_a_notebook_in_a_pod_opens_with_sign_in_stops_resumes_and_keeps_its_files(
+    ann: Person, ben: Person, kube: Kube
+) -> None:
+    row = ann.launch()
+    url = row["status"]["url"]
+    anonymous = Browser().http.get(url, headers=NAVIGATE)
+    assert (
+        anonymous.status_code,
+        "/hub/api/oauth2/authorize" in anonymous.headers["location"],
+    ) == (
+        302,
+        True,
+    )
+    assert ben.open(url).status_code == 403
+
+    assert ann.open(url).status_code == 200
+    assert ann.run(url, "1+1") == "2"
+    home = "import os; open('kept.txt', 'w').write('here'); (os.getcwd(), os.environ['HOME'], os.getuid())"
+    assert ann.run(url, home) == "('/home/berth', '/home/berth', 1000)"
+    assert len(pods(kube, row)) == 1
+
+    ann.act(row, "stop", "stopped")
+    until(lambda: not pods(kube, row), 60)
+    assert ann.http.get(url, headers=NAVIGATE).status_code == 424
+
+    ann.act(row, "start", "running")
+    assert ann.open(url).status_code == 200
+    assert ann.script("GET", f"{url}api/contents/kept.txt").json()["content"] == "here"
+
+    ok(ann.api.delete(f"{BASE}/{row['id']}"))
+    until(lambda: ann.api.get(f"{BASE}/{row['id']}").status_code == 404)
+    for kind, api in (("StatefulSet", "apps/v1"), ("Secret", "v1"), ("Pod", "v1")):
+        until(
+            lambda k=kind, a=api: not kube.list(a, k, labelSelector=f"berth.dev/uid={row['uid']}"),
+            60,
+        )
+    volumes = kube.list("v1", "PersistentVolume", labelSelector=f"berth.dev/uid={row['home']}")
+    assert len(volumes) == 1  # the home stays
+
+
+def test_b1_a_port_of_a_container_is_behind_the_sign_in_and_gets_no_portal_cookie(
+    ann: Person, ben: Person, portal: ClusteredPortal, devcluster: dict[str, Any]
+) -> None:
+    cyd = Person(portal, "cyd")
+    row = ann.launch(
+        kind="container",
+        name="echo",
+        image=devcluster["images"]["echo"]["reference"],
+        ports=[{"port": 8888, "name": "echo"}],
+        cpu_milli=200,
+        memory_mib=256,
+    )
+    url = row["status"]["ports"][0]["url"]
+    anonymous = Browser().http.get(url, headers=NAVIGATE)
+    assert anonymous.status_code == 302
+    assert "/hub/api/oauth2/authorize" in anonymous.headers["location"]
+    assert ben.open(url).status_code == 403
+    assert cyd.open(url).status_code in {403, 404}
+
+    answer = ann.open(url)
+    assert answer.status_code == 200, answer.text
+    heard = json.loads(answer.text)
+    portal_cookies = {c.name: c.value for c in ann.http.cookies.jar if "localhost" in c.domain}
+    said = json.dumps(heard)
+    assert "sessionid" not in said
+    assert "csrftoken" not in said
+    for name, value in portal_cookies.items():
+        if not name.startswith("ws-") and value and len(value) > 8:
+            assert value not in said, name
+
+    # shared, then taken back: cut within seconds
+    ok(ann.api.post(f"{BASE}/{row['id']}/shares", json={"username": "ben"}))
+    asked = ben.open(url)
+    assert "belongs to" in asked.text
+    assert ben.submit(asked, {}, "/hub/consent").status_code == 200
+    ok(ann.api.delete(f"{BASE}/{row['id']}/shares/ben"))
+    until(lambda: ben.http.get(url, headers=NAVIGATE).status_code != 200, 60)
+
+
+def test_a_container_without_ports_runs_its_command_with_its_environment_and_no_gpu(
+    ann: Person, kube: Kube, devcluster: dict[str, Any]
+) -> None:
+    row = ann.launch(
+        kind="container",
+        name="tool",
+        image=devcluster["images"]["tool"]["reference"],
+        command=[
+            "sh",
+            "-c",
+            "echo said=$SAID gpus=$NVIDIA_VISIBLE_DEVICES; df -m /dev/shm; sleep 600",
+        ],
+        env={"SAID": "a b"},
+        shm_mib=64,
+        cpu_milli=100,
+        memory_mib=256,
+    )
+    assert row["status"]["url"] is None
+    text = until(lambda: _log(ann, row))
+    assert "said=a b gpus=void" in text
+    assert " 64 " in text
+    spec = pods(kube, row)[0]["spec"]
+    assert spec["automountServiceAccountToken"] is False
+    assert spec["containers"][0]["securityContext"]["runAsNonRoot"] is True
+
+
+def _log(person: Person, row: dict[str, Any]) -> str:
+    text = person.api.get(f"{BASE}/{row['id']}/logs").json().get("text", "")
+    return text if "shm" in text else ""
+
+
+def test_an_image_that_does_not_exist_is_said_in_plain_words(
+    ann: Person, devcluster: dict[str, Any]
+) -> None:
+    made = ann.api.post(
+        BASE,
+        json={
+            "kind": "container",
+            "cluster": "dev",
+            "name": "missing",
+            "image": f"{devcluster['registry']}/berth/nothing:1",
+            "command": ["true"],
+        },
+    )
+    if made.status_code == 400:  # the check before the launch knew
+        assert "image" in made.json()["fields"]
+        return
+    row = ok(made).json()
+
+    def look() -> Any:
+        status = ann.api.get(f"{BASE}/{row['id']}").json()["status"]
+        return status if status["reason"] in {"image-not-found", "image-pull"} else None
+
+    assert "image" in until(look, 60)["message"].lower()
