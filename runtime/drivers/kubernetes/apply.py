@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import structlog
@@ -20,12 +20,14 @@ from runtime.drivers.kubernetes.locate import Locator
 from runtime.drivers.kubernetes.logs import Logs
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.drivers.kubernetes.volumes import Volumes
+from runtime.drivers.kubernetes.world import World
 from runtime.protocol import DriverError, InvalidSpec, NotYet, WorkloadSpec
 
 log = structlog.get_logger(__name__)
 
 APPS = "apps/v1"
 SETS = "statefulsets"
+_MADE_S, _MADE_KEPT = 2.0, 1000
 _ENDING = "Its pod is still ending."
 
 
@@ -39,7 +41,10 @@ class Workloads:
         locator: Locator,
         volumes: Volumes,
         logs: Logs,
+        watched: Callable[[], World | None] = lambda: None,
     ) -> None:
+        self._watched = watched
+        self._made: dict[str, tuple[float, Object]] = {}
         self._client = client
         self._options = options
         self._locator = locator
@@ -53,14 +58,37 @@ class Workloads:
         name = names.workload(spec.name, spec.uid)
         self._locator.remember(spec.uid, spec.namespace, name)
         reference = {"namespace": spec.namespace, "name": name, "pod": names.pod(name)}
-        found = self._client.get(APPS, SETS, name, spec.namespace)
-        if found is not None and not self._must_write(found, spec):
-            return reference
+        if not self._is_new(spec):
+            found = self._client.get(APPS, SETS, name, spec.namespace)
+            if found is not None and not self._must_write(found, spec):
+                return reference
         self._volumes.ensure_mounts(spec)
         for secret in build.secrets(spec, self._options, spec.secret_env()):
             self._client.apply(secret)
-        self._client.apply(build.statefulset(spec, self._options))
+        made = self._client.apply(build.statefulset(spec, self._options))
+        self._remember(spec.uid, made)
         return reference
+
+    def _is_new(self, spec: WorkloadSpec) -> bool:
+        """A first launch that the watch has never seen needs no look: one worker has the row.
+
+        Should it exist all the same, made a moment ago by a worker that died, then what is
+        applied is what is there.
+        """
+        seen = self._watched()
+        return spec.launch == 1 and seen is not None and not seen.knows(spec.uid)
+
+    def _remember(self, uid: str, made: Object) -> None:
+        """The answer of the write is as good as a read, for a moment."""
+        now = time.monotonic()
+        if len(self._made) > _MADE_KEPT:
+            self._made = {u: m for u, m in self._made.items() if now - m[0] < _MADE_S}
+        self._made[uid] = (now, made)
+
+    def just_made(self, uid: str) -> Object | None:
+        """Return what ``ensure`` made within the last second or two; asked once."""
+        at, made = self._made.pop(uid, (0.0, None))
+        return made if time.monotonic() - at < _MADE_S else None
 
     def _must_write(self, found: Object, spec: WorkloadSpec) -> bool:
         """False: this launch or a later one is made. NotYet: an older one must end first."""

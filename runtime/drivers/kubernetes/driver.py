@@ -65,11 +65,18 @@ class KubernetesDriver:
         self._locator = Locator(self.client, options, lookup)
         self._volumes = Volumes(self.client, options, self._locator)
         self._logs = Logs(self.client)
-        self._work = Workloads(self.client, options, self._locator, self._volumes, self._logs)
+        self._world: World | None = None  # what is being watched by this process
+        self._work = Workloads(
+            self.client,
+            options,
+            self._locator,
+            self._volumes,
+            self._logs,
+            watched=lambda: self._world,
+        )
         self._metrics = Metrics(self.client, options, self._locator)
         self._tenants = Tenants(self.client, options)
         self._versions = Versions()
-        self._world: World | None = None  # what is being watched by this process
         self._nodes: tuple[float, list[NodeFacts]] = (0.0, [])
         self._lock = threading.Lock()
 
@@ -176,6 +183,9 @@ class KubernetesDriver:
 
     # --- inside ---------------------------------------------------------------------------------
     def _look(self, uid: str) -> Observation:
+        made = self._work.just_made(uid)
+        if made is not None and self._world is not None:
+            return self._judged(made, self._world.pod_of(made))
         found = self._work.find(uid)
         if found is None:
             return self._missing(uid)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from runtime.drivers.kubernetes import names
 from runtime.drivers.kubernetes.builders import volume as build
 from runtime.drivers.kubernetes.client import KubeClient, Object
@@ -11,6 +13,7 @@ from runtime.protocol import InvalidSpec, NotYet, WorkloadSpec
 
 _CLAIMS, _VOLUMES = "persistentvolumeclaims", "persistentvolumes"
 _LOST = frozenset(("Lost",))
+_THERE_S, _THERE_KEPT = 60.0, 10_000
 
 
 class Volumes:
@@ -20,6 +23,7 @@ class Volumes:
         self._client = client
         self._options = options
         self._locator = locator
+        self._there: dict[tuple[str, str], float] = {}  # claims that were seen, and when
 
     def ensure_mounts(self, spec: WorkloadSpec) -> None:
         for mount in spec.mounts:
@@ -31,24 +35,34 @@ class Volumes:
             )
 
     def ensure(self, volume_uid: str, *, project: str, owner: str, namespace: str = "") -> None:
-        """One read when it is there; two writes when it is not."""
+        """Nothing or one read when it is there; two writes when it is not."""
         where = namespace or self._namespace(volume_uid, project)
         if not where:
             raise NotYet("The project has no place on this cluster yet.", retry_in=2.0)
         name = names.claim(volume_uid)
+        if time.monotonic() - self._there.get((where, name), -_THERE_S) < _THERE_S:
+            return
         found = self._client.get("v1", _CLAIMS, name, where)
         if found is not None and not self._is_lost(found):
             if found["metadata"].get("deletionTimestamp"):
                 raise NotYet("The volume is being removed.", retry_in=1.0)
+            self._note(where, name)
             return
         if self._options.volume_kind == "directory":
             self._ensure_volume(volume_uid, where, project=project, owner=owner)
         self._client.apply(
             build.claim(volume_uid, where, self._options, project=project, owner=owner)
         )
+        self._note(where, name)
+
+    def _note(self, namespace: str, name: str) -> None:
+        if len(self._there) > _THERE_KEPT:
+            self._there.clear()
+        self._there[namespace, name] = time.monotonic()
 
     def remove(self, volume_uid: str) -> None:
         """NotYet until the volume is gone, and for a directory: wiped by the provisioner."""
+        self._there.clear()
         namespace = self._claimed_in(volume_uid)
         if namespace:
             claim = self._client.get("v1", _CLAIMS, names.claim(volume_uid), namespace)

@@ -15,9 +15,9 @@ from typing import Any
 from runtime.drivers.kubernetes import names, observe, waiting
 from runtime.drivers.kubernetes.metrics import quantity
 from runtime.drivers.kubernetes.nodes import facts_of
+from runtime.drivers.kubernetes.places import Places
 from runtime.drivers.kubernetes.prober import Prober, Question
 from runtime.drivers.kubernetes.pruning import small_event, small_pod, small_set
-from runtime.drivers.kubernetes.tenant import place_observation
 from runtime.protocol import NodeChanges, NodeFacts, Observation, Seen
 
 Object = dict[str, Any]
@@ -42,7 +42,7 @@ class World:
         self._interrupted: dict[Key, tuple[int, tuple[str, str]]] = {}
         self._answered: dict[str, tuple[Key, float]] = {}  # pod uid → its set, when
         self._prober: Prober | None = None
-        self._places: dict[str, dict[str, Object]] = {}  # namespace → Kind/name → object
+        self._places = Places()
         self._nodes: dict[str, NodeFacts] = {}
         self._gone: OrderedDict[tuple[str, str, str], int] = OrderedDict()
         self._changed: dict[str, str] = {}  # uid → kind
@@ -97,11 +97,21 @@ class World:
         with self._lock:
             self._changed = {}
             found = [self._judge(uid, "") for uid in self._by_uid]
-            return found + [self._judge_place(ns) for ns in self._places if self._place_uid(ns)]
+            return found + self._places.everything()
 
     def workloads(self) -> list[Observation]:
         with self._lock:
             return [self._judge(uid, "") for uid in self._by_uid]
+
+    def knows(self, uid: str) -> bool:
+        with self._lock:
+            return uid in self._by_uid
+
+    def pod_of(self, found: Object) -> Object | None:
+        """Return the pod of a StatefulSet, as far as the watch is."""
+        with self._lock:
+            key = _key(found)
+            return self._pods.get((key[0], names.pod(key[1])))
 
     def sight(self, found: Object, pod: Object | None) -> observe.Sight:
         """Put what is only known from watching beside objects that were just read."""
@@ -139,7 +149,7 @@ class World:
         elif kind == QUEUED:
             self._put_queued(obj)
         else:
-            self._put_place(kind, obj)
+            self._touch_uid(self._places.put(kind, obj), "place")
 
     def _put_set(self, obj: Object) -> None:
         key = _key(obj)
@@ -216,13 +226,6 @@ class World:
                 self._queued[key] = _queue_message(obj)
                 self._touch(key)
 
-    def _put_place(self, kind: str, obj: Object) -> None:
-        namespace = obj["metadata"].get("namespace") or obj["metadata"]["name"]
-        rows = self._places.setdefault(namespace, {})
-        obj["metadata"] = {k: v for k, v in obj["metadata"].items() if k != "managedFields"}
-        rows[f"{kind}/{obj['metadata']['name']}"] = {**obj, "kind": kind}
-        self._touch_place(namespace)
-
     def _drop(self, kind: str, obj: Object) -> None:
         key = _key(obj)
         if kind == SETS:
@@ -249,19 +252,7 @@ class World:
             self._nodes_gone.add(key[1])
             self._touch_node(key[1])
         elif kind not in {EVENTS, QUEUED}:
-            self._drop_place(kind, obj)
-
-    def _drop_place(self, kind: str, obj: Object) -> None:
-        namespace = obj["metadata"].get("namespace") or obj["metadata"]["name"]
-        uid = self._place_uid(namespace)
-        rows = self._places.get(namespace, {})
-        rows.pop(f"{kind}/{obj['metadata']['name']}", None)
-        if kind == "Namespace":
-            self._touch_uid(uid, "place")
-        else:
-            self._touch_place(namespace)
-        if not rows:
-            self._places.pop(namespace, None)
+            self._touch_uid(self._places.drop(kind, obj), "place")
 
     def _bury(self, kind: str, obj: Mapping[str, Any]) -> None:
         self._gone[_grave(kind, obj)] = _version(obj)
@@ -283,28 +274,15 @@ class World:
             if pod["spec"].get("nodeName") == name:
                 self._touch(_set_key(pod))
 
-    def _touch_place(self, namespace: str) -> None:
-        self._touch_uid(self._place_uid(namespace), "place")
-
-    def _place_uid(self, namespace: str) -> str:
-        return _uid(self._places.get(namespace, {}).get(f"Namespace/{namespace}") or {})
-
     # --- inside: judging --------------------------------------------------------------------------
     def _judge(self, uid: str, kind: str) -> Observation:
         key = self._by_uid.get(uid)
         if key is not None:
             found = self._sets[key]
             return observe.judge(self._sight(found, self._pods.get((key[0], names.pod(key[1])))))
-        for namespace in self._places:
-            if kind == "place" and self._place_uid(namespace) == uid:
-                return self._judge_place(namespace)
+        if kind == "place" and (place := self._places.judge(uid)) is not None:
+            return place
         return Observation(uid=uid, seen=Seen.MISSING, kind=kind)
-
-    def _judge_place(self, namespace: str) -> Observation:
-        rows = self._places[namespace]
-        own = rows[f"Namespace/{namespace}"]
-        others = [o for key, o in rows.items() if key != f"Namespace/{namespace}"]
-        return place_observation(_uid(own), own, others)
 
     def _sight(self, found: Object, pod: Object | None) -> observe.Sight:
         key = _key(found)
@@ -350,8 +328,7 @@ class World:
             return self._pods.get(_key(obj))
         if kind in {EVENTS, NODES, QUEUED}:
             return None
-        namespace = obj["metadata"].get("namespace") or obj["metadata"]["name"]
-        return self._places.get(namespace, {}).get(f"{kind}/{obj['metadata']['name']}")
+        return self._places.known(kind, obj)
 
     def _all(self, kind: str) -> list[Object]:
         if kind == SETS:
@@ -362,7 +339,7 @@ class World:
             return [{"metadata": {"name": name}} for name in self._nodes]
         if kind in {EVENTS, QUEUED}:
             return []
-        return [o for rows in self._places.values() for o in rows.values() if o["kind"] == kind]
+        return self._places.all(kind)
 
 
 # --- pure -----------------------------------------------------------------------------------------

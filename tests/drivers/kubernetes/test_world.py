@@ -172,3 +172,21 @@ def test_a_size_that_no_node_has_is_known_from_the_nodes():
     assert only(world).reason == Reason.NODES_FULL
     world.put(SETS, at(11, statefulset(gpus="16")))
     assert only(world).reason == Reason.NO_SUCH_NODE
+
+
+def test_a_project_s_place_is_followed_by_the_uid_of_its_row():
+    world = World()
+    labels = {"berth.dev/uid": "place-1"}
+    namespace = {"metadata": {"name": "ns", "labels": labels, "resourceVersion": "3"}}
+    role = {"metadata": {"name": "r", "namespace": "ns", "resourceVersion": "2"}}
+    world.put("Role", role)
+    assert world.take() == []
+    world.put("Namespace", namespace)
+    found = only(world)
+    assert (found.uid, found.kind, found.seen) == ("place-1", "place", Seen.STARTING)
+    world.drop("Role", at(4, role))
+    assert only(world).uid == "place-1"
+    assert [o.uid for o in world.everything()] == ["place-1"]
+    assert world.workloads() == []
+    world.drop("Namespace", at(5, namespace))
+    assert only(world).seen == Seen.MISSING
