@@ -189,6 +189,11 @@ class Bench:
                 "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": where}],
             },
         )
+        for _try in range(20):  # until the API server has heard of it
+            path = f"/apis/apps/v1/namespaces/{namespace}/statefulsets/none"
+            if self.api.ask("GET", path).status == NOT_FOUND:
+                return
+            time.sleep(0.2)
 
     def _pod(self, script: str, env: Mapping[str, str], claim: str) -> dict[str, Any]:
         user = self.options.run_as_user

@@ -47,6 +47,7 @@ def plant(*, owner: Any, project: Any, launch: Any, settle: Any, settings: Any) 
     _api_token(browser, done)
     _invitation(owner, project, done)
     _credential(browser, project, done)
+    _kubeconfig(settings, done)
     _terminal(browser, done)
     row = launch(owner, env={"CANARY": ENV_VALUE})
     _by_api(browser, project)
@@ -64,6 +65,25 @@ def _signed_in(user: Any) -> Client:
     answer = browser.post("/accounts/login/", {"login": user.username, "password": PASSWORD})
     assert answer.status_code == 302, answer.content
     return browser
+
+
+def _kubeconfig(settings: Any, done: Planted) -> None:
+    """A cluster, attached by the form as an operator does it."""
+    from accounts.models import User
+    from common import sealing
+    from tests.clusters import kubeconfigs
+
+    public, private = sealing.new_pair()
+    settings.BERTH_CLUSTER_PUBLIC_KEY = public
+    settings.BERTH_CLUSTER_PRIVATE_KEY = [private]
+    who = User(username="canary-operator", platform_role="operator")
+    who.set_password(PASSWORD)
+    who.save()
+    form = {"name": "Canary", "kubeconfig": kubeconfigs.good()}
+    answer = _signed_in(who).post("/console/clusters/attach", form)
+    assert answer.status_code == 302, answer.content
+    done.secrets["kubeconfig"] = kubeconfigs.CANARY
+    done.secrets["cluster-key"] = private
 
 
 def _totp(owner: Any, done: Planted) -> None:
