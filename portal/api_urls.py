@@ -12,6 +12,7 @@ APPS = (
     "quotas",
     "volumes",
     "notebooks",
+    "gate",
     "usage",
     "events",
     "notifications",

@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from berth_cli import __version__, accounts, kube, projects, workspaces
+from berth_cli import __version__, accounts, inside, kube, projects, workspaces
 from berth_cli.client import ApiError
 from berth_cli.context import Session
 
@@ -36,6 +36,9 @@ def cli(ctx: click.Context, server: str | None, project: str | None, output: str
     """
     ctx.obj = Session(server_option=server, project_option=project, fmt=output)
 
+
+for inner in inside.COMMANDS:
+    workspaces.workspace.add_command(inner)
 
 for command in (
     accounts.login,

@@ -4,27 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
-from urllib.parse import urlsplit
 
-from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 
 from common.errors import Forbidden, NotFound
 from gate import objects
+from gate.ways import gate_url, ssh_of
 from notebooks import selectors, where
 from notebooks.models import Workspace
 from notebooks.ui.views import READ, WorkspaceView
 from projects.access import Permission
 from runtime.protocol import Phase
-
-
-def ssh_command(row: Workspace) -> str:
-    """Return the line that people paste; empty where SSH is off."""
-    if not settings.BERTH_SSH_PORT:
-        return ""
-    host = settings.BERTH_SSH_HOST or urlsplit(settings.BERTH_PUBLIC_URL).hostname or "localhost"
-    return f"ssh -p {settings.BERTH_SSH_PORT} {row.short_id}@{host}"
 
 
 class GateView(WorkspaceView):
@@ -45,14 +36,14 @@ class GateView(WorkspaceView):
         return row
 
     def gate(self, row: Workspace, part: str, context: Mapping[str, Any] | None = None) -> Any:
-        base = settings.BERTH_GATE_URL
+        ssh = ssh_of(row)
         return self.page(
             row,
             {
-                "gate_url": f"{base}/gate/{part}/{row.short_id}",
-                "gate_socket": f"ws{base.removeprefix('http')}/gate/{part}/{row.short_id}",
+                "gate_url": gate_url(row, part),
+                "gate_socket": gate_url(row, part, socket=True),
                 "is_running": row.shown_phase == Phase.RUNNING,
-                "ssh_command": ssh_command(row),
+                "ssh_command": ssh.command if ssh else "",
                 **(context or {}),
             },
         )

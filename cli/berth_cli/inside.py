@@ -1,0 +1,273 @@
+"""Into a workspace on a cluster: ssh, a terminal, one command, files."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import click
+import httpx
+
+from berth_cli.client import EXIT_CONFLICT, EXIT_ERROR, EXIT_UNREACHABLE, EXIT_USAGE, ApiError
+from berth_cli.context import Session, options, session
+from berth_cli.output import printable
+from berth_cli.workspaces import _base, _find
+
+_PART = 256 * 1024
+_END_OF_INPUT = b"\xff\x00"
+
+
+def _ways(s: Session, name: str) -> dict[str, Any]:
+    row = _find(s, name)
+    return {**s.client.get(f"{_base(s)}/{row['id']}/ways"), "id": row["id"]}
+
+
+@click.command("ssh", context_settings={"ignore_unknown_options": True})
+@click.argument("name")
+@click.argument("args", nargs=-1, type=click.UNPROCESSED)
+@click.pass_context
+def ssh(ctx: click.Context, name: str, args: tuple[str, ...]) -> None:
+    """Enter by SSH with a registered key; ARGS go to ssh (options or a command)."""
+    s = session(ctx)
+    ways = _ways(s, name)
+    program = shutil.which("ssh")
+    if ways["ssh"] is None or program is None:
+        reason = "This portal offers no SSH." if program else "There is no ssh on this machine."
+        raise ApiError(f"{reason} Use: berth workspace terminal {ways['id']}", EXIT_CONFLICT)
+    there = ways["ssh"]
+    command = [program, "-p", str(there["port"]), f"{there['user']}@{there['host']}", *args]
+    os.execv(program, command)  # noqa: S606 - becomes ssh, with the words that were given
+
+
+@click.command("terminal")
+@click.argument("name")
+@options
+@click.pass_context
+def terminal(ctx: click.Context, name: str) -> None:
+    """Open a shell in the container."""
+    s = session(ctx)
+    ways = _ways(s, name)
+    raise click.exceptions.Exit(_run(s, ways["terminal"], {}, tty=True, channels=False))
+
+
+@click.command("exec", context_settings={"ignore_unknown_options": True})
+@click.argument("name")
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.option("--tty", "-t", is_flag=True, help="Give the command a terminal.")
+@click.pass_context
+def exec_(ctx: click.Context, name: str, command: tuple[str, ...], *, tty: bool) -> None:
+    """Run COMMAND in the container; ends with its exit code."""
+    s = session(ctx)
+    ways = _ways(s, name)
+    query = {"command": list(command), "tty": "1" if tty else "0"}
+    raise click.exceptions.Exit(_run(s, ways["exec"], query, tty=tty, channels=True))
+
+
+# --- streams --------------------------------------------------------------------------------
+
+
+def _run(s: Session, url: str, query: dict[str, Any], *, tty: bool, channels: bool) -> int:
+    size = shutil.get_terminal_size()
+    words = {**query, "cols": size.columns, "rows": size.lines}
+    with _raw() if tty and sys.stdin.isatty() else contextlib.nullcontext():
+        return asyncio.run(_Stream(s, f"{url}?{urlencode(words, doseq=True)}", channels).run())
+
+
+@contextlib.contextmanager
+def _raw() -> Iterator[None]:
+    """Every key goes to the other side, also Ctrl-C."""
+    import termios
+    import tty
+
+    before = termios.tcgetattr(sys.stdin)
+    try:
+        tty.setraw(sys.stdin)
+        yield
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+
+
+class _Stream:
+    """One command over a WebSocket of the gate."""
+
+    def __init__(self, s: Session, url: str, channels: bool) -> None:  # noqa: FBT001
+        self._url, self._channels = url, channels
+        self._headers = {"Authorization": f"Bearer {s.profile.token}"}
+
+    async def run(self) -> int:
+        from websockets.asyncio.client import connect
+        from websockets.exceptions import ConnectionClosed, InvalidHandshake
+
+        try:
+            async with connect(
+                self._url, additional_headers=self._headers, compression=None, max_size=None
+            ) as ws:
+                with contextlib.suppress(NotImplementedError, ValueError):
+                    loop = asyncio.get_running_loop()
+                    loop.add_signal_handler(signal.SIGWINCH, self._resized, ws)
+                typing = asyncio.create_task(self._type(ws))
+                try:
+                    return await self._show(ws)
+                finally:
+                    typing.cancel()
+        except (InvalidHandshake, OSError) as error:
+            raise ApiError(f"The gate can't be reached: {error}", EXIT_UNREACHABLE) from error
+        except ConnectionClosed as error:
+            raise ApiError("The connection was lost.", EXIT_UNREACHABLE) from error
+
+    def _resized(self, ws: Any) -> None:
+        size = shutil.get_terminal_size()
+        message = {"type": "resize", "cols": size.columns, "rows": size.lines}
+        task = asyncio.ensure_future(ws.send(json.dumps(message)))
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    async def _show(self, ws: Any) -> int:
+        async for message in ws:
+            if isinstance(message, bytes):
+                data = message[1:] if self._channels else message
+                out = sys.stderr if self._channels and message[:1] == b"\x02" else sys.stdout
+                out.buffer.write(data)
+                out.buffer.flush()
+                continue
+            said = json.loads(message)
+            if said["type"] == "ended":
+                if said["code"] is None:
+                    raise ApiError(printable(said["message"]), EXIT_ERROR)
+                return int(said["code"])
+            if said["type"] == "error":
+                raise ApiError(printable(said["message"]), EXIT_CONFLICT)
+        raise ApiError("The connection was lost.", EXIT_UNREACHABLE)
+
+    async def _type(self, ws: Any) -> None:
+        """Send standard input. A thread reads it: files and pipes can't be awaited."""
+        loop = asyncio.get_running_loop()
+        lead = b"\x00" if self._channels else b""
+        while data := await loop.run_in_executor(None, os.read, sys.stdin.fileno(), 32768):
+            await ws.send(lead + data)
+        if self._channels:
+            await ws.send(_END_OF_INPUT)
+
+
+# --- files ----------------------------------------------------------------------------------
+
+
+@click.group("files")
+def files() -> None:
+    """Files of the home folder: ls, cp."""
+
+
+def _place(text: str) -> tuple[str, str] | None:
+    """Return (workspace, path) of NAME:PATH; None for a file of this machine."""
+    name, colon, path = text.partition(":")
+    return (name, path.lstrip("/")) if colon and name and "/" not in name else None
+
+
+def _http(s: Session) -> httpx.Client:
+    headers = {"Authorization": f"Bearer {s.profile.token}"}
+    return httpx.Client(headers=headers, timeout=httpx.Timeout(60.0), follow_redirects=False)
+
+
+def _said(answer: httpx.Response) -> None:
+    if answer.is_success:
+        return
+    answer.read()
+    with contextlib.suppress(ValueError):
+        raise ApiError(printable(answer.json().get("detail", "")), EXIT_ERROR)
+    raise ApiError(f"The gate answered {answer.status_code}.", EXIT_ERROR)
+
+
+@files.command("ls")
+@click.argument("place")
+@options
+@click.pass_context
+def ls(ctx: click.Context, place: str) -> None:
+    """List NAME or NAME:FOLDER."""
+    s = session(ctx)
+    name, path = _place(place) or (place, "")
+    ways = _ways(s, name)
+    with _reaching(), _http(s) as http:
+        answer = http.get(f"{ways['files']}/list", params={"path": quote(path)})
+        _said(answer)
+    for entry in answer.json()["entries"]:
+        mark = "/" if entry["kind"] == "folder" else ""
+        click.echo(f"{entry['size']:>14}  {printable(entry['name'])}{mark}")
+
+
+@files.command("cp")
+@click.argument("source")
+@click.argument("target")
+@click.option("--replace", is_flag=True, help="Overwrite what is there.")
+@options
+@click.pass_context
+def cp(ctx: click.Context, source: str, target: str, *, replace: bool) -> None:
+    """Copy one file: cp LOCAL NAME:PATH, or cp NAME:PATH LOCAL."""
+    s = session(ctx)
+    here, there = _place(source), _place(target)
+    if (here is None) == (there is None):
+        raise ApiError("One of the two is NAME:PATH, the other a file of this machine.", EXIT_USAGE)
+    with _reaching():
+        if there is not None:
+            _upload(s, Path(source), *there, replace=replace)
+        elif here is not None:
+            _download(s, *here, Path(target), replace=replace)
+
+
+@contextlib.contextmanager
+def _reaching() -> Iterator[None]:
+    try:
+        yield
+    except httpx.TransportError as error:
+        raise ApiError(f"The gate can't be reached: {error}", EXIT_UNREACHABLE) from error
+    except OSError as error:
+        raise ApiError(f"{error.filename}: {error.strerror}", EXIT_USAGE) from error
+
+
+def _upload(s: Session, source: Path, name: str, path: str, *, replace: bool) -> None:
+    ways = _ways(s, name)
+    if not path or path.endswith("/"):
+        path += source.name
+    with source.open("rb") as file, _http(s) as http:
+        size = os.fstat(file.fileno()).st_size
+        answer = http.put(
+            f"{ways['files']}/upload",
+            params={"path": quote(path), "replace": "1" if replace else "0"},
+            content=iter(lambda: file.read(_PART), b""),
+            headers={"Content-Length": str(size)},
+        )
+        _said(answer)
+    click.echo(f"{size} bytes", err=True)
+
+
+def _download(s: Session, name: str, path: str, target: Path, *, replace: bool) -> None:
+    """The file appears under its name only when all of it has arrived."""
+    ways = _ways(s, name)
+    if target.is_dir():
+        target /= Path(path).name
+    if target.exists() and not replace:
+        raise ApiError(f"{target} is there already; --replace overwrites it.", EXIT_CONFLICT)
+    part = target.with_name(f".{target.name}.part")
+    with (
+        _http(s) as http,
+        http.stream("GET", f"{ways['files']}/download", params={"path": quote(path)}) as answer,
+    ):
+        _said(answer)
+        try:
+            with part.open("wb") as file:
+                for data in answer.iter_bytes(_PART):
+                    file.write(data)
+            part.replace(target)
+        finally:
+            part.unlink(missing_ok=True)
+    click.echo(f"{target.stat().st_size} bytes", err=True)
+
+
+COMMANDS = (ssh, terminal, exec_, files)

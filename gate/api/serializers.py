@@ -1,0 +1,31 @@
+"""What the API says of the ways into a workspace."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework import serializers
+
+
+class SshOut(serializers.Serializer[Any]):
+    host = serializers.CharField()
+    port = serializers.IntegerField()
+    user = serializers.CharField()
+    command = serializers.CharField()
+
+
+class KubectlOut(serializers.Serializer[Any]):
+    namespace = serializers.CharField()
+    name = serializers.CharField()
+    pod = serializers.CharField()
+
+
+class WaysOut(serializers.Serializer[Any]):
+    """Addresses of the gate take the same token as the API."""
+
+    terminal = serializers.CharField()
+    exec = serializers.CharField()
+    files = serializers.CharField()
+    logs = serializers.CharField()
+    ssh = SshOut(allow_null=True)
+    kubectl = KubectlOut()

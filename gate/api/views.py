@@ -1,0 +1,46 @@
+"""The API of the gate: where it is. The streams themselves are served by the gate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from django.utils.translation import gettext as _
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from common.errors import Conflict, Forbidden
+from gate.api import serializers as s
+from gate.ways import gate_url, ssh_of
+from notebooks import selectors, where
+from projects.access import Permission
+from projects.api.base import ProjectAPIView
+
+
+class WorkspaceWays(ProjectAPIView):
+    """Where terminal, commands, files, log and SSH of a workspace on a cluster are."""
+
+    required_permissions: ClassVar[Mapping[str, Permission]] = {"GET": Permission.WORKSPACE_READ}
+    serializer_class = s.WaysOut
+
+    @extend_schema(responses=s.WaysOut)
+    def get(self, request: Request, project: str, workspace: str) -> Response:  # noqa: ARG002
+        row = selectors.workspace_get(self.principal, workspace, self.project)
+        if not selectors.access_of(self.principal.user, row):
+            raise Forbidden(_("Only its owner, and whom he let in, may open a workspace."))
+        kubectl = where.kubectl_of(row)
+        if kubectl is None:
+            raise Conflict(
+                _("This workspace runs on one machine; it has terminal and files in JupyterLab."),
+                code="not-on-a-cluster",
+            )
+        ways = {
+            "terminal": gate_url(row, "terminal", socket=True),
+            "exec": gate_url(row, "exec", socket=True),
+            "files": gate_url(row, "files"),
+            "logs": gate_url(row, "logs"),
+            "ssh": ssh_of(row),
+            "kubectl": kubectl,
+        }
+        return Response(s.WaysOut(ways).data)
