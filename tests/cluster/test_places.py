@@ -90,8 +90,33 @@ def test_what_somebody_deletes_is_back_within_seconds_and_an_event_says_so(
     assert len(_until(told, 10)) == 1
 
 
+@pytest.fixture(scope="module")
+def workspace(portal: ClusteredPortal, api: httpx.Client, namespace: str) -> dict[str, Any]:
+    """A container of the administrator's, running."""
+    del namespace
+    image = portal.state["images"]["tool"]["reference"]
+    preset = portal.preset(
+        name="Tool",
+        kind="container",
+        image=image,
+        command=["sh", "-c", "echo it runs; exec sleep 3600"],
+        cpu_milli=200,
+        memory_mib=256,
+    )
+    made = api.post("projects/places/workspaces", json={"preset": preset, "name": "tool"})
+    assert made.status_code == 202, made.text
+    path = f"projects/places/workspaces/{made.json()['id']}"
+    return dict(
+        _until(lambda: (r := api.get(path).json())["status"]["phase"] == "running" and r, 90)
+    )
+
+
 def test_an_unmodified_kubectl_works_with_the_downloaded_file_until_it_is_revoked(
-    portal: ClusteredPortal, api: httpx.Client, namespace: str, tmp_path: Path
+    portal: ClusteredPortal,
+    api: httpx.Client,
+    namespace: str,
+    workspace: dict[str, Any],
+    tmp_path: Path,
 ) -> None:
     env = {
         **os.environ,
@@ -113,7 +138,14 @@ def test_an_unmodified_kubectl_works_with_the_downloaded_file_until_it_is_revoke
     assert "token" not in Path(env["KUBECONFIG"]).read_text()
     listed = run(kubectl, "get", "pods")
     assert listed.returncode == 0, listed.stderr
+    pod = f"ws-{workspace['id']}-0"
+    assert pod in listed.stdout
+    assert run(kubectl, "logs", pod).stdout.strip() == "it runs"
+    asked = run(kubectl, "exec", pod, "--", "sh", "-c", "echo $HOME $(id -u)")
+    assert asked.stdout.split() == ["/home/berth", "1000"], asked.stderr
+    assert namespace in run(kubectl, "config", "view", "--minify").stdout
     assert run(kubectl, "get", "pods", "-n", "kube-system").returncode != 0
+    assert run(kubectl, "get", "secrets").returncode != 0
     (grant,) = api.get("projects/places/kubeconfigs").json()["results"]
     assert grant["cluster"] == KEY
     assert grant["last_used_at"]
