@@ -1,0 +1,445 @@
+"""Terminal, files, logs and SSH of a real pod, through the gate that ``berth up`` started."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import ClientConnection, connect
+
+from devcluster.kube import Kube
+from tests.cluster.visitors import BASE, Person, people, until
+from tests.support.chromium import browser as open_browser
+from tests.support.chromium import executable
+from tests.support.clustered import ClusteredPortal, ok
+
+pytestmark = [pytest.mark.cluster, pytest.mark.real]
+SSH = [
+    "-F",
+    "/dev/null",
+    "-o",
+    "StrictHostKeyChecking=no",
+    "-o",
+    "UserKnownHostsFile=/dev/null",
+    "-o",
+    "IdentitiesOnly=yes",
+    "-o",
+    "IdentityAgent=none",
+    "-o",
+    "BatchMode=yes",
+    "-o",
+    "LogLevel=ERROR",
+]
+
+
+@pytest.fixture(scope="module")
+def portal(devcluster: dict[str, Any]) -> Iterator[ClusteredPortal]:
+    env = {
+        "BERTH_EMAIL_BACKEND": "django.core.mail.backends.dummy.EmailBackend",
+        "BERTH_GATE_STREAMS_PER_USER": "200",
+    }
+    running = ClusteredPortal(devcluster, f"gate{secrets.token_hex(2)}-", env)
+    try:
+        running.start()
+        people(running)
+        until(lambda: answers(f"{gate_url(running)}/livez"), 60)
+        yield running
+    finally:
+        running.close()
+
+
+@pytest.fixture(scope="module")
+def ann(portal: ClusteredPortal) -> Person:
+    return Person(portal, "ann")
+
+
+@pytest.fixture(scope="module")
+def ben(portal: ClusteredPortal) -> Person:
+    return Person(portal, "ben")
+
+
+@pytest.fixture(scope="module")
+def row(ann: Person) -> dict[str, Any]:
+    """One running workspace of ann for all tests here."""
+    return ann.launch(env={"GREETING": "good morning"})
+
+
+@pytest.fixture(scope="module")
+def key(ann: Person, tmp_path_factory: Any) -> Path:
+    return register(ann, tmp_path_factory.mktemp("keys"))
+
+
+def register(person: Person, folder: Path) -> Path:
+    file = folder / person.name
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(file)], check=True)
+    public = file.with_suffix(".pub").read_text()
+    ok(person.api.post("me/ssh-keys", json={"public_key": public, "name": "test"}))
+    return file
+
+
+def gate_url(portal: ClusteredPortal) -> str:
+    return f"http://localhost:{portal.port + 4}"
+
+
+def answers(url: str) -> bool:
+    with contextlib.suppress(httpx.TransportError):
+        return httpx.get(url, timeout=5).status_code == 200
+    return False
+
+
+def cookies(person: Person) -> dict[str, str]:
+    return {c.name: str(c.value) for c in person.http.cookies.jar if "session" in c.name}
+
+
+def terminal(
+    person: Person, row: dict[str, Any], query: str = "cols=100&rows=30"
+) -> ClientConnection:
+    cookie = "; ".join(f"{name}={value}" for name, value in cookies(person).items())
+    return connect(
+        f"ws://localhost:{person.portal.port + 4}/gate/terminal/{row['id']}?{query}",
+        origin=person.portal.url,  # type: ignore[arg-type]
+        additional_headers={"Cookie": cookie},
+        compression=None,
+        proxy=None,
+        max_size=None,
+    )
+
+
+def told(ws: ClientConnection, within_s: float = 60) -> dict[str, Any]:
+    while True:
+        message = ws.recv(timeout=within_s)
+        if isinstance(message, str):
+            return dict(json.loads(message))
+
+
+def screen(ws: ClientConnection, until_: bytes, within_s: float = 20) -> bytes:
+    seen, deadline = b"", time.monotonic() + within_s
+    while until_ not in seen:
+        assert time.monotonic() < deadline, seen[-1000:]
+        with contextlib.suppress(TimeoutError):
+            message = ws.recv(timeout=1)
+            if isinstance(message, bytes):
+                seen += message
+    return seen
+
+
+def files(person: Person) -> httpx.Client:
+    headers = {"Origin": person.portal.url}
+    return httpx.Client(
+        base_url=gate_url(person.portal), headers=headers, cookies=cookies(person), timeout=120
+    )
+
+
+def test_status_names_the_gate(portal: ClusteredPortal) -> None:
+    command = [sys.executable, "-m", "portal.server", "status"]
+    done = subprocess.run(command, env=portal.env, capture_output=True, text=True, check=False)
+    assert "The gate to clusters runs" in done.stdout
+
+
+def test_a_terminal_shows_takes_sizes_and_ends(ann: Person, row: dict[str, Any]) -> None:
+    with terminal(ann, row) as ws:
+        assert told(ws)["type"] == "ready"
+        ws.send(b"stty size; id -u; echo $GREETING-$((40+2))\r")
+        seen = screen(ws, b"good morning-42")
+        assert b"30 100" in seen
+        assert b"1000" in seen
+        ws.send(json.dumps({"type": "resize", "cols": 91, "rows": 27}))
+        time.sleep(0.5)
+        ws.send(b"stty size\r")
+        screen(ws, b"27 91")
+        ws.send(b"exit 9\r")
+        ended = told(ws)
+        assert (ended["type"], ended["code"]) == ("ended", 9)
+
+
+def test_others_get_no_terminal(ben: Person, row: dict[str, Any]) -> None:
+    with terminal(ben, row) as ws:
+        assert told(ws)["code"] == "forbidden"
+        with pytest.raises(ConnectionClosed):
+            ws.recv(timeout=10)
+
+
+def test_fifty_mebibytes_go_there_and_back(ann: Person, row: dict[str, Any]) -> None:
+    data = os.urandom(50 * 2**20)
+    base = f"/gate/files/{row['id']}"
+    with files(ann) as http:
+        put = http.put(f"{base}/upload", params={"path": "folder x/big.bin"}, content=data)
+        assert put.status_code == 404  # no such folder yet
+        ok(http.post(f"{base}/act", json={"act": "mkdir", "path": "folder x"}))
+        put = ok(http.put(f"{base}/upload", params={"path": "folder x/big.bin"}, content=data))
+        (entry,) = ok(http.get(f"{base}/list", params={"path": "folder x"})).json()["entries"]
+        assert (entry["name"], entry["size"]) == ("big.bin", len(data))
+        got = ok(http.get(f"{base}/download", params={"path": entry["path"]})).content
+        assert hashlib.sha256(got).digest() == hashlib.sha256(data).digest()
+        assert len(ok(http.get(f"{base}/archive", params={"path": "folder x"})).content) > len(data)
+        ok(http.post(f"{base}/act", json={"act": "delete", "path": "folder x"}))
+        names = [e["name"] for e in ok(http.get(f"{base}/list")).json()["entries"]]
+        assert "folder x" not in names
+
+
+def ssh(
+    person: Person, key: Path, row: dict[str, Any], *words: str, extra: tuple[str, ...] = ()
+) -> subprocess.CompletedProcess[bytes]:
+    port = str(person.portal.port + 5)
+    command = ["ssh", *SSH, "-i", str(key), "-p", port, *extra, f"{row['id']}@localhost", *words]
+    return subprocess.run(
+        command, capture_output=True, timeout=60, check=False, stdin=subprocess.DEVNULL
+    )
+
+
+needs_ssh = pytest.mark.skipif(shutil.which("ssh") is None, reason="no OpenSSH client here")
+# What a shell sets by itself.
+SHELLS = {"_", "PWD", "OLDPWD", "SHLVL", "TERM", "COLORTERM"}
+
+
+def variables(raw: bytes) -> dict[str, str]:
+    pairs = (item.decode().partition("=") for item in raw.split(b"\0") if item)
+    return {name: value for name, _sep, value in pairs if name not in SHELLS}
+
+
+@needs_ssh
+def test_ssh_has_the_environment_of_the_main_process(
+    ann: Person, row: dict[str, Any], key: Path
+) -> None:
+    mine = ssh(ann, key, row, "env -0")
+    assert mine.returncode == 0, mine.stderr
+    main = ssh(ann, key, row, "cat /proc/1/environ")
+    expected = variables(main.stdout)
+    assert expected["GREETING"] == "good morning"
+    assert variables(mine.stdout) == expected
+
+
+@needs_ssh
+def test_ssh_gives_exit_codes_and_carries_files(
+    ann: Person, row: dict[str, Any], key: Path, tmp_path: Path
+) -> None:
+    assert ssh(ann, key, row, "exit 42").returncode == 42
+    data, there, back = os.urandom(5 * 2**20), tmp_path / "up", tmp_path / "down"
+    there.write_bytes(data)
+    port = str(ann.portal.port + 5)
+    base = ["scp", *SSH, "-q", "-i", str(key), "-P", port]
+    for words in (
+        (str(there), f"{row['id']}@localhost:x.bin"),
+        (f"{row['id']}@localhost:x.bin", str(back)),
+    ):
+        subprocess.run([*base, *words], check=True, timeout=60, capture_output=True)
+    assert back.read_bytes() == data
+    assert ssh(ann, key, row, "rm x.bin").returncode == 0
+
+
+@needs_ssh
+def test_ssh_reaches_ports_of_the_pod_and_nothing_else(
+    ann: Person, row: dict[str, Any], key: Path
+) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        here = probe.getsockname()[1]
+    command = ["ssh", *SSH, "-i", str(key), "-p", str(ann.portal.port + 5), "-N"]
+    command += ["-L", f"127.0.0.1:{here}:localhost:8888", f"{row['id']}@localhost"]
+    forwarding = subprocess.Popen(command)
+    try:
+        path = httpx.URL(row["status"]["url"]).path
+        until(lambda: answered(f"http://127.0.0.1:{here}{path}api"), 30)
+    finally:
+        forwarding.terminate()
+        forwarding.wait(10)
+    outside = ssh(ann, key, row, extra=("-W", "10.244.0.1:6443"))
+    assert outside.returncode == 255
+
+
+def answered(url: str) -> bool:
+    with contextlib.suppress(httpx.TransportError):
+        return httpx.get(url, timeout=5).status_code in {200, 403}
+    return False
+
+
+@needs_ssh
+def test_a3_a_visitor_who_is_let_out_is_cut_within_a_minute(
+    ann: Person, ben: Person, row: dict[str, Any], tmp_path: Path
+) -> None:
+    theirs = register(ben, tmp_path)
+    assert ssh(ben, theirs, row, "true").returncode == 255
+    ok(ann.api.post(f"{BASE}/{row['id']}/shares", json={"username": "ben"}))
+    command = ["ssh", *SSH, "-i", str(theirs), "-p", str(ben.portal.port + 5)]
+    entered = subprocess.Popen(
+        [*command, f"{row['id']}@localhost", "echo in; sleep 600"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    with terminal(ben, row) as ws:
+        told(ws)
+        assert entered.stdout is not None
+        assert entered.stdout.readline() == b"in\n"
+        ok(ann.api.delete(f"{BASE}/{row['id']}/shares/ben"))
+        began = time.monotonic()
+        assert told(ws)["code"] == "forbidden"
+        assert entered.wait(60) == 255
+        assert time.monotonic() - began < 60
+
+
+def test_the_log_is_followed(ann: Person, row: dict[str, Any]) -> None:
+    with files(ann) as http, http.stream("GET", f"/gate/logs/{row['id']}") as answer:
+        for line in answer.iter_lines():
+            if line.startswith("data:") and "text" in line:
+                assert json.loads(line[5:])["text"]
+                return
+    pytest.fail("nothing was told")
+
+
+def test_the_page_shows_objects_without_secrets(
+    ann: Person, ben: Person, row: dict[str, Any], kube: Kube
+) -> None:
+    page = ann.open(f"{ann.portal.url}/projects/demo/workspaces/{row['id']}/cluster/").text
+    assert "kind: StatefulSet" in page
+    assert "kind: Pod" in page
+    assert "managedFields" not in page
+    theirs = ben.open(f"{ben.portal.url}/projects/demo/workspaces/{row['id']}/cluster/").text
+    assert "kind: StatefulSet" in theirs
+    assert "good morning" not in theirs
+    del kube
+
+
+def test_f4_readers_that_do_not_read_hurt_nobody(ann: Person, row: dict[str, Any]) -> None:
+    """Reduced: eighty terminals full of output that nobody takes."""
+    number = gate_process(ann.portal)
+    before = memory_mib(number)
+    stuck = []
+    try:
+        for _ in range(80):
+            ws = terminal(ann, row)
+            stuck.append(ws)
+            ws.send(b"yes 0123456789 | head -c 20000000\r")
+        time.sleep(5)
+        began = time.monotonic()
+        with terminal(ann, row) as mine:
+            told(mine)
+            mine.send(b"echo fast-$((1+1))\r")
+            screen(mine, b"fast-2")
+        took = time.monotonic() - began
+        grown = memory_mib(number) - before
+    finally:
+        for ws in stuck:
+            ws.socket.close()
+    assert grown < 150, grown
+    assert took < 10, took
+    until(lambda: streams_open(ann.portal) == 0, 90)
+
+
+def gate_process(portal: ClusteredPortal) -> int:
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError, ValueError):
+            words = (entry / "cmdline").read_bytes().split(b"\0")
+            variables_ = (entry / "environ").read_bytes()
+            if b"gate" in words and f"BERTH_VAR={portal.var}".encode() in variables_:
+                return int(entry.name)
+    message = "no gate runs"
+    raise AssertionError(message)
+
+
+def memory_mib(number: int) -> float:
+    line = next(
+        one for one in Path(f"/proc/{number}/status").read_text().splitlines() if "VmRSS" in one
+    )
+    return int(line.split()[1]) / 1024
+
+
+def streams_open(portal: ClusteredPortal) -> float:
+    text = httpx.get(f"http://127.0.0.1:{portal.port + 6}/metrics").text
+    lines = [one for one in text.splitlines() if one.startswith("berth_gate_streams{")]
+    return sum(float(one.rsplit(" ", 1)[1]) for one in lines)
+
+
+def berth(person: Person, *words: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    env = {
+        **{k: v for k, v in os.environ.items() if not k.startswith("BERTH_")},
+        "PYTHONPATH": str(Path("cli").resolve()),
+        "BERTH_URL": person.portal.url,
+        "BERTH_TOKEN": person.portal.token(person.name),
+        "BERTH_PROJECT": "demo",
+    }
+    command = [sys.executable, "-m", "berth_cli", "workspace", *words]
+    return subprocess.run(
+        command, env=env, input=given, capture_output=True, timeout=90, check=False
+    )
+
+
+def test_the_command_line_runs_commands_and_carries_files(
+    ann: Person, row: dict[str, Any], tmp_path: Path
+) -> None:
+    ran = berth(ann, "exec", row["id"], "sh", "-c", "cat; echo $GREETING; exit 6", given=b"in ")
+    assert (ran.returncode, ran.stdout) == (6, b"in good morning\n"), ran.stderr
+    data, there, back = os.urandom(3 * 2**20), tmp_path / "up.bin", tmp_path / "down.bin"
+    there.write_bytes(data)
+    done = berth(ann, "files", "cp", str(there), f"{row['id']}:a b.bin")
+    assert done.returncode == 0, done.stderr
+    assert b"a b.bin" in berth(ann, "files", "ls", row["id"]).stdout
+    done = berth(ann, "files", "cp", f"{row['id']}:a b.bin", str(back))
+    assert done.returncode == 0, done.stderr
+    assert back.read_bytes() == data
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(executable() is None, reason="no Chromium on this machine")
+def test_the_pages_work_in_a_browser_under_the_strict_policy(
+    ann: Person, row: dict[str, Any]
+) -> None:
+    with open_browser() as chromium:
+        context = chromium.new_context(viewport={"width": 1280, "height": 900})
+        context.add_cookies(
+            [{"name": n, "value": v, "url": ann.portal.url} for n, v in cookies(ann).items()]
+        )
+        page = context.new_page()
+        problems: list[str] = []
+        page.on("console", lambda m: problems.append(m.text) if m.type == "error" else None)
+        page.on("pageerror", lambda e: problems.append(str(e)))
+        page.goto(f"{ann.portal.url}/projects/demo/workspaces/{row['id']}/terminal/")
+        page.wait_for_function(
+            "document.getElementById('terminal-state').textContent.trim() === 'Connected'"
+        )
+        page.keyboard.type(
+            "printf '\\033[38;2;10;200;30mcolour\\033[0m\\n'; echo $((40+2))-there\n"
+        )
+        page.wait_for_function(
+            "document.querySelector('.xterm-rows').textContent.includes('42-there')"
+        )
+        page.keyboard.press("Shift+Escape")
+        assert page.evaluate("document.activeElement.id") == "terminal-copy"
+        page.goto(f"{ann.portal.url}/projects/demo/workspaces/{row['id']}/files/")
+        with page.expect_response("**/upload*"):
+            page.set_input_files(
+                "#files-upload",
+                {"name": "from a browser.txt", "mimeType": "text/plain", "buffer": b"hello"},
+            )
+        page.wait_for_selector("text=from a browser.txt")
+        with page.expect_download() as loading:
+            page.click("tr:has-text('from a browser.txt') >> text=Download")
+        assert Path(loading.value.path()).read_bytes() == b"hello"
+        assert problems == []
+
+
+@needs_ssh
+def test_a_stopped_workspace_lets_nobody_in_and_says_so(
+    ann: Person, row: dict[str, Any], key: Path
+) -> None:
+    with terminal(ann, row) as ws:
+        told(ws)
+        ann.act(row, "stop", "stopped")
+        assert told(ws)["type"] in {"error", "ended"}
+    refused = ssh(ann, key, row, "true")
+    assert refused.returncode == 255
+    assert b"does not run" in refused.stderr
