@@ -35,6 +35,15 @@ PACKAGES = {
     "browser": "chromium",
 }
 FONTS = ("fonts-noto-cjk",)
+# Images are built and run by these: only as root, and only Debian's go together.
+ENGINE = {
+    "buildah": "buildah",
+    "podman": "podman",
+    "runc": "runc",
+    "debootstrap": "debootstrap",
+    "/usr/lib/podman/netavark": "netavark",
+    "/usr/lib/podman/aardvark-dns": "aardvark-dns",
+}
 EXTRA = {"msgfmt": "gettext"}
 SINGLEUSERS = ("singleuser-5.5", "singleuser-4.1")
 START_TIMEOUT_S = 30
@@ -52,6 +61,8 @@ def provision() -> dict[str, str]:
     wanted += [package for name, package in EXTRA.items() if not shutil.which(name)]
     if "browser" in lacking:
         wanted += FONTS
+    if os.geteuid() == 0:
+        wanted += [package for name, package in ENGINE.items() if not shutil.which(name)]
     if wanted:
         install(wanted)
     missing = {
@@ -60,7 +71,9 @@ def provision() -> dict[str, str]:
         if not program(name)
     }
     if os.geteuid() != 0:
-        missing["root"] = "not started as root"
+        missing["root"] = missing["deploy"] = "not started as root"
+    elif lacking := [name for name in ENGINE if not shutil.which(name)]:
+        missing["deploy"] = f"there is no {', '.join(lacking)}"
     if not works(["nvidia-smi", "-L"]):
         missing["gpu"] = "no NVIDIA GPU"
     if why := Cluster.lacks():

@@ -23,7 +23,7 @@ from tools.provision_tests import (  # noqa: E402
 from tools.setup_shell import SetupError, explain, say  # noqa: E402
 
 SUMMARY = re.compile(r"\d+ (passed|failed|error|skipped|deselected).* in [\d.]+s")
-MARKS = ("postgres", "redis", "browser", "root", "gpu", "cluster")
+MARKS = ("postgres", "redis", "browser", "root", "gpu", "cluster", "deploy")
 
 
 def main(arguments: list[str]) -> int:

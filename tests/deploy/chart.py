@@ -61,7 +61,7 @@ def values(registry: str = "127.0.0.1:5000", tags: dict[str, str] | None = None)
         "worker": {"replicas": 1, "resources": SMALL},
         "gate": {"replicas": 1, "resources": SMALL},
         "proxy": {"replicas": 1, "resources": SMALL},
-        "cluster": {"namespacePrefix": PREFIX},
+        "cluster": {"namespacePrefix": PREFIX, "options": {"cpu_overcommit": 10}},
         "postgresql": {
             "enabled": True,
             "image": f"{registry}/berth/postgres{refs['postgres']}",
