@@ -33,6 +33,7 @@ _COUNTS = {
 }
 _MINUTES = ("time_limit_minutes", "max_time_limit_minutes", "idle_stop_minutes")
 _TEXTS = {"description": 300, "environment": 255, "icon": 40}
+_NOTEBOOK_ICON, _CONTAINER_ICON = "notebook", "box"
 _SLUGS = ("cluster_key", "pool", "network")
 
 
@@ -183,6 +184,8 @@ def _assign(preset: Preset, values: Mapping[str, Any]) -> None:
 
 
 def _check_kind(preset: Preset) -> None:
+    if preset.kind == WorkspaceKind.CONTAINER and preset.icon == _NOTEBOOK_ICON:
+        preset.icon = _CONTAINER_ICON
     if preset.kind == WorkspaceKind.CONTAINER and not preset.image:
         message = _("Name the image that runs.")
         raise Invalid(message, fields={"image": [message]})

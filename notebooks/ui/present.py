@@ -39,10 +39,10 @@ def step_word(word: str, *, on_cluster: bool = False) -> str:
     words = {
         "accepted": _("Accepted"),
         "queued": _("Waiting for its turn"),
-        "preparing": _("Preparing the project's place on the cluster"),
+        "preparing": _("Preparing the project's namespace"),
         "placed": _("Placed"),
-        "scheduled": _("A node was found"),
-        "image": _("The image is there"),
+        "scheduled": _("Placed on a node"),
+        "image": _("Image ready"),
         "starting": _("Starting"),
         "ready": _("Answers"),
         "running": _("Running"),
@@ -97,6 +97,8 @@ def _line(row: Workspace, steps: Sequence[Step], index: int) -> Line:
     # the place in the queue changes: the head of the page says it as it is now
     message = "" if step.word == "queued" else step.message
     text = step_word(step.word, on_cluster=_is_far(row))
+    if step.word == "scheduled" and message:
+        text, message = _("Placed on %(node)s") % {"node": message}, ""
     return Line(step.word, text, message, step.at, took, state)
 
 

@@ -32,7 +32,11 @@ class ProgramForm(forms.Form):
         required=False,
         widget=forms.RadioSelect(attrs={"data-kind-switch": ""}),
     )
-    cluster = forms.ChoiceField(label=_("Cluster"), required=False)
+    cluster = forms.ChoiceField(
+        label=_("Cluster"),
+        required=False,
+        widget=forms.Select(attrs={"data-cluster-switch": ""}),
+    )
     image = forms.CharField(
         label=_("Image"),
         required=False,
@@ -81,6 +85,8 @@ class ProgramForm(forms.Form):
         if row is not None:
             usable = [cluster for cluster in usable if cluster.key == row.cluster_key]
         images = [cluster for cluster in usable if runs_images(cluster)]
+        if images and len(images) == len(usable):
+            self._without("environment")
         if not images:
             self._without("kind", "image", "command", "args", "ports", "shm", "pool", "network")
         if row is not None:

@@ -32,7 +32,7 @@ class OnCluster:
     cluster: str
     node: str
     image: str
-    pinned: bool
+    pinned: str
     command: str  # "" for others than its owner
     ports: list[OpenPort]
     ssh: str
@@ -64,8 +64,8 @@ def on_cluster(row: Workspace, *, is_owner: bool, may_open: bool) -> OnCluster |
     return OnCluster(
         cluster=cluster.name,
         node=_node(row),
-        image=image_of(row, options),
-        pinned=bool(row.image_digest) or "@" in row.image,
+        image=(row.image or options.default_image).partition("@")[0],
+        pinned=image_of(row, options),
         command=texts.line([*row.command, *row.args]) if is_owner else "",
         ports=ports_of(row, may_open=may_open),
         ssh=ssh_line(row),

@@ -39,20 +39,24 @@ panel()?.addEventListener("toggle", (event) => {
   if (event.newState === "closed") panel().replaceChildren();
 });
 
-// What only a container has is shown when a container is chosen.
-function showKind(form) {
-  const chosen = form.querySelector("[data-kind-switch]:checked, [data-kind-switch] :checked");
-  if (!chosen) return;
+// What only a container, or only this machine, has is shown when that is chosen.
+function showFitting(form) {
+  const kind = form.querySelector("[data-kind-switch]:checked, [data-kind-switch] :checked")?.value;
+  const cluster = form.querySelector("[data-cluster-switch]")?.value;
   for (const part of form.querySelectorAll("[data-kind-only]")) {
-    part.hidden = part.dataset.kindOnly !== chosen.value;
+    part.hidden = kind !== undefined && part.dataset.kindOnly !== kind;
+  }
+  for (const part of form.querySelectorAll("[data-cluster-only]")) {
+    const elsewhere = cluster && part.dataset.clusterOnly !== cluster;
+    part.hidden = Boolean(elsewhere) || kind === "container";
   }
 }
 
+const fitAll = () => document.querySelectorAll("form[data-kinds]").forEach(showFitting);
+
 document.addEventListener("change", (event) => {
   const form = event.target.closest?.("form[data-kinds]");
-  if (form) showKind(form);
+  if (form) showFitting(form);
 });
-document.addEventListener("htmx:afterSettle", () => {
-  for (const form of document.querySelectorAll("form[data-kinds]")) showKind(form);
-});
-for (const form of document.querySelectorAll("form[data-kinds]")) showKind(form);
+document.addEventListener("htmx:afterSettle", fitAll);
+fitAll();
