@@ -151,6 +151,55 @@ class OptionsForm(forms.Form):
         help_text=_("Work is started even where the network doesn't keep projects apart."),
     )
 
+    HEAD: tuple[str, ...] = ()
+    GROUPS: tuple[tuple[Any, Any, tuple[str, ...]], ...] = (
+        (
+            _("Network"),
+            _("Where Berth is, as seen from pods, and what pods may reach."),
+            ("namespace_prefix", "hub_url", *PEERS[:3], "internet", "blocked_cidrs", "trusted"),
+        ),
+        (
+            _("Storage"),
+            _("How homes are made."),
+            (
+                "volume_kind",
+                "volume_path",
+                "storage_class",
+                "volume_access_mode",
+                "volume_size_gib",
+                "scratch_gib",
+            ),
+        ),
+        (
+            _("Placement"),
+            _("What decides where and when work starts."),
+            ("scheduler", "queue", "cpu_overcommit", "run_as_user", "user_namespaces"),
+        ),
+        (
+            _("Images"),
+            _("What is used where nothing else is named."),
+            ("default_image", "sidecar_image", "check_image"),
+        ),
+        (
+            _("kubectl"),
+            _("How people's own kubectl reaches the cluster."),
+            ("kube_api_url", "kube_api_ca"),
+        ),
+    )
+
+    def head(self) -> list[Any]:
+        """What is asked first, always in sight."""
+        return [self[name] for name in self.HEAD if name in self.fields]
+
+    def groups(self) -> list[tuple[Any, Any, list[Any], bool]]:
+        """The rest: title, sentence, fields, and whether one of them has to be looked at."""
+        found = []
+        for title, text, names in self.GROUPS:
+            shown = [self[name] for name in names if name in self.fields]
+            if shown:
+                found.append((title, text, shown, any(field.errors for field in shown)))
+        return found
+
     def option_values(self) -> dict[str, Any]:
         names = {f.name for f in dataclass_fields(ClusterOptions)} & set(self.fields)
         found = {name: self.cleaned_data[name] for name in names if name in self.cleaned_data}
@@ -180,7 +229,7 @@ class AttachForm(OptionsForm):
     # said by the whole form: an unticked box is a choice then, else it has its default
     options = forms.CharField(widget=forms.HiddenInput, initial="shown", required=False)
 
-    field_order = ["name", "key", "kubeconfig"]
+    HEAD = ("name", "kubeconfig", "key")
 
     @classmethod
     def completed(cls, posted: dict[str, Any]) -> dict[str, Any]:
@@ -203,7 +252,7 @@ class SettingsForm(OptionsForm):
         label=_("Takes no new work"), required=False, help_text=_("What runs may go on.")
     )
 
-    field_order = ["name", "enabled", "drain"]
+    HEAD = ("name", "enabled", "drain")
 
     def own_values(self) -> dict[str, Any]:
         return {name: self.cleaned_data[name] for name in ("name", "enabled", "drain")}

@@ -34,7 +34,7 @@ class ClusterList(ConsoleView):
 
 class ClusterAttach(ConsoleView):
     required_platform: ClassVar[Any] = "operator"
-    template_name = "console/form.html"
+    template_name = "console/cluster_form.html"
 
     def get(self, request: HttpRequest) -> HttpResponse:  # noqa: ARG002
         return self._page(forms.AttachForm())
@@ -85,7 +85,7 @@ class ClusterDetail(ConsoleView):
 
 
 class ClusterSettings(ConsoleView):
-    template_name = "console/part.html"
+    template_name = "console/cluster_form.html"
 
     def get(self, request: HttpRequest, cluster: str) -> HttpResponse:  # noqa: ARG002
         row = clusters.cluster_get(cluster)

@@ -1,0 +1,266 @@
+"""Operators attach, watch, set and detach clusters; auditors read; nobody else gets in."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.urls import reverse
+
+from clusters.models import CheckResult, Cluster, Flavor, NetworkProfile, Node, Pool
+from clusters.services import nodes_store
+from common import sealing
+from common.clock import now
+from events.models import Event
+from runtime.protocol import NodeChanges
+from tests.clusters import kubeconfigs
+from tests.clusters.fleet import fleet
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def keys(settings: Any) -> None:
+    settings.BERTH_CLUSTER_PUBLIC_KEY, private = sealing.new_pair()
+    settings.BERTH_CLUSTER_PRIVATE_KEY = [private]
+
+
+@pytest.fixture
+def op(as_user: Any, operator: Any) -> Any:
+    return as_user(operator)
+
+
+@pytest.fixture
+def cluster(db: None) -> Cluster:
+    made = Cluster.objects.create(
+        key="east",
+        name="East",
+        driver="kubernetes",
+        attached_at=now(),
+        sealed_kubeconfig="v1.x",
+        reachable=True,
+        checked_at=now(),
+        version="v1.36.3",
+    )
+    nodes_store(cluster_key="east", changes=NodeChanges(seen=fleet(), full=True))
+    made.refresh_from_db()
+    return made
+
+
+def url(name: str, /, **kwargs: Any) -> str:
+    return reverse(f"console:{name}", kwargs={"cluster": "east", **kwargs})
+
+
+def page(client: Any, name: str, /, **kwargs: Any) -> str:
+    answer = client.get(url(name, **kwargs))
+    assert answer.status_code == 200
+    return str(answer.content.decode())
+
+
+def test_the_short_form_is_enough_to_attach(op: Any) -> None:
+    answer = op.post(
+        reverse("console:cluster-attach"), {"name": "East", "kubeconfig": kubeconfigs.good()}
+    )
+    assert answer.status_code == 302
+    row = Cluster.objects.get()
+    assert answer.url == url("cluster")
+    assert row.options["internet"] is True
+    assert "Not seen yet" in page(op, "cluster")
+
+
+def test_an_unticked_box_of_the_whole_form_is_a_choice(op: Any) -> None:
+    shown = op.get(reverse("console:cluster-attach")).context["form"]
+    data = {f.html_name: f.value() for f in shown if not isinstance(f.value(), bool | None)}
+    answer = op.post(
+        reverse("console:cluster-attach"),
+        {**data, "name": "East", "kubeconfig": kubeconfigs.good()},
+    )
+    assert answer.status_code == 302, answer.context["form"].errors
+    assert Cluster.objects.get().options["internet"] is False
+
+
+def test_the_list_shows_what_is_free_of_each_kind(op: Any, cluster: Cluster) -> None:
+    text = op.get(reverse("console:clusters")).content.decode()
+    for words in ("East", "Answers", "h100-80", "0 of 80", "v1.36.3"):
+        assert words in text
+
+
+def test_a_cluster_that_was_not_seen_for_a_while_says_so(op: Any, cluster: Cluster) -> None:
+    Cluster.objects.update(checked_at=now() - timedelta(minutes=10))
+    assert "Not seen for a while" in page(op, "cluster")
+
+
+def test_the_page_has_the_checklist_with_fixes_and_says_what_follows(
+    op: Any, cluster: Cluster
+) -> None:
+    CheckResult.objects.create(
+        cluster=cluster,
+        name="network",
+        state="red",
+        sentence="NetworkPolicy is not enforced for %(what)s.",
+        values={"what": "<b>x</b>"},
+        fix="kubectl get pods -A",
+        at=now(),
+    )
+    text = page(op, "cluster")
+    assert "NetworkPolicy is not enforced for &lt;b&gt;x&lt;/b&gt;." in text
+    assert "kubectl get pods -A" in text
+    assert "does not keep projects apart" in text
+    assert "Not checked yet." in text  # the others
+    answer = op.post(url("cluster-check"))
+    assert answer.status_code == 302
+    assert Cluster.objects.get().checks_asked_at
+    assert "Running" in page(op, "cluster")
+
+
+def test_nodes_can_be_searched_and_filtered(op: Any, cluster: Cluster) -> None:
+    Node.objects.filter(name="t4-3").update(ready=False, message="kubelet is silent")
+    Pool.objects.create(cluster=cluster, name="su1", node_labels={"berth.dev/su": "1"})
+
+    def names(**query: str) -> set[str]:
+        answer = op.get(url("cluster-nodes"), query)
+        return {row.record.name for row in answer.context["table"].paginated_rows}
+
+    assert names(q="a100-40") == {"a100-40-0", "a100-40-1"}
+    assert len(names(kind="h100-80")) == 10
+    assert names(ready="no") == {"t4-3"}
+    assert names(pool="su1") == {f"h100-{i}" for i in range(5, 10)}
+    assert "kubelet is silent" in op.get(url("cluster-nodes"), {"ready": "no"}).content.decode()
+    assert "su=1" in op.get(url("cluster-nodes"), {"q": "h100-7"}).content.decode()
+
+
+def test_settings_are_changed_and_wrong_ones_come_back_with_their_sentence(
+    op: Any, cluster: Cluster
+) -> None:
+    form = op.get(url("cluster-settings")).context["form"]
+    data = {
+        f.html_name: f.value() for f in form if f.value() is not None and f.value() is not False
+    }
+    bad = op.post(url("cluster-settings"), {**data, "blocked_cidrs": "10.0.0.0/99"})
+    assert bad.status_code == 400
+    assert "10.0.0.0/99" in bad.content.decode()
+    good = op.post(
+        url("cluster-settings"),
+        {**data, "blocked_cidrs": "203.0.113.0/24\n198.51.100.7", "drain": "on"},
+    )
+    assert good.status_code == 302
+    row = Cluster.objects.get()
+    assert row.drain
+    assert row.options["blocked_cidrs"] == ["203.0.113.0/24", "198.51.100.7"]
+    told = Event.objects.get(verb="cluster.changed")
+    assert "blocked_cidrs" in told.data["fields"]
+
+
+def test_a_pool_is_made_for_a_kind_of_work_and_a_project(
+    op: Any, cluster: Cluster, project: Any
+) -> None:
+    data = {
+        "name": "fabric",
+        "node_labels": "berth.dev/pool=fabric",
+        "tolerations": "fabric=yes:NoSchedule",
+        "flavors": ["h100-80"],
+        "kinds": ["distributed"],
+        "projects": [str(project.uid)],
+        "position": "0",
+    }
+    assert op.post(url("pool-create"), data).status_code == 302
+    pool = Pool.objects.get()
+    assert pool.tolerations == [
+        {"key": "fabric", "operator": "Equal", "value": "yes", "effect": "NoSchedule"}
+    ]
+    assert pool.project_uids == [str(project.uid)]
+    text = page(op, "cluster")
+    assert "Reserved" in text
+    assert project.name in text
+    two = {**data, "node_labels": "a=b\nc=d"}
+    refused = op.post(url("pool", name="fabric"), two)
+    assert refused.status_code == 400
+    assert "exactly one label" in refused.content.decode()
+    assert op.post(url("pool-delete", name="fabric"), {"confirm": "x"}).status_code == 400
+    assert op.post(url("pool-delete", name="fabric"), {"confirm": "fabric"}).status_code == 302
+    assert not Pool.objects.exists()
+
+
+@pytest.mark.parametrize("text", [":NoSchedule", "a b:NoSchedule", "x=y z"])
+def test_a_toleration_of_everything_or_of_nonsense_is_refused(
+    op: Any, cluster: Cluster, text: str
+) -> None:
+    data = {"name": "p", "node_labels": "a=b", "tolerations": text, "position": "0"}
+    assert op.post(url("pool-create"), data).status_code == 400
+    assert not Pool.objects.exists()
+
+
+def test_an_extra_network_is_made_as_data(op: Any, cluster: Cluster) -> None:
+    Pool.objects.create(cluster=cluster, name="fabric", node_labels={"a": "b"})
+    data = {
+        "name": "rdma",
+        "attachment": "fabric/rail-0",
+        "resource": "nvidia.com/mlnx_sriov_pf0_vf",
+        "count": "1",
+        "per_gpu": "on",
+        "env": "NCCL_IB_HCA=mlx5",
+        "pools": ["fabric"],
+    }
+    assert op.post(url("network-create"), data).status_code == 302
+    made = NetworkProfile.objects.get()
+    assert made.env == {"NCCL_IB_HCA": "mlx5"}
+    assert [pool.name for pool in made.pools.all()] == ["fabric"]
+    wrong = op.post(url("network-create"), {**data, "name": "x", "attachment": "../etc"})
+    assert wrong.status_code == 400
+
+
+def test_kinds_of_gpu_are_named_and_priced(op: Any, cluster: Cluster) -> None:
+    flavors = reverse("console:flavors")
+    assert "h100-80" in op.get(flavors).content.decode()
+    one = reverse("console:flavor", kwargs={"flavor": "h100-80"})
+    form = op.get(one).context["form"]
+    data = {f.html_name: f.value() for f in form if f.value() is not None}
+    assert op.post(one, {**data, "price_per_hour": "4.50", "label": "H100"}).status_code == 302
+    assert str(Flavor.objects.get(name="h100-80").price_per_hour) == "4.50"
+    delete = reverse("console:flavor-delete", kwargs={"flavor": "h100-80"})
+    assert op.post(delete, {"confirm": "h100-80"}).status_code == 409  # nodes offer it
+    made = op.post(
+        reverse("console:flavor-create"),
+        {
+            "name": "tpu",
+            "resource": "google.com/tpu",
+            "node_labels": "cloud.google.com/gke-tpu-accelerator=v5e,v6e",
+            "memory_mib": "0",
+            "price_per_hour": "1",
+            "position": "9",
+        },
+    )
+    assert made.status_code == 302
+    labels = Flavor.objects.get(name="tpu").node_labels
+    assert labels == {"cloud.google.com/gke-tpu-accelerator": ["v5e", "v6e"]}
+
+
+def test_detaching_asks_for_the_name(op: Any, cluster: Cluster) -> None:
+    assert op.post(url("cluster-detach"), {"confirm": "east"}).status_code == 400
+    assert op.post(url("cluster-detach"), {"confirm": "East"}).status_code == 302
+    assert not Cluster.objects.exists()
+
+
+def test_auditors_read_and_change_nothing(as_user: Any, auditor: Any, cluster: Cluster) -> None:
+    client = as_user(auditor)
+    text = page(client, "cluster")
+    assert "Detach" not in text
+    assert "disabled" in page(client, "cluster-settings")
+    for name in ("cluster-check", "cluster-detach", "pool-create", "network-create"):
+        assert client.post(url(name), {}).status_code == 403
+    assert client.get(url("cluster-kubeconfig")).status_code == 403
+
+
+def test_members_get_no_page_of_it(as_user: Any, alice: Any, cluster: Cluster) -> None:
+    client = as_user(alice)
+    for name in ("cluster", "cluster-nodes", "cluster-settings"):
+        assert client.get(url(name)).status_code in {403, 404}
+
+
+def test_what_is_part_of_the_installation_keeps_its_options(op: Any, cluster: Cluster) -> None:
+    Cluster.objects.update(attached_at=None, sealed_kubeconfig="")
+    assert "namespace_prefix" not in op.get(url("cluster-settings")).context["form"].fields
+    answer = op.post(url("cluster-settings"), {"name": "Ours", "enabled": "on"})
+    assert answer.status_code == 302
+    row = Cluster.objects.get()
+    assert (row.name, row.options) == ("Ours", {})
+    assert op.post(url("cluster-detach"), {"confirm": "Ours"}).status_code == 409
