@@ -6,7 +6,9 @@ import os
 import shutil
 import signal
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from devcluster import groups, network_rules
 from devcluster.layout import BRIDGE, Layout, has_bridge, volumes
@@ -15,17 +17,8 @@ from devcluster.processes import Processes
 from devcluster.provisioner import MARKER
 from tools.setup_shell import SetupError, say, step, works
 
-# Managers before the API server that they talk to; containerd last, it ends the containers.
-ORDER: tuple[str, ...] = (
-    "kueue",
-    "kwok",
-    "metrics-server",
-    "provisioner",
-    "kube-router",
-    "kube-proxy",
-    "kubelet",
-)
-ORDER += ("kube-scheduler", "kube-controller-manager", "kube-apiserver", "etcd", "registry")
+# What needs the API server, the API server, what it needs; containerd ends the containers.
+LAST = (("kube-apiserver",), ("etcd", "registry"))
 PATIENCE_S = {"kueue": 8, "kube-apiserver": 15, "kubelet": 10}
 
 
@@ -43,7 +36,7 @@ def down(layout: Layout) -> list[str]:
         unmount(layout.base)
         for name in namespaces:
             remove_namespace(Path(name))
-        network_rules.remove()
+        network_rules.remove(known_tables(layout))
         works(["ip", "link", "delete", BRIDGE])
         restore_settings(layout)
         groups.remove(layout)
@@ -61,10 +54,16 @@ def down(layout: Layout) -> list[str]:
 
 def stop_programs(layout: Layout) -> None:
     processes = Processes(layout)
-    known = [name for name in ORDER if name in processes.records]
-    others = [n for n in processes.records if n not in ORDER and n != "containerd"]
-    for name in (*others, *known):
-        processes.stop(name, PATIENCE_S.get(name, 5))
+    later = {"containerd", *(name for names in LAST for name in names)}
+    first = tuple(name for name in processes.records if name not in later)
+    for names in (first, *LAST):
+        with ThreadPoolExecutor(len(names) or 1) as pool:
+            for stopped in [pool.submit(stop, processes, name) for name in names]:
+                stopped.result()
+
+
+def stop(processes: Processes, name: str) -> None:
+    processes.stop(name, PATIENCE_S.get(name, 5))
 
 
 def stop_containers(layout: Layout) -> None:
@@ -147,12 +146,22 @@ def remove_namespace(path: Path) -> None:
     path.unlink(missing_ok=True)
 
 
-def restore_settings(layout: Layout) -> None:
+def known_tables(layout: Layout) -> set[str] | None:
+    """Those of nftables that were there before the cluster."""
+    found = before(layout).get("tables")
+    return None if found is None else set(found)
+
+
+def before(layout: Layout) -> dict[str, Any]:
     try:
-        before = json.loads((layout.base / "kernel.json").read_text())
+        found: dict[str, Any] = json.loads((layout.base / "kernel.json").read_text())
     except (OSError, ValueError):
-        return
-    for name, value in before.items():
+        return {}
+    return found
+
+
+def restore_settings(layout: Layout) -> None:
+    for name, value in before(layout).get("settings", {}).items():
         if name in SETTINGS and (place := Path("/proc/sys") / name).exists():
             place.write_text(value)
 

@@ -4,6 +4,7 @@ kube-proxy writes nftables of its own; kube-router, the kubelet and the CNI plug
 into iptables, which other programs of this machine use as well.
 """
 
+import json
 import re
 import shutil
 import subprocess
@@ -23,13 +24,29 @@ def output(*words: str) -> str:
     return done.stdout
 
 
-def remove() -> None:
+def tables() -> set[str]:
+    """``ip filter`` and the like; iptables makes them when it is first used."""
+    lines = output("nft", "list", "tables").splitlines()
+    return {line.removeprefix("table ") for line in lines if line.startswith("table ")}
+
+
+def remove(known: set[str] | None) -> None:
+    """``known``: tables that were there before the cluster; None when nobody wrote them down."""
     for family, table in NFT_TABLES:
         works(["nft", "delete", "table", family, table])
     for program in SAVERS:
         remove_chains(program)
     for name in sets():
         works(["ipset", "destroy", name])
+    for table in tables() - known if known is not None else ():
+        if not has_rules(table):
+            works(["nft", "delete", "table", *table.split()])
+
+
+def has_rules(table: str) -> bool:
+    """Chains alone change nothing."""
+    listed = output("nft", "-j", "list", "table", *table.split())
+    return not listed or any("rule" in item for item in json.loads(listed)["nftables"])
 
 
 def remove_chains(program: str) -> None:
@@ -45,15 +62,15 @@ def remove_chains(program: str) -> None:
 
 def without_ours(saved: str) -> str | None:
     """The same rules less ours, for the tables that have some; None when there are none."""
-    tables, table = [], list[str]()
+    blocks, block = [], list[str]()
     for line in saved.splitlines():
         if line.startswith("*"):
-            table = [line]
+            block = [line]
         elif line == "COMMIT":
-            tables.append([*table, line])
+            blocks.append([*block, line])
         elif not line.startswith("#"):
-            table.append(line)
-    touched = [rows for rows in tables if any(ours(row) for row in rows)]
+            block.append(line)
+    touched = [rows for rows in blocks if any(ours(row) for row in rows)]
     if not touched:
         return None
     return "\n".join(row for rows in touched for row in rows if not ours(row)) + "\n"
@@ -75,11 +92,9 @@ def sets() -> list[str]:
 
 
 def left() -> list[str]:
-    found = []
-    tables = output("nft", "list", "tables")
-    for family, table in NFT_TABLES:
-        if f"table {family} {table}\n" in tables + "\n":
-            found.append(f"nftables: table {family} {table}")
+    found: list[str] = []
+    own = {" ".join(names) for names in NFT_TABLES}
+    found += [f"nftables: table {table}" for table in sorted(tables() & own)]
     for program in SAVERS:
         lines = output(f"{program}-save").splitlines()
         if count := sum(ours(line) for line in lines):

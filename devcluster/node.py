@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
+from devcluster import network_rules
 from devcluster.control_plane import flags, write
 from devcluster.kube import Kube, answers, path_of
 from devcluster.layout import (
@@ -273,7 +274,8 @@ def remember_settings(layout: Layout) -> None:
             raise SetupError(
                 f"This kernel has no {name.replace('/', '.')}; a bridge with filters needs it."
             ) from error
-    path.write_text(json.dumps(before))
+    content = {"settings": before, "tables": sorted(network_rules.tables())}
+    path.write_text(json.dumps(content))
 
 
 # --- The node as an object ------------------------------------------------------------------------

@@ -28,6 +28,7 @@ from tests.support.chromium import executable
 from tests.support.clustered import ClusteredPortal, ok
 
 pytestmark = [pytest.mark.cluster, pytest.mark.real]
+SFTP = Path("/usr/lib/openssh/sftp-server")
 SSH = [
     "-F",
     "/dev/null",
@@ -224,19 +225,35 @@ def test_ssh_has_the_environment_of_the_main_process(
 
 
 @needs_ssh
-def test_ssh_gives_exit_codes_and_carries_files(
+def test_ssh_gives_exit_codes(ann: Person, row: dict[str, Any], key: Path) -> None:
+    assert ssh(ann, key, row, "exit 42").returncode == 42
+    assert ssh(ann, key, row, "kill -9 $$").returncode != 0
+
+
+@needs_ssh
+def test_scp_carries_files_by_the_containers_own_sftp_server(
     ann: Person, row: dict[str, Any], key: Path, tmp_path: Path
 ) -> None:
-    assert ssh(ann, key, row, "exit 42").returncode == 42
-    data, there, back = os.urandom(5 * 2**20), tmp_path / "up", tmp_path / "down"
-    there.write_bytes(data)
     port = str(ann.portal.port + 5)
     base = ["scp", *SSH, "-q", "-i", str(key), "-P", port]
-    for words in (
-        (str(there), f"{row['id']}@localhost:x.bin"),
-        (f"{row['id']}@localhost:x.bin", str(back)),
-    ):
-        subprocess.run([*base, *words], check=True, timeout=60, capture_output=True)
+    data, there, back = os.urandom(5 * 2**20), tmp_path / "up", tmp_path / "down"
+    there.write_bytes(data)
+    up = [*base, str(there), f"{row['id']}@localhost:x.bin"]
+    if ssh(ann, key, row, "test -x /usr/lib/openssh/sftp-server").returncode:
+        refused = subprocess.run(up, check=False, timeout=60, capture_output=True)
+        assert refused.returncode
+        assert b"openssh-sftp-server" in refused.stderr
+        if not SFTP.exists():
+            pytest.skip("neither the image nor this machine has an sftp-server")
+        ssh(ann, key, row, "mkdir -p ~/.local/bin")
+        with files(ann) as http:
+            put = {"path": ".local/bin/sftp-server"}
+            content = SFTP.read_bytes()
+            ok(http.put(f"/gate/files/{row['id']}/upload", params=put, content=content))
+        assert ssh(ann, key, row, "chmod +x ~/.local/bin/sftp-server").returncode == 0
+    subprocess.run(up, check=True, timeout=60, capture_output=True)
+    down = [*base, f"{row['id']}@localhost:x.bin", str(back)]
+    subprocess.run(down, check=True, timeout=60, capture_output=True)
     assert back.read_bytes() == data
     assert ssh(ann, key, row, "rm x.bin").returncode == 0
 
