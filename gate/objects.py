@@ -30,7 +30,7 @@ _HIDDEN = "kubectl.kubernetes.io/last-applied-configuration"
 class Seen:
     """``problem`` says why the rest is empty."""
 
-    yaml: str = ""
+    objects: tuple[Mapping[str, str], ...] = ()  # title and yaml of each
     events: tuple[Mapping[str, Any], ...] = ()
     problem: str = ""
 
@@ -45,7 +45,7 @@ def ask(cluster: str, objects: Mapping[str, str], *, with_env: bool) -> Seen:
         said = gateway.ask(NAME, payload, timeout_s=5)
     except BerthError as error:
         return Seen(problem=error.message)
-    return Seen(str(said["yaml"]), tuple(said["events"]))
+    return Seen(tuple(said["objects"]), tuple(said["events"]))
 
 
 def answer(payload: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -58,9 +58,14 @@ def answer(payload: Mapping[str, Any]) -> Mapping[str, Any]:
         client.get("apps/v1", "statefulsets", name, namespace),
         client.get("v1", "pods", pod, namespace),
     ]
-    shown = [clean(one, with_env=bool(payload.get("with_env"))) for one in found if one]
-    text = yaml.safe_dump_all(shown, sort_keys=False, allow_unicode=True) if shown else ""
-    return {"yaml": text, "events": _events(client, namespace, {name, pod})}
+    with_env = bool(payload.get("with_env"))
+    shown = [_titled(clean(one, with_env=with_env)) for one in found if one]
+    return {"objects": shown, "events": _events(client, namespace, {name, pod})}
+
+
+def _titled(obj: Mapping[str, Any]) -> dict[str, str]:
+    text = yaml.safe_dump(dict(obj), sort_keys=False, allow_unicode=True)
+    return {"title": f"{obj.get('kind', '')} {obj['metadata']['name']}", "yaml": text}
 
 
 def clean(obj: Mapping[str, Any], *, with_env: bool) -> dict[str, Any]:

@@ -30,7 +30,8 @@ _RUN = f'{_HOME} if command -v bash >/dev/null 2>&1; then exec bash -c "$1"; fi;
 _RUN_IN_TERMINAL = f"TERM=$2; export TERM; {_RUN}"
 _SFTP = (
     f"{_HOME} for one in /usr/lib/openssh/sftp-server /usr/libexec/openssh/sftp-server"
-    " /usr/lib/ssh/sftp-server /usr/libexec/sftp-server /usr/lib/sftp-server;"
+    " /usr/lib/ssh/sftp-server /usr/libexec/sftp-server /usr/lib/sftp-server"
+    ' "$HOME/.local/bin/sftp-server";'
     ' do [ -x "$one" ] && exec "$one"; done;'
     " echo 'This image has no sftp-server (package openssh-sftp-server): sftp and scp do not work"
     " here. Use the files page, or: berth workspace files cp' >&2; exit 127"

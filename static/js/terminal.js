@@ -12,6 +12,8 @@ let fit = null;
 let socket = null;
 let pause = SHORTEST;
 let timer = null;
+let typed = []; // before the shell has shown anything: it would be echoed twice
+let awake = false;
 let over = false; // ended by itself or by the gate: only a press opens a new one
 
 const say = (words) => {
@@ -58,8 +60,8 @@ async function start() {
   term.open(box);
   fit.fit();
   term.attachCustomKeyEventHandler(keys);
-  term.onData((data) => send(new TextEncoder().encode(data)));
-  term.onBinary((data) => send(Uint8Array.from(data, (c) => c.charCodeAt(0))));
+  term.onData((data) => type(new TextEncoder().encode(data)));
+  term.onBinary((data) => type(Uint8Array.from(data, (c) => c.charCodeAt(0))));
   term.onResize(({ cols, rows }) => send(JSON.stringify({ type: "resize", cols, rows })));
   new ResizeObserver(() => fit.fit()).observe(box);
   new MutationObserver(() => {
@@ -88,9 +90,22 @@ function send(data) {
   if (socket?.readyState === WebSocket.OPEN) socket.send(data);
 }
 
+function type(data) {
+  if (awake) send(data);
+  else if (socket) typed.push(data);
+}
+
+function wake() {
+  if (awake) return;
+  awake = true;
+  for (const data of typed) send(data);
+  typed = [];
+}
+
 function connect() {
   clearTimeout(timer);
-  over = false;
+  over = awake = false;
+  typed = [];
   connectButton.hidden = true;
   say(text("Connecting"));
   fit.fit();
@@ -99,7 +114,7 @@ function connect() {
   mine.binaryType = "arraybuffer";
   mine.addEventListener("message", (event) => {
     if (typeof event.data === "string") told(JSON.parse(event.data));
-    else term.write(new Uint8Array(event.data));
+    else term.write(new Uint8Array(event.data), wake);
   });
   mine.addEventListener("close", () => {
     if (socket === mine) closed();
@@ -112,6 +127,7 @@ function told(message) {
     term.reset();
     say(text("Connected"));
     term.focus();
+    setTimeout(wake, SHORTEST * 2); // a program without a prompt
     // the size may have changed while the shell was being started
     send(JSON.stringify({ type: "resize", cols: term.cols, rows: term.rows }));
   } else if (message.type === "ended") {

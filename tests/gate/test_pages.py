@@ -87,7 +87,10 @@ def test_the_page_shows_what_the_gate_tells(
     def answer(payload: Any) -> Any:
         asked.append(dict(payload))
         event = {"at": "2026-01-01T00:00:00Z", "kind": "Warning", "reason": "Failed", "count": 3}
-        return {"yaml": "kind: Pod\n", "events": [{**event, "message": "no such image"}]}
+        return {
+            "objects": [{"title": "Pod p", "yaml": "kind: Pod\n"}],
+            "events": [{**event, "message": "no such image"}],
+        }
 
     settings.BERTH_CLUSTER_PRIVATE_KEY = ["x"]
     monkeypatch.setitem(gateway._handlers, "workspace/objects", answer)
