@@ -141,7 +141,17 @@ def _chp() -> Router:
     return ChpRouter.from_settings()
 
 
-ROUTERS: dict[str, Callable[[], Router]] = {"fake": _fake_router, "chp": _chp}
+def _gateway() -> Router:
+    from clusters import gateway
+
+    return gateway.from_settings()
+
+
+ROUTERS: dict[str, Callable[[], Router]] = {
+    "chp": _chp,
+    "fake": _fake_router,
+    "gateway": _gateway,
+}
 
 
 def driver_for(cluster_key: str) -> Driver:

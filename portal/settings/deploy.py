@@ -23,6 +23,10 @@ BERTH_ADMIN_PASSWORD = text("ADMIN_PASSWORD")
 # operator's setting can say so: nothing that is pasted leads to this identity.
 BERTH_IN_CLUSTER = text("IN_CLUSTER")
 BERTH_IN_CLUSTER_NAME = text("IN_CLUSTER_NAME")
+# Where BERTH_ROUTER=gateway attaches the routes of workspaces: namespace/name[/listener], and the
+# cluster that it is in (empty: the one that Berth runs in).
+BERTH_GATEWAY = text("GATEWAY")
+BERTH_GATEWAY_CLUSTER = text("GATEWAY_CLUSTER")
 # Attached clusters may lie on this machine's own addresses (trials; never a shared portal).
 BERTH_ALLOW_PRIVATE_CLUSTERS = flag("ALLOW_PRIVATE_CLUSTERS")
 

@@ -46,13 +46,16 @@ def run_helm(state: dict[str, Any] | None, *words: str | Path) -> subprocess.Com
     )
 
 
-def values(registry: str = "127.0.0.1:5000", tags: dict[str, str] | None = None) -> dict[str, Any]:
+def values(
+    registry: str = "127.0.0.1:5000", tags: dict[str, str] | None = None, lab: str = ""
+) -> dict[str, Any]:
     """What a trial on a small cluster sets. ``tags``: name → what follows the repository."""
     refs = {name: f":{(tags or {}).get(name, 'test')}" for name in ("postgres", "redis")}
     own = {
         name: {"repository": f"{registry}/berth/{name}", "tag": (tags or {}).get(name, "test")}
         for name in ("server", "proxy")
     }
+    options = {"cpu_overcommit": 10, **({"default_image": lab} if lab else {})}
     return {
         "publicUrl": f"https://{HOST}",
         "notebooks": {"domain": DOMAIN},
@@ -61,7 +64,7 @@ def values(registry: str = "127.0.0.1:5000", tags: dict[str, str] | None = None)
         "worker": {"replicas": 1, "resources": SMALL},
         "gate": {"replicas": 1, "resources": SMALL},
         "proxy": {"replicas": 1, "resources": SMALL},
-        "cluster": {"namespacePrefix": PREFIX, "options": {"cpu_overcommit": 10}},
+        "cluster": {"namespacePrefix": PREFIX, "options": options},
         "postgresql": {
             "enabled": True,
             "image": f"{registry}/berth/postgres{refs['postgres']}",

@@ -1,0 +1,53 @@
+"""The router of an installation whose workspaces are reached through a Gateway of the cluster."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
+
+from clusters.models import Cluster
+from clusters.options import options_of
+from runtime.protocol import Router, Unreachable
+from runtime.reasons import Reason
+
+if TYPE_CHECKING:
+    from runtime.drivers.kubernetes.client import KubeClient
+
+
+def from_settings() -> Router:
+    from clusters import registry
+    from runtime.routers.gateway import Gateway, GatewayRouter
+
+    if settings.BERTH_NOTEBOOK_ROUTING != "host":
+        message = "BERTH_ROUTER=gateway needs BERTH_NOTEBOOK_ROUTING=host."
+        raise ImproperlyConfigured(message)
+    try:
+        gateway = Gateway.parse(
+            settings.BERTH_GATEWAY, options_of(cluster().options).namespace_prefix
+        )
+    except ValueError as error:
+        raise ImproperlyConfigured(str(error)) from error
+    return GatewayRouter(gateway, client, registry.lookup)
+
+
+def cluster() -> Cluster:
+    key = settings.BERTH_GATEWAY_CLUSTER or settings.BERTH_IN_CLUSTER
+    found = Cluster.objects.filter(key=key).first()
+    if found is None:
+        message = f"There is no cluster {key!r}; BERTH_GATEWAY_CLUSTER names it."
+        raise Unreachable(message, reason=Reason.PROXY_UNREACHABLE)
+    return found
+
+
+@cache
+def client() -> KubeClient | None:
+    """One for this process, as long as the cluster's credential is the same."""
+    from clusters import registry
+    from runtime.drivers.kubernetes import addresses
+    from runtime.drivers.kubernetes.client import KubeClient
+
+    access = registry.access_of(cluster())
+    return None if access is None else KubeClient(access, check=addresses.check_from_settings())

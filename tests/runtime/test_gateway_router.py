@@ -1,0 +1,115 @@
+"""Routes as HTTPRoutes: what is written, and what is refused. The API server here is a dictionary."""
+
+from typing import Any
+
+import pytest
+
+from runtime.protocol import RouteEntry, Unreachable
+from runtime.routers.gateway import API, Gateway, GatewayRouter, objects
+
+UID = "0b9f3c58-4d9d-4a0b-9a0e-0d7b7f1f2c11"
+HOST = "/abc123.nb.example.org"
+ENTRY = RouteEntry(HOST, "http://10.244.0.9:8888", UID)
+GATEWAY = Gateway.parse("edge/public/workspaces", "berth-")
+
+
+class Cluster:
+    """Keeps objects by plural, namespace and name; counts writes and lists."""
+
+    def __init__(self) -> None:
+        self.rows: dict[tuple[str, str, str], Any] = {}
+        self.writes = self.lists = 0
+
+    def apply(self, obj: Any) -> Any:
+        self.writes += 1
+        kind = {"HTTPRoute": "httproutes", "Service": "services"}[obj["kind"]]
+        meta = obj["metadata"]
+        self.rows[kind, meta["namespace"], meta["name"]] = obj
+        return obj
+
+    def delete(self, _version: str, plural: str, name: str, namespace: str = "") -> bool:
+        self.writes += 1
+        return self.rows.pop((plural, namespace, name), None) is not None
+
+    def list(self, version: str, plural: str, *, selector: str) -> list[Any]:
+        assert (version, "berth.dev/instance=berth" in selector) == (API, True)
+        self.lists += 1
+        return [row for (kind, _, _), row in self.rows.items() if kind == plural]
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return Cluster()
+
+
+def router(cluster: Any) -> GatewayRouter:
+    return GatewayRouter(
+        GATEWAY, lambda: cluster, lambda uid: {"namespace": "berth-demo"} if uid == UID else None
+    )
+
+
+def test_a_route_is_a_service_and_an_httproute_in_the_workspaces_namespace() -> None:
+    service, route = objects(ENTRY, "berth-demo", GATEWAY)
+    assert service["spec"] == {
+        "selector": {"berth.dev/uid": UID},
+        "ports": [{"name": "http", "port": 80, "targetPort": 8888}],
+    }
+    assert route["metadata"]["namespace"] == service["metadata"]["namespace"] == "berth-demo"
+    assert route["spec"]["hostnames"] == ["abc123.nb.example.org"]
+    assert route["spec"]["parentRefs"] == [
+        {"name": "public", "namespace": "edge", "sectionName": "workspaces"}
+    ]
+    (rule,) = route["spec"]["rules"]
+    assert rule["backendRefs"] == [{"name": service["metadata"]["name"], "port": 80}]
+    removed = rule["filters"][0]["requestHeaderModifier"]["remove"]
+    assert "X-Forwarded-User" in removed
+    assert len(removed) <= 16, "as many as the API takes"
+
+
+def test_a_launch_costs_two_writes_and_the_next_one(cluster: Cluster) -> None:
+    one = router(cluster)
+    one.put(ENTRY)
+    assert cluster.writes == 2
+    one.put(RouteEntry(HOST, "http://10.244.0.10:8888", UID))
+    assert cluster.writes == 3, "the Service finds the new pod by itself"
+
+
+def test_what_is_put_is_listed_by_any_process_and_dropped_by_any(cluster: Cluster) -> None:
+    router(cluster).put(ENTRY)
+    other = router(cluster)
+    assert dict(other.list()) == {HOST: ENTRY}
+    router(cluster).drop(HOST)
+    assert not cluster.rows
+    router(cluster).drop(HOST)  # missing is success
+
+
+def test_a_quiet_router_lists_nothing_again(cluster: Cluster) -> None:
+    one = router(cluster)
+    for _ in range(100):
+        one.list()
+        one.epoch()
+    assert cluster.lists == 1
+
+
+@pytest.mark.parametrize("key", ["", "/", "/a/b"])
+def test_only_hosts_are_routes(cluster: Cluster, key: str) -> None:
+    with pytest.raises(ValueError, match="not a host"):
+        router(cluster).put(RouteEntry(key, "http://10.0.0.1:1", UID))
+
+
+def test_a_workspace_elsewhere_is_refused_with_a_sentence(cluster: Cluster) -> None:
+    with pytest.raises(Unreachable, match="not on the cluster"):
+        router(cluster).put(RouteEntry(HOST, ENTRY.target, "another"))
+
+
+def test_a_process_without_a_credential_says_so_and_still_has_an_epoch() -> None:
+    one = router(None)
+    assert one.epoch() == "edge/public"
+    with pytest.raises(Unreachable, match="no credential"):
+        one.put(ENTRY)
+
+
+@pytest.mark.parametrize("text", ["", "name", "a/b/c/d", "a//b"])
+def test_a_gateway_is_named_by_its_namespace_and_name(text: str) -> None:
+    with pytest.raises(ValueError, match="BERTH_GATEWAY must be"):
+        Gateway.parse(text, "berth-")
