@@ -15,14 +15,18 @@ from console.views.base import Table
 # Labels that say where a node stands, shown before the others (C37).
 PLACES = ("su", "block", "rack", "rail", "zone", "pool", "nic")
 SHOWN = 6
+NOWRAP: dict[str, Any] = {"td": {"class": "text-nowrap"}}
+END_NOWRAP: dict[str, Any] = {"td": {"class": "end text-nowrap"}, "th": {"class": "end"}}
 
 
 class NodeTable(Table):
-    name = tables.Column(verbose_name=_("Node"))
+    name = tables.Column(verbose_name=_("Node"), attrs=NOWRAP)
     ready = tables.Column(verbose_name=_("State"), empty_values=())
-    flavor = tables.Column(verbose_name=_("GPUs"), empty_values=(), order_by=("flavor__name",))
+    flavor = tables.Column(
+        verbose_name=_("GPUs"), empty_values=(), order_by=("flavor__name",), attrs=NOWRAP
+    )
     cpu_milli = tables.Column(verbose_name=_("CPU"), attrs=END)
-    memory_mib = tables.Column(verbose_name=_("Memory"), attrs=END)
+    memory_mib = tables.Column(verbose_name=_("Memory"), attrs=END_NOWRAP)
     labels = tables.Column(verbose_name=_("Labels"), empty_values=(), orderable=False)
     version = tables.Column(verbose_name=_("Version"), default=tags.NOTHING)
     seen_at = tables.Column(verbose_name=_("Changed"))

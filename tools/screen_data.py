@@ -31,6 +31,7 @@ from notebooks.models import Preset, Sample, Step, Workspace  # noqa: E402
 from notifications.models import Announcement, Notification  # noqa: E402
 from projects.models import Membership, Project  # noqa: E402
 from quotas.models import Limit, Reservation  # noqa: E402
+from tools import screen_clusters  # noqa: E402
 from usage.models import Interval  # noqa: E402
 from volumes.models import Volume  # noqa: E402
 
@@ -443,6 +444,7 @@ def pages(
             "system",
         )
     ]
+    found += screen_clusters.pages()
     preset = Preset.objects.first()
     found += [
         ("olga", "console-user", url("console:user", user=who["alice"].uid)),
@@ -462,6 +464,7 @@ def main() -> None:
     tenants = projects(who)
     made = workspaces(who, tenants)
     ensure_default_presets()
+    screen_clusters.make(tenants["vision"])
     news(who, made)
     json.dump({"password": PASSWORD, "pages": pages(who, made, tenants["vision"])}, sys.stdout)
 
