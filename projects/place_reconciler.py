@@ -178,6 +178,7 @@ def _mark(spec: TenantSpec, driver: Driver | SupportsTenants) -> str:
     """Return what the namespace was made from: when it differs, it is applied anew."""
     said = (
         spec.namespace,
+        spec.generation,
         spec.slug,
         spec.registries_version,
         [(u.user, u.viewer, u.pods, u.grants) for u in spec.kube_users],

@@ -127,6 +127,10 @@ def places_listed(project: Project) -> list[Where]:
     ]
 
 
+def all_clusters() -> list[tuple[str, str]]:
+    return list(Cluster.objects.order_by("name").values_list("key", "name"))
+
+
 def any_tenant_cluster() -> bool:
     return Cluster.objects.filter(driver__in=TENANT_DRIVERS, enabled=True).exists()
 

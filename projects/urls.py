@@ -46,6 +46,7 @@ urlpatterns = [
         name="kubeconfig-revoke",
     ),
     path("projects/<slug:project>/settings", views.Settings.as_view(), name="settings"),
+    path("projects/<slug:project>/clusters", kube.Clusters.as_view(), name="clusters"),
     path("projects/<slug:project>/archive", views.Archive.as_view(), name="archive"),
     path("projects/<slug:project>/unarchive", views.Unarchive.as_view(), name="unarchive"),
     path("projects/<slug:project>/delete", views.Delete.as_view(), name="delete"),

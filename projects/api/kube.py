@@ -71,6 +71,37 @@ class PlacesView(ProjectAPIView):
         return Response(PlaceSerializer(places.places_listed(self.project), many=True).data)
 
 
+class ClustersSerializer(StrictSerializer):
+    clusters = serializers.ListField(
+        child=serializers.CharField(max_length=63),
+        max_length=200,
+        help_text="Keys; none means every cluster.",
+    )
+
+
+class ProjectClustersView(ProjectAPIView):
+    """Which clusters the project is limited to. Operators change it."""
+
+    required_permissions: ClassVar = {
+        "GET": Permission.PROJECT_READ,
+        "PUT": Permission.PROJECT_READ,
+    }
+    serializer_class = ClustersSerializer
+
+    @extend_schema(responses=ClustersSerializer)
+    def get(self, request: Request, project: str) -> Response:
+        return Response({"clusters": places.clusters_of(self.project.uid)})
+
+    @extend_schema(request=ClustersSerializer, responses=ClustersSerializer)
+    def put(self, request: Request, project: str) -> Response:
+        keys = services.project_set_clusters(
+            principal=self.principal,
+            project=self.project,
+            keys=valid(ClustersSerializer, request)["clusters"],
+        )
+        return Response({"clusters": keys})
+
+
 class KubeconfigsView(ProjectAPIView):
     required_permissions: ClassVar = {"GET": Permission.KUBE_USE, "POST": Permission.KUBE_USE}
     serializer_class = KubeGrantSerializer

@@ -24,6 +24,7 @@ urlpatterns = [
         views.InvitationView.as_view(),
         name="invitation",
     ),
+    path("projects/<slug:project>/clusters", kube.ProjectClustersView.as_view(), name="clusters"),
     path("projects/<slug:project>/places", kube.PlacesView.as_view(), name="places"),
     path("projects/<slug:project>/kubeconfigs", kube.KubeconfigsView.as_view(), name="kubeconfigs"),
     path(

@@ -30,6 +30,7 @@ from projects.services.members import (
     member_set_role,
     roles_grantable,
 )
+from projects.services.reach import project_set_clusters
 
 __all__ = [
     "file_of",
@@ -51,6 +52,7 @@ __all__ = [
     "project_archive",
     "project_create",
     "project_request_delete",
+    "project_set_clusters",
     "project_unarchive",
     "project_update",
     "require_active",

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from django.db import transaction
+from django.db.models import F
 from django.utils.translation import gettext as _
 
 from accounts import hooks as accounts
@@ -201,7 +202,9 @@ def answer_token(payload: Mapping[str, Any]) -> Mapping[str, Any]:
             seconds=_seconds(grant),
         )
     except NotYet as error:
-        hint(grant.place)  # perhaps somebody removed it by hand
+        # It was made, so somebody removed it by hand: secrets are not watched.
+        ProjectPlace.objects.filter(pk=grant.place_id).update(generation=F("generation") + 1)
+        hint(grant.place)
         raise _preparing() from error
     except DriverError as error:
         raise Unavailable(_("The cluster does not answer; try again.")) from error

@@ -125,6 +125,19 @@ class KubectlRevoke(ProjectView):
         return redirect("projects:kubectl", project=self.project.slug)
 
 
+class Clusters(ProjectView):
+    """The card of the settings that operators see."""
+
+    required_permissions: ClassVar = {"POST": Permission.PROJECT_READ}
+
+    def post(self, request: HttpRequest, project: str) -> HttpResponse:
+        services.project_set_clusters(
+            principal=self.principal, project=self.project, keys=request.POST.getlist("clusters")
+        )
+        messages.success(request, _("Saved."))
+        return redirect("projects:settings", project=self.project.slug)
+
+
 class Kubeconfigs(SettingsView):
     """All of one's own, wherever they are."""
 

@@ -297,6 +297,7 @@ class Settings(ProjectView):
             {
                 "tabs": tabs(self, "settings"),
                 "form": form,
+                "reach": self._reach(),
                 "lost": [s.text for s in held] or [_("The project itself: it holds nothing.")],
                 "running": sum(s.running for s in held),
                 "denied": {
@@ -311,6 +312,15 @@ class Settings(ProjectView):
             },
             status=status,
         )
+
+    def _reach(self) -> list[dict[str, Any]]:
+        """Every cluster and whether the project is limited to it; for operators only."""
+        if not self.principal.is_operator:
+            return []
+        mine = set(places.clusters_of(self.project.uid))
+        return [
+            {"key": key, "name": name, "chosen": key in mine} for key, name in places.all_clusters()
+        ]
 
 
 class Archive(ProjectView):

@@ -1,5 +1,6 @@
 """kubectl for members: a file that is limited, ends, and can be taken back."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -221,3 +222,17 @@ class TestPages:
         _make(as_user(bob), name="bobs-laptop")
         assert "bobs-laptop" in as_user(mona).get("/projects/vision/kubectl").content.decode()
         assert "bobs-laptop" not in as_user(mona).get("/settings/kubeconfigs").content.decode()
+
+
+def test_rights_that_somebody_removed_by_hand_are_made_again_when_asked_for(
+    alpha: TenantFake, project: Any, bob: Any, as_user: Any
+) -> None:
+    client = as_user(bob)
+    made = _make(client)
+    (namespace,) = alpha.places
+    asked = alpha.ensured
+    alpha.places[namespace] = replace(alpha.places[namespace], kube_users=())
+    assert client.post(f"{API}/{made['id']}/token").json()["code"] == "preparing"
+    engine.run_due()
+    assert alpha.ensured > asked
+    assert client.post(f"{API}/{made['id']}/token").status_code == 200

@@ -146,3 +146,41 @@ def test_a_detached_cluster_takes_its_places_along(place: ProjectPlace) -> None:
     hooks.cluster_changed(KEY)
     place.refresh_from_db()
     assert place.deleted_at is not None
+
+
+class TestClustersOfAProject:
+    API = "/api/v1/projects/vision/clusters"
+
+    def test_an_operator_limits_it_by_api_and_page(
+        self, alpha: TenantFake, project: Any, operator: Any, as_user: Any
+    ) -> None:
+        Cluster.objects.create(key="beta", name="Beta", driver="kubernetes")
+        client = as_user(operator)
+        done = client.put(self.API, {"clusters": ["beta"]}, content_type="application/json")
+        assert done.status_code == 200, done.content
+        assert places.place_ensure(project=project, cluster_key="beta")
+        assert [w["cluster"] for w in client.get("/api/v1/projects/vision/places").json()] == [
+            "beta"
+        ]
+        assert Event.objects.get(verb="project.clusters-changed").message == "beta"
+        assert "Beta" in client.get("/projects/vision/settings").content.decode()
+        client.post("/projects/vision/clusters", {"clusters": []})
+        assert client.get(self.API).json() == {"clusters": []}
+
+    def test_members_see_it_and_do_not_change_it(
+        self, alpha: TenantFake, project: Any, alice: Any, as_user: Any
+    ) -> None:
+        client = as_user(alice)
+        assert client.get(self.API).json() == {"clusters": []}
+        done = client.put(self.API, {"clusters": [KEY]}, content_type="application/json")
+        assert done.status_code == 403
+        assert 'id="reach"' not in client.get("/projects/vision/settings").content.decode()
+
+    def test_an_unknown_cluster_is_refused_by_name(
+        self, alpha: TenantFake, project: Any, operator: Any, as_user: Any
+    ) -> None:
+        done = as_user(operator).put(
+            self.API, {"clusters": ["nowhere"]}, content_type="application/json"
+        )
+        assert done.status_code == 400
+        assert "clusters" in done.json()["fields"]
