@@ -57,7 +57,11 @@ def portal(devcluster: dict[str, Any]) -> Iterator[ClusteredPortal]:
     try:
         running.start()
         people(running)
-        until(lambda: answers(f"{gate_url(running)}/livez"), 60)
+        try:
+            until(lambda: answers(f"{gate_url(running)}/livez"), 90)
+        except AssertionError:
+            log = running.var / "log" / "gate.log"
+            pytest.fail(f"{running.tail()}\n{log.read_text() if log.exists() else 'no gate.log'}")
         yield running
     finally:
         running.close()
