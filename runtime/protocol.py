@@ -72,7 +72,10 @@ class Mount:
 
 @dataclass(frozen=True)
 class Probe:
-    """Ready when an HTTP GET of ``path`` on ``port`` answers ``status``."""
+    """Ready when an HTTP GET of ``path`` on ``port`` answers ``status``.
+
+    On a cluster an empty path asks only whether the port is open.
+    """
 
     path: str = "/api"
     status: int = 200

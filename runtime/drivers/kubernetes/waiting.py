@@ -15,7 +15,7 @@ _NODES = re.compile(
     r"\A0/(\d+) nodes are available: (.*?)(?:\. (?:preemption|no new claims).*)?\Z", re.DOTALL
 )
 _PART = re.compile(r"(\d+) (.+?)(?=, \d+ |\Z)", re.DOTALL)
-_LACKING = re.compile(r"Insufficient ([\w./-]+)")
+_LACKING = re.compile(r"Insufficient ([\w/-]+(?:\.[\w/-]+)*)")
 
 # In this order: the first that is in the text tells.
 _IMAGE: tuple[tuple[Reason, re.Pattern[str]], ...] = (

@@ -181,6 +181,12 @@ def test_cpu_is_written_as_the_api_server_writes_it(milli, text):
     assert made["resources"]["requests"]["cpu"] == text
 
 
+def test_a_probe_without_a_path_asks_for_an_open_port():
+    made = container(workload.statefulset(spec(probe=Probe("")), OPTIONS))
+    assert made["startupProbe"]["tcpSocket"] == {"port": 8888}
+    assert "httpGet" not in made["startupProbe"]
+
+
 def test_processors_may_be_promised_several_times_memory_never():
     options = KubernetesOptions(cpu_overcommit=10)
     made = container(workload.statefulset(spec(resources=Resources(1000, 512)), options))
