@@ -130,14 +130,16 @@ class Storm:
         names = {f"ws-{short_id}" for short_id in self.first}
         found: dict[str, list[dict[str, Any]]] = {}
         for version, kind in (("v1", "Secret"), ("apps/v1", "StatefulSet")):
-            for item in self.kube.list(version, kind, selector="berth.dev/instance=bench-storm"):
+            for item in self.kube.list(
+                version, kind, labelSelector="berth.dev/instance=bench-storm"
+            ):
                 if item["metadata"]["name"] in names:
                     live = {"apiVersion": version, "kind": kind, **item}
                     found.setdefault(item["metadata"]["namespace"], []).append(live)
         return list(found.values())
 
     def _bare_ready(self) -> int:
-        pods = self.kube.list("v1", "Pod", selector="!berth.dev/managed")
+        pods = self.kube.list("v1", "Pod", labelSelector="!berth.dev/managed")
         return sum(
             1
             for pod in pods

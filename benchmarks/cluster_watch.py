@@ -69,7 +69,7 @@ def churn(storm: Storm, pods: list[dict[str, Any]]) -> None:
 
 def freshness(storm: Storm) -> tuple[list[float], int]:
     """Return the portal's lag behind the bare watch in ms, and how many changes it missed."""
-    ours = storm.kube.list("v1", "Pod", selector="berth.dev/instance=bench-storm")[:PODS]
+    ours = storm.kube.list("v1", "Pod", labelSelector="berth.dev/instance=bench-storm")[:PODS]
     uids = {pod["metadata"]["labels"]["berth.dev/uid"] for pod in ours}
     version = storm.kube.request("GET", "/api/v1/pods?limit=1")["metadata"]["resourceVersion"]
     bare = Watched(storm.kube)

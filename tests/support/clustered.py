@@ -102,7 +102,7 @@ class ClusteredPortal(Portal):
             for name in mine:
                 kube.delete("v1", "Namespace", name)
             selector = f"berth.dev/instance={self.prefix.strip('-')}"
-            for volume in kube.list("v1", "PersistentVolume", selector=selector):
+            for volume in kube.list("v1", "PersistentVolume", labelSelector=selector):
                 kube.delete("v1", "PersistentVolume", volume["metadata"]["name"])
             poll(
                 lambda: not any(kube.get("v1", "Namespace", name) for name in mine),
