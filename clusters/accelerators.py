@@ -37,6 +37,7 @@ SHOWN_LABEL = re.compile(
 _CARD = re.compile(r"\b(GB200|GB300|B200|B300|H200|H100|A100|L40S|L40|L4|A40|A30|A10|A2|T4|V100)\b")
 _SIZE = re.compile(r"(\d+)\s*GB\b")
 MAX_LABELS = 60
+NOISE = re.compile(r"\A(beta\.kubernetes\.io|feature\.node\.kubernetes\.io|kubernetes\.io/os)/?")
 
 
 @dataclass(frozen=True)
@@ -126,12 +127,36 @@ def _short(words: str, labels: Mapping[str, str]) -> str:
 
 
 def shown_labels(labels: Mapping[str, str], wanted: Iterable[str]) -> dict[str, str]:
-    """Return the labels worth keeping: those that flavors and pools ask for, and known facts."""
+    """Return the labels worth keeping: what flavors and pools ask for, known facts, the rest."""
     needed = set(wanted)
-    kept = {k: v for k, v in sorted(labels.items()) if k in needed}
-    for name, value in sorted(labels.items()):
-        if len(kept) >= MAX_LABELS:
-            break
-        if SHOWN_LABEL.search(name):
-            kept[name] = value
-    return kept
+
+    def rank(name: str) -> tuple[bool, bool, str]:
+        return (name not in needed, not SHOWN_LABEL.search(name), name)
+
+    names = [name for name in labels if name in needed or not NOISE.search(name)]
+    return {name: labels[name] for name in sorted(names, key=rank)[:MAX_LABELS]}
+
+
+def closed_by(
+    taints: Iterable[Mapping[str, str]],
+    accelerators: Mapping[str, int],
+    tolerations: Iterable[Mapping[str, str]],
+) -> str:
+    """Return the taint that keeps all work off a node, or ''."""
+    known = list(tolerations)
+    for taint in taints:
+        key = taint.get("key", "")
+        if taint.get("effect") not in {"NoSchedule", "NoExecute"} or key in accelerators:
+            continue
+        if not any(_tolerates(entry, taint) for entry in known):
+            value = f"={taint['value']}" if taint.get("value") else ""
+            return f"{key}{value}"
+    return ""
+
+
+def _tolerates(entry: Mapping[str, str], taint: Mapping[str, str]) -> bool:
+    if entry.get("effect") not in {"", None, taint.get("effect")}:
+        return False
+    if entry.get("key") != taint.get("key"):
+        return False
+    return entry.get("operator") == "Exists" or entry.get("value", "") == taint.get("value", "")

@@ -161,7 +161,10 @@ def placement_for(
     pool: str = "",
     network: str = "",
 ) -> p.Placement:
-    """Return which nodes will do, or raise with the field that is wrong."""
+    """Return which nodes will do, or raise with the field that is wrong.
+
+    Taints of a pool are tolerated by work that names the pool, or a kind of GPU that it lists.
+    """
     pools = _pools(cluster_key)
     chosen = _chosen_pool(pools, pool, kind, project_uid)
     usable = [chosen] if chosen else [row for row in pools if row.admits(kind, project_uid)]
@@ -169,17 +172,22 @@ def placement_for(
     if profile is not None and chosen is None:
         usable, chosen = _pools_with(profile, usable)
     labels = dict(chosen.node_labels) if chosen else {}
-    tolerations = _tolerations([chosen] if chosen else usable)
     avoid = _avoid([row for row in pools if not row.admits(kind, project_uid)], labels)
     if not gpus:
+        tolerations = _tolerations([chosen] if chosen else [])
         return p.Placement(node_labels=labels, tolerations=tolerations, avoid=avoid)
     hidden = _hidden(pools, kind, project_uid)
     flavors = _flavors(cluster_key, gpu_flavor, hidden, chosen)
+    resource = flavors[0].resource if flavors else p.Placement.resource
+    wanted = {flavor.name for flavor in flavors}
+    holding = [row for row in usable if wanted & {f.name for f in row.flavors.all()}]
+    tolerations = _tolerations([chosen] if chosen else holding)
     return p.Placement(
-        resource=flavors[0].resource if flavors else p.Placement.resource,
+        resource=resource,
         node_labels=labels,
         any_of=tuple(term for flavor in flavors for term in terms(flavor.node_labels)),
-        tolerations=tolerations,
+        # nodes with devices are often tainted by the device's own name
+        tolerations=({"key": resource, "operator": "Exists"}, *tolerations),
         avoid=avoid,
     )
 

@@ -8,6 +8,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 
+from clusters.accelerators import closed_by
 from common.templatetags import berth as tags
 from console.tables import END
 from console.views.base import Table
@@ -34,11 +35,17 @@ class NodeTable(Table):
     class Meta:
         attrs: ClassVar[Any] = {"aria_label": _("Nodes")}
 
+    tolerations: tuple[Any, ...] = ()  # of the cluster's pools; set by the page
+
     def render_ready(self, record: Any) -> Any:
         if not record.ready:
             return format_html("{} {}", tags.badge(_t("Not ready"), "danger"), record.message or "")
         if not record.schedulable:
             return tags.badge(_t("Cordoned"), "warning", "ban")
+        if closed := closed_by(record.taints, record.accelerators, self.tolerations):
+            return format_html(
+                '{} <span class="mono">{}</span>', tags.badge(_t("Tainted"), "quiet", "ban"), closed
+            )
         return tags.badge(_t("Ready"), "good")
 
     def render_flavor(self, record: Any) -> Any:

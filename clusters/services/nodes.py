@@ -59,7 +59,7 @@ def nodes_store(*, cluster_key: str, changes: NodeChanges) -> int:
 
 
 def nodes_rematch(*, cluster: Cluster) -> None:
-    """Recognise all nodes again, after flavors were changed."""
+    """Recognise all nodes again, after flavors or pools were changed."""
     flavors = list(Flavor.objects.all())
     by_name = {f.name: f for f in flavors}
     nodes = list(Node.objects.filter(cluster=cluster))
@@ -142,10 +142,13 @@ def _wanted_labels(flavors: Iterable[Flavor], cluster: Cluster) -> set[str]:
 def _sum_up(cluster: Cluster, nodes: Iterable[Node]) -> None:
     """Keep the sums with the cluster, so that no page adds up nodes."""
     kinds: dict[str, dict[str, int]] = {}
+    known = Pool.objects.filter(cluster=cluster).values_list("tolerations", flat=True)
+    tolerations = [entry for entries in known for entry in entries]
     cpu = memory = ready = count = 0
     for node in nodes:
         count += 1
-        if not (node.ready and node.schedulable):
+        closed = accelerators.closed_by(node.taints, node.accelerators, tolerations)
+        if not (node.ready and node.schedulable) or closed:
             _add(kinds, node.offers, usable=False)
             continue
         ready += 1

@@ -19,6 +19,7 @@ from clusters.services.base import (
     require_operator,
     wrong,
 )
+from clusters.services.nodes import nodes_rematch
 from common.errors import Conflict
 from events import services as events
 
@@ -60,6 +61,7 @@ def pool_save(
     row.save()
     if flavors is not None:
         row.flavors.set(_flavors(flavors))
+    nodes_rematch(cluster=cluster)
     verb = "pool.created" if pool is None else "pool.changed"
     _tell(principal, verb, row, cluster)
     return row
@@ -69,7 +71,9 @@ def pool_save(
 def pool_delete(*, principal: Principal, pool: Pool) -> None:
     require_operator(principal)
     _tell(principal, "pool.deleted", pool, pool.cluster)
+    cluster = pool.cluster
     pool.delete()
+    nodes_rematch(cluster=cluster)
 
 
 @transaction.atomic

@@ -36,6 +36,8 @@ class NodeList(ConsoleView):
             ready=ready,
         )
         table = NodeTable(rows, view=self)
+        pools = clusters.pools(row)
+        table.tolerations = tuple(entry for pool in pools for entry in pool.tolerations)
         RequestConfig(request, paginate={"per_page": ROWS, "silent": True}).configure(table)
         context = {
             "table": table,

@@ -1,7 +1,7 @@
 """Kubeconfigs for tests: a good one with a canary inside, and the hostile ones of C1."""
 
 import base64
-import datetime
+import datetime as dt
 from functools import cache
 from typing import Any
 
@@ -19,7 +19,7 @@ CANARY = "canary-5d1f2b7c9e-token"
 def authority() -> str:
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test cluster")])
-    begin = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+    begin = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
     made = (
         x509.CertificateBuilder()
         .subject_name(name)
@@ -27,7 +27,7 @@ def authority() -> str:
         .public_key(key.public_key())
         .serial_number(7)
         .not_valid_before(begin)
-        .not_valid_after(begin + datetime.timedelta(days=3650))
+        .not_valid_after(begin + dt.timedelta(days=3650))
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .sign(key, hashes.SHA256())
     )

@@ -72,7 +72,9 @@ def test_a2_a_canary_in_the_kubeconfig_shows_nowhere(op, as_user, auditor, alice
     for body in [*bodies, dump.read_bytes(), caplog.text.encode()]:
         assert CANARY.encode() not in body
     row = Cluster.objects.get()
-    assert CANARY not in json.dumps([row.sealed_kubeconfig, str(row), repr(registry.access_of(row))])
+    assert CANARY not in json.dumps(
+        [row.sealed_kubeconfig, str(row), repr(registry.access_of(row))]
+    )
 
 
 def test_a2_a_refused_one_is_not_said_back(op):
@@ -102,7 +104,8 @@ def test_c1_a_hostile_kubeconfig_is_refused_and_does_nothing(op, kind, door, tmp
 
 
 @pytest.mark.parametrize(
-    "server", ["https://127.0.0.1:1", "https://169.254.169.254", "https://[::1]:1", "https://0.0.0.0:1"]
+    "server",
+    ["https://127.0.0.1:1", "https://169.254.169.254", "https://[::1]:1", "https://0.0.0.0:1"],
 )
 def test_c2_a_server_at_this_machine_or_at_metadata_is_refused_when_it_is_connected(
     op, server, settings

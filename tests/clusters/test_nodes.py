@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from clusters.models import Cluster, Flavor, Node
-from clusters.services import nodes_store
+from clusters.services import nodes_store, pool_save
 from runtime.protocol import NodeChanges
 from tests.clusters.fleet import fleet, node
 
@@ -59,9 +59,7 @@ def test_news_that_change_nothing_write_nothing(cluster):
     assert nodes_store(cluster_key="east", changes=full(*fleet())) == 0
 
 
-def test_the_number_of_queries_does_not_grow_with_the_nodes(
-    cluster, django_assert_max_num_queries
-):
+def test_the_number_of_queries_does_not_grow_with_the_nodes(cluster, django_assert_max_num_queries):
     Flavor.objects.create(
         name="a2", label="A2", node_labels={"nvidia.com/gpu.product": ["NVIDIA-A2"]}
     )
@@ -97,3 +95,21 @@ def test_a_kind_known_from_a_machine_is_the_same_kind_on_a_cluster(cluster):
     mine.refresh_from_db()
     assert Flavor.objects.get() == mine
     assert mine.node_labels == {"nvidia.com/gpu.product": ["NVIDIA-H100-80GB-HBM3"]}
+
+
+def test_a_node_that_a_taint_keeps_free_is_no_capacity_until_a_pool_tolerates_it(
+    cluster, operator, principal
+):
+    taint = {"key": "team", "value": "x", "effect": "NoSchedule"}
+    own = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
+    one, two = node("a", "t4", 4, taints=(taint,)), node("b", "t4", 2, taints=(own,))
+    nodes_store(cluster_key="east", changes=full(one, two))
+    assert totals(cluster) == {"t4": 2}
+    assert cluster.kinds["t4"]["out"] == 4
+    values = {
+        "name": "team-x",
+        "node_labels": {"team": "x"},
+        "tolerations": [{"key": "team", "value": "x", "effect": "NoSchedule"}],
+    }
+    pool_save(principal=principal(operator), cluster=cluster, values=values)
+    assert totals(cluster) == {"t4": 6}

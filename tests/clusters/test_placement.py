@@ -26,6 +26,7 @@ from tests.clusters.fleet import fleet, node
 pytestmark = pytest.mark.django_db
 MINE, OTHERS = uuid4(), uuid4()
 H100 = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
+OWN = {"key": "nvidia.com/gpu", "operator": "Exists"}  # devices are often tainted by their name
 TAINT = {"key": "fabric", "operator": "Exists", "effect": "NoSchedule"}
 
 
@@ -105,7 +106,7 @@ def test_c16_a_pool_reserved_for_other_work_cannot_be_chosen(cluster, reserved):
 def test_c16_others_are_kept_off_its_nodes_and_do_not_see_its_kinds(cluster, reserved):
     found = place("t4")
     assert found.avoid == {"berth.dev/pool": ("fabric",)}
-    assert found.tolerations == ()
+    assert found.tolerations == (OWN,)
     with pytest.raises(Invalid):
         place("h100-80")  # it is in no pool of theirs
     assert "h100-80" not in {use.flavor.name for use in kinds_for(OTHERS)}
@@ -114,13 +115,24 @@ def test_c16_others_are_kept_off_its_nodes_and_do_not_see_its_kinds(cluster, res
 def test_c16_the_ones_it_is_reserved_for_get_there(cluster, reserved):
     found = place("h100-80", kind="distributed", pool="interconnect")
     assert found.node_labels == {"berth.dev/pool": "fabric"}
-    assert found.tolerations == (TAINT,)
+    assert found.tolerations == (OWN, TAINT)
     assert found.avoid == {}
 
 
 def test_the_engine_hears_the_same_as_a_spec_that_must_change(cluster):
     with pytest.raises(InvalidSpec, match="b200"):
         engine_placement("east", gpus=1, gpu_flavor="b200", kind="notebook", project_uid=MINE)
+
+
+def test_taints_of_a_pool_are_tolerated_by_who_names_it_or_a_kind_it_lists(cluster):
+    spot = Pool.objects.create(
+        cluster=cluster, name="spot", node_labels={"spot": "yes"}, tolerations=[TAINT]
+    )
+    assert TAINT not in place("t4").tolerations
+    assert TAINT in place("t4", pool="spot").tolerations
+    spot.flavors.set(Flavor.objects.filter(name="a2"))
+    assert TAINT in place("a2").tolerations
+    assert place("", gpus=0).tolerations == ()
 
 
 @pytest.fixture
