@@ -317,7 +317,8 @@ def _detail(sight: Sight, *, over: bool) -> dict[str, Any]:
 
 def _warnings(events: Sequence[Object], *, over: bool) -> list[Object]:
     found = [e for e in waiting.newest_first(events) if e.get("type") == "Warning"]
-    return [e for e in found if not over or e.get("reason") != "BackOff"][:EVENTS_KEPT]
+    noise = {"Unhealthy", "BackOff"} if over else {"Unhealthy"}
+    return [e for e in found if e.get("reason") not in noise][:EVENTS_KEPT]
 
 
 def _told(event: Object) -> dict[str, Any]:

@@ -42,7 +42,15 @@ GATHER_S = 0.01  # changes that come together are judged together
 _FIRST_S = 30.0
 _DENIED_S = 60.0
 # Words that come with every pod and tell nothing that the pod itself does not tell.
-_QUIET = ("Scheduled", "Created", "Started", "Killing", "SuccessfulCreate", "SuccessfulDelete")
+_QUIET = (
+    "Scheduled",
+    "Created",
+    "Started",
+    "Killing",
+    "SuccessfulCreate",
+    "SuccessfulDelete",
+    "Unhealthy",  # each second of every start
+)
 
 
 @dataclass(frozen=True)

@@ -190,3 +190,13 @@ def test_a_project_s_place_is_followed_by_the_uid_of_its_row():
     assert world.workloads() == []
     world.drop("Namespace", at(5, namespace))
     assert only(world).seen == Seen.MISSING
+
+
+def test_once_more_of_the_same_event_is_no_news():
+    world = World()
+    world.put(SETS, statefulset())
+    world.put(PODS, pod(main={"state": {"waiting": {"reason": "ContainerCreating"}}}))
+    world.put(EVENTS, event("FailedMount", "no such directory"))
+    assert only(world).reason == Reason.VOLUME
+    world.put(EVENTS, {**event("FailedMount", "no such directory", at=LATER), "count": 2})
+    assert world.take() == []
