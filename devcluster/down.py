@@ -19,7 +19,8 @@ from tools.setup_shell import SetupError, say, step, works
 
 # What needs the API server, the API server, what it needs; containerd ends the containers.
 LAST = (("kube-apiserver",), ("etcd", "registry"))
-PATIENCE_S = {"kueue": 8, "kube-apiserver": 15, "kubelet": 10}
+# All of it is thrown away: nobody needs a graceful end, only an end.
+PATIENCE_S = {"kueue": 3, "kube-apiserver": 1, "etcd": 1, "kubelet": 5}
 
 
 def down(layout: Layout) -> list[str]:

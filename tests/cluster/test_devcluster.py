@@ -60,10 +60,11 @@ def test_a_pod_runs_on_the_real_node_and_finds_names(
     assert inside.stdout.startswith("10.96.0.1"), inside.stderr
 
 
-def test_kubectl_reads_logs_and_runs_commands(run_pod: Any, kubectl: Run) -> None:
+def test_kubectl_reads_logs_and_runs_commands(run_pod: Any, kube: Kube, kubectl: Run) -> None:
     found = run_pod("talks", args=["sh", "-c", "echo it said this; sleep 600"])
     namespace = found["metadata"]["namespace"]
-    assert kubectl("-n", namespace, "logs", "talks").stdout == "it said this\n"
+    said = ("-n", namespace, "logs", "talks")
+    kube.until("its words", lambda: kubectl(*said).stdout == "it said this\n")
     done = kubectl("-n", namespace, "exec", "talks", "--", "sh", "-c", "id -u; exit 7")
     assert (done.stdout, done.returncode) == ("1000\n", 7)
 
@@ -309,7 +310,8 @@ def test_a_directory_is_made_for_a_volume_and_wiped_with_it(
     spec["spec"]["containers"][0]["volumeMounts"] = [{"name": "home", "mountPath": "/home/berth"}]
     kube.create(spec)
     kube.until("it runs", lambda: is_ready(kube.get("v1", "Pod", "writer", namespace)), 60)
-    assert kubectl("-n", namespace, "logs", "writer").stdout == "1000 700\n"
+    said = ("-n", namespace, "logs", "writer")
+    kube.until("its folder is its own", lambda: kubectl(*said).stdout == "1000 700\n")
     words = (
         "-n",
         namespace,
