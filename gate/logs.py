@@ -66,8 +66,6 @@ async def _events(streams: KubeStreams, pod: Pod, stream: Stream) -> AsyncIterat
             yield _event("unavailable", message=str(error))
             await asyncio.sleep(RETRY_S)
             continue
-        if first:
-            yield _event("reset", text="", offset=0)
         yield _event("end", offset=0)
         return
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from django.conf import settings
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
@@ -19,8 +20,10 @@ from notebooks.ui.forms import SizeForm, edit_form
 from notebooks.ui.present import shown
 from notebooks.ui.shared import go, show_error, to_yaml
 from notebooks.ui.tabs import Tab, more_of
+from notebooks.where import cluster_of
 from projects.access import Permission
 from projects.ui.base import ProjectView
+from runtime.protocol import Phase
 
 MAX_DOWNLOAD = 64 * 1024 * 1024
 READ: Mapping[str, Permission] = {"GET": Permission.WORKSPACE_READ}
@@ -105,8 +108,15 @@ class Logs(WorkspaceView):
         except BerthError as error:
             context["problem"] = error.message
         keys = {"project": self.project.slug, "workspace": row.short_id}
-        context["stream_url"] = reverse("api-workspace-logs", kwargs=keys)
+        context["stream_url"] = self._stream(row) or reverse("api-workspace-logs", kwargs=keys)
         return self.render(self.page(row, context))
+
+    def _stream(self, row: Workspace) -> str:
+        """A pod's log is followed at its source, through the gate; other logs are asked for."""
+        alive = row.shown_phase in {Phase.STARTING, Phase.RUNNING}
+        if not alive or cluster_of(row) is None:
+            return ""
+        return f"{settings.BERTH_GATE_URL}/gate/logs/{row.short_id}"
 
 
 class LogDownload(WorkspaceView):

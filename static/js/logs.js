@@ -43,13 +43,21 @@ function soon() {
 }
 
 function connect() {
-  source = new EventSource(`${box.dataset.stream}?offset=${offset}`);
+  const url = new URL(box.dataset.stream, location.href);
+  url.searchParams.set("offset", offset);
+  // a cluster's log comes from the gate, on one machine another port of this host
+  source = new EventSource(url, { withCredentials: true });
   source.addEventListener("open", () => say(box.dataset.textLive));
   source.addEventListener("log", (event) => {
     const part = JSON.parse(event.data);
     offset = String(part.offset);
     text = (text + part.text).slice(-KEPT);
     document.getElementById("log-empty")?.remove();
+    soon();
+  });
+  source.addEventListener("reset", (event) => {
+    text = JSON.parse(event.data).text;
+    if (text) document.getElementById("log-empty")?.remove();
     soon();
   });
   source.addEventListener("end", () => {

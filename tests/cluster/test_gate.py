@@ -339,11 +339,10 @@ def test_f4_readers_that_do_not_read_hurt_nobody(ann: Person, row: dict[str, Any
     """Reduced: eighty terminals full of output that nobody takes."""
     number = gate_process(ann.portal)
     before = memory_mib(number)
-    stuck = []
-    try:
+    with contextlib.ExitStack() as stack:
         for _ in range(80):
-            ws = terminal(ann, row)
-            stuck.append(ws)
+            ws = stack.enter_context(terminal(ann, row))
+            stack.callback(ws.socket.close)
             ws.send(b"yes 0123456789 | head -c 20000000\r")
         time.sleep(5)
         began = time.monotonic()
@@ -353,9 +352,6 @@ def test_f4_readers_that_do_not_read_hurt_nobody(ann: Person, row: dict[str, Any
             screen(mine, b"fast-2")
         took = time.monotonic() - began
         grown = memory_mib(number) - before
-    finally:
-        for ws in stuck:
-            ws.socket.close()
     assert grown < 150, grown
     assert took < 10, took
     until(lambda: streams_open(ann.portal) == 0, 90)
@@ -450,6 +446,11 @@ def test_the_pages_work_in_a_browser_under_the_strict_policy(
         with page.expect_download() as loading:
             page.click("tr:has-text('from a browser.txt') >> text=Download")
         assert Path(loading.value.path()).read_bytes() == b"hello"
+        page.goto(f"{ann.portal.url}/projects/demo/workspaces/{row['id']}/logs/")
+        page.wait_for_function(
+            "document.getElementById('log-state').textContent.trim() === 'Following'"
+        )
+        page.wait_for_function("document.getElementById('log').textContent.includes('upyter')")
         assert problems == []
 
 
