@@ -20,6 +20,7 @@ from django.utils.translation import gettext as _
 from accounts import hooks as accounts
 from clusters import registry
 from clusters.models import Cluster
+from clusters.options import ClusterOptions, options_of
 from common.clock import now
 from common.errors import Conflict, Invalid, NotFound, Unavailable
 from events.services import record
@@ -160,6 +161,9 @@ def file_of(*, principal: Principal, grant: KubeGrant, portal: str, patience_s: 
 
 def server_of(cluster_key: str) -> tuple[str, str]:
     """Return address and certificate authority (PEM) of a cluster's API server for people."""
+    options = _options(cluster_key)
+    if options.kube_api_url and options.kube_api_ca:
+        return options.kube_api_url, options.kube_api_ca
     said = gateway.ask(ASK_SERVER, {"cluster": cluster_key})
     return str(said["server"]), str(said["ca"])
 
@@ -212,23 +216,25 @@ def answer_token(payload: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def answer_server(payload: Mapping[str, Any]) -> Mapping[str, Any]:
-    from clusters.options import options_of
+    """Both are public; only who opens the credential knows them as attached."""
+    key = str(payload.get("cluster"))
+    options = _options(key)
+    try:
+        access = registry.access_of(Cluster.objects.get(key=key))
+    except DriverError as error:
+        raise Unavailable(str(error)) from error
+    if access is None:
+        raise Unavailable(_("The gate to the clusters has no credential for this one."))
+    pem = access.ca_pem.decode() if isinstance(access.ca_pem, bytes) else access.ca_pem
+    return {"server": options.kube_api_url or access.server, "ca": options.kube_api_ca or pem}
 
-    cluster = Cluster.objects.filter(key=str(payload.get("cluster")), enabled=True).first()
+
+def _options(cluster_key: str) -> ClusterOptions:
+    rows = Cluster.objects.filter(driver__in=places.TENANT_DRIVERS, enabled=True)
+    cluster = rows.filter(key=cluster_key).first()
     if cluster is None:
-        raise NotFound(_("There is no such cluster."))
-    options = options_of(cluster.options)
-    server, ca = options.kube_api_url, options.kube_api_ca
-    if not (server and ca):
-        try:
-            access = registry.access_of(cluster)
-        except DriverError as error:
-            raise Unavailable(str(error)) from error
-        if access is None:
-            raise Unavailable(_("The gate to the clusters has no credential for this one."))
-        pem = access.ca_pem.decode() if isinstance(access.ca_pem, bytes) else access.ca_pem
-        server, ca = server or access.server, ca or pem
-    return {"server": server, "ca": ca}
+        raise Conflict(_("This cluster is not attached now."), code="cluster-gone")
+    return options_of(cluster.options)
 
 
 def _check(grant: KubeGrant) -> None:
