@@ -97,7 +97,7 @@ def _proxy() -> str:
 
 def _machines() -> str:
     """Read what the engine last saw: a page never calls a machine."""
-    rows = list(Cluster.objects.all())
+    rows = list(Cluster.objects.filter(enabled=True))
     if not rows:
         raise Down(_t("There is no machine to run work on."))
     for row in rows:
