@@ -7,7 +7,9 @@ may carry a newer wish already.
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from clusters.models import Node
 from common.clock import now
+from runtime.models import ObservedWorkload
 from runtime.protocol import Phase
 from runtime.reconcilers import Transition
 from usage.models import Interval
@@ -56,7 +58,7 @@ def _open(transition: Transition, row: Any, state: dict[str, Any]) -> None:
             "owner_name": row.owner.username,
             "cluster_key": row.cluster_key,
             "gpus": len(devices) if devices else row.gpus,
-            "flavor": row.gpu_flavor,
+            "flavor": _flavor(row),
             "cpu_milli": row.cpu_milli,
             "memory_mib": row.memory_mib,
             "started_at": started,
@@ -65,8 +67,24 @@ def _open(transition: Transition, row: Any, state: dict[str, Any]) -> None:
     if made:
         # an earlier launch of the same workload is over at the latest now
         _close(row, launch=row.launch - 1, at=started, reason="restarted")
-    elif found.ended_at is None and found.started_at != started:
-        Interval.objects.filter(pk=found.pk, ended_at__isnull=True).update(started_at=started)
+        return
+    flavor = found.flavor or _flavor(row)
+    if found.ended_at is None and (found.started_at, found.flavor) != (started, flavor):
+        Interval.objects.filter(pk=found.pk, ended_at__isnull=True).update(
+            started_at=started, flavor=flavor
+        )
+
+
+def _flavor(row: Any) -> str:
+    """Return the kind of GPU it has: as asked, or that of the node where "any of" came to."""
+    if not row.gpus or (row.gpu_flavor and "," not in row.gpu_flavor):
+        return str(row.gpu_flavor)
+    seen = ObservedWorkload.objects.filter(cluster_key=row.cluster_key, uid=row.uid).first()
+    node = (seen.data.get("detail") or {}).get("node") if seen else None
+    if not node:
+        return ""
+    rows = Node.objects.filter(cluster__key=row.cluster_key, name=node)
+    return rows.values_list("flavor__name", flat=True).first() or ""
 
 
 def _close(row: Any, *, launch: int, at: datetime, reason: str) -> None:

@@ -2,25 +2,50 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from tests.cluster.conftest import devcluster as devcluster  # noqa: PLC0414 - a fixture
 from tests.support.chromium import browser as open_browser
 from tests.support.chromium import executable
+from tests.support.clustered import ClusteredPortal
 from tests.support.portal import Portal, environments
+
+MAIL = {"BERTH_EMAIL_BACKEND": "django.core.mail.backends.dummy.EmailBackend"}
 
 
 @pytest.fixture(scope="session")
-def portal() -> Iterator[Portal]:
+def machine_portal() -> Iterator[Portal]:
     if not (environments() / "jupyterlab").exists():
         pytest.skip("the JupyterLab environment is not built (make run or make test builds it)")
-    running = Portal({"BERTH_EMAIL_BACKEND": "django.core.mail.backends.dummy.EmailBackend"})
+    running = Portal(MAIL)
     try:
         running.start()
         yield running
     finally:
         running.close()
+
+
+@pytest.fixture(scope="session")
+def cluster_portal(devcluster: dict[str, Any]) -> Iterator[Portal]:
+    """The same pages, with a cluster and nothing else to run on."""
+    env = {**MAIL, "BERTH_LOCAL_CLUSTER": "no"}
+    running = ClusteredPortal(devcluster, f"br{secrets.token_hex(2)}-", env)
+    try:
+        running.start()
+        yield running
+    finally:
+        running.close()
+
+
+@pytest.fixture(scope="session")
+def portal(request: pytest.FixtureRequest) -> Portal:
+    """On one machine, unless a test asks for ``cluster`` (or both) by a parameter."""
+    found: Portal = request.getfixturevalue(f"{getattr(request, 'param', 'machine')}_portal")
+    return found
 
 
 @pytest.fixture(scope="module")  # while it is open, this thread has a running event loop
@@ -41,6 +66,7 @@ def people(portal: Portal) -> dict[str, str]:
         "from accounts.models import User; from projects.models import Membership, Project\n"
         "project = Project.objects.get(slug='demo')\n"
         "for name, role in (('ann', 'owner'), ('ben', 'member'), ('cyd', None)):\n"
+        "    if User.objects.filter(username=name).exists(): continue\n"
         "    user = User(username=name, email=f'{name}@example.org'); "
         f"user.set_password({PASSWORD!r}); user.save()\n"
         "    role and Membership.objects.create(project=project, user=user, role=role)\n"

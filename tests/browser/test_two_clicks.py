@@ -44,6 +44,9 @@ def run_in_notebook(page: Page, code: str) -> None:
     page.keyboard.press("Shift+Enter")
 
 
+@pytest.mark.parametrize(
+    "portal", ["machine", pytest.param("cluster", marks=pytest.mark.cluster)], indirect=True
+)
 def test_two_clicks_from_home_to_a_kernel_then_stop_resume_share_and_revoke(
     chromium: Browser, portal: Portal, people: dict[str, str]
 ) -> None:
