@@ -15,7 +15,7 @@ from devcluster.layout import BRIDGE, Layout, has_bridge, volumes
 from devcluster.node import SETTINGS
 from devcluster.processes import Processes
 from devcluster.provisioner import MARKER
-from tools.setup_shell import SetupError, say, step, works
+from tools.setup_shell import SetupError, run, say, step, works
 
 # What needs the API server, the API server, what it needs; containerd ends the containers.
 LAST = (("kube-apiserver",), ("etcd", "registry"))
@@ -182,7 +182,8 @@ def remove_files(layout: Layout) -> None:
     if (volumes() / MARKER).exists():
         shutil.rmtree(volumes(), ignore_errors=True)
     if not mounts(layout.base):
-        shutil.rmtree(layout.base, ignore_errors=True)
+        # Tens of thousands of files of images: much faster than from here.
+        run(["rm", "-rf", "--one-file-system", layout.base])
 
 
 # --- Proof ----------------------------------------------------------------------------------------

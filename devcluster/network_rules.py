@@ -9,9 +9,10 @@ import re
 import shutil
 import subprocess
 
-from tools.setup_shell import works
+from tools.setup_shell import run, works
 
-NFT_TABLES = (("ip", "kube-proxy"), ("ip6", "kube-proxy"))
+OWN_TABLE = ("ip", "berth-cluster")
+NFT_TABLES = (("ip", "kube-proxy"), ("ip6", "kube-proxy"), OWN_TABLE)
 CHAINS = re.compile(r"(KUBE|CNI)-[\w-]+")
 SETS = re.compile(r"(inet6:)?(KUBE-(SRC|DST)-|kube-router-)")
 SAVERS = ("iptables", "ip6tables", "iptables-legacy", "ip6tables-legacy")
@@ -28,6 +29,22 @@ def tables() -> set[str]:
     """``ip filter`` and the like; iptables makes them when it is first used."""
     lines = output("nft", "list", "tables").splitlines()
     return {line.removeprefix("table ") for line in lines if line.startswith("table ")}
+
+
+def masquerade(pods: str, bridge: str) -> None:
+    """Pods go out by this host's address: one rule for all, where the plugin would make one each."""
+    family, table = OWN_TABLE
+    rules = f"""
+    table {family} {table} {{}}
+    delete table {family} {table}
+    table {family} {table} {{
+        chain out {{
+            type nat hook postrouting priority srcnat
+            ip saddr {pods} oifname != "{bridge}" masquerade
+        }}
+    }}
+    """
+    run(["nft", rules])
 
 
 def remove(known: set[str] | None) -> None:

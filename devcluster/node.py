@@ -101,7 +101,6 @@ def network(layout: Layout) -> dict[str, object]:
         "type": "bridge",
         "bridge": BRIDGE,
         "isGateway": True,
-        "ipMasq": True,
         "hairpinMode": True,
         "ipam": {
             "type": "host-local",
@@ -110,8 +109,7 @@ def network(layout: Layout) -> dict[str, object]:
             "routes": [{"dst": "0.0.0.0/0"}],
         },
     }
-    ports = {"type": "portmap", "capabilities": {"portMappings": True}}
-    return {"cniVersion": "0.4.0", "name": "berth", "plugins": [bridge, ports]}
+    return {"cniVersion": "0.4.0", "name": "berth", "plugins": [bridge]}
 
 
 def kubelet_configuration(layout: Layout) -> dict[str, object]:
@@ -259,6 +257,7 @@ def make_network(layout: Layout) -> None:
     run(["ip", "link", "set", BRIDGE, "up"])
     for name, value in SETTINGS.items():
         (Path("/proc/sys") / name).write_text(value)
+    network_rules.masquerade(POD_CIDR, BRIDGE)
 
 
 def remember_settings(layout: Layout) -> None:
