@@ -10,6 +10,7 @@ from common.clock import now
 from runtime import leases, observe, routes
 from runtime.models import Lease, ObservedWorkload, Route
 from runtime.protocol import Observation, Phase, Seen
+from runtime.reasons import Reason
 from runtime.sweep import Pool
 from tests.engineapp.models import Thing
 
@@ -43,6 +44,24 @@ def test_what_is_not_in_a_full_list_is_missing(make_thing):
     due = observe.store("local", both[:1], full=True)
     assert due[0] == ("thing", gone.pk)
     assert ObservedWorkload.objects.get(uid=gone.uid).seen == Seen.MISSING
+
+
+def test_a_new_watch_that_numbers_everything_anew_wakes_nobody_without_news(make_thing):
+    quiet, changed = (make_thing(next_reconcile_at=None, phase=Phase.RUNNING) for _ in range(2))
+    before = [seen(t, Seen.READY, 5, detail={"node": "n", "events": []}) for t in (quiet, changed)]
+    observe.store("local", before, full=True)
+    after = [
+        seen(quiet, Seen.READY, 9, detail={"node": "n", "events": []}),
+        seen(changed, Seen.EXITED, 10, exit_code=1),
+    ]
+    assert observe.store("local", after, full=True) == [("thing", changed.pk)]
+
+
+def test_who_was_told_that_nothing_answers_is_looked_at_when_something_does(make_thing):
+    told = make_thing(next_reconcile_at=None, phase=Phase.RUNNING, reason=Reason.UNREACHABLE)
+    there = [seen(told, Seen.READY, 5)]
+    observe.store("local", there, full=True)
+    assert observe.store("local", there, full=True) == [("thing", told.pk)]
 
 
 def test_e11_rows_that_think_they_live_are_looked_at_after_a_restore(make_thing):
