@@ -1,0 +1,188 @@
+"""What checks conclude from what an API server answers; the real cluster is in tests/cluster."""
+
+from datetime import timedelta
+from email.utils import format_datetime
+
+import pytest
+
+from clusters import registry
+from clusters.checks import CHECKS, network, rights, run, simple
+from clusters.checks.base import Answer, Subject, green, red, text_of, unknown
+from clusters.checks.bench import Bench
+from clusters.models import CheckResult, Cluster
+from clusters.options import ClusterOptions
+from clusters.services import checks_store
+from common.clock import now
+from events.models import Event
+from runtime.protocol import Unreachable
+
+
+class Api:
+    """Answers by path; whatever is not known is made or there."""
+
+    def __init__(self, **answers):
+        self.answers = answers
+        self.asked = []
+
+    def ask(self, method, path, body=None, params=None):
+        self.asked.append((method, path))
+        for word, answer in self.answers.items():
+            if word in path:
+                return answer(body) if callable(answer) else answer
+        return Answer(200, {})
+
+
+def subject(api, **options):
+    return Subject(Cluster(key="c", name="C", driver="kubernetes"), ClusterOptions(**options), api)
+
+
+def bench(api, **options):
+    return Bench(api, ClusterOptions(**options), wait_s=0.1)
+
+
+@pytest.mark.parametrize(
+    ("incoming", "outgoing", "state"),
+    [(0, 0, "green"), (10, 0, "red"), (0, 10, "red"), (10, 10, "red"), (11, 0, "unknown")],
+)
+def test_c10_both_directions_must_be_closed(incoming, outgoing, state):
+    assert network.judge(incoming, outgoing).state == state
+
+
+def test_c10_without_an_image_nothing_is_claimed():
+    api = Api()
+    assert network.act(subject(api), bench(api)).state == "unknown"
+    assert api.asked == []
+
+
+def clock(seconds):
+    stamp = format_datetime(now() + timedelta(seconds=seconds), usegmt=True)
+    api = Api(version=Answer(200, {}, {"date": stamp}))
+    return simple.clock(subject(api), bench(api)).state
+
+
+def test_clocks_that_differ_are_found():
+    assert clock(0) == "green"
+    assert clock(60) == "red"
+    assert clock(-60) == "red"
+
+
+@pytest.mark.parametrize(("minor", "state"), [("36", "green"), ("29+", "green"), ("28", "red")])
+def test_an_old_server_is_refused(minor, state):
+    api = Api(version=Answer(200, {"major": "1", "minor": minor, "gitVersion": f"v1.{minor}"}))
+    assert simple.version(subject(api), bench(api)).state == state
+
+
+def security(status, message):
+    api = Api(pods=Answer(status, {"message": message}))
+    return simple.pod_security(subject(api), bench(api)).state
+
+
+def test_pod_security_must_refuse_what_would_own_a_node():
+    assert security(403, 'pods "x" is forbidden: violates PodSecurity "restricted"') == "green"
+    assert security(201, "") == "red"
+    assert security(500, "ill") == "unknown"
+
+
+def test_an_identity_without_the_right_to_make_pods_reads_the_warning():
+    warning = '299 - "would violate PodSecurity \\"restricted:latest\\": hostPID"'
+    api = Api(
+        pods=Answer(403, {"message": "User cannot create resource pods"}),
+        statefulsets=Answer(200, {}, {"warning": warning}),
+    )
+    assert simple.pod_security(subject(api), bench(api)).state == "green"
+
+
+def reviewed(allowed):
+    def answer(body):
+        attributes = body["spec"]["resourceAttributes"]
+        return Answer(201, {"status": {"allowed": allowed(attributes)}})
+
+    return Api(selfsubjectaccessreviews=answer)
+
+
+def test_lacking_rights_are_named_with_a_command():
+    api = reviewed(lambda a: a["resource"] != "networkpolicies")
+    found = rights.needed(subject(api), bench(api))
+    assert found.state == "red"
+    assert "create networkpolicies.networking.k8s.io" in found.text()
+    assert found.fix.startswith("kubectl auth can-i create networkpolicies")
+
+
+def test_too_many_rights_are_named():
+    api = reviewed(lambda a: a["verb"] == "impersonate")
+    found = rights.restraint(subject(api), bench(api))
+    assert (found.state, "impersonate users" in found.text()) == ("red", True)
+    api = reviewed(lambda a: False)
+    assert rights.restraint(subject(api), bench(api)).state == "green"
+
+
+def test_a_queue_that_is_set_must_be_there_and_active():
+    assert simple.queue(subject(Api()), bench(Api())).state == "green"  # not used
+    gone = Api(kueue=Answer(404, {}))
+    assert simple.queue(subject(gone, queue="q"), bench(gone)).state == "red"
+    active = {"status": {"conditions": [{"type": "Active", "status": "True"}]}}
+    api = Api(
+        clusterqueues=Answer(200, {"items": [active]}),
+        kueue=Answer(200, {"preferredVersion": {"groupVersion": "kueue.x-k8s.io/v1beta2"}}),
+    )
+    assert simple.queue(subject(api, queue="q"), bench(api)).state == "green"
+
+
+def test_everything_that_was_made_is_removed_again():
+    api = Api()
+    made = bench(api, portal_role="", check_image="x")
+    name = made.namespace("a")
+    made.remember_volume("v")
+    made.close()
+    assert ("DELETE", f"/api/v1/namespaces/{name}") in api.asked
+    assert ("DELETE", "/api/v1/persistentvolumes/v") in api.asked
+
+
+def test_words_that_do_not_fit_stay_as_they_are():
+    assert text_of("%(a)s and %(b)s", {"a": 1}) == "%(a)s and %(b)s"
+    assert text_of("100 %", {}) == "100 %"
+
+
+@pytest.fixture
+def cluster(db):
+    return Cluster.objects.create(key="c", name="C", driver="kubernetes")
+
+
+def test_a_fault_is_told_once_and_failing_to_ask_does_not_hide_what_was_found(cluster):
+    checks_store(cluster=cluster, findings=[red("network", "It is open.")])
+    checks_store(cluster=cluster, findings=[red("network", "It is open.")])
+    assert Event.objects.filter(verb="cluster.check-failed").count() == 1
+    checks_store(cluster=cluster, findings=[run._failed("network", "timeout")])
+    assert CheckResult.objects.get().state == "red"
+    checks_store(cluster=cluster, findings=[green("network", "Closed.")])
+    assert CheckResult.objects.get().state == "green"
+    checks_store(cluster=cluster, findings=[unknown("network", "Set an image.")])
+    assert CheckResult.objects.get().state == "unknown"
+
+
+def test_a_cluster_that_is_not_there_is_asked_once_only(cluster):
+    class Gone:
+        asked = 0
+
+        def ask(self, *_args, **_more):
+            self.asked += 1
+            raise Unreachable("The cluster does not answer.")
+
+    api = Gone()
+    (found,) = run.run(cluster, api)
+    assert found.name == "version"
+    assert api.asked == 2  # the question, and a look for what was left
+    cluster.refresh_from_db()
+    assert cluster.checks_ran_at
+
+
+def test_only_who_has_the_key_runs_them(cluster, settings):
+    settings.BERTH_CLUSTER_PRIVATE_KEY = []
+    registry.reset()
+    assert run.run_due() == 0
+    assert not CheckResult.objects.exists()
+
+
+def test_every_check_has_words_for_people():
+    assert all(check.label and check.what for check in CHECKS)
+    assert len({check.name for check in CHECKS}) == len(CHECKS)
