@@ -55,8 +55,8 @@ def api(kube: Kube) -> Iterator[None]:
     made = [d for d in wanted if kube.get(*kind, d["metadata"]["name"]) is None]
     for one in made:
         kube.apply(one)
-    for one in made:
-        kube.until("established", lambda n=one["metadata"]["name"]: established(kube, n))
+    names = [one["metadata"]["name"] for one in made]
+    kube.until("established", lambda: all(established(kube, name) for name in names))
     yield
     for one in made:
         kube.delete(*kind, one["metadata"]["name"])

@@ -166,7 +166,7 @@ class Browser:
         self.http = httpx.Client(
             base_url=f"http://{address}",
             trust_env=False,
-            timeout=20,
+            timeout=90,  # a small machine hashes a password slowly
             headers={
                 "Host": HOST,
                 "X-Forwarded-Proto": "https",
