@@ -28,7 +28,10 @@ _END_OF_INPUT = b"\xff\x00"
 
 def _ways(s: Session, name: str) -> dict[str, Any]:
     row = _find(s, name)
-    return {**s.client.get(f"{_base(s)}/{row['id']}/ways"), "id": row["id"]}
+    ways = s.client.get(f"{_base(s)}/{row['id']}/ways")
+    if ways["terminal"] is None:
+        raise ApiError(f"{row['name']} runs on one machine; use JupyterLab's own.", EXIT_CONFLICT)
+    return {**ways, "id": row["id"]}
 
 
 @click.command("ssh", context_settings={"ignore_unknown_options": True})

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from django.utils.translation import gettext as _
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from common.errors import Conflict, Forbidden
+from common.errors import Forbidden
 from gate.api import serializers as s
 from gate.ways import gate_url, ssh_of
 from notebooks import selectors, where
@@ -30,17 +30,14 @@ class WorkspaceWays(ProjectAPIView):
         if not selectors.access_of(self.principal.user, row):
             raise Forbidden(_("Only its owner, and whom he let in, may open a workspace."))
         kubectl = where.kubectl_of(row)
-        if kubectl is None:
-            raise Conflict(
-                _("This workspace runs on one machine; it has terminal and files in JupyterLab."),
-                code="not-on-a-cluster",
-            )
-        ways = {
-            "terminal": gate_url(row, "terminal", socket=True),
-            "exec": gate_url(row, "exec", socket=True),
-            "files": gate_url(row, "files"),
-            "logs": gate_url(row, "logs"),
-            "ssh": ssh_of(row),
-            "kubectl": kubectl,
-        }
+        ways: dict[str, Any] = dict.fromkeys(s.WaysOut().fields)
+        if kubectl is not None:
+            ways = {
+                "terminal": gate_url(row, "terminal", socket=True),
+                "exec": gate_url(row, "exec", socket=True),
+                "files": gate_url(row, "files"),
+                "logs": gate_url(row, "logs"),
+                "ssh": ssh_of(row),
+                "kubectl": kubectl,
+            }
         return Response(s.WaysOut(ways).data)

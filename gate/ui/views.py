@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 
-from common.errors import Forbidden, NotFound
+from common.errors import Forbidden
 from gate import objects
 from gate.ways import gate_url, ssh_of
 from notebooks import selectors, where
@@ -23,14 +23,15 @@ class GateView(WorkspaceView):
 
     required_permissions: ClassVar[Mapping[str, Permission]] = READ
 
-    def on_cluster(self) -> Workspace:
-        row = self.workspace()
+    def shown(self, row: Workspace, part: str, context: Mapping[str, Any] | None = None) -> Any:
+        """Render the page; on one machine one that says where all of this is."""
         if where.cluster_of(row) is None:
-            raise NotFound(_("This workspace runs on one machine; JupyterLab has all of this."))
-        return row
+            self.template_name = "gate/one_machine.html"
+            return self.render(self.page(row))
+        return self.render(self.gate(row, part, context))
 
     def opened(self) -> Workspace:
-        row = self.on_cluster()
+        row = self.workspace()
         if not selectors.access_of(self.principal.user, row):
             raise Forbidden(_("Only its owner, and whom he let in, may open a workspace."))
         return row
@@ -54,7 +55,7 @@ class Terminal(GateView):
     tab = "terminal"
 
     def get(self, request: HttpRequest, project: str, workspace: str) -> HttpResponse:  # noqa: ARG002
-        return self.render(self.gate(self.opened(), "terminal"))
+        return self.shown(self.opened(), "terminal")
 
 
 class Files(GateView):
@@ -62,7 +63,7 @@ class Files(GateView):
     tab = "files"
 
     def get(self, request: HttpRequest, project: str, workspace: str) -> HttpResponse:  # noqa: ARG002
-        return self.render(self.gate(self.opened(), "files"))
+        return self.shown(self.opened(), "files")
 
 
 class Objects(GateView):
@@ -72,8 +73,10 @@ class Objects(GateView):
     tab = "objects"
 
     def get(self, request: HttpRequest, project: str, workspace: str) -> HttpResponse:  # noqa: ARG002
-        row = self.on_cluster()
+        row = self.workspace()
         mine = selectors.is_owner(self.principal, row)
-        found = where.kubectl_of(row) or {}
+        found = where.kubectl_of(row)
+        if found is None:
+            return self.shown(row, "objects")
         seen = objects.ask(row.cluster_key, found, with_env=mine)
-        return self.render(self.gate(row, "objects", {"seen": seen, "objects": found}))
+        return self.shown(row, "objects", {"seen": seen, "objects": found})

@@ -44,12 +44,16 @@ def test_a_visitor_who_was_let_in_has(workspace: Any, bob: Any, as_user: Any) ->
     assert page(as_user(bob), workspace, "terminal").status_code == 200
 
 
-def test_a_workspace_of_one_machine_has_no_such_pages(
-    workspace: Any, alice: Any, as_user: Any
+def test_a_workspace_of_one_machine_is_sent_to_jupyterlab(
+    workspace: Any, alice: Any, bob: Any, as_user: Any
 ) -> None:
     workspace.cluster_key = "local"
     workspace.save()
-    assert page(as_user(alice), workspace, "terminal").status_code == 404
+    for part in ("terminal", "files", "cluster"):
+        assert b"JupyterLab has all of this" in page(as_user(alice), workspace, part).content
+    assert page(as_user(bob), workspace, "terminal").status_code == 403
+    ways = f"/api/v1/projects/vision/workspaces/{workspace.short_id}/ways"
+    assert as_user(alice).get(ways).json()["terminal"] is None
     assert "Terminal</a>" not in page(as_user(alice), workspace, "events").content.decode()
 
 
@@ -110,3 +114,15 @@ def test_a_gate_that_does_not_answer_is_a_sentence(
     answer = page(as_user(alice), workspace, "cluster")
     assert answer.status_code == 200
     assert "does not answer" in answer.content.decode()
+
+
+def test_the_ways_in_are_told_to_who_may_come_in(
+    workspace: Any, alice: Any, bob: Any, charlie: Any, as_user: Any
+) -> None:
+    ways = f"/api/v1/projects/vision/workspaces/{workspace.short_id}/ways"
+    said = as_user(alice).get(ways).json()
+    assert said["exec"] == f"ws://localhost:8004/gate/exec/{workspace.short_id}"
+    assert said["ssh"]["command"] == f"ssh -p 8005 {workspace.short_id}@localhost"
+    assert said["kubectl"]["pod"] == f"ws-{workspace.short_id}-0"
+    assert as_user(bob).get(ways).status_code == 403
+    assert as_user(charlie).get(ways).status_code == 404
