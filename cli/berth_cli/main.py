@@ -86,7 +86,9 @@ if _server_installed():
 def main() -> None:
     """Entry point: errors of the portal become one sentence and an exit code."""
     try:
-        cli.main(standalone_mode=False)
+        code = cli.main(standalone_mode=False)
+        if isinstance(code, int) and code:  # what a command ended with, as `workspace exec` does
+            sys.exit(code)
     except click.exceptions.Abort:
         click.echo("Stopped.", err=True)
         sys.exit(130)
