@@ -13,5 +13,5 @@ RANK = {Role.VIEWER: 1, Role.MEMBER: 2, Role.MANAGER: 3, Role.OWNER: 4}
 
 
 class GrantKind(models.TextChoices):
-    EXEC = "exec", _("Short-lived, renewed by the berth command")
+    EXEC = "exec", _("Renewed by itself")
     TOKEN = "token", _("One token in the file")

@@ -56,7 +56,7 @@ class Migration(migrations.Migration):
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('uid', models.UUIDField(default=common.ids.new_uid, editable=False, unique=True)),
-                ('kind', models.CharField(choices=[('exec', 'Short-lived, renewed by the berth command'), ('token', 'One token in the file')], default='exec', max_length=8)),
+                ('kind', models.CharField(choices=[('exec', 'Renewed by itself'), ('token', 'One token in the file')], default='exec', max_length=8)),
                 ('name', models.CharField(max_length=80)),
                 ('created_at', models.DateTimeField()),
                 ('expires_at', models.DateTimeField()),

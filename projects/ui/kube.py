@@ -32,7 +32,8 @@ class GrantForm(forms.Form):
         label=gettext_lazy("Kind"),
         choices=GrantKind.choices,
         help_text=gettext_lazy(
-            "The first holds no secret: kubectl runs the berth command, which signs in as you."
+            "The first holds no secret: kubectl runs the berth command, which signs in as you and"
+            " gets a token of a quarter of an hour."
         ),
     )
     hours = forms.IntegerField(
