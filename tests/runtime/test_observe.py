@@ -37,6 +37,14 @@ def test_an_older_version_never_overwrites_a_newer_one(make_thing):
     assert ObservedWorkload.objects.get().seen == Seen.EXITED
 
 
+def test_e10_a_mark_that_is_no_uid_is_left_alone(make_thing):
+    thing = make_thing(next_reconcile_at=None)
+    odd = Observation(uid="not-a-uid", seen=Seen.READY, version=9, kind="thing")
+    assert observe.store("local", [odd, seen(thing, Seen.READY, 5)], full=True) == [
+        ("thing", thing.pk)
+    ]
+
+
 def test_what_is_not_in_a_full_list_is_missing(make_thing):
     here, gone = make_thing(next_reconcile_at=None), make_thing(next_reconcile_at=None)
     both = [seen(here, Seen.READY, 1), seen(gone, Seen.READY, 2)]
