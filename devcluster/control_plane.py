@@ -35,7 +35,13 @@ def write_configuration(layout: Layout) -> None:
 
 def write(path: Path, content: object) -> None:
     """JSON is YAML."""
-    path.write_text(json.dumps(content, indent=1) + "\n")
+    write_text(path, json.dumps(content, indent=1) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Only what changes: kube-proxy, for one, ends when its file is written again."""
+    if not path.exists() or path.read_text() != text:
+        path.write_text(text)
 
 
 def audit_policy() -> dict[str, object]:

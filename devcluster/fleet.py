@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from devcluster.control_plane import flags
+from devcluster.control_plane import flags, write_text
 from devcluster.kube import Kube, KubeError
 from devcluster.layout import KWOK_PORT, SIMULATED_CIDR, Layout
 from devcluster.programs import PROGRAMS, binary, module_folder
@@ -135,7 +135,7 @@ def write_configuration(layout: Layout) -> None:
     parts = [json.dumps(head)]
     parts += [(folder / f"{name}.yaml").read_text() for name in STAGES]
     parts.append(timed((folder / "pod/fast/pod-complete.yaml").read_text()))
-    (layout.config / "kwok.yaml").write_text("\n---\n".join(parts))
+    write_text(layout.config / "kwok.yaml", "\n---\n".join(parts))
 
 
 def timed(stage: str) -> str:

@@ -42,8 +42,8 @@ def make_certificates(layout: Layout, name: str) -> None:
     folder = layout.pki / name
     folder.mkdir(exist_ok=True)
     for there, here in (("tls.crt", "webhooks.crt"), ("tls.key", "webhooks.key")):
-        (folder / there).unlink(missing_ok=True)
-        (folder / there).symlink_to(layout.pki / here)
+        if not (folder / there).is_symlink():
+            (folder / there).symlink_to(layout.pki / here)
 
 
 def configuration(layout: Layout) -> dict[str, Any]:

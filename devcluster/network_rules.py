@@ -32,7 +32,7 @@ def tables() -> set[str]:
 
 
 def masquerade(pods: str, bridge: str) -> None:
-    """Pods go out by this host's address: one rule for all, where the plugin would make one each."""
+    """Pods go out by this host's address: one rule, where the plugin would make some for each."""
     family, table = OWN_TABLE
     rules = f"""
     table {family} {table} {{}}

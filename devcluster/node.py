@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from devcluster import network_rules
-from devcluster.control_plane import flags, write
+from devcluster.control_plane import flags, write, write_text
 from devcluster.kube import Kube, answers, path_of
 from devcluster.layout import (
     BRIDGE,
@@ -50,13 +50,14 @@ def write_configuration(layout: Layout) -> None:
     write(layout.config / "cni/10-berth.conflist", network(layout))
     write(layout.config / "kubelet.yaml", kubelet_configuration(layout))
     write(layout.config / "kube-proxy.yaml", proxy_configuration(layout))
-    (layout.config / "containerd.toml").write_text(containerd_configuration(layout))
+    write_text(layout.config / "containerd.toml", containerd_configuration(layout))
     hosts = layout.config / f"registries/127.0.0.1:{REGISTRY_PORT}"
     hosts.mkdir(parents=True, exist_ok=True)
-    (hosts / "hosts.toml").write_text(
+    write_text(
+        hosts / "hosts.toml",
         f'server = "http://127.0.0.1:{REGISTRY_PORT}"\n'
         f'[host."http://127.0.0.1:{REGISTRY_PORT}"]\n'
-        'capabilities = ["pull", "resolve"]\n'
+        'capabilities = ["pull", "resolve"]\n',
     )
 
 

@@ -200,6 +200,9 @@ def certificate_text(certificate: x509.Certificate) -> str:
 
 
 def write(path: Path, text: str) -> None:
+    """Only what changes: some programs look at their files again."""
+    if path.exists() and path.read_text() == text:
+        return
     fresh = path.with_name(f".{path.name}.new")
     fresh.touch(mode=0o600)
     fresh.chmod(0o600)

@@ -111,6 +111,11 @@ def test_a_cluster_comes_up_is_repaired_and_leaves_nothing(beside: Beside, folde
     assert again.returncode == 0, again.stdout + again.stderr
     assert beside.cluster("status").returncode == 0
     assert beside(*kubectl, "get", "pod", "one").returncode == 0, "what runs is left alone"
+    after = json.loads((folder / "cluster/processes.json").read_text())
+    changed = {name for name, record in after.items() if record != processes[name]}
+    assert changed == {"kube-scheduler"}
+    time.sleep(2)  # for a program that ends because a file of its was touched
+    assert beside.cluster("status").returncode == 0
 
     down = beside.cluster("down")
     assert down.returncode == 0, down.stdout + down.stderr
