@@ -48,7 +48,8 @@ def send(case: schemathesis.Case, secret: str) -> httpx.Response:
         headers=headers,
     )
     body = b"" if answer.streaming else answer.content
-    request = httpx.Request(wire.method, wire.url, headers=headers)
+    said = {k: v if isinstance(v, bytes) else v.encode("latin-1") for k, v in headers.items()}
+    request = httpx.Request(wire.method, wire.url, headers=said)
     response = httpx.Response(
         answer.status_code, headers=dict(answer.headers), content=body, request=request
     )
@@ -64,6 +65,7 @@ class RollBack(Exception):  # noqa: N818 - no error
 def real_ids(project: Any, alice: Any, principal: Any, db: None) -> dict[str, str]:
     """Ids that exist, so that operations get past their look-up."""
     from clusters import registry
+    from credentials.services import Login, registry_add
     from notebooks.services import Wanted, ensure_default_presets, workspace_launch
 
     registry.reset()
@@ -71,7 +73,19 @@ def real_ids(project: Any, alice: Any, principal: Any, db: None) -> dict[str, st
     row = workspace_launch(
         principal=principal(alice), project=project, preset=None, wanted=Wanted(name="lab")
     )
-    return {"project": project.slug, "workspace": row.short_id, "username": "bob"}
+    kept = registry_add(
+        principal=principal(alice),
+        project=project,
+        name="ours",
+        host="registry.example.com",
+        login=Login("robot", "secret"),
+    )
+    return {
+        "project": project.slug,
+        "workspace": row.short_id,
+        "username": "bob",
+        "credential": str(kept.uid),
+    }
 
 
 @schema.parametrize()
