@@ -37,13 +37,19 @@ class Demand:
 def demand_on(cluster_keys: list[str]) -> dict[str, Demand]:
     """Return what is held and waited for on some clusters; a constant number of queries."""
     found = {key: Demand() for key in cluster_keys}
-    for model in _models():
-        rows = model.objects.filter(
+    live = [
+        model.objects.filter(
             cluster_key__in=cluster_keys, deleted_at__isnull=True, gpus__gt=0
-        )
-        sums = rows.values("cluster_key", "gpu_flavor", "phase", "desired").annotate(n=Sum("gpus"))
-        for row in sums:
-            _count(found[row["cluster_key"]], row)
+        ).order_by()
+        for model in _models()
+    ]
+    columns = ("cluster_key", "gpu_flavor", "phase", "desired")
+    sums = [rows.values(*columns).annotate(n=Sum("gpus")) for rows in live]
+    loose = False
+    for row in sums[0].union(*sums[1:], all=True) if sums else ():
+        _count(found[row["cluster_key"]], row)
+        loose |= row["phase"] in HELD and not _is_one(row["gpu_flavor"])
+    for rows in live if loose else ():
         _find_loose(rows.filter(phase__in=HELD), found)
     return found
 

@@ -114,18 +114,30 @@ def networks_on(keys: Collection[str], project_uid: Any) -> list[NetworkProfile]
     return [row for row in rows if _is_for(row, project_uid)]
 
 
-def kinds_for(project_uid: Any, kind: str = "notebook", cluster_key: str = "") -> list[KindUse]:
+def kinds_for(
+    project_uid: Any,
+    kind: str = "notebook",
+    cluster_key: str = "",
+    clusters: Collection[Cluster] | None = None,
+) -> list[KindUse]:
     """Return the kinds of GPU that this work may ask for, on every cluster it may use."""
-    clusters = [c for c in usable_clusters(project_uid) if not cluster_key or c.key == cluster_key]
-    pools: dict[int, list[Pool]] = defaultdict(list)
-    for pool in Pool.objects.filter(cluster__in=clusters).prefetch_related("flavors"):
-        pools[pool.cluster_id].append(pool)
-    found = []
-    for use in uses(clusters):
-        names = _hidden(pools[use.cluster.pk], kind, project_uid)
-        if use.flavor.name not in names:
-            found.append(use)
-    return found
+    if clusters is None:
+        clusters = usable_clusters(project_uid)
+    clusters = [c for c in clusters if not cluster_key or c.key == cluster_key]
+    hidden = _hidden_on(clusters, kind, project_uid)
+    return [use for use in uses(clusters) if use.flavor.name not in hidden[use.cluster.pk]]
+
+
+def _hidden_on(clusters: Collection[Cluster], kind: str, project_uid: Any) -> dict[int, set[str]]:
+    """Like ``_hidden`` for several clusters, in one query."""
+    ours: dict[int, set[str]] = defaultdict(set)
+    theirs: dict[int, set[str]] = defaultdict(set)
+    rows = Pool.objects.filter(cluster__in=clusters, flavors__isnull=False).order_by()
+    columns = ("cluster_id", "kinds", "project_uids", "flavors__name")
+    for cluster_id, kinds, uids, name in rows.values_list(*columns):
+        admitted = Pool(kinds=kinds, project_uids=uids).admits(kind, project_uid)
+        (ours if admitted else theirs)[cluster_id].add(name)
+    return defaultdict(set, {pk: names - ours[pk] for pk, names in theirs.items()})
 
 
 def uses(clusters: Iterable[Cluster]) -> list[KindUse]:

@@ -42,7 +42,8 @@ class ClusterList(PlatformAPIView):
 
     @extend_schema(operation_id="clusters_list", responses=io.ClusterBrief(many=True))
     def get(self, request: Request) -> Response:
-        kinds = kinds_for(None)
+        clusters = list(selectors.clusters())
+        kinds = kinds_for(None, clusters=clusters)
         rows = [
             {
                 "key": cluster.key,
@@ -53,7 +54,7 @@ class ClusterList(PlatformAPIView):
                 "checked_at": cluster.checked_at,
                 "gpus": [use for use in kinds if use.cluster.pk == cluster.pk],
             }
-            for cluster in selectors.clusters()
+            for cluster in clusters
         ]
         return Response(io.ClusterBrief(rows, many=True).data)
 
