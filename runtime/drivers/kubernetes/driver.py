@@ -66,6 +66,7 @@ class KubernetesDriver:
         self._volumes = Volumes(self.client, options, self._locator)
         self._logs = Logs(self.client)
         self._world: World | None = None  # what is being watched by this process
+        self._watch: Watch | None = None
         self._work = Workloads(
             self.client,
             options,
@@ -125,7 +126,7 @@ class KubernetesDriver:
     # --- SupportsWatch, SupportsNodes -----------------------------------------------------------
     def watch(self, *, stop: Callable[[], bool]) -> Iterator[list[Observation]]:
         seen = World()
-        watch = Watch(self.client, self.options, seen, self._check)
+        watch = self._watch = Watch(self.client, self.options, seen, self._check)
         told: dict[str, int] = {}
         first = True
         try:

@@ -106,7 +106,7 @@ class Stream:
         self._out = out
         self._stop = stop
         self._version = ""
-        self._good_at = time.monotonic()
+        self._failing_since: float | None = None
         self._response: Any = None
         self.lists = 0
         name = f"kube-{kind.plural}"
@@ -126,7 +126,7 @@ class Stream:
                 self._cannot(error)
                 continue
             except DriverError as error:
-                if time.monotonic() - self._good_at > PATIENCE_S:
+                if self._fails_for() > PATIENCE_S:
                     self._out.put(Change(self._kind.kind, "error", error=error))
                     return
                 self._rest(pause)
@@ -139,6 +139,12 @@ class Stream:
                 return
             pause = 0.1
 
+    def _fails_for(self) -> float:
+        """Since the first failure: a silent connection was good until it was given up."""
+        now = time.monotonic()
+        self._failing_since = self._failing_since or now
+        return now - self._failing_since
+
     def _list(self) -> None:
         self.lists += 1
         objects, version = self._client.list_with_version(
@@ -150,7 +156,7 @@ class Stream:
         )
         self._out.put(Change(self._kind.kind, "list", objects=objects))
         self._version = version
-        self._good_at = time.monotonic()
+        self._failing_since = None
 
     def _turn(self) -> None:
         params = {
@@ -166,13 +172,11 @@ class Stream:
             if response.status != 200:  # noqa: PLR2004
                 raise error_of(Answer("GET", response.status, response.read()))
             self._response = response
-            self._good_at = time.monotonic()
+            self._failing_since = None
             for line in _lines(response.iter_stream()):
                 if self._stop():
                     return
                 self._take(json.loads(line))
-                self._good_at = time.monotonic()
-        self._good_at = time.monotonic()
 
     def _take(self, event: KubeObject) -> None:
         word, obj = event.get("type"), event.get("object") or {}
@@ -220,6 +224,10 @@ class Watch:
         self._kinds = kinds_of(options)
         self._world = seen
         self.streams: list[Stream] = []
+
+    def lists(self) -> int:
+        """How often something was listed, for tests and metrics."""
+        return sum(stream.lists for stream in self.streams)
 
     def follow(self, stop: Callable[[], bool]) -> Iterator[bool]:
         """Yield True when something may have changed (first: all is listed), False to say alive."""

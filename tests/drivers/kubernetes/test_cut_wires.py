@@ -1,0 +1,132 @@
+"""E7 and E8 against the real API server, through a wire that can be cut."""
+
+import socket
+import threading
+import time
+import urllib.parse
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from runtime.drivers.kubernetes import kubeconfig
+from runtime.protocol import Placement, Seen
+from tests.drivers.kubernetes.harness import _state, ground_of
+from tests.drivers.kubernetes.test_on_a_cluster import KWOK, removed, told
+from tests.drivers.kubernetes.test_watch import Follower
+
+pytestmark = pytest.mark.cluster
+
+SIMULATED = Placement(node_labels={"type": "kwok"}, tolerations=(KWOK,))
+
+
+class Wire:
+    """Carries bytes to a server. A connection of an earlier ``life`` stays open and is silent."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._target = (host, port)
+        self.life = 0
+        self._open: list[socket.socket] = []
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self.address = f"https://127.0.0.1:{self._server.getsockname()[1]}"
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                near, _ = self._server.accept()
+                far = socket.create_connection(self._target)
+            except OSError:
+                return
+            self._open += [near, far]
+            for one, other in ((near, far), (far, near)):
+                threading.Thread(
+                    target=self._carry, args=(one, other, self.life), daemon=True
+                ).start()
+
+    def _carry(self, source: socket.socket, target: socket.socket, life: int) -> None:
+        while True:
+            try:
+                data = source.recv(65536)
+                if life != self.life and data:
+                    continue  # it is lost, and nobody is told
+                if not data:
+                    break
+                target.sendall(data)
+            except OSError:
+                break
+        for one in (source, target):
+            try:
+                one.shutdown(socket.SHUT_RDWR)  # or the other thread's reading keeps it open
+            except OSError:
+                continue
+
+    def cut(self) -> None:
+        """Close every connection; new ones are taken."""
+        while self._open:
+            try:
+                self._open.pop().shutdown(socket.SHUT_RDWR)
+            except OSError:
+                continue
+
+    def close(self) -> None:
+        self._server.close()
+        self.cut()
+
+
+@pytest.fixture
+def wire() -> Iterator[Wire]:
+    access = kubeconfig.parse(Path(_state()["kubeconfig"]).read_text())
+    parts = urllib.parse.urlsplit(access.server)
+    made = Wire(str(parts.hostname), int(parts.port or 443))
+    yield made
+    made.close()
+
+
+def test_e8_a_wire_that_is_dead_but_open_is_noticed_within_half_a_minute(wire):
+    ground = ground_of(through=wire.address)
+    follower = Follower(ground.driver)
+    spec = ground.spec(placement=SIMULATED, probe=None)
+    try:
+        wire.life += 1
+        begun = time.monotonic()
+        ground.kube.apply(_bare(ground, spec))  # by another way
+        lists = _lists(ground)
+        told(follower, spec.uid, lambda o: o.seen == Seen.READY, seconds=30)
+        assert time.monotonic() - begun < 30
+        assert (_lists(ground), follower.error) == (lists, None)
+        removed(ground, spec.uid)
+    finally:
+        follower._over.set()
+        ground.close()
+
+
+def test_e7_connections_that_break_are_made_anew_without_a_list(wire):
+    ground = ground_of(through=wire.address)
+    follower = Follower(ground.driver)
+    try:
+        lists = _lists(ground)
+        for _ in range(3):
+            wire.cut()
+            time.sleep(0.3)
+        spec = ground.spec(placement=SIMULATED, probe=None)
+        ground.driver.ensure(spec)
+        told(follower, spec.uid, lambda o: o.seen == Seen.READY, seconds=20)
+        assert (_lists(ground), follower.error) == (lists, None)
+        removed(ground, spec.uid)
+        told(follower, spec.uid, lambda o: o.seen == Seen.MISSING, seconds=10)
+    finally:
+        follower._over.set()
+        ground.close()
+
+
+def _bare(ground, spec):
+    from runtime.drivers.kubernetes.builders import workload
+
+    secret = workload.secrets(spec, ground.driver.options, {})[0]
+    ground.kube.apply(secret)
+    return workload.statefulset(spec, ground.driver.options)
+
+
+def _lists(ground) -> int:
+    return ground.driver._watch.lists()
