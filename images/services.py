@@ -42,6 +42,7 @@ QUESTION = "image-check"
 ARCH_LABEL = "kubernetes.io/arch"
 USUAL = "amd64"
 KEPT_S = 60.0  # a tag may be moved; for so long a start believes the last look
+UNSAID_S = 15.0  # of a silent registry: not every start waits for it
 
 
 def image_check(
@@ -74,8 +75,9 @@ def image_check(
     except BerthError as error:
         problem = ImageProblem(Problem.UNREACHABLE, why=error.message)
         return refused(str(name), problem)
-    if found.verdict != Verdict.UNKNOWN and not found.probing:
-        cache.set(key, json.dumps(found.as_json()), KEPT_S)
+    if not found.probing:
+        unsaid = found.verdict == Verdict.UNKNOWN
+        cache.set(key, json.dumps(found.as_json()), UNSAID_S if unsaid else KEPT_S)
     return found
 
 

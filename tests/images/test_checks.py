@@ -319,6 +319,30 @@ def test_a_registry_that_is_silent_is_not_waited_for_long(
     assert time.monotonic() - begun < 1
 
 
+def test_of_many_launches_one_waits_for_a_silent_registry(
+    serve: Any, settings: Any, project: Any, bob: Any, principal: Any, monkeypatch: Any
+) -> None:
+    import time
+
+    from images import lookup
+
+    server = serve(lambda _handler: time.sleep(1))
+    host = f"127.0.0.2:{server.port}"
+    settings.BERTH_INSECURE_REGISTRIES = [host]
+    settings.BERTH_CLUSTER_PRIVATE_KEY = ["here"]
+    monkeypatch.setattr(lookup, "SECONDS", 0.3)
+    for _ in range(5):
+        found = services.require_good(
+            principal=principal(bob),
+            project=project,
+            cluster_key="",
+            reference=f"{host}/a/b:1",
+            kind="notebook",
+        )
+        assert (found.verdict, found.digest) == ("unknown", "")
+    assert len(server.asked) == 1
+
+
 def test_without_the_gate_the_answer_is_unknown(check: Any, settings: Any) -> None:
     settings.BERTH_CLUSTER_PRIVATE_KEY = []
     settings.BERTH_GATE_INTERNAL_URL = "http://127.0.0.1:9"
