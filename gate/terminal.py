@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from django.db import transaction
@@ -149,14 +149,14 @@ async def settle(tasks: set[asyncio.Task[Any]]) -> None:
 async def _to_client(ws: WebSocket, running: Exec, stream: Stream, *, channels: bool) -> None:
     async for channel, data in running.output():
         stream.touch()
-        await in_time(lambda d=data, c=channel: ws.send_bytes(bytes([c]) + d if channels else d))
+        await in_time(ws.send_bytes(bytes([channel]) + data if channels else data))
 
 
-async def in_time(send: Callable[[], Awaitable[None]]) -> None:
+async def in_time(sending: Awaitable[None]) -> None:
     """Send, or give up on a reader that takes nothing."""
     try:
         async with asyncio.timeout(SLOW_S):
-            await send()
+            await sending
     except TimeoutError:
         metrics.CUT.labels("slow").inc()
         raise WebSocketDisconnect(1008, "too slow") from None

@@ -26,8 +26,7 @@ class GateView(WorkspaceView):
     def shown(self, row: Workspace, part: str, context: Mapping[str, Any] | None = None) -> Any:
         """Render the page; on one machine one that says where all of this is."""
         if where.cluster_of(row) is None:
-            self.template_name = "gate/one_machine.html"
-            return self.render(self.page(row))
+            return self.render(self.page(row), template="gate/one_machine.html")
         return self.render(self.gate(row, part, context))
 
     def opened(self) -> Workspace:

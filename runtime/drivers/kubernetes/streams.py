@@ -127,7 +127,10 @@ class KubeStreams:
         extensions: dict[str, Any] = {"timeout": timeout}
         if self.endpoint.tls_name:
             extensions["sni_hostname"] = self.endpoint.tls_name
-        headers = {"Host": urlsplit(self.endpoint.server).netloc, **self.endpoint.headers()}
+        headers: dict[bytes | str, bytes | str] = {
+            "Host": urlsplit(self.endpoint.server).netloc,
+            **dict(self.endpoint.headers().items()),
+        }
         try:
             async with self._pool.stream(
                 "GET",
@@ -180,7 +183,7 @@ class KubeStreams:
                 **tls,
             )
         except InvalidStatus as error:
-            raise _refused(error.response.status_code, error.response.body or b"") from error
+            raise _refused(error.response.status_code, bytes(error.response.body or b"")) from error
         except (InvalidHandshake, InvalidMessage, OSError, TimeoutError, ValueError) as error:
             raise Unreachable(_lost(error)) from error
 
