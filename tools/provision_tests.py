@@ -44,7 +44,11 @@ ENGINE = {
     "/usr/lib/podman/netavark": "netavark",
     "/usr/lib/podman/aardvark-dns": "aardvark-dns",
 }
-EXTRA = {"msgfmt": "gettext"}
+EXTRA = {
+    "msgfmt": "gettext",
+    "ssh": "openssh-client",
+    "/usr/lib/openssh/sftp-server": "openssh-sftp-server",  # stands for a container's own
+}
 SINGLEUSERS = ("singleuser-5.5", "singleuser-4.1")
 START_TIMEOUT_S = 30
 NO_CLUSTER = 3  # what `devcluster status` answers then
