@@ -178,7 +178,7 @@ def launch_environment(
     """
     prefix = base_path(info.short_id)
     scopes = json.dumps([access_scope(info.owner_username, info.short_id)])
-    api_url = f"{hub_url or settings.BERTH_INTERNAL_URL}/hub/api"
+    api_url = f"{(hub_url or settings.BERTH_INTERNAL_URL).rstrip('/')}/hub/api"
     user = quote(info.owner_username, safe="")
     secure = str(settings.BERTH_NOTEBOOK_SCHEME) == "https"
     env = {
@@ -212,6 +212,9 @@ def server_arguments(*, root_dir: str = "") -> tuple[str, ...]:
     headers = {"headers": {"Content-Security-Policy": "frame-ancestors 'none'"}}
     return (
         *((f"--ServerApp.root_dir={root_dir}",) if root_dir else ()),
+        # An image is what it is: installing server extensions into it would not last, and the
+        # manager for that asks the internet at each start.
+        *(("--LabApp.extension_manager=readonly",) if root_dir else ()),
         f"--HubOAuth.cache_max_age={CACHE_AGE_S}",
         f"--ServerApp.tornado_settings={json.dumps(headers)}",
         "--ServerApp.allow_root=True",  # who it runs as is the driver's business, not Jupyter's

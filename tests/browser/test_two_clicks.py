@@ -38,9 +38,18 @@ class Visitor:
 
 
 def run_in_notebook(page: Page, code: str) -> None:
+    # Lab forgets what is run before the kernel is there
+    idle = page.get_by_role("button", name=re.compile(r"\| Idle$"))
+    expect(idle).to_be_visible(timeout=LAB_WITHIN_MS)
     cell = page.locator(".jp-Notebook .jp-Cell .cm-content").last
-    cell.click()
-    page.keyboard.insert_text(code)
+    for _ in range(5):  # a notebook that is still loading may forget what was typed
+        cell.click()
+        page.keyboard.insert_text(code)
+        try:
+            expect(cell).to_contain_text(code, timeout=3_000)
+        except AssertionError:
+            continue
+        break
     page.keyboard.press("Shift+Enter")
 
 
