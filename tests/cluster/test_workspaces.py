@@ -149,6 +149,7 @@ def test_a_container_without_ports_runs_its_command_with_its_environment_and_no_
     spec = pods(kube, row)[0]["spec"]
     assert spec["automountServiceAccountToken"] is False
     assert spec["containers"][0]["securityContext"]["runAsNonRoot"] is True
+    assert spec["containers"][0]["image"].endswith(devcluster["images"]["tool"]["digest"])
 
 
 def _log(person: Person, row: dict[str, Any]) -> str:

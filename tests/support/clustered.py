@@ -37,6 +37,7 @@ class ClusteredPortal(Portal):
             "BERTH_INTERNAL_BIND": host,
             "BERTH_INTERNAL_URL": self.hub_url,
             "BERTH_ALLOWED_HOSTS": f"localhost,127.0.0.1,{host}",
+            "BERTH_INSECURE_REGISTRIES": state["registry"],
             **self.env,
         }
         self.options = {
