@@ -22,7 +22,7 @@ from tests.support.portal import ROOT
 CHART = ROOT / "deploy/helm/berth"
 NAMESPACE, PREFIX, RELEASE = "deploytest", "deploytest-", "berth"
 HOST, DOMAIN = "berth.example.org", "nb.example.org"
-SMALL = {"requests": {"cpu": "20m", "memory": "64Mi"}, "limits": {"memory": "1Gi"}}
+SMALL = {"requests": {"cpu": "60m", "memory": "64Mi"}, "limits": {"memory": "1Gi"}}
 READY_WITHIN_S = 300.0
 
 
