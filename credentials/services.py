@@ -151,7 +151,8 @@ def credential_note_use(*, uids: list[int], purpose: Use) -> None:
 
 
 def _locked(principal: Principal, credential: Credential) -> Credential:
-    row = Credential.objects.select_for_update().select_related("project").get(pk=credential.pk)
+    rows = Credential.objects.select_for_update(of=("self",)).select_related("project")
+    row = rows.get(pk=credential.pk)
     assert row.project is not None  # noqa: S101 - personal ones have no door yet
     require(principal, row.project, Permission.CREDENTIAL_MANAGE)
     lock(row.project)
