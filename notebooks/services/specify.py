@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from django.utils.translation import gettext as _
@@ -33,6 +34,8 @@ def spec_for(*, project: Project, preset: Preset, wanted: Wanted) -> Spec:
     """Return the specification of a new workspace: the preset with what was said on top."""
     kind = _kind(preset, wanted)
     base = _base(preset, kind)
+    if wanted.image not in {None, "", base.image}:
+        base = replace(base, command=[], args=[], ports=[])  # they belong to the preset's image
     # What a person adds goes on top of what the operator set; an empty mapping adds nothing.
     if wanted.env is not None:
         wanted = _with_env(wanted, {**preset.default_env, **clean_env(wanted.env)})

@@ -145,7 +145,7 @@ def _flavors(project: Project, row: Workspace | None) -> list[tuple[str, Any]]:
         found.setdefault(use.flavor.name, _Kind(use.flavor)).add(use.free, use.total)
     for local in flavor_use("local") if key in {"", "local"} else []:
         found.setdefault(local.flavor.name, _Kind(local.flavor)).add(local.free, local.total)
-    return [(name, kind.label) for name, kind in found.items()]
+    return [(name, kind.label) for name, kind in found.items() if kind.total]
 
 
 @dataclass

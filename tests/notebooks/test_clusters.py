@@ -323,6 +323,19 @@ def test_an_image_is_pinned_by_its_digest_where_one_is_known(post, gpu):
     assert image_of(row, options) == f"localhost:5000/x@sha256:{'a' * 64}"
 
 
+def test_another_image_does_not_take_over_the_command_and_ports_of_a_preset(post, gpu):
+    Preset.objects.filter(slug="small").update(
+        kind="container",
+        image=IMAGE,
+        command=["serve"],
+        ports=[{"port": 7860, "name": "d", "web": True}],
+    )
+    own = row_of(post({"preset": "small"}))
+    assert (own.command, len(own.ports)) == (["serve"], 1)
+    other = row_of(post({"preset": "small", "image": "registry.example.org/other:1"}))
+    assert (other.kind, other.command, other.ports) == ("container", [], [])
+
+
 # --- the doors say the same -------------------------------------------------------------------
 
 WHOLE = {
