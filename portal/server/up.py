@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -89,7 +90,7 @@ def checked_plan(*, insecure_http: bool) -> dict[str, Any]:
     return plan
 
 
-def bind(plan: dict[str, Any], name: str, address: str = "") -> socket.socket:
+def bind(plan: Mapping[str, Any], name: str, address: str = "") -> socket.socket:
     """Listens before any process starts: a busy port stops us whole, and restarts lose nobody."""
     port = plan["ports"][name]
     address = address or (plan["bind"] if name in OPEN else "127.0.0.1")
