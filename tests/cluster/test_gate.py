@@ -425,7 +425,10 @@ def test_the_pages_work_in_a_browser_under_the_strict_policy(
         )
         page = context.new_page()
         problems: list[str] = []
-        page.on("console", lambda m: problems.append(m.text) if m.type == "error" else None)
+        page.on(
+            "console",
+            lambda m: problems.append(f"{m.text} {m.location}") if m.type == "error" else None,
+        )
         page.on("pageerror", lambda e: problems.append(str(e)))
         page.goto(f"{ann.portal.url}/projects/demo/workspaces/{row['id']}/terminal/")
         expect(page.locator("#terminal-state")).to_have_text("Connected", timeout=60_000)
