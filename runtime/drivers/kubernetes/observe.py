@@ -221,15 +221,34 @@ def _with_event(sight: Sight, word: str, text: str) -> str:
 def _end(pod: Object) -> _Found | None:
     """How the main container ended first in this pod, whatever the node did afterwards."""
     status = main_status(pod)
+    if _is_thrown_out(pod):
+        return None
     for state in (status.get("lastState") or {}, status.get("state") or {}):
         ended = state.get("terminated")
-        if ended and ended.get("reason") not in _NOT_AN_END:
+        if ended and ended.get("reason") not in _NOT_AN_END and not _by_deletion(pod, ended):
             return _ended(ended)
     held = (status.get("state") or {}).get("waiting") or {}
     text = str(held.get("message", ""))
     if held.get("reason") == "RunContainerError" and waiting.no_program(text):
         return _Found(Seen.EXITED, Reason.COMMAND_NOT_FOUND, waiting.short(text), exit_code=127)
     return None
+
+
+def _is_thrown_out(pod: Object) -> bool:
+    """The node ended the whole pod (eviction, shutdown): its containers' ends say nothing."""
+    status = pod.get("status") or {}
+    return status.get("phase") == "Failed" and bool(status.get("reason"))
+
+
+def _by_deletion(pod: Object, ended: Object) -> bool:
+    """Whether it ended because somebody asked the pod to go: not by itself then."""
+    meta = pod["metadata"]
+    due = moment(meta.get("deletionTimestamp"))
+    if due is None:
+        return False
+    asked = due - float(meta.get("deletionGracePeriodSeconds") or 0)
+    over = moment(ended.get("finishedAt"))
+    return over is None or over >= asked
 
 
 def _ended(ended: Object) -> _Found:

@@ -8,7 +8,16 @@ from runtime.drivers.kubernetes import names
 
 Object = dict[str, Any]
 
-_META = ("name", "namespace", "uid", "labels", "deletionTimestamp", "resourceVersion", "generation")
+_META = (
+    "name",
+    "namespace",
+    "uid",
+    "labels",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "resourceVersion",
+    "generation",
+)
 
 
 def _small_meta(obj: Object) -> Object:

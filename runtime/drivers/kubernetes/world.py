@@ -27,6 +27,7 @@ SETS, PODS, EVENTS, NODES, QUEUED = "StatefulSet", "Pod", "Event", "Node", "Work
 _EVENTS_KEPT = 8
 _GONE_KEPT = 20_000
 _EARLY_KEPT = 20_000
+_LONG_AGO = "1970-01-01T00:00:00Z"
 
 
 class World:
@@ -245,7 +246,8 @@ class World:
                 if self._prober is not None:
                     self._prober.forget(pod["metadata"].get("uid", ""))
             if pod is not None and not observe.is_going(pod):
-                gone = {**pod, "metadata": {**pod["metadata"], "deletionTimestamp": "now"}}
+                gone = small_pod(obj)
+                gone["metadata"].setdefault("deletionTimestamp", _LONG_AGO)
                 self._note_interruption(_set_key(obj), gone)
             self._touch(_set_key(obj))
         elif kind == NODES:

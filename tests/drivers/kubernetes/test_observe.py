@@ -272,6 +272,24 @@ def test_a_container_that_the_nodes_own_restart_ended_is_not_over():
     assert seen(pod(main=again, ready=True)).seen == Seen.READY
 
 
+def test_c14_what_ends_because_its_pod_must_go_did_not_end_by_itself():
+    """LATER is when it ended; the deletion was asked for ten seconds before it is due."""
+    asked_before = {
+        "deletionTimestamp": "2026-11-21T06:00:19Z",
+        "deletionGracePeriodSeconds": 10,
+    }
+    deleted = pod(main=ended(0, "Completed", again=False), metadata=asked_before)
+    assert (seen(deleted).seen, seen(deleted).reason) == (Seen.STARTING, Reason.REPLACED)
+    asked_after = {**asked_before, "deletionTimestamp": "2026-11-21T06:00:45Z"}
+    failed = pod(main=ended(3, again=False), metadata=asked_after)
+    assert (seen(failed).seen, seen(failed).exit_code) == (Seen.EXITED, 3)
+
+
+def test_c14_an_eviction_is_one_although_its_containers_ended_too():
+    evicted = pod(main=ended(137, again=False), phase="Failed", reason="Evicted", message="disk")
+    assert (seen(evicted).seen, seen(evicted).reason) == (Seen.STARTING, Reason.EVICTED)
+
+
 def test_a_later_launch_is_not_blamed_for_the_end_of_an_older_one():
     found = seen(pod(main=ended(3), launch=1), statefulset=statefulset(launch=2))
     assert found.seen != Seen.EXITED

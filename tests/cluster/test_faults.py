@@ -1,0 +1,163 @@
+"""C14, E1, E10, E11 through the whole portal: what somebody does to a pod is told and put right."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from devcluster.kube import Kube
+from tests.cluster.visitors import BASE, Person, people, until
+from tests.support.clustered import ClusteredPortal, ok
+
+pytestmark = [pytest.mark.cluster, pytest.mark.real]
+
+
+@pytest.fixture(scope="module")
+def portal(devcluster: dict[str, Any]) -> Iterator[ClusteredPortal]:
+    running = ClusteredPortal(devcluster, f"flt{secrets.token_hex(2)}-")
+    try:
+        running.start()
+        people(running)
+        yield running
+    finally:
+        running.close()
+
+
+@pytest.fixture(scope="module")
+def ann(portal: ClusteredPortal) -> Person:
+    return Person(portal, "ann")
+
+
+@pytest.fixture
+def tool(devcluster: dict[str, Any]) -> dict[str, Any]:
+    """What a small container asks for."""
+    return {
+        "kind": "container",
+        "image": devcluster["images"]["tool"]["reference"],
+        "cpu_milli": 500,
+        "memory_mib": 256,
+    }
+
+
+def body(tool: dict[str, Any], script: str) -> dict[str, Any]:
+    return {
+        **tool,
+        "cluster": "dev",
+        "name": f"f-{secrets.token_hex(2)}",
+        "command": ["bash", "-c", script],
+    }
+
+
+def status(person: Person, row: dict[str, Any]) -> dict[str, Any]:
+    return dict(person.api.get(f"{BASE}/{row['id']}").json()["status"])
+
+
+def gone(person: Person, row: dict[str, Any]) -> None:
+    ok(person.api.delete(f"{BASE}/{row['id']}"))
+    until(lambda: person.api.get(f"{BASE}/{row['id']}").status_code == 404, 60)
+
+
+def pod_of(kube: Kube, row: dict[str, Any]) -> dict[str, Any] | None:
+    found = kube.list("v1", "Pod", labelSelector=f"berth.dev/uid={row['uid']}")
+    return found[0] if found else None
+
+
+def test_c14_a_program_that_fails_is_failed_with_its_last_words(
+    ann: Person, kube: Kube, tool: dict[str, Any]
+) -> None:
+    row = ok(ann.api.post(BASE, json=body(tool, "sleep 1; echo no data; exit 3"))).json()
+    until(lambda: status(ann, row)["phase"] == "failed", 60)
+    found = status(ann, row)
+    assert found["reason"] == "exit"
+    until(lambda: pod_of(kube, row) is None, 60)  # and the cluster does not start it again
+    text = ann.api.get(f"{BASE}/{row['id']}/logs").json()["text"]
+    assert "no data" in text
+    gone(ann, row)
+
+
+def test_c14_memory_is_named(ann: Person, tool: dict[str, Any]) -> None:
+    eats = "x = [bytearray(b'x' * 2**20) for _ in range(4096)]"
+    asked = {**body(tool, ""), "command": ["python3", "-c", eats]}
+    row = ok(ann.api.post(BASE, json=asked)).json()
+    until(lambda: status(ann, row)["phase"] == "failed", 60)
+    assert status(ann, row)["reason"] == "oom"
+    gone(ann, row)
+
+
+def test_c14_a_pod_deleted_with_kubectl_runs_again(
+    ann: Person, kube: Kube, tool: dict[str, Any]
+) -> None:
+    row = ann.launch(**body(tool, "trap 'exit 0' TERM; sleep 600 & wait"))
+    pod = pod_of(kube, row)
+    assert pod is not None
+    meta = pod["metadata"]
+    kube.delete("v1", "Pod", meta["name"], meta["namespace"])
+    until(lambda: status(ann, row)["reason"] == "replaced", 10)
+    assert status(ann, row)["phase"] == "starting"
+    ann.settle(row)
+    assert pod_of(kube, row)["metadata"]["uid"] != meta["uid"]  # type: ignore[index]
+    gone(ann, row)
+
+
+def test_e10_a_statefulset_deleted_with_kubectl_is_told_and_starts_again_when_asked(
+    ann: Person, kube: Kube, tool: dict[str, Any]
+) -> None:
+    row = ann.launch(**body(tool, "trap 'exit 0' TERM; sleep 600 & wait"))
+    meta = pod_of(kube, row)["metadata"]  # type: ignore[index]
+    kube.delete("apps/v1", "StatefulSet", meta["name"].removesuffix("-0"), meta["namespace"])
+    until(lambda: status(ann, row)["phase"] == "failed", 10)
+    assert status(ann, row)["reason"] == "vanished"
+    until(lambda: pod_of(kube, row) is None, 60)
+    ann.act(row, "start", "running")
+    gone(ann, row)
+
+
+def test_e1_a_worker_killed_during_launches_leaves_nothing_double_or_lost(
+    portal: ClusteredPortal, ann: Person, kube: Kube, tool: dict[str, Any]
+) -> None:
+    rows = []
+    for number in range(4):
+        asked = body(tool, "trap 'exit 0' TERM; sleep 600 & wait")
+        rows.append(ok(ann.api.post(BASE, json={**asked, "name": f"k{number}"})).json())
+        if number in {1, 3}:
+            _kill_worker(portal)
+    for row in rows:
+        ann.settle(row)
+    sets = kube.list(
+        "apps/v1",
+        "StatefulSet",
+        labelSelector=f"berth.dev/instance={portal.prefix.strip('-')}",
+    )
+    assert sorted(s["metadata"]["labels"]["berth.dev/uid"] for s in sets) == sorted(
+        r["uid"] for r in rows
+    )
+    for row in rows:
+        ok(ann.api.delete(f"{BASE}/{row['id']}"))
+    _kill_worker(portal)
+    for row in rows:
+        until(lambda r=row: ann.api.get(f"{BASE}/{r['id']}").status_code == 404, 120)
+    selector = f"berth.dev/instance={portal.prefix.strip('-')},berth.dev/kind=workspace"
+    for api, kind in (("apps/v1", "StatefulSet"), ("v1", "Pod"), ("v1", "Secret")):
+        until(lambda a=api, k=kind: not kube.list(a, k, labelSelector=selector), 60)
+
+
+def _kill_worker(portal: ClusteredPortal) -> None:
+    """SIGKILL to the worker process of this portal, which `berth up` starts again."""
+    time.sleep(0.3)
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            words = (entry / "cmdline").read_bytes().split(b"\0")
+            mine = str(portal.var).encode() in (entry / "environ").read_bytes()
+        except OSError:
+            continue
+        if mine and b"portal.server.worker" in words:
+            os.kill(int(entry.name), signal.SIGKILL)
