@@ -9,13 +9,14 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import chain, zip_longest
 from typing import Any
 
 import structlog
 from django.db import DatabaseError, close_old_connections, connection
-from django.db.models import Min, Q
+from django.db.models import F, Min, Q, QuerySet, Window
+from django.db.models.functions import RowNumber
 
 from common.clock import now
 from runtime import engine, incarnation, leases, reconcilers
@@ -24,6 +25,11 @@ log = structlog.get_logger(__name__)
 
 IDLE_S = 5.0
 SWEEP_LEASE_S = 20.0
+BUSY_S = 0.25  # between two looks while rows are due
+# Rows that wait for a thread. A look brings more rows than both lanes hold, so it always finds
+# some that are not waiting already.
+WOKEN = 256
+SWEPT = 128
 LIMIT = 500
 THREADS = 8
 DRAIN_S = 12.0
@@ -32,20 +38,34 @@ Item = tuple[str, int]
 
 
 def due_items(*, limit: int = LIMIT) -> list[Item]:
-    """Return due, free rows of all kinds, fair between projects, longest overdue first."""
+    """Return due, free rows of all kinds: each project's longest overdue, then its next, …
+
+    However many rows a project has, one of another is not farther back than there are projects.
+    """
     at = now()
-    queues: dict[Any, list[Item]] = defaultdict(list)
+    queues: dict[Any, list[tuple[datetime, Item]]] = defaultdict(list)
     for kind, reconciler in reconcilers.registered().items():
-        column = "project_id" if _has_project(reconciler.model) else "pk"
+        column = "project_id" if _has_project(reconciler.model) else ""
         rows = reconciler.model._default_manager.filter(  # noqa: SLF001
             Q(lease_until__isnull=True) | Q(lease_until__lt=at),
             deleted_at__isnull=True,
             next_reconcile_at__lte=at,
-        ).order_by("next_reconcile_at")
-        for pk, project in rows.values_list("pk", column)[:limit]:
-            queues[project if column == "project_id" else ""].append((kind, pk))
-    turns = zip_longest(*queues.values())
-    return [item for item in chain.from_iterable(turns) if item is not None][:limit]
+        )
+        for pk, due, project in _picked(rows, column, limit):
+            queues[project if column else ""].append((due, (kind, pk)))
+    turns = zip_longest(*sorted(sorted(queue) for queue in queues.values()))
+    return [found[1] for found in chain.from_iterable(turns) if found is not None][:limit]
+
+
+def _picked(rows: QuerySet[Any], column: str, limit: int) -> list[tuple[int, datetime, Any]]:
+    """Return at most ``limit`` of ``rows``. Numbering all of them is for when not all fit."""
+    columns = ("pk", "next_reconcile_at", column or "pk")
+    first = list(rows.order_by("next_reconcile_at").values_list(*columns)[: limit + 1])
+    if len(first) <= limit or not column:
+        return first[:limit]
+    turn = Window(RowNumber(), partition_by=F(column), order_by="next_reconcile_at")
+    fair = rows.annotate(turn=turn).order_by("turn", "next_reconcile_at")
+    return list(fair.values_list(*columns)[:limit])
 
 
 def _has_project(model: Any) -> bool:
@@ -90,17 +110,28 @@ def free_dead_leases() -> int:
 
 
 class Pool:
-    """Reconciles rows in a few threads; a row is never twice in it at the same time."""
+    """Reconciles rows in a few threads; a row is never twice in it at the same time.
+
+    Two lanes, both bounded: rows that somebody woke go first, rows that the sweep found have
+    each fourth turn. So nobody waits behind more rows than the lanes hold.
+    """
 
     def __init__(self, threads: int = THREADS) -> None:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="engine")
         self._lock = threading.Lock()
+        self._woken: deque[Item] = deque()
+        self._swept: deque[Item] = deque()
+        self._turn = 0
         self._inside: set[Item] = set()
         self._again: set[Item] = set()
         self._closing = False
+        self.on_full: Callable[[], None] = lambda: None
 
     def submit(self, kind: str, pk: int) -> None:
-        """Look at the row soon. If it is being looked at now, look again afterwards."""
+        """Look at the row soon. If it is being looked at now, look again afterwards.
+
+        When too many were woken, it is left to the sweep, which is fair: the row is due.
+        """
         item = (kind, pk)
         with self._lock:
             if self._closing:
@@ -108,13 +139,39 @@ class Pool:
             if item in self._inside:
                 self._again.add(item)
                 return
-            self._inside.add(item)
-            self._pool.submit(self._work, item)
+            if len(self._woken) < WOKEN:
+                self._enter(item, self._woken)
+                return
+        self.on_full()
+
+    def offer(self, kind: str, pk: int) -> bool:
+        """Look at the row in its turn. False when enough rows of the sweep wait already."""
+        item = (kind, pk)
+        with self._lock:
+            if item in self._inside:
+                return True
+            if self._closing or len(self._swept) >= SWEPT:
+                return False
+            self._enter(item, self._swept)
+            return True
 
     def __len__(self) -> int:
         return len(self._inside)
 
-    def _work(self, item: Item) -> None:
+    def _enter(self, item: Item, lane: deque[Item]) -> None:
+        self._inside.add(item)
+        lane.append(item)
+        self._pool.submit(self._work)
+
+    def _next(self) -> Item:
+        with self._lock:
+            self._turn += 1
+            lanes = (self._woken, self._swept)
+            first, second = lanes if self._turn % 4 else lanes[::-1]
+            return (first or second).popleft()
+
+    def _work(self) -> None:
+        item = self._next()
         try:
             close_old_connections()
             engine.reconcile_one(*item)
@@ -128,11 +185,9 @@ class Pool:
 
     def _done(self, item: Item) -> None:
         with self._lock:
-            if item in self._again and not self._closing:
-                self._again.discard(item)
-                self._pool.submit(self._work, item)
-                return
             self._inside.discard(item)
+            if item in self._again and not self._closing:
+                self._enter(item, self._woken)
             self._again.discard(item)
 
     def drain(self, timeout_s: float = DRAIN_S) -> bool:
@@ -150,9 +205,10 @@ class Pool:
 class Sweeper:
     """The loop. ``wake`` ends its sleep."""
 
-    def __init__(self, submit: Callable[[str, int], None]) -> None:
-        self._submit = submit
+    def __init__(self, offer: Callable[[str, int], bool]) -> None:
+        self._offer = offer
         self._stop = threading.Event()
+        self._early = threading.Event()
         self._held: leases.Held | None = None
         self._beaten = 0.0
         self._taken_over = 0.0
@@ -161,8 +217,12 @@ class Sweeper:
     def start(self) -> None:
         self._thread.start()
 
+    def wake(self) -> None:
+        self._early.set()
+
     def stop(self) -> None:
         self._stop.set()
+        self._early.set()
 
     def join(self, timeout_s: float) -> None:
         self._thread.join(timeout_s)
@@ -178,7 +238,10 @@ class Sweeper:
             except Exception:
                 log.exception("sweep.failed")
                 pause = 2.0
-            self._stop.wait(pause)
+            self._stop.wait(min(pause, BUSY_S))
+            if pause > BUSY_S:
+                self._early.wait(pause - BUSY_S)
+            self._early.clear()
         self._leave()
 
     def once(self) -> float:
@@ -194,9 +257,10 @@ class Sweeper:
             self._taken_over = at
         items = due_items()
         for kind, pk in items:
-            self._submit(kind, pk)
+            if not self._offer(kind, pk):
+                break
         # What was just handed over is due until its thread has claimed it: no busy loop.
-        return max(seconds_to_next(), 0.25 if items else 0.05)
+        return max(seconds_to_next(), BUSY_S if items else 0.05)
 
     def _lead(self) -> bool:
         if self._held is not None and self._held.renew():

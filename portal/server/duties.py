@@ -168,7 +168,8 @@ class Worker:
     def __init__(self) -> None:
         self._started = False
         self.pool = sweep.Pool()
-        self.sweeper = sweep.Sweeper(self.pool.submit)
+        self.sweeper = sweep.Sweeper(self.pool.offer)
+        self.pool.on_full = self.sweeper.wake
         self.ear = EngineEar(self.pool.submit)
         self.watches = Watches(self.pool.submit)
         self.loops = [

@@ -1,0 +1,106 @@
+"""Tenant A has 10,000 rows that are due; tenant B's launch is among the first looked at (E17)."""
+
+import datetime as dt
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from common.clock import now
+from runtime import engine, reconcilers, sweep
+
+MANY = 10_000
+
+
+@pytest.fixture
+def crowd(make_user: Any) -> Any:
+    """A project whose workspaces are all due, and have been for an hour."""
+    from notebooks.models import Workspace
+    from projects.models import Project
+    from volumes.models import Volume
+
+    greedy = make_user("greta")
+    made = Project.objects.create(slug="crowd", name="Crowd", phase="running")
+    home = Volume.objects.create(project=made, owner=greedy, name="home")
+    since = now() - dt.timedelta(hours=1)
+    Workspace.objects.bulk_create(
+        [
+            Workspace(
+                project=made,
+                owner=greedy,
+                name=f"load-{n}",
+                home=home,
+                launch=1,
+                next_reconcile_at=since + dt.timedelta(milliseconds=n),
+            )
+            for n in range(MANY)
+        ],
+        batch_size=500,
+    )
+    return made
+
+
+def test_e17_a_launch_is_among_the_first_that_the_sweep_picks(
+    crowd: Any, launch: Callable[..., Any], alice: Any
+) -> None:
+    row = launch(alice)
+    with CaptureQueriesContext(connection) as asked:
+        items = sweep.due_items()
+    assert len(items) == sweep.LIMIT
+    # one turn each for the two projects; alice's new home takes turns with it
+    assert items.index(("workspace", row.pk)) < 6
+    assert len(asked) <= len(reconcilers.registered()) + 1
+    assert items[0] == ("workspace", crowd.workspaces.order_by("pk").first().pk)
+    ours = [pk for kind, pk in items if kind == "workspace" and pk != row.pk]
+    assert ours == sorted(ours)  # and the longest overdue of the others first, as ever
+
+
+@pytest.fixture
+def slow_pool(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A pool of one thread that is held inside its first row; what it looked at, in order."""
+    held, looked = threading.Event(), []
+
+    def look(kind: str, pk: int) -> None:
+        looked.append((kind, pk))
+        assert held.wait(30)
+
+    monkeypatch.setattr(engine, "reconcile_one", look)
+    pool = sweep.Pool(threads=1)
+    pool.submit("workspace", 0)
+
+    def all_of_it() -> list[sweep.Item]:
+        held.set()
+        while len(pool):
+            threading.Event().wait(0.01)
+        return looked
+
+    yield pool, all_of_it
+    held.set()
+    assert pool.drain()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_e17_who_wakes_a_row_does_not_wait_for_the_rows_of_the_sweep(slow_pool: Any) -> None:
+    pool, all_of_it = slow_pool
+    taken = [pool.offer("workspace", n) for n in range(1, MANY)]
+    assert sum(taken) == sweep.SWEPT
+    pool.submit("workspace", MANY)
+    assert all_of_it().index(("workspace", MANY)) <= 2
+
+
+@pytest.mark.django_db(transaction=True)
+def test_e17_ten_thousand_wake_ups_are_left_to_the_sweep_which_is_told(slow_pool: Any) -> None:
+    pool, all_of_it = slow_pool
+    told: list[bool] = []
+    pool.on_full = lambda: told.append(True)
+    for n in range(1, MANY):
+        pool.submit("workspace", n)
+    assert len(told) == MANY - 1 - sweep.WOKEN
+    assert pool.offer("workspace", MANY)  # what the sweep picked for somebody else
+    looked = all_of_it()
+    assert looked.index(("workspace", MANY)) <= 5
+    assert len(looked) == sweep.WOKEN + 2
+    assert len(set(looked)) == len(looked)
