@@ -6,6 +6,7 @@ Its credential is the mounted service account of worker and gate, never anything
 from django.conf import settings
 from django.db import transaction
 
+from clusters import hooks
 from clusters.models import Cluster
 from clusters.options import check, options_of
 
@@ -26,6 +27,7 @@ def ensure() -> Cluster | None:
     if not made and (options_of(row.options) != wanted or row.name != name):
         row.options, row.name, row.revision = wanted.as_json(), name, row.revision + 1
         row.save(update_fields=["options", "name", "revision"])
+        hooks.cluster_changed(key)
     return row
 
 

@@ -4,11 +4,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core.management import call_command
 
+from accounts.models import User
 from clusters import in_cluster
 from clusters.models import Cluster
 from clusters.registry import access_of
 from common.errors import Invalid
+from projects.models import ProjectPlace
 from runtime.drivers.kubernetes import incluster
 from runtime.drivers.kubernetes.access import Bearer
 
@@ -45,6 +48,27 @@ def test_the_row_is_made_once_and_follows_the_operators_settings(db: None, setti
 def test_without_the_setting_there_is_no_such_row(db: None) -> None:
     assert in_cluster.ensure() is None
     assert not Cluster.objects.filter(driver="kubernetes").exists()
+
+
+def test_the_first_project_has_its_place_there_from_the_start(db: None, settings: Any) -> None:
+    """Whoever is first, the worker or the bootstrap: the row is there before the project."""
+    settings.BERTH_IN_CLUSTER = "here"
+    settings.BERTH_ADMIN_PASSWORD = "chosen by the operator"
+    call_command("berth_bootstrap")
+    place = ProjectPlace.objects.get(project__slug="demo")
+    assert place.cluster_key == "here"
+    assert User.objects.get(username="admin").check_password("chosen by the operator")
+
+
+def test_changed_options_apply_the_projects_namespaces_anew(db: None, settings: Any) -> None:
+    settings.BERTH_IN_CLUSTER = "here"
+    call_command("berth_bootstrap")
+    ProjectPlace.objects.update(next_reconcile_at=None)
+    in_cluster.ensure()
+    assert ProjectPlace.objects.get().next_reconcile_at is None
+    settings.BERTH_IN_CLUSTER_OPTIONS = {"internet": False}
+    in_cluster.ensure()
+    assert ProjectPlace.objects.get().next_reconcile_at is not None
 
 
 def test_options_that_make_no_sense_stop_the_start_with_a_sentence(db: None, settings: Any) -> None:

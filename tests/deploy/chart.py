@@ -16,7 +16,7 @@ import yaml
 from devcluster.kube import Kube
 from devcluster.programs import PROGRAMS, build
 from tests.deploy import images
-from tests.deploy.conftest import podman
+from tests.deploy.images import podman
 from tests.support.portal import ROOT
 
 CHART = ROOT / "deploy/helm/berth"

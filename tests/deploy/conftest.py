@@ -1,13 +1,16 @@
-"""Images are built once per session and kept by the machine; nothing else outlives a test."""
+"""Images and one release of the chart, made once per session; only images outlive it."""
 
 import os
-import subprocess
 from collections.abc import Iterator
-from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 
-from tests.deploy import images
+from devcluster.kube import Kube
+from tests.cluster.conftest import devcluster, kube  # noqa: F401 - the fixtures
+from tests.deploy import chart, images
+from tests.deploy.chart import PREFIX, Browser, Release, until
 
 # Without these runc may not raise limits on some machines, and refuses to start anything.
 ENGINE = """[containers]
@@ -43,11 +46,46 @@ def built(engine: dict[str, str]) -> dict[str, str]:
     return engine
 
 
-def podman(env: dict[str, str], *words: str | Path, check: bool = True) -> str:
-    done = subprocess.run(
-        ["podman", *map(str, words)], capture_output=True, text=True, env=env, check=False
-    )
-    if check and done.returncode:
-        message = f"podman {' '.join(map(str, words[:3]))}: {done.stderr[-2000:]}"
-        raise AssertionError(message)
-    return done.stdout
+# --- a release on the development cluster ---------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def release(
+    built: dict[str, str],
+    devcluster: dict[str, Any],  # noqa: F811
+    kube: Kube,  # noqa: F811
+    tmp_path_factory: Any,
+) -> Iterator[Release]:
+    try:
+        chart.helm()
+    except Exception as error:  # noqa: BLE001 - whatever keeps it from being built
+        pytest.skip(f"helm can't be built here: {error}")
+    one = Release(devcluster, kube, tmp_path_factory.mktemp("release"))
+    one.uninstall()
+    one.wipe()
+    lab = devcluster["images"]["jupyterlab"]["reference"]
+    tags = chart.push(built, devcluster["registry"])
+    try:
+        one.install(chart.values(devcluster["registry"], tags, lab))
+        until("web", lambda: one.ready("web") == 3)
+        until("the rest", lambda: all(one.ready(name) for name in ("worker", "gate", "proxy")))
+        yield one
+    finally:
+        one.uninstall()
+        one.wipe()
+
+
+@pytest.fixture(scope="session")
+def operator(release: Release) -> Browser:
+    browser = Browser(release.address("berth"))
+    answer = browser.sign_in(release.secret("BERTH_ADMIN_PASSWORD"))
+    assert answer.status_code == httpx.codes.FOUND, answer.text[:500]
+    return browser
+
+
+@pytest.fixture(scope="session")
+def project(release: Release) -> str:
+    def look() -> list[str]:
+        return [name for name in release.namespaces() if name.startswith(f"{PREFIX}demo")]
+
+    return str(until("a project", look, 300)[0])

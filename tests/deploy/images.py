@@ -57,6 +57,16 @@ def run(*words: str | Path, timeout: float = 1200) -> str:
     return done.stdout
 
 
+def podman(env: dict[str, str], *words: str | Path, check: bool = True) -> str:
+    done = subprocess.run(
+        ["podman", *map(str, words)], capture_output=True, text=True, env=env, check=False
+    )
+    if check and done.returncode:
+        message = f"podman {' '.join(map(str, words[:3]))}: {done.stderr[-2000:]}"
+        raise AssertionError(message)
+    return done.stdout
+
+
 def exists(name: str, key: str = "") -> bool:
     """Whether the image is there, made from what ``key`` says."""
     done = subprocess.run(

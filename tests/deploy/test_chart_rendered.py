@@ -143,3 +143,14 @@ def test_the_ingress_leads_to_portal_gate_and_workspaces(render: Any) -> None:
     assert [p["path"] for p in rules[chart.HOST]] == ["/gate/", "/"]
     backend = rules[f"*.{chart.DOMAIN}"][0]["backend"]["service"]["name"]
     assert backend == "berth-proxy"
+
+
+@pytest.mark.parametrize(
+    ("kind", "policy"), [("ClusterIP", None), ("NodePort", "Local"), ("LoadBalancer", "Local")]
+)
+def test_ssh_sees_the_address_that_somebody_comes_from(
+    render: Any, kind: str, policy: str | None
+) -> None:
+    rendered = render(gate={"ssh": {"serviceType": kind}})
+    service = next(o for o in objects(rendered) if o["metadata"]["name"] == "berth-ssh")
+    assert service["spec"].get("externalTrafficPolicy") == policy

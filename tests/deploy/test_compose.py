@@ -14,8 +14,7 @@ import httpx
 import pytest
 import yaml
 
-from tests.deploy.conftest import podman
-from tests.deploy.images import PROXY, SERVER
+from tests.deploy.images import PROXY, SERVER, podman
 from tests.support.portal import ROOT
 
 FILE = ROOT / "docker-compose.yml"

@@ -2,8 +2,7 @@
 
 import pytest
 
-from tests.deploy.conftest import podman
-from tests.deploy.images import PROXY, SERVER
+from tests.deploy.images import PROXY, SERVER, podman
 
 pytestmark = [pytest.mark.deploy, pytest.mark.timeout(1800)]
 HARD = ("--rm", "--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges")

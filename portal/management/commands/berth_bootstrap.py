@@ -24,10 +24,10 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         del args, options
+        in_cluster.ensure()  # before the project, which wants its place there
         password = first_administrator()
         if settings.BERTH_LOCAL_CLUSTER:
             ensure_local_cluster()
-        in_cluster.ensure()
         ensure_default_presets()
         if password and not settings.BERTH_ADMIN_PASSWORD:
             self.stdout.write(
