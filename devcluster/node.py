@@ -33,6 +33,7 @@ SETTINGS = {
     "net/bridge/bridge-nf-call-iptables": "1",
 }
 GPUS = 4
+POD_PIDS = 2048
 LABELS = {
     "nvidia.com/gpu.present": "true",
     "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3",
@@ -138,6 +139,8 @@ def kubelet_configuration(layout: Layout) -> dict[str, object]:
         "podLogsDir": str(layout.base / "pod-logs"),
         "volumePluginDir": str(layout.base / "volume-plugins"),
         "maxPods": 250,
+        # Threads count too. Without it a fork bomb in one pod ends in a node that cannot fork.
+        "podPidsLimit": POD_PIDS,
         "registryPullQPS": 50,
         "registryBurst": 100,
         "serializeImagePulls": False,
