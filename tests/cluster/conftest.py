@@ -4,8 +4,6 @@
 objects only in namespaces of its own (fixture ``namespace``), and removes what it made elsewhere.
 """
 
-import json
-import os
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from devcluster import state
 from devcluster.kube import Kube
-from devcluster.layout import Layout
+from tests.support.cluster_state import cluster_state
 
 # The tests' namespaces carry it, so that a person finds what a killed run left.
 MARK = {"berth.dev/test": "true"}
@@ -24,11 +21,7 @@ MARK = {"berth.dev/test": "true"}
 @pytest.fixture(scope="session")
 def devcluster() -> dict[str, Any]:
     """What ``var/cluster/state.json`` says (see devcluster/README.md)."""
-    chosen = os.environ.get("BERTH_TEST_CLUSTER")  # the state of another checkout's cluster
-    found = json.loads(Path(chosen).read_text()) if chosen else state.read(Layout.usual())
-    if found is None:
-        pytest.skip("there is no cluster; `make cluster-up` makes one")
-    return found
+    return cluster_state()
 
 
 @pytest.fixture(scope="session")

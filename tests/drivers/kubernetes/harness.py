@@ -1,6 +1,5 @@
 """The Kubernetes driver against the development cluster, in namespaces of the test's own."""
 
-import json
 import secrets
 import urllib.parse
 import urllib.request
@@ -9,16 +8,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from devcluster import state
 from devcluster.kube import Kube, KubeError
-from devcluster.layout import Layout
 from runtime.drivers.kubernetes import addresses, kubeconfig
 from runtime.drivers.kubernetes.driver import KubernetesDriver
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.protocol import NotYet, Probe, Resources, WorkloadSpec
 from tests.drivers.local.harness import wait_for
+from tests.support.cluster_state import cluster_state
 
 __all__ = ["Ground", "cluster_subject", "ground_of", "wait_for"]
 
@@ -117,18 +113,8 @@ class Ground:
         self.driver.close()
 
 
-def _state() -> dict[str, Any]:
-    import os
-
-    chosen = os.environ.get("BERTH_TEST_CLUSTER")
-    found = json.loads(Path(chosen).read_text()) if chosen else state.read(Layout.usual())
-    if found is None:
-        pytest.skip("there is no cluster; `make cluster-up` makes one")
-    return found
-
-
 def ground_of(*, through: str = "", **options: Any) -> Ground:
-    found = _state()
+    found = cluster_state()
     prefix = f"h2-{secrets.token_hex(3)}-"
     namespace = f"{prefix}x"
     kube = Kube(Path(found["kubeconfig"]))

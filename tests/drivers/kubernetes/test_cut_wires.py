@@ -11,9 +11,10 @@ import pytest
 
 from runtime.drivers.kubernetes import kubeconfig
 from runtime.protocol import Placement, Seen
-from tests.drivers.kubernetes.harness import _state, ground_of
+from tests.drivers.kubernetes.harness import ground_of
 from tests.drivers.kubernetes.test_on_a_cluster import KWOK, removed, told
 from tests.drivers.kubernetes.test_watch import Follower
+from tests.support.cluster_state import cluster_state
 
 pytestmark = pytest.mark.cluster
 
@@ -76,7 +77,7 @@ class Wire:
 
 @pytest.fixture
 def wire() -> Iterator[Wire]:
-    access = kubeconfig.parse(Path(_state()["kubeconfig"]).read_text())
+    access = kubeconfig.parse(Path(cluster_state()["kubeconfig"]).read_text())
     parts = urllib.parse.urlsplit(access.server)
     made = Wire(str(parts.hostname), int(parts.port or 443))
     yield made

@@ -1,0 +1,36 @@
+"""Which Kubernetes cluster the tests use, and what they must know of it."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from devcluster import state
+from devcluster.layout import Layout
+
+NEEDED = ("kubeconfig", "node", "host", "registry", "images", "volumes", "programs")
+
+
+def cluster_state() -> dict[str, Any]:
+    """The state of ``make cluster-up``, or the file that ``BERTH_TEST_CLUSTER`` names.
+
+    A kubeconfig alone does not say which images the cluster can pull, where volumes lie and what
+    this machine is to its pods; ``KUBECONFIG`` fills in for a state that names none.
+    """
+    chosen, access = os.environ.get("BERTH_TEST_CLUSTER"), os.environ.get("KUBECONFIG")
+    found = json.loads(Path(chosen).read_text()) if chosen else state.read(Layout.usual())
+    if found is None and access:
+        pytest.skip(
+            "KUBECONFIG alone is not enough: BERTH_TEST_CLUSTER must name a state file of that "
+            f"cluster with {', '.join(NEEDED[1:])} (devcluster/README.md)"
+        )
+    if found is None:
+        pytest.skip("there is no cluster; `make cluster-up` makes one")
+    if access:
+        found.setdefault("kubeconfig", access)
+    lacking = [name for name in NEEDED if name not in found]
+    if lacking:
+        pytest.skip(f"the cluster's state file lacks {', '.join(lacking)} (devcluster/README.md)")
+    return dict(found)
