@@ -9,6 +9,7 @@ import json
 import socket
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -38,6 +39,28 @@ def reaches(target):
 print(json.dumps({t: reaches(t) for t in sys.argv[2:]}))
 """
 LISTEN = ["python3", "-m", "http.server", "8888"]
+UDP = 8889
+ECHO = f"""
+import socket
+heard = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+heard.bind(("", {UDP}))
+while True:
+    data, sender = heard.recvfrom(2048)
+    heard.sendto(data, sender)
+"""
+ASK = """
+import json, socket, sys, time
+time.sleep(float(sys.argv[1]))
+asks = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+asks.settimeout(1)
+def answered(word):
+    asks.sendto(word, (sys.argv[2], int(sys.argv[3])))
+    try:
+        return asks.recv(2048) == word
+    except OSError:
+        return False
+print(json.dumps(any([answered(b"%d" % n) for n in range(3)])))
+"""
 
 
 @dataclass
@@ -124,9 +147,13 @@ def _address(kube: Kube, namespace: str, name: str = "listener") -> str:
 
 def _tried(scene: Scene, namespace: str, name: str, targets: list[str], **more: Any) -> Any:
     """Run a pod that tries to connect; return target → whether it could."""
+    return _said(scene, namespace, name, ["python3", "-c", TRY, str(SETTLE_S), *targets], **more)
+
+
+def _said(scene: Scene, namespace: str, name: str, command: list[str], **more: Any) -> Any:
+    """Run a pod to its end; return the JSON that it printed."""
     kube = scene.here.kube
     image = scene.here.state["images"]["tool"]["reference"]
-    command = ["python3", "-c", TRY, str(SETTLE_S), *targets]
     kube.create(pod(namespace, name, image, command=command, **more))
     kube.until(
         "the end of the trying pod",
@@ -134,7 +161,7 @@ def _tried(scene: Scene, namespace: str, name: str, targets: list[str], **more: 
         90,
     )
     said = kube.request("GET", f"/api/v1/namespaces/{namespace}/pods/{name}/log")
-    return said if isinstance(said, dict) else json.loads(said)
+    return json.loads(said) if isinstance(said, str) else said
 
 
 ALLOWED = {"the portal's listener for workloads", "DNS"}
@@ -161,6 +188,28 @@ def test_only_the_proxy_reaches_a_workspace_and_only_its_ports(scene: Scene) -> 
     assert proxy == {open_: True, closed: False}
     other = _tried(scene, "h3-proxy", "other", [open_], labels={"app": "web"})
     assert other == {open_: False}
+
+
+def test_l2_another_tenants_udp_port_answers_without_policies_and_not_with_them(
+    scene: Scene,
+) -> None:
+    kube, image = scene.here.kube, scene.here.state["images"]["tool"]["reference"]
+    namespace = scene.theirs.namespace
+    kube.create(pod(namespace, "udp", image, command=["python3", "-c", ECHO]))
+    address = _address(kube, namespace, "udp")
+
+    def answered(where: str, name: str) -> bool:
+        command = ["python3", "-c", ASK, str(SETTLE_S), address, str(UDP)]
+        return bool(_said(scene, where, name, command))
+
+    for policy in kube.list("networking.k8s.io/v1", "NetworkPolicy", namespace):
+        kube.delete("networking.k8s.io/v1", "NetworkPolicy", policy["metadata"]["name"], namespace)
+    time.sleep(SETTLE_S)
+    assert answered("h3-proxy", "udp-open")
+    scene.here.ensure(scene.theirs)
+    time.sleep(SETTLE_S)
+    assert not answered("h3-proxy", "udp-closed")  # their side refuses
+    assert not answered(scene.ours.namespace, "udp-ours")
 
 
 def test_c5_no_token_is_in_a_tenants_pod(scene: Scene) -> None:
