@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from django.utils.translation import gettext as _
@@ -17,6 +18,7 @@ from clusters.accelerators import terms
 from clusters.demand import demand_on
 from clusters.models import CheckResult, Cluster, Flavor, NetworkProfile, Pool
 from clusters.options import options_of
+from common.clock import now
 from common.errors import BerthError, Conflict, Forbidden, Invalid, Unavailable
 from runtime import protocol as p
 from runtime.reasons import Reason
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 # One machine: there the portal's own queue decides what starts and which GPUs it gets.
 QUEUED_HERE = frozenset({"fake", "local"})
+PROVED_FOR = timedelta(days=3)  # the worker asks every day; a network may be changed any day
 _project_clusters: list[Callable[[Any], Collection[str] | None]] = []
 
 
@@ -87,6 +90,11 @@ def _unproved(cluster: Cluster) -> str:
     if check.state == CheckResult.State.RED:
         return _(
             "The network of %(name)s does not keep projects apart, so nothing is started there."
+        ) % {"name": cluster.name}
+    if check.at < now() - PROVED_FOR:
+        return _(
+            "Whether the network of %(name)s keeps projects apart was not proved for some days."
+            " An operator sees more on the cluster's page."
         ) % {"name": cluster.name}
     return ""
 
@@ -177,12 +185,7 @@ def placement_for(
 
     Taints of a pool are tolerated by work that names the pool, or a kind of GPU that it lists.
     """
-    pools = _pools(cluster_key)
-    chosen = _chosen_pool(pools, pool, kind, project_uid)
-    usable = [chosen] if chosen else [row for row in pools if row.admits(kind, project_uid)]
-    profile = _profile(cluster_key, network, project_uid, pool) if network else None
-    if profile is not None and chosen is None:
-        usable, chosen = _pools_with(profile, usable)
+    pools, usable, chosen = _within(cluster_key, kind, project_uid, pool, network)
     labels = dict(chosen.node_labels) if chosen else {}
     avoid = _avoid([row for row in pools if not row.admits(kind, project_uid)], labels)
     if not gpus:
@@ -202,6 +205,23 @@ def placement_for(
         tolerations=({"key": resource, "operator": "Exists"}, *tolerations),
         avoid=avoid,
     )
+
+
+def kinds_given(
+    cluster_key: str,
+    *,
+    gpu_flavor: str,
+    kind: str,
+    project_uid: Any,
+    pool: str = "",
+    network: str = "",
+) -> list[str]:
+    """Return every kind that ``placement_for`` lets such work have: each limit of one counts it."""
+    pools, _usable, chosen = _within(cluster_key, kind, project_uid, pool, network)
+    found = _flavors(cluster_key, gpu_flavor, _hidden(pools, kind, project_uid), chosen)
+    if not found:  # no kind is known there: the first node with such a device will do
+        found = list(Flavor.objects.filter(resource=p.Placement.resource))
+    return [flavor.name for flavor in found]
 
 
 def network_for(
@@ -248,6 +268,19 @@ def launch_check(cluster_key: str, project_uid: Any) -> None:
 
 def _pools(cluster_key: str) -> list[Pool]:
     return list(Pool.objects.filter(cluster__key=cluster_key).prefetch_related("flavors"))
+
+
+def _within(
+    cluster_key: str, kind: str, project_uid: Any, pool: str, network: str
+) -> tuple[list[Pool], list[Pool], Pool | None]:
+    """Return all pools, those that the work may use, and the one that it is bound to."""
+    pools = _pools(cluster_key)
+    chosen = _chosen_pool(pools, pool, kind, project_uid)
+    usable = [chosen] if chosen else [row for row in pools if row.admits(kind, project_uid)]
+    profile = _profile(cluster_key, network, project_uid, pool) if network else None
+    if profile is not None and chosen is None:
+        usable, chosen = _pools_with(profile, usable)
+    return pools, usable, chosen
 
 
 def _chosen_pool(pools: list[Pool], name: str, kind: str, project_uid: Any) -> Pool | None:

@@ -13,10 +13,9 @@ from django.utils.translation import gettext as _
 
 from common.errors import Invalid
 from notebooks.choices import WorkspaceKind
-from notebooks.program import flavors_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 MAX_NAME = 63
 MAX_ENV_VARIABLES = 100
@@ -94,14 +93,16 @@ class Spec:
     def is_container(self) -> bool:
         return self.kind == WorkspaceKind.CONTAINER
 
-    def amounts(self) -> dict[str, int]:
-        """Return what a running workspace of this size takes of the limits."""
+    def amounts(self, kinds: Iterable[str]) -> dict[str, int]:
+        """Return what a running workspace of this size takes of the limits.
+
+        ``kinds``: every kind of GPU that it may get. Each is held, because which one it will be
+        is not known yet.
+        """
         taken = {"workspaces": 1, "cpu_milli": self.cpu_milli, "memory_mib": self.memory_mib}
         if self.gpus:
             taken["gpus"] = self.gpus
-            # With "any of these" each kind is held: which one it gets is not known yet.
-            for flavor in flavors_of(self.gpu_flavor):
-                taken[f"gpus:{flavor}"] = self.gpus
+            taken.update({f"gpus:{kind}": self.gpus for kind in kinds})
         return taken
 
 

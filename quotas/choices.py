@@ -26,6 +26,11 @@ def is_resource(key: str) -> bool:
     return key in LABELS or bool(_FLAVORED.match(key))
 
 
+def is_kind(key: str) -> bool:
+    """Whether it is GPUs of one kind."""
+    return bool(_FLAVORED.match(key))
+
+
 def label_of(key: str) -> str:
     if key in LABELS:
         return str(LABELS[key])

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from django.utils.translation import gettext as _
 
-from quotas.choices import label_of, order_of, words
+from quotas.choices import is_kind, label_of, order_of, words
 from runtime.protocol import Resources
 
 
@@ -39,6 +39,7 @@ class Refusal:
     ceiling: Ceiling
     asked: int
     owner: str = ""  # named when somebody else asks for him
+    one_of: bool = False  # several kinds were asked for, of which one will be given
 
     @property
     def whose(self) -> str:
@@ -53,13 +54,20 @@ class Refusal:
     @property
     def sentence(self) -> str:
         key = self.ceiling.resource
-        return _("%(whose)s on %(what)s is %(limit)s: %(used)s in use, %(asked)s asked for.") % {
+        said = _("%(whose)s on %(what)s is %(limit)s: %(used)s in use, %(asked)s asked for.") % {
             "whose": self.whose,
             "what": label_of(key),
             "limit": words(key, self.ceiling.limit),
             "used": words(key, self.ceiling.used),
             "asked": words(key, self.asked),
         }
+        if not self.one_of:
+            return said
+        return (
+            said
+            + " "
+            + _("Every kind that may be given is counted: name one whose limit leaves room.")
+        )
 
     @property
     def extra(self) -> dict[str, object]:
@@ -93,8 +101,14 @@ def refusals(
     ``held`` is what the same workload holds already: keeping or lowering it is always
     possible, even above a limit that was lowered meanwhile.
     """
+    kinds = {key for key in asked if is_kind(key)}
     found = [
-        Refusal(ceiling=c, asked=asked[c.resource], owner=owner)
+        Refusal(
+            ceiling=c,
+            asked=asked[c.resource],
+            owner=owner,
+            one_of=len(kinds) > 1 and c.resource in kinds,
+        )
         for c in ceilings
         if asked.get(c.resource, 0) > held.get(c.resource, 0)
         and c.used + asked[c.resource] > c.limit

@@ -17,6 +17,7 @@ from notebooks import selectors
 from notebooks.models import Preset, Workspace
 from notebooks.services.base import changed, lock, own, step
 from notebooks.services.pinning import digest_for
+from notebooks.services.placing import amounts_of
 from notebooks.services.specify import columns_of, spec_for, spec_of
 from notebooks.spec import PRIVATE, Wanted, clean_name
 from projects.access import Permission, require
@@ -130,7 +131,7 @@ def reserve(principal: Principal, row: Workspace, spec: Spec) -> None:
         project=row.project,
         owner=row.owner,
         uid=row.uid,
-        amounts=spec.amounts(),
+        amounts=amounts_of(row.project, spec),
         launch=row.launch,
     )
 

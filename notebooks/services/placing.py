@@ -15,7 +15,7 @@ from clusters.services import ensure_local_cluster
 from common.errors import Conflict, Invalid
 from notebooks.choices import WorkspaceKind
 from notebooks.forecast import Rooms
-from notebooks.program import clean_slug
+from notebooks.program import clean_slug, flavors_of
 from runtime.protocol import Resources
 
 if TYPE_CHECKING:
@@ -60,6 +60,22 @@ def placed(*, project: Project, spec: Spec, wanted: Wanted, preset: Preset | Non
         _check_cluster(cluster, project, spec)
         return spec
     return _on_a_machine(spec, wanted)
+
+
+def amounts_of(project: Project, spec: Spec) -> dict[str, int]:
+    """Return what ``spec`` takes of the limits, wherever its cluster then puts it."""
+    kinds = flavors_of(spec.gpu_flavor)
+    # one machine gives "any kind" from its own queue, and that belongs to no kind's limit
+    if spec.gpus and not kinds and runs_images(_known(spec.cluster)):
+        kinds = placement.kinds_given(
+            spec.cluster,
+            gpu_flavor=spec.gpu_flavor,
+            kind=spec.kind,
+            project_uid=project.uid,
+            pool=spec.pool,
+            network=spec.network,
+        )
+    return spec.amounts(kinds)
 
 
 def choose(project: Project, preset: Preset, spec: Spec, wanted: Wanted) -> Cluster:

@@ -15,6 +15,7 @@ from notebooks.program import flavors_of
 from notebooks.services.base import own
 from notebooks.services.launch import default_preset, require_startable
 from notebooks.services.lifecycle import changed_fields, needs_restart
+from notebooks.services.placing import amounts_of
 from notebooks.services.specify import spec_edited, spec_for, spec_of
 from notebooks.spec import LISTS, PUBLIC, Spec, Wanted, clean_name
 from quotas import selectors as quotas
@@ -154,7 +155,7 @@ def _judged(
     starts: bool,
     workspace: Workspace | None,
 ) -> _Judged:
-    amounts = spec.amounts()
+    amounts = amounts_of(project, spec)
     uid = workspace.uid if workspace else None
     verdict = quotas.would_fit(project=project, owner=principal.user, amounts=amounts, uid=uid)
     held = quotas.held_by(uid) if uid else {}

@@ -430,6 +430,59 @@ def test_limits_count_every_kind_that_may_be_taken(post, gpu, project, operator,
     assert post({**CONTAINER, "gpus": 2, "gpu_flavor": "h100-80,l40s"}).status_code == 409
 
 
+def test_any_kind_counts_against_each_kind_that_it_may_get(
+    post, api, gpu, project, alice, operator, principal
+):
+    from quotas.services import limits_set
+
+    limits_set(principal=principal(operator), project=project, limits={"gpus:h100-80": 3})
+    first = row_of(post({**CONTAINER, "gpus": 2}))
+    for asked in ({}, {"gpu_flavor": "h100-80"}):
+        refused = post({**CONTAINER, "gpus": 2, **asked})
+        assert refused.status_code == 409
+        assert "GPUs of the kind h100-80 is 3 GPU: 2 GPU in use" in refused.json()["detail"]
+        assert ("name one whose limit leaves room" in refused.json()["detail"]) == (not asked)
+    plan = api(alice, "POST", f"{BASE}?plan=1", {**CONTAINER, "gpus": 2}).json()
+    assert not plan["allowed"]
+    assert "name one whose limit leaves room" in plan["refusal"]
+    assert post({**CONTAINER, "gpus": 1, "gpu_flavor": "l40s"}).status_code == 202
+    # a smaller one fits, and a started one cannot grow past the limit by an edit either
+    assert post({**CONTAINER, "gpus": 1}).status_code == 202
+    assert api(alice, "PATCH", f"{BASE}/{first.short_id}", {"gpus": 4}).status_code == 409
+
+
+def test_any_kind_of_a_pool_counts_only_what_is_in_the_pool(
+    post, gpu, project, operator, principal
+):
+    from clusters.models import Flavor
+    from quotas.services import limits_set
+
+    pool(gpu, "small").flavors.set(Flavor.objects.filter(name="l40s"))
+    limits_set(principal=principal(operator), project=project, limits={"gpus:h100-80": 0})
+    assert post({**CONTAINER, "gpus": 1}).status_code == 409
+    assert post({**CONTAINER, "gpus": 1, "pool": "small"}).status_code == 202
+
+
+def test_where_no_kind_is_known_any_kind_counts_against_all(
+    post, gpu, project, operator, principal
+):
+    from quotas.services import limits_set
+
+    gpu.kinds = {}
+    gpu.save(update_fields=["kinds"])
+    limits_set(principal=principal(operator), project=project, limits={"gpus:h100-80": 0})
+    assert post({**CONTAINER, "gpus": 1}).status_code == 409
+
+
+def test_on_one_machine_any_kind_counts_against_none(post, gpu, project, operator, principal):
+    from quotas.selectors import held_by
+    from quotas.services import limits_set
+
+    limits_set(principal=principal(operator), project=project, limits={"gpus:h100-80": 0})
+    row = row_of(post({"cluster": "local", "gpus": 1}))
+    assert {key for key in held_by(row.uid) if key.startswith("gpus")} == {"gpus"}
+
+
 def test_the_page_of_a_container_shows_its_ports_and_the_other_ways_in(
     post, as_user, gpu, settle, alice, bob
 ):
