@@ -251,6 +251,8 @@ class WorkloadReconciler:
             workload_routes.want(state, self.routes_of(row, seen))
         except Unreachable as error:
             return self._outcome(state, Phase.STARTING, Reason.PROXY_UNREACHABLE, str(error), 1.0)
+        except workload_routes.TakenError as taken:  # it may be given up
+            return self._outcome(state, Phase.STARTING, Reason.ROUTING, str(taken), 10.0)
         if row.phase != Phase.RUNNING:
             self.on_ready(row, seen)
         state.note("running")

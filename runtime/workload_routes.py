@@ -1,4 +1,7 @@
-"""The ways to one workload: rows that say what is wanted, then the proxy (``runtime.routes``)."""
+"""The ways to one workload: rows that say what is wanted, then the proxy (``runtime.routes``).
+
+A way belongs to the workload whose row of it was first, until that one drops it.
+"""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -16,11 +19,22 @@ from runtime.workload_state import Pass
 log = structlog.get_logger(__name__)
 
 
+class TakenError(Exception):
+    """Another workload has this way; the sentence is for the person who wants it too."""
+
+    def __init__(self, key: str) -> None:
+        address = key.strip("/")
+        super().__init__(f"The address {address} belongs to another workload, which keeps it.")
+
+
 def want(state: Pass, entries: Sequence[RouteEntry]) -> None:
     """Write what is wanted, then put it; a way that is not wanted any more goes."""
     row = state.row
     keys = {entry.key for entry in entries}
     known = {r.key: r for r in Route.objects.filter(Q(uid=row.uid) | Q(key__in=keys))}
+    for key, route in known.items():
+        if key in keys and route.uid != row.uid:
+            raise _taken(row.uid, key)
     state.ref["routes"] = sorted(keys)
     _drop(key for key, route in known.items() if route.uid == row.uid and key not in keys)
     for entry in entries:
@@ -31,18 +45,29 @@ def want(state: Pass, entries: Sequence[RouteEntry]) -> None:
 
 
 def _put(uid: UUID, entry: RouteEntry) -> None:
-    Route.objects.update_or_create(key=entry.key, defaults={"target": entry.target, "uid": uid})
+    wanted = {"target": entry.target, "uid": uid}
+    _route, made = Route.objects.get_or_create(key=entry.key, defaults=wanted)
+    # "of ours" in the update too: whoever was first may have come after we looked
+    if not made and not Route.objects.filter(key=entry.key, uid=uid).update(target=entry.target):
+        raise _taken(uid, entry.key)
     killpoint("route-wanted")
     places().router().put(entry)
     killpoint("routed")
 
 
+def _taken(uid: UUID, key: str) -> TakenError:
+    log.warning("route.taken", uid=str(uid), key=key)
+    return TakenError(key)
+
+
 def drop_all(row: Any, ref: dict[str, Any]) -> None:
     """Rows first, then the proxy: a proxy that is down forgets, or is compared later."""
-    keys = set(Route.objects.filter(uid=row.uid).values_list("key", flat=True))
-    keys.update(ref.pop("routes", ()))
+    keys = set(ref.pop("routes", ()))
     if known := ref.pop("route", ""):  # a row of the version before
         keys.add(known)
+    rows = Route.objects.filter(Q(uid=row.uid) | Q(key__in=keys)).values_list("key", "uid")
+    for key, uid in rows:
+        (keys.add if uid == row.uid else keys.discard)(key)  # others keep theirs
     _drop(keys)
 
 

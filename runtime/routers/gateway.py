@@ -141,6 +141,9 @@ class GatewayRouter:
         before = self._known.get(entry.key)
         service, route = objects(entry, namespace, self.gateway)
         client = self._kube()
+        if before is not None and before[1] != namespace:
+            # two routes for one host would be two answers: the earlier workload's goes first
+            self._delete(client, entry.key, before[1])
         if before is None or _port(before[0]) != _port(entry) or before[1] != namespace:
             client.apply(service)
         client.apply(route)
@@ -151,9 +154,7 @@ class GatewayRouter:
         key = _plain(key)
         namespace = self._known[key][1] if key in self._known else self._look(key)
         if namespace:
-            client = self._kube()
-            client.delete(API, "httproutes", name_of(key), namespace)
-            client.delete("v1", "services", name_of(key), namespace)
+            self._delete(self._kube(), key, namespace)
         with self._lock:
             self._known.pop(key, None)
 
@@ -173,6 +174,11 @@ class GatewayRouter:
         return f"{self.gateway.namespace}/{self.gateway.name}"
 
     # ---------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def _delete(client: KubeClient, key: str, namespace: str) -> None:
+        client.delete(API, "httproutes", name_of(key), namespace)
+        client.delete("v1", "services", name_of(key), namespace)
 
     def _kube(self) -> KubeClient:
         client = self._client()

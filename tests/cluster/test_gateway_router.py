@@ -21,11 +21,15 @@ from devcluster.programs import PROGRAMS, build, go
 from runtime.drivers.kubernetes import addresses, kubeconfig
 from runtime.drivers.kubernetes.client import KubeClient
 from runtime.protocol import RouteEntry
-from runtime.routers.gateway import API, Gateway, GatewayRouter
+from runtime.routers.gateway import API, Gateway, GatewayRouter, objects
+from tests.cluster.conftest import MARK
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(900)]
 CONTROLLER = "traefik.io/gateway-controller"
 WITHIN_S = 30.0
+INSTANCE = "berth.dev/instance"
+# docs/dev/routes.md: from namespaces of projects and from no others
+OURS = {"matchExpressions": [{"key": INSTANCE, "operator": "Exists"}]}
 
 
 def definitions() -> list[dict[str, Any]]:
@@ -80,6 +84,8 @@ class Traefik:
         self.process: subprocess.Popen[bytes] | None = None
 
     def prepare(self) -> None:
+        own = {"name": self.namespace, "labels": {**MARK, INSTANCE: self.name}}
+        self.kube.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": own})
         account = {"name": "traefik", "namespace": self.namespace}
         self.kube.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account})
         group = "rbac.authorization.k8s.io"
@@ -105,7 +111,7 @@ class Traefik:
             "protocol": "HTTP",
             "port": self.port,
             "hostname": "*.nb.example.org",
-            "allowedRoutes": {"namespaces": {"from": "All"}},
+            "allowedRoutes": {"namespaces": {"from": "Selector", "selector": OURS}},
         }
         self.kube.apply(
             {
@@ -183,7 +189,7 @@ def traefik(
         one.remove()
 
 
-def pod(namespace: str, uid: str, state: dict[str, Any]) -> dict[str, Any]:
+def pod(namespace: str, uid: str, state: dict[str, Any], name: str = "echo") -> dict[str, Any]:
     container = {
         "name": "main",
         "image": state["images"]["echo"]["reference"],
@@ -193,7 +199,7 @@ def pod(namespace: str, uid: str, state: dict[str, Any]) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": "echo", "namespace": namespace, "labels": {"berth.dev/uid": uid}},
+        "metadata": {"name": name, "namespace": namespace, "labels": {"berth.dev/uid": uid}},
         "spec": {"containers": [container], "terminationGracePeriodSeconds": 1},
     }
 
@@ -234,8 +240,58 @@ def test_a_workspaces_host_leads_to_its_pod_until_it_is_dropped(
         client.close()
 
 
-def running(kube: Kube, namespace: str) -> str:
-    found = kube.get("v1", "Pod", "echo", namespace) or {}
+@pytest.fixture
+def stranger(kube: Kube) -> Iterator[str]:
+    """A namespace that is nobody's project."""
+    name = f"test-{secrets.token_hex(4)}"
+    kube.apply(
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": MARK}}
+    )
+    kube.until("service account", lambda: kube.get("v1", "ServiceAccount", "default", name))
+    yield name
+    kube.delete("v1", "Namespace", name)
+
+
+def test_c7_a_host_stays_with_its_pod_when_a_stranger_claims_it(
+    traefik: Traefik, kube: Kube, devcluster: dict[str, Any], namespace: str, stranger: str
+) -> None:
+    """Claimed by hand, from outside of the projects: whoever is in one can't make a route at all
+    (``test_kubectl``), and Berth's own rows have one owner for each host (``tests/runtime``)."""
+    uid, rival = secrets.token_hex(8), secrets.token_hex(8)
+    kube.apply(pod(namespace, uid, devcluster))
+    kube.apply(pod(stranger, rival, devcluster, "rival"))
+    address = kube.until("pod", lambda: running(kube, namespace), 60)
+    theirs = kube.until("the other pod", lambda: running(kube, stranger, "rival"), 60)
+    client = KubeClient(
+        kubeconfig.parse(Path(devcluster["kubeconfig"]).read_text()),
+        check=addresses.check_for(loopback=True),
+    )
+    gateway = Gateway(namespace, "public", "workspaces", "gwtest-")
+    router = GatewayRouter(gateway, lambda: client, lambda _uid: {"namespace": namespace})
+    host = f"{uid}.nb.example.org"
+    entry = RouteEntry(f"/{host}", f"http://{address}:8888", uid)
+    try:
+        router.put(entry)
+        assert traefik.until(host, 200).json()["host"] == "echo"
+        for claim in objects(
+            RouteEntry(entry.key, f"http://{theirs}:8888", rival), stranger, gateway
+        ):
+            kube.apply(claim)
+        # the gateway reads both in their order: once the later host answers, it knew the claim
+        later = f"{rival}.nb.example.org"
+        router.put(RouteEntry(f"/{later}", entry.target, uid))
+        traefik.until(later, 200)
+        answers = [traefik.ask(host) for _ in range(20)]
+        assert [a and (a.status_code, a.json()["host"]) for a in answers] == [(200, "echo")] * 20
+        router.drop(f"/{later}")
+        router.drop(entry.key)
+        traefik.until(host, 404)  # nor does it inherit the host
+    finally:
+        client.close()
+
+
+def running(kube: Kube, namespace: str, name: str = "echo") -> str:
+    found = kube.get("v1", "Pod", name, namespace) or {}
     status = found.get("status", {})
     ready = any(
         c["type"] == "Ready" and c["status"] == "True" for c in status.get("conditions") or []

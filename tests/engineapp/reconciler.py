@@ -32,7 +32,8 @@ class ThingReconciler(WorkloadReconciler):
         Thing.objects.filter(pk=row.pk).update(tokens=[])
 
     def route_of(self, row, observation):
-        return RouteEntry(f"/thing-{row.uid}", f"http://{observation.address}", str(row.uid))
+        host = row.name if row.name.startswith("host-") else f"thing-{row.uid}"
+        return RouteEntry(f"/{host}", f"http://{observation.address}", str(row.uid))
 
 
 def note(transition):

@@ -74,6 +74,16 @@ def test_a_launch_costs_two_writes_and_the_next_one(cluster: Cluster) -> None:
     assert cluster.writes == 3, "the Service finds the new pod by itself"
 
 
+def test_c7_one_host_never_has_two_routes(cluster: Cluster) -> None:
+    other = "4c6f2a10-5a51-4f0e-8f4b-0b8f4a4a1d55"
+    spaces = {UID: "berth-demo", other: "berth-other"}
+    one = GatewayRouter(GATEWAY, lambda: cluster, lambda uid: {"namespace": spaces[uid]})  # type: ignore[arg-type, return-value]
+    one.put(ENTRY)
+    # the rows say who owns it; the first one's objects were left when the API server was away
+    one.put(RouteEntry(HOST, "http://10.244.0.11:8888", other))
+    assert {namespace for _, namespace, _ in cluster.rows} == {"berth-other"}
+
+
 def test_what_is_put_is_listed_by_any_process_and_dropped_by_any(cluster: Cluster) -> None:
     router(cluster).put(ENTRY)
     other = router(cluster)
