@@ -10,7 +10,7 @@ from django.conf import settings
 from common.clock import now
 from common.oci.problems import ImageProblem, Problem
 from common.oci.reference import Reference
-from common.oci.registry import INDEXES, MANIFESTS, OLD, Document, Login, Registry
+from common.oci.registry import INDEXES, MANIFESTS, OLD, Document, Login, Registry, is_digest
 from common.outbound import OutboundError, Trouble, policy_from_settings
 from images.models import ImageFacts
 
@@ -110,8 +110,10 @@ def _platforms(index: Document) -> dict[str, str]:
         said = _mapping(entry)
         platform = _mapping(said.get("platform"))
         name = _plain(platform.get("architecture"))[:32]
-        if platform.get("os") == "linux" and name and name != "unknown":
-            found.setdefault(name, _plain(said.get("digest")))
+        digest = _plain(said.get("digest"))
+        named = name and name != "unknown"
+        if platform.get("os") == "linux" and named and is_digest(digest):
+            found.setdefault(name, digest)
     return found
 
 

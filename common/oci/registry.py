@@ -37,6 +37,11 @@ _PARAMETER = re.compile(r'([a-z]+)="([^"\\]{0,2000})"')
 _DIGEST = re.compile(r"\Asha256:[0-9a-f]{64}\Z")
 
 
+def is_digest(text: str) -> bool:
+    """Only such a text becomes part of an address: it was written by a registry."""
+    return bool(_DIGEST.match(text))
+
+
 @dataclass(frozen=True)
 class Login:
     username: str
@@ -87,6 +92,8 @@ class Registry:
 
     def manifest(self, reference: Reference, digest: str = "") -> Document:
         """Return the manifest or index; ``digest`` asks for another one of the same image."""
+        if digest and not is_digest(digest):
+            raise ImageProblem(Problem.NOT_AN_IMAGE)
         asked = digest or reference.asked
         accept = ", ".join((*INDEXES, *MANIFESTS))
         scope = f"repository:{reference.path}:pull"
@@ -99,7 +106,7 @@ class Registry:
 
     def config(self, reference: Reference, digest: str) -> Document:
         """Return the image's configuration, which is a blob like any other."""
-        if not _DIGEST.match(digest):
+        if not is_digest(digest):
             raise ImageProblem(Problem.NOT_AN_IMAGE)
         scope = f"repository:{reference.path}:pull"
         answer = self._get(f"/v2/{reference.path}/blobs/{digest}", scope, {})

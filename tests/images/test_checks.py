@@ -225,6 +225,31 @@ def test_an_index_that_points_to_itself_ends(registry: Registry, check: Any) -> 
     assert check(f"{registry.host}/team/lab:loop")["problem"] == "damaged"
 
 
+@pytest.mark.parametrize(
+    "digest", ["../../../token?x=", "sha256:" + "G" * 64, "sha512:" + "0" * 128, "", None, 7]
+)
+def test_d2_a_digest_in_an_index_that_is_none_is_not_asked_for(
+    registry: Registry, check: Any, digest: Any
+) -> None:
+    registry.index("odd", amd64=digest)
+    found = check(f"{registry.host}/team/lab:odd")
+    assert (found["verdict"], found["problem"]) == ("bad", "wrong-architecture")
+    assert [path.rpartition("/")[2] for _method, path, _headers in registry.asked] == ["odd"]
+
+
+def test_d2_what_is_no_digest_never_becomes_part_of_an_address(registry: Registry) -> None:
+    from common.oci.problems import ImageProblem, Problem
+    from common.oci.reference import parse
+    from common.oci.registry import Registry as Asked
+    from common.outbound import policy_from_settings
+
+    name = parse(f"{registry.host}/team/lab:1")
+    with Asked(name.host, policy_from_settings()) as asked, pytest.raises(ImageProblem) as caught:
+        asked.manifest(name, "../../../token")
+    assert caught.value.problem is Problem.NOT_AN_IMAGE
+    assert registry.asked == []
+
+
 def test_an_image_that_is_too_large_is_refused(
     registry: Registry, check: Any, settings: Any
 ) -> None:
