@@ -19,7 +19,7 @@ from django.utils.translation import gettext as _
 
 from clusters import hooks, registry
 from clusters.demand import live_on
-from clusters.models import Cluster
+from clusters.models import CheckResult, Cluster
 from clusters.options import ClusterOptions, changed, options_of
 from clusters.services.base import clean_name, require_operator, wrong
 from common import sealing
@@ -98,6 +98,9 @@ def kubeconfig_replace(*, principal: Principal, cluster: Cluster, kubeconfig: st
     if not row.sealed_kubeconfig:
         raise Conflict(_("This cluster is the one Berth runs in: it has no kubeconfig."))
     sealed = _seal(kubeconfig)
+    if (sealed.server[:255], sealed.fingerprint) != (row.server, row.fingerprint):
+        # It may be another cluster: nothing that was proved of the first holds for it.
+        CheckResult.objects.filter(cluster=row).delete()
     _put(row, sealed, principal)
     row.revision += 1
     row.save()

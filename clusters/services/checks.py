@@ -29,7 +29,13 @@ def checks_ask(*, principal: Principal, cluster: Cluster) -> None:
 
 @transaction.atomic
 def checks_store(*, cluster: Cluster, findings: Sequence[Finding]) -> None:
-    """Write answers down. Where asking itself failed, an earlier answer stands."""
+    """Write answers down. Where asking itself failed, an earlier answer stands.
+
+    Answers of a server that the cluster no longer is are dropped.
+    """
+    here = Cluster.objects.select_for_update().filter(pk=cluster.pk)
+    if here.filter(server=cluster.server, fingerprint=cluster.fingerprint).first() is None:
+        return
     before = dict(CheckResult.objects.filter(cluster=cluster).values_list("name", "state"))
     for found in findings:
         if found.failed and found.name in before:

@@ -7,8 +7,11 @@ from django.core.management import call_command
 from django.urls import reverse
 
 from clusters import registry
-from clusters.models import Cluster, Node
+from clusters.checks.base import green
+from clusters.models import CheckResult, Cluster, Node
+from clusters.services.checks import checks_store
 from common import sealing
+from common.clock import now
 from events.models import Event
 from tests.clusters import kubeconfigs
 from tests.clusters.kubeconfigs import CANARY
@@ -168,6 +171,20 @@ def test_a_new_credential_makes_a_new_driver(op):
     row = Cluster.objects.get()
     assert row.revision > before
     assert row.server == "https://other.example.org:443"
+
+
+def test_c10_what_was_proved_of_one_cluster_is_not_believed_of_another(op):
+    attach(op)
+    row = Cluster.objects.get()
+    CheckResult.objects.create(cluster=row, name="network", state="green", at=now())
+    path = f"{CLUSTERS}/east/kubeconfig"
+    op.put(path, {"kubeconfig": kubeconfigs.good()}, content_type="application/json")
+    assert CheckResult.objects.get().state == "green"  # the same cluster, a new credential
+    other = kubeconfigs.good("https://other.example.org")
+    op.put(path, {"kubeconfig": other}, content_type="application/json")
+    assert not CheckResult.objects.exists()
+    checks_store(cluster=row, findings=[green("network", "Closed.")])  # begun before
+    assert not CheckResult.objects.exists()
 
 
 def test_detaching_wants_the_name_and_is_refused_while_there_is_work(op, alice, project):

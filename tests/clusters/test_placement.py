@@ -1,5 +1,6 @@
 """Where work may go: kinds, "any of", reserved pools, extra networks; all of it data (C16, L3-L5)."""
 
+from datetime import timedelta
 from uuid import uuid4
 
 import pytest
@@ -196,6 +197,9 @@ def test_c10_nothing_starts_where_the_network_was_not_proved(cluster):
     result.state = "green"
     result.save()
     assert launch_refusal("east") == ""
+    result.at = now() - timedelta(days=3, minutes=1)
+    result.save()
+    assert "not proved for some days" in launch_refusal("east")
     result.delete()
     cluster.options = {"trusted": True}
     cluster.save()
