@@ -10,5 +10,5 @@ class CredentialsConfig(AppConfig):
         from runtime import gateway
 
         registries.provide(selectors.registries_of)
-        gateway.register(probe.QUESTION, probe.answer)
+        gateway.register(probe.QUESTION, probe.answer, outside=True)
         rules.connect()

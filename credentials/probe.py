@@ -13,6 +13,7 @@ from common.errors import BerthError, NotFound
 from common.oci.problems import ImageProblem, Problem
 from common.oci.registry import Login, Registry
 from common.outbound import OutboundError, Trouble, policy_from_settings
+from common.turns import turn
 from credentials.choices import CredentialKind, Use
 from credentials.models import Credential
 from credentials.sealing import unseal
@@ -34,13 +35,14 @@ class Verdict:
 
 
 def credential_test(*, principal: Principal, credential: Credential) -> Verdict:
-    """Ask, and keep what was said."""
+    """Ask, and keep what was said; TooManyAtOnce while this person asks a lot already."""
     assert credential.project is not None  # noqa: S101 - personal ones have no door yet
     require(principal, credential.project, Permission.CREDENTIAL_MANAGE)
-    try:
-        said = gateway.ask(QUESTION, {"credential": str(credential.uid)}, timeout_s=SECONDS + 2)
-    except BerthError as error:
-        return Verdict(ok=False, message=error.message)  # nothing is known: nothing is kept
+    with turn(principal.user.pk):
+        try:
+            said = gateway.ask(QUESTION, {"credential": str(credential.uid)}, timeout_s=SECONDS + 2)
+        except BerthError as error:
+            return Verdict(ok=False, message=error.message)  # nothing is known: nothing is kept
     verdict = Verdict(ok=bool(said["ok"]), message=str(said["message"])[:300])
     credential_note_test(
         principal=principal,

@@ -33,9 +33,11 @@ if TYPE_CHECKING:
     from gate.service import Gate
 
 THREADS = 16
+OUTSIDE_THREADS = 4  # wait for servers that people name; the rest never waits behind them
 MAX_QUESTION = 1024 * 1024
 log = structlog.get_logger(__name__)
 _pool = ThreadPoolExecutor(THREADS, thread_name_prefix="gate-ask")
+_outside = ThreadPoolExecutor(OUTSIDE_THREADS, thread_name_prefix="gate-ask-outside")
 
 
 def app(gate: Gate) -> ASGIApp:
@@ -57,10 +59,12 @@ async def _ask(request: Request) -> Response:
     if not _is_ours(request):
         return PlainTextResponse("Not for you.\n", status_code=401)
     try:
-        handler = gateway.handler_of(request.path_params["name"])
+        name = request.path_params["name"]
+        handler = gateway.handler_of(name)
+        pool = _outside if gateway.is_outside(name) else _pool
         payload = await _payload(request)
         loop = asyncio.get_running_loop()
-        answer = await loop.run_in_executor(_pool, _closing, handler, payload)
+        answer = await loop.run_in_executor(pool, _closing, handler, payload)
     except BerthError as error:
         return JSONResponse(gateway.told(error), status_code=error.status)
     except DriverError as error:

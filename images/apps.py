@@ -8,4 +8,4 @@ class ImagesConfig(AppConfig):
         from images import services
         from runtime import gateway
 
-        gateway.register(services.QUESTION, services.answer)
+        gateway.register(services.QUESTION, services.answer, outside=True)

@@ -16,6 +16,7 @@ from common.errors import BerthError, Invalid
 from common.oci.problems import ImageProblem, Problem
 from common.oci.reference import BadReference, Reference, parse
 from common.oci.registry import Login
+from common.turns import turn
 from credentials.choices import Use
 from credentials.selectors import registry_login, registry_version
 from images import singleuser
@@ -56,8 +57,8 @@ def image_check(
 ) -> Finding:
     """Say what is known of an image; asks its registry through the gate, for at most 7 s.
 
-    ``fresh`` False believes what was said within the last minute. Call it outside of any
-    transaction.
+    ``fresh`` False believes what was said within the last minute, and waits for its turn where a
+    person has several questions under way. Call it outside of any transaction.
     """
     require(principal, project, Permission.WORKSPACE_CREATE)
     try:
@@ -68,9 +69,17 @@ def image_check(
     key = _cache_key(project.uid, name, asked)
     if not fresh and (kept := cache.get(key)):
         return finding_of(json.loads(kept))
+    if fresh and kind == NOTEBOOK:
+        asked["namespace"] = _namespace(project, cluster_key)
+    with turn(principal.user.pk, wait_s=0.0 if fresh else SECONDS + 3):
+        if not fresh and (kept := cache.get(key)):  # another start asked meanwhile
+            return finding_of(json.loads(kept))
+        return _asked(name, asked, key)
+
+
+def _asked(name: Reference, asked: Mapping[str, Any], key: str) -> Finding:
+    """Ask the gate, and keep for a while what it said."""
     try:
-        namespace = _namespace(project, cluster_key) if fresh and kind == NOTEBOOK else ""
-        asked["namespace"] = namespace
         found = finding_of(gateway.ask(QUESTION, asked, timeout_s=SECONDS + 3))
     except BerthError as error:
         problem = ImageProblem(Problem.UNREACHABLE, why=error.message)

@@ -22,11 +22,20 @@ Handler = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 MAX_ANSWER = 16 * 1024 * 1024
 _CONNECT_S = 2.0
 _handlers: dict[str, Handler] = {}
+_outside: set[str] = set()
 
 
-def register(name: str, handler: Handler) -> None:
-    """Answer ``ask(name, …)``. The handler is synchronous and gets and gives plain JSON."""
+def register(name: str, handler: Handler, *, outside: bool = False) -> None:
+    """Answer ``ask(name, …)``. The handler is synchronous and gets and gives plain JSON.
+
+    ``outside``: it waits for servers that people name, so it gets few threads of its own.
+    """
     _handlers[name] = handler
+    (_outside.add if outside else _outside.discard)(name)
+
+
+def is_outside(name: str) -> bool:
+    return name in _outside
 
 
 def handler_of(name: str) -> Handler:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
@@ -131,6 +132,40 @@ async def test_a_gate_that_is_away_is_unreachable(settings: Any) -> None:
     settings.BERTH_GATE_INTERNAL_URL = "http://127.0.0.1:9"
     with pytest.raises(Unreachable):
         await sync_to_async(RemoteDriver("k1").read_log, thread_sensitive=False)("x")
+
+
+async def test_slow_questions_to_the_outside_do_not_keep_others_waiting(
+    inside: str, greeting: None, monkeypatch: Any
+) -> None:
+    from gate.internal import OUTSIDE_THREADS
+
+    until = threading.Event()
+
+    def slow(_payload: Mapping[str, Any]) -> Mapping[str, Any]:
+        until.wait(20)
+        return {}
+
+    monkeypatch.setitem(gateway._handlers, "test/slow", slow)
+    monkeypatch.setattr(gateway, "_outside", {"test/slow"})
+    asked = sync_to_async(gateway.ask, thread_sensitive=False)
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    async with httpx.AsyncClient(base_url=inside, headers=headers, timeout=20) as client:
+        waiting = [
+            asyncio.create_task(client.post("/internal/test/slow", json={}))
+            for _ in range(OUTSIDE_THREADS + 20)
+        ]
+        try:
+            await asyncio.sleep(0.3)
+            assert (await asked("test/greet", {"name": "you"}))["said"] == "hello you"
+        finally:
+            until.set()
+            await asyncio.gather(*waiting)
+
+
+def test_images_and_sign_ins_are_asked_about_in_threads_of_their_own() -> None:
+    assert gateway.is_outside("image-check")
+    assert gateway.is_outside("credential-test")
+    assert not gateway.is_outside("driver/read_log")
 
 
 def test_where_the_key_is_the_handler_runs_at_once(greeting: None, settings: Any) -> None:

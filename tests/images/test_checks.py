@@ -368,6 +368,44 @@ def test_of_many_launches_one_waits_for_a_silent_registry(
     assert len(server.asked) == 1
 
 
+def test_a_person_has_two_questions_under_way_at_most(
+    registry: Registry, signed_in: Any, project: Any, bob: Any, alice: Any, as_user: Any
+) -> None:
+    from common.turns import turn
+
+    registry.image("1")
+    body = json.dumps({"image": f"{registry.host}/a/b:1"})
+    tested = f"/api/v1/projects/vision/credentials/{signed_in.uid}/test"
+    with turn(bob.pk), turn(bob.pk), turn(alice.pk), turn(alice.pk):
+        refused = as_user(bob).post(URL, body, content_type="application/json")
+        assert (refused.status_code, refused.json()["code"]) == (429, "too-many-at-once")
+        assert "wait for their answers" in refused.json()["detail"]
+        assert as_user(alice).post(tested).status_code == 429
+    assert not registry.asked
+    for _ in range(3):  # turns are given back
+        assert as_user(bob).post(URL, body, content_type="application/json").status_code == 200
+
+
+def test_a_launch_waits_for_its_turn_and_believes_what_others_heard(
+    registry: Registry, project: Any, bob: Any, principal: Any, monkeypatch: Any
+) -> None:
+    from common import turns
+
+    digest = registry.image("1", User="1000")
+    asked = {
+        "principal": principal(bob),
+        "project": project,
+        "cluster_key": "",
+        "reference": f"{registry.host}/a/b:1",
+        "kind": "notebook",
+    }
+    with turns.turn(bob.pk), turns.turn(bob.pk):
+        monkeypatch.setattr(services, "SECONDS", -3.0)
+        with pytest.raises(turns.TooManyAtOnce):
+            services.require_good(**asked)
+    assert services.require_good(**asked).digest == digest
+
+
 def test_without_the_gate_the_answer_is_unknown(check: Any, settings: Any) -> None:
     settings.BERTH_CLUSTER_PRIVATE_KEY = []
     settings.BERTH_GATE_INTERNAL_URL = "http://127.0.0.1:9"
