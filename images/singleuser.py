@@ -10,11 +10,14 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from django.utils.translation import gettext as _
+
 from clusters.registry import driver_for
 from common.clock import now
 from images.findings import NO_SINGLEUSER
 from images.models import ImageFacts
 from runtime.protocol import DriverError
+from runtime.reasons import Reason
 
 if TYPE_CHECKING:
     from runtime.drivers.kubernetes.oneshot import Step
@@ -30,7 +33,7 @@ def learn(facts: ImageFacts, *, cluster_key: str, namespace: str, image: str) ->
     try:
         found = _step(facts, cluster_key, namespace, image)
     except DriverError as error:
-        return False, str(error)
+        return False, _why(error)
     if found is None:
         return False, ""
     if found.state is State.RUNNING:
@@ -44,6 +47,12 @@ def learn(facts: ImageFacts, *, cluster_key: str, namespace: str, image: str) ->
     facts.singleuser_at = now()
     facts.save(update_fields=["singleuser", "singleuser_at"])
     return False, ""
+
+
+def _why(error: DriverError) -> str:
+    if error.reason == Reason.QUOTA_DENIED:
+        return _("too many are under way in this project; try again later.")
+    return str(error)
 
 
 def _step(facts: ImageFacts, cluster_key: str, namespace: str, image: str) -> Step | None:

@@ -1,8 +1,9 @@
 """Running one short program of an image in a tenant's namespace, to learn what it says.
 
 A Job that removes itself: nobody has to remember it. It is asked again and again until it has
-ended; asking twice makes one Job. The pod is as locked as any other there and has no network
-but what the namespace's policies give everybody.
+ended; asking twice makes one Job. One that failed stays for ``KEPT_S`` and is the answer for so
+long; the namespace's quota of Jobs bounds how many there are. The pod is as locked as any other
+there and has no network but what the namespace's policies give everybody.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from runtime.drivers.kubernetes.client import KubeClient, Object, path_of
 from runtime.drivers.kubernetes.options import KubernetesOptions
 
 PROBE = f"{names.DOMAIN}/probe"
-KEPT_S, LONGEST_S = 300, 900
+KEPT_S, LONGEST_S = 300, 300  # a failed one is not tried again while it is kept
 OUTPUT_MAX = 4096
 _OK = 200
 _NO_PULL = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
@@ -56,14 +57,14 @@ def step(
         found = _of(pod)
         if found.state is State.DONE:
             return Step(State.DONE, _output(client, namespace, pod["metadata"]["name"]))
-        if found.state is not State.RUNNING:
+        if found.state is State.ABSENT:
             client.delete("batch/v1", "jobs", name, namespace)
+        if found.state is not State.RUNNING:
             return found
     over = {
         c["type"]: c for c in job.get("status", {}).get("conditions", []) if c["status"] == "True"
     }
     if not pods and ("Complete" in over or "Failed" in over):
-        client.delete("batch/v1", "jobs", name, namespace)
         return Step(State.FAILED, str(over.get("Failed", {}).get("message", ""))[:300])
     return Step(State.RUNNING)
 

@@ -1,0 +1,94 @@
+"""Programs that look into images: bounded in number, time and repetition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runtime.drivers.kubernetes import oneshot
+from runtime.drivers.kubernetes.oneshot import State, Step
+from runtime.drivers.kubernetes.options import KubernetesOptions
+from runtime.protocol import Denied
+from runtime.reasons import Reason
+from tests.drivers.kubernetes.stub import Stub
+
+JOBS, PODS = "/apis/batch/v1/jobs", "/api/v1/pods"
+
+
+@pytest.fixture
+def stub(tmp_path: Path) -> Iterator[Stub]:
+    made = Stub(tmp_path)
+    yield made
+    made.stop()
+
+
+def step(stub: Stub) -> Step:
+    client = stub.client()
+    try:
+        return oneshot.step(
+            client,
+            KubernetesOptions(),
+            namespace="ns",
+            name="probe-1",
+            image="a/b@sha256:1",
+            command=("x", "--version"),
+        )
+    finally:
+        client.close()
+
+
+def ended(stub: Stub, **terminated: Any) -> None:
+    meta = {"name": "probe-1-x", "namespace": "ns", "labels": {oneshot.PROBE: "probe-1"}}
+    status = {"containerStatuses": [{"state": {"terminated": terminated}}]}
+    stub.put(PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "status": status})
+
+
+def test_one_that_failed_is_not_tried_again_while_it_is_kept(stub: Stub) -> None:
+    assert step(stub).state is State.RUNNING
+    ended(stub, exitCode=1, message="broken")
+    for _ in range(3):
+        assert step(stub) == Step(State.FAILED, "broken")
+    assert stub.count("PATCH") == 1
+    assert stub.count("DELETE") == 0
+    job = stub.objects[(JOBS, "ns/probe-1")]["spec"]
+    assert (job["activeDeadlineSeconds"], job["ttlSecondsAfterFinished"]) == (300, 300)
+
+
+def test_one_that_took_too_long_is_not_tried_again_while_it_is_kept(stub: Stub) -> None:
+    step(stub)
+    over = {"type": "Failed", "status": "True", "message": "was active longer than its deadline"}
+    stub.objects[(JOBS, "ns/probe-1")]["status"] = {"conditions": [over]}
+    for _ in range(2):
+        assert step(stub).state is State.FAILED
+    assert (stub.count("PATCH"), stub.count("DELETE")) == (1, 0)
+
+
+def test_one_that_is_answered_makes_room(stub: Stub) -> None:
+    step(stub)
+    ended(stub, exitCode=127)
+    assert step(stub).state is State.ABSENT
+    assert (JOBS, "ns/probe-1") not in stub.objects
+
+
+def test_a_full_quota_is_told_as_such(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
+    from images import singleuser
+
+    def full(handler: Any, method: str, *_rest: Any) -> bool:
+        if method == "PATCH":
+            handler.refuse(403, "jobs.batch is forbidden: exceeded quota: objects")
+        return method == "PATCH"
+
+    stub.fault = full
+    with pytest.raises(Denied) as caught:
+        step(stub)
+    assert caught.value.reason == Reason.QUOTA_DENIED
+    driver = stub.driver()
+    monkeypatch.setattr(singleuser, "driver_for", lambda _key: driver)
+    facts = singleuser.ImageFacts(digest="sha256:" + "1" * 64)
+    probing, why = singleuser.learn(facts, cluster_key="c", namespace="ns", image="a/b")
+    driver.close()
+    assert not probing
+    assert why == "too many are under way in this project; try again later."
