@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 import structlog
 from django.conf import settings
+from django.db import InterfaceError, OperationalError
 from django.utils.translation import gettext as _
 
 from common.errors import BerthError
@@ -27,6 +28,7 @@ from runtime import bus
 
 RECHECK_S = 15.0
 BATCH = 50
+UNASKED_MAX = 2  # rounds in which the access of a stream may stay unknown
 log = structlog.get_logger(__name__)
 
 Key = tuple[Caller, str, Demand]
@@ -35,6 +37,13 @@ Key = tuple[Caller, str, Demand]
 class TooMany(BerthError):  # noqa: N818 - named like its siblings in common.errors
     status = 429
     code = "too-many-streams"
+
+
+class Unasked(BerthError):  # noqa: N818 - named like its siblings in common.errors
+    """Asking after one stream went wrong in a way that nobody foresaw."""
+
+    status = 503
+    code = "unasked"
 
 
 @dataclass(eq=False)
@@ -73,6 +82,7 @@ class Guard:
         self._due = asyncio.Event()
         self._named: set[str] = set()  # workspaces the bus told of
         self._known: dict[str, str] = {}  # uid or short id of a workspace with streams → short id
+        self._unasked: Counter[Key] = Counter()
         self.draining = False
 
     # --- opening -----------------------------------------------------------------------------
@@ -155,6 +165,7 @@ class Guard:
         if named is None:
             self._end_idle()
             self._known = {}
+            self._unasked = Counter({k: n for k, n in self._unasked.items() if k in keys})
             for stream in self.streams:
                 short_id = stream.target.short_id
                 self._known[stream.target.uid] = self._known[short_id] = short_id
@@ -164,8 +175,21 @@ class Guard:
             except Exception as error:  # noqa: BLE001 - the database is away: ask again soon
                 log.warning("gate.recheck_failed", error=repr(error))
                 return
+            self._count_unasked(answers)
             for stream in list(self.streams):
                 self._apply(stream, answers.get(stream.key))
+
+    def _count_unasked(self, answers: dict[Key, Target | BerthError]) -> None:
+        """One round without an answer is forgiven: nothing is known, so nothing is cut."""
+        for key, answer in list(answers.items()):
+            if not isinstance(answer, Unasked):
+                self._unasked.pop(key, None)
+                continue
+            self._unasked[key] += 1
+            if self._unasked[key] < UNASKED_MAX:
+                del answers[key]
+            else:
+                del self._unasked[key]
 
     def _apply(self, stream: Stream, answer: Target | BerthError | None) -> None:
         if isinstance(answer, BerthError):
@@ -206,4 +230,9 @@ def _answers(keys: Iterable[Key]) -> dict[Key, Target | BerthError]:
             found[key] = target_of(*key)
         except BerthError as error:
             found[key] = error
+        except (OperationalError, InterfaceError):
+            raise  # the database is away, for all of them
+        except Exception:
+            log.exception("gate.unasked", workspace=key[1])
+            found[key] = Unasked(_("Whether you still have access could not be asked."))
     return found

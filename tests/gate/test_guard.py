@@ -1,0 +1,71 @@
+"""Asking again whether open streams may stay open, when asking itself goes wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.db import OperationalError
+
+from gate import guard
+from gate.access import Demand, Target
+from gate.callers import Caller
+from gate.guard import Guard, Stream
+
+ALICE, BOB = Caller(1, "alice"), Caller(2, "bob")
+
+
+def target(short_id: str) -> Target:
+    return Target(
+        **{
+            field: {"short_id": short_id, "uid": short_id, "is_running": True}.get(field)
+            for field in Target.__dataclass_fields__
+        }
+    )
+
+
+@pytest.fixture
+async def two(transactional_db: None, monkeypatch: Any) -> tuple[Guard, Stream, Stream, list[Any]]:
+    """A guard with two streams; whatever is put into the list is raised for the first."""
+    faults: list[Any] = []
+
+    def asked(caller: Caller, short_id: str, _demand: Demand) -> Target:
+        if caller == ALICE and faults:
+            raise faults.pop(0)
+        if caller == BOB and short_id == "gone":
+            raise guard.BerthError("No longer.", code="forbidden")
+        return target(short_id)
+
+    monkeypatch.setattr(guard, "target_of", asked)
+    one = Guard()
+    first = Stream("logs", ALICE, target("a"), Demand.LOGS)
+    second = Stream("logs", BOB, target("gone"), Demand.LOGS)
+    one.streams |= {first, second}
+    return one, first, second, faults
+
+
+async def test_a3_what_goes_wrong_for_one_stream_does_not_keep_others_open(two: Any) -> None:
+    one, first, second, faults = two
+    faults += [ValueError("odd row"), ValueError("odd row")]
+    await one._recheck(None)
+    assert second.code == "forbidden"
+    assert not first.over.is_set()
+    await one._recheck(None)
+    assert (first.code, first.over.is_set()) == ("unasked", True)
+
+
+async def test_one_round_without_an_answer_is_forgiven(two: Any) -> None:
+    one, first, _second, faults = two
+    for _ in range(3):
+        faults.append(ValueError("odd row"))
+        await one._recheck(None)
+        await one._recheck(None)
+    assert not first.over.is_set()
+
+
+async def test_while_the_database_is_away_nobody_is_cut(two: Any) -> None:
+    one, first, _second, faults = two
+    faults += [OperationalError("away")] * 4
+    for _ in range(4):
+        await one._recheck(None)
+    assert not first.over.is_set()
