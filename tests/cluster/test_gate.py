@@ -7,7 +7,6 @@ import hashlib
 import json
 import os
 import secrets
-import shutil
 import socket
 import subprocess
 import sys
@@ -20,32 +19,28 @@ import httpx
 import pytest
 from playwright.sync_api import expect
 from websockets.exceptions import ConnectionClosed
-from websockets.sync.client import ClientConnection, connect
 
 from devcluster.kube import Kube
 from tests.cluster.visitors import BASE, Person, people, until
+from tests.cluster.ways import (
+    SSH,
+    answers,
+    cookies,
+    files,
+    gate_url,
+    needs_ssh,
+    register,
+    screen,
+    ssh,
+    terminal,
+    told,
+)
 from tests.support.chromium import browser as open_browser
 from tests.support.chromium import executable
 from tests.support.clustered import ClusteredPortal, ok
 
 pytestmark = [pytest.mark.cluster, pytest.mark.real]
 SFTP = Path("/usr/lib/openssh/sftp-server")
-SSH = [
-    "-F",
-    "/dev/null",
-    "-o",
-    "StrictHostKeyChecking=no",
-    "-o",
-    "UserKnownHostsFile=/dev/null",
-    "-o",
-    "IdentitiesOnly=yes",
-    "-o",
-    "IdentityAgent=none",
-    "-o",
-    "BatchMode=yes",
-    "-o",
-    "LogLevel=ERROR",
-]
 
 
 @pytest.fixture(scope="module")
@@ -87,67 +82,6 @@ def row(ann: Person) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def key(ann: Person, tmp_path_factory: Any) -> Path:
     return register(ann, tmp_path_factory.mktemp("keys"))
-
-
-def register(person: Person, folder: Path) -> Path:
-    file = folder / person.name
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(file)], check=True)
-    public = file.with_suffix(".pub").read_text()
-    ok(person.api.post("me/ssh-keys", json={"public_key": public, "name": "test"}))
-    return file
-
-
-def gate_url(portal: ClusteredPortal) -> str:
-    return f"http://localhost:{portal.port + 4}"
-
-
-def answers(url: str) -> bool:
-    with contextlib.suppress(httpx.TransportError):
-        return httpx.get(url, timeout=5).status_code == 200
-    return False
-
-
-def cookies(person: Person) -> dict[str, str]:
-    return {c.name: str(c.value) for c in person.http.cookies.jar if "session" in c.name}
-
-
-def terminal(
-    person: Person, row: dict[str, Any], query: str = "cols=100&rows=30"
-) -> ClientConnection:
-    cookie = "; ".join(f"{name}={value}" for name, value in cookies(person).items())
-    return connect(
-        f"ws://localhost:{person.portal.port + 4}/gate/terminal/{row['id']}?{query}",
-        origin=person.portal.url,  # type: ignore[arg-type]
-        additional_headers={"Cookie": cookie},
-        compression=None,
-        proxy=None,
-        max_size=None,
-    )
-
-
-def told(ws: ClientConnection, within_s: float = 60) -> dict[str, Any]:
-    while True:
-        message = ws.recv(timeout=within_s)
-        if isinstance(message, str):
-            return dict(json.loads(message))
-
-
-def screen(ws: ClientConnection, until_: bytes, within_s: float = 20) -> bytes:
-    seen, deadline = b"", time.monotonic() + within_s
-    while until_ not in seen:
-        assert time.monotonic() < deadline, seen[-1000:]
-        with contextlib.suppress(TimeoutError):
-            message = ws.recv(timeout=1)
-            if isinstance(message, bytes):
-                seen += message
-    return seen
-
-
-def files(person: Person) -> httpx.Client:
-    headers = {"Origin": person.portal.url}
-    return httpx.Client(
-        base_url=gate_url(person.portal), headers=headers, cookies=cookies(person), timeout=120
-    )
 
 
 def test_status_names_the_gate(portal: ClusteredPortal) -> None:
@@ -197,17 +131,6 @@ def test_fifty_mebibytes_go_there_and_back(ann: Person, row: dict[str, Any]) -> 
         assert "folder x" not in names
 
 
-def ssh(
-    person: Person, key: Path, row: dict[str, Any], *words: str, extra: tuple[str, ...] = ()
-) -> subprocess.CompletedProcess[bytes]:
-    port = str(person.portal.port + 5)
-    command = ["ssh", *SSH, "-i", str(key), "-p", port, *extra, f"{row['id']}@localhost", *words]
-    return subprocess.run(
-        command, capture_output=True, timeout=60, check=False, stdin=subprocess.DEVNULL
-    )
-
-
-needs_ssh = pytest.mark.skipif(shutil.which("ssh") is None, reason="no OpenSSH client here")
 # What a shell sets by itself.
 SHELLS = {"_", "PWD", "OLDPWD", "SHLVL", "TERM", "COLORTERM"}
 
