@@ -111,6 +111,7 @@ class Workloads:
     # --- end ----------------------------------------------------------------------------------
     def stop(self, uid: str, *, grace_s: float) -> None:
         """Keep the StatefulSet (with how it ended) and the volumes; the pod goes."""
+        self._made.pop(uid, None)
         found = self.find(uid)
         if found is None:
             return
@@ -154,6 +155,7 @@ class Workloads:
     # --- remove -------------------------------------------------------------------------------
     def remove(self, uid: str) -> None:
         """Everything but volumes. NotYet until the pod is seen to be gone."""
+        self._made.pop(uid, None)
         place = self._locator.workload(uid)
         if place is None:
             return

@@ -123,7 +123,8 @@ class Logs:
             return spool
 
     def _refresh(self, spool: _Spool, pod: Object, *, previous: bool) -> None:
-        if time.monotonic() - spool.read_at < _FRESH_S:
+        over = observe.ending_of(pod) is not None
+        if time.monotonic() - spool.read_at < _FRESH_S and not over:
             return
         since = _whole_second(spool.stamp)
         text = self._fetch(pod, previous=previous, since=since, stamps=True)

@@ -208,6 +208,14 @@ def test_a_pod_that_may_just_be_made_is_waited_for(stub, driver):
         driver.stop("u1", grace_s=10)
 
 
+def test_what_was_just_made_is_no_answer_after_a_stop(stub, driver):
+    driver.ensure(spec())
+    seen_pod(stub, main=runs())
+    with pytest.raises(NotYet):
+        driver.stop("u1", grace_s=10)
+    assert driver._work.just_made("u1") is None
+
+
 def test_a_shorter_grace_than_its_own_is_said_to_the_pod(stub, driver):
     driver.ensure(spec())
     seen_pod(stub, main=runs())

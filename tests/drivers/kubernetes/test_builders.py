@@ -136,7 +136,13 @@ def test_c4_what_reaches_into_the_node_is_left_out():
         resources=Resources(gpus=1),
     )
     data = workload.secrets(given, OPTIONS, {})[0]["data"]
-    assert sorted(data) == ["HOME", "LD_LIBRARY_PATH"]
+    told = {name: base64.b64decode(value).decode() for name, value in data.items()}
+    assert told == {
+        "HOME": "/home/berth",
+        "LD_LIBRARY_PATH": "/l",
+        "LD_PRELOAD": "",  # also what the image itself sets
+        "NVIDIA_DRIVER_CAPABILITIES": "compute,utility",
+    }
 
 
 def test_what_a_person_typed_as_environment_stands_in_the_secret_only():
