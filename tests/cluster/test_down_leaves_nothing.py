@@ -63,6 +63,11 @@ class Beside:
     def cluster(self, verb: str) -> "subprocess.CompletedProcess[str]":
         return self(sys.executable, "-m", "devcluster", verb)
 
+    def network_namespaces(self) -> set[str]:
+        """Those that are mounted here: the ones of before were copied, no others come in."""
+        lines = self("cat", "/proc/self/mountinfo").stdout.splitlines()
+        return {line.split()[4] for line in lines if line.split(" - ")[1].startswith("nsfs ")}
+
     def end(self) -> None:
         self.holder.kill()
         self.holder.wait()
@@ -87,6 +92,7 @@ def beside(folder: Path) -> Iterator[Beside]:
 
 
 def test_a_cluster_comes_up_is_repaired_and_leaves_nothing(beside: Beside, folder: Path) -> None:
+    others = beside.network_namespaces()
     begun = time.monotonic()
     up = beside.cluster("up")
     took = time.monotonic() - begun
@@ -117,13 +123,17 @@ def test_a_cluster_comes_up_is_repaired_and_leaves_nothing(beside: Beside, folde
     time.sleep(2)  # for a program that ends because a file of its was touched
     assert beside.cluster("status").returncode == 0
 
+    pods = beside.network_namespaces() - others
+    assert pods, "pods have network namespaces of their own, else the look below sees nothing"
     down = beside.cluster("down")
     assert down.returncode == 0, down.stdout + down.stderr
     assert "nothing of it is left" in down.stdout
     assert list(folder.iterdir()) == []
     assert beside("ip", "-o", "link", "show").stdout.count("\n") == 1, "only loopback is left"
     assert beside("nft", "list", "tables").stdout == "", "there were no packet filters before"
-    assert [p for p in Path("/run/netns").glob("*") if processes_of(folder)] == []
+    assert beside.network_namespaces() <= others, "network namespaces are still mounted"
+    assert [name for name in sorted(pods) if Path(name).exists()] == []
+    assert processes_of(folder) == []
     assert beside.cluster("status").returncode == 3
 
 
