@@ -16,12 +16,9 @@ ALICE, BOB = Caller(1, "alice"), Caller(2, "bob")
 
 
 def target(short_id: str) -> Target:
-    return Target(
-        **{
-            field: {"short_id": short_id, "uid": short_id, "is_running": True}.get(field)
-            for field in Target.__dataclass_fields__
-        }
-    )
+    known = {"short_id": short_id, "uid": short_id, "is_running": True}
+    values: dict[str, Any] = {name: known.get(name) for name in Target.__dataclass_fields__}
+    return Target(**values)
 
 
 @pytest.fixture
