@@ -32,9 +32,8 @@ def want(state: Pass, entries: Sequence[RouteEntry]) -> None:
     row = state.row
     keys = {entry.key for entry in entries}
     known = {r.key: r for r in Route.objects.filter(Q(uid=row.uid) | Q(key__in=keys))}
-    for key, route in known.items():
-        if key in keys and route.uid != row.uid:
-            raise _taken(row.uid, key)
+    for other in (r.key for r in known.values() if r.uid != row.uid):
+        raise _taken(row.uid, other)
     state.ref["routes"] = sorted(keys)
     _drop(key for key, route in known.items() if route.uid == row.uid and key not in keys)
     for entry in entries:
