@@ -8,15 +8,17 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from accounts.models import User
+    from accounts.models import ApiToken, User
     from accounts.principal import Principal
 
 UserDisabled = Callable[["User", "Principal | None"], None]
 SessionsEnded = Callable[["User", Sequence[str]], None]
+TokenRevoked = Callable[["ApiToken", "Principal"], None]
 ProjectChoices = Callable[["User"], Sequence[tuple[str, str]]]
 
 _user_disabled: list[UserDisabled] = []
 _sessions_ended: list[SessionsEnded] = []
+_token_revoked: list[TokenRevoked] = []
 _project_choices: list[ProjectChoices] = []
 
 
@@ -31,6 +33,13 @@ def on_sessions_ended(callback: SessionsEnded) -> SessionsEnded:
     """Register what ends with portal sessions; it gets the person and the session keys."""
     if callback not in _sessions_ended:
         _sessions_ended.append(callback)
+    return callback
+
+
+def on_token_revoked(callback: TokenRevoked) -> TokenRevoked:
+    """Register what ends with an API token: whatever was made with it."""
+    if callback not in _token_revoked:
+        _token_revoked.append(callback)
     return callback
 
 
@@ -50,6 +59,11 @@ def sessions_ended(user: "User", session_keys: Sequence[str]) -> None:
     if session_keys:
         for callback in _sessions_ended:
             callback(user, session_keys)
+
+
+def token_revoked(token: "ApiToken", who: "Principal") -> None:
+    for callback in _token_revoked:
+        callback(token, who)
 
 
 def project_choices(user: "User") -> list[tuple[str, str]]:

@@ -68,6 +68,7 @@ class KubeGrant(models.Model):
     )
     kind = models.CharField(max_length=8, choices=GrantKind.choices, default=GrantKind.EXEC)
     name = models.CharField(max_length=80)
+    token_uid = models.UUIDField(null=True, editable=False)  # the API token that made it
     created_at = models.DateTimeField()
     expires_at = models.DateTimeField()
     last_used_at = models.DateTimeField(null=True)  # a token was asked for

@@ -5,6 +5,7 @@ from uuid import UUID
 from django.db import transaction
 from django.utils.translation import gettext as _
 
+from accounts import hooks
 from accounts.models import ApiToken, User
 from accounts.principal import Principal
 from accounts.services.people import require_operator
@@ -36,4 +37,5 @@ def token_revoke_by_operator(*, who: Principal, user: User, uid: UUID | str) -> 
         token.revoked_at = now()
         token.save(update_fields=["revoked_at"])
         events.record(actor=who, verb="token.revoked", target=token, message=user.username)
+        hooks.token_revoked(token, who)
     return token

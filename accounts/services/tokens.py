@@ -12,6 +12,7 @@ from django.db import transaction
 from django.db.models import Q
 from django.utils.translation import gettext as _
 
+from accounts import hooks
 from accounts import scopes as scope_registry
 from accounts.models import ApiToken
 from accounts.principal import Principal
@@ -85,6 +86,7 @@ def token_revoke(*, who: Principal, uid: UUID | str) -> ApiToken:
         token.revoked_at = now()
         token.save(update_fields=["revoked_at"])
         events.record(actor=who, verb="token.revoked", target=token)
+        hooks.token_revoked(token, who)
     return token
 
 

@@ -34,7 +34,7 @@ from runtime.hints import hint
 from runtime.protocol import DriverError, KubeToken, NotYet, Phase, SupportsKubeTokens
 
 if TYPE_CHECKING:
-    from accounts.models import User
+    from accounts.models import ApiToken, User
     from accounts.principal import Principal
 
 EXEC_LIFE = timedelta(days=90)  # of the file; its tokens live a quarter of an hour
@@ -79,6 +79,7 @@ def grant_create(
         user=principal.user,
         kind=kind,
         name=line(name, "name", 80) if name else "kubectl",
+        token_uid=principal.token.uid if principal.token else None,
         created_at=at,
         expires_at=at + (EXEC_LIFE if kind == GrantKind.EXEC else timedelta(hours=hours)),
     )
@@ -106,6 +107,12 @@ def grants_revoke_for(
     found = list(rows.select_related("place__project", "user"))
     _revoke(found, actor)
     return len(found)
+
+
+def grants_revoke_made_with(token: ApiToken, actor: Principal) -> None:
+    """End the kubeconfigs that an API token made: it is revoked itself."""
+    rows = KubeGrant.objects.filter(token_uid=token.uid, revoked_at__isnull=True)
+    _revoke(list(rows.select_related("place__project", "user")), actor)
 
 
 def _revoke(grants: list[KubeGrant], who: Principal | None) -> None:
@@ -169,8 +176,9 @@ def server_of(cluster_key: str) -> tuple[str, str]:
 
 
 def connect() -> None:
-    """Whoever leaves or is disabled loses kubectl too; the gate answers for tokens."""
+    """Who leaves or is disabled loses kubectl too, a token what it made; the gate answers."""
     accounts.on_user_disabled(_user_disabled)
+    accounts.on_token_revoked(grants_revoke_made_with)
     hooks.on_member_left(_member_left)
     gateway.register(ASK_TOKEN, answer_token)
     gateway.register(ASK_SERVER, answer_server)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from accounts.services import token_create, user_disable
+from accounts.services import token_create, token_revoke, user_disable
 from common.clock import now
 from events.models import Event
 from notebooks.models import Workspace
@@ -172,6 +172,19 @@ def test_a_token_that_only_reads_makes_none(
     sent = {"Authorization": f"Bearer {secret}"}
     answer = client.post(API, {"cluster": KEY}, content_type="application/json", headers=sent)
     assert answer.status_code == 403
+
+
+def test_a3_what_a_token_made_ends_with_the_token(
+    alpha: TenantFake, project: Any, bob: Any, principal: Any, client: Any, as_user: Any
+) -> None:
+    mine = _make(as_user(bob))
+    token, secret = token_create(who=principal(bob), name="stolen")
+    sent = {"Authorization": f"Bearer {secret}"}
+    made = client.post(API, {"cluster": KEY}, content_type="application/json", headers=sent)
+    assert made.status_code == 201, made.content
+    token_revoke(who=principal(bob), uid=token.uid)
+    live = KubeGrant.objects.filter(revoked_at__isnull=True)
+    assert [str(grant.uid) for grant in live] == [mine["id"]]
 
 
 def test_unknown_and_forbidden_clusters_are_refused_by_name(
