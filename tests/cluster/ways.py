@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 import pytest
 from websockets.sync.client import ClientConnection, connect
+from websockets.typing import Origin
 
 from tests.cluster.visitors import Person
 from tests.support.clustered import ClusteredPortal, ok
@@ -63,7 +64,7 @@ def terminal(
     cookie = "; ".join(f"{name}={value}" for name, value in cookies(person).items())
     return connect(
         f"ws://localhost:{person.portal.port + 4}/gate/terminal/{row['id']}?{query}",
-        origin=person.portal.url,  # type: ignore[arg-type]
+        origin=Origin(person.portal.url),
         additional_headers={"Cookie": cookie},
         compression=None,
         proxy=None,
