@@ -85,7 +85,7 @@ def jupyterhub(count: int) -> float:
         if refused:
             message = f"JupyterHub refused {len(refused)} of {count}"
             raise RuntimeError(message)
-        poll(lambda: _hub_ready(api, count), within_s=WITHIN_S, every_s=0.2)
+        poll(lambda: _hub_ready(api, count), within_s=WITHIN_S, every_s=1.0)
         return time.perf_counter() - begin
     finally:
         _end_hub(api, hub)
@@ -121,7 +121,7 @@ def berth(portal: Portal, count: int) -> float:
         message = f"Berth refused {len(refused)} of {count}: {set(refused)}"
         raise RuntimeError(message)
     ids = {m.json()["id"] for m in made}
-    poll(lambda: _berth_ready(api, ids), within_s=WITHIN_S, every_s=0.2)
+    poll(lambda: _berth_ready(api, ids), within_s=WITHIN_S, every_s=1.0)
     seconds = time.perf_counter() - begin
     for workspace in ids:
         api.delete(f"projects/demo/workspaces/{workspace}")

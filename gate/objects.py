@@ -20,6 +20,7 @@ from common.errors import BerthError, Unavailable
 from runtime import gateway
 from runtime.drivers.kubernetes.client import KubeClient
 from runtime.drivers.kubernetes.driver import KubernetesDriver
+from runtime.drivers.kubernetes.names import ENDED
 
 NAME = "workspace/objects"
 MOST_EVENTS = 100
@@ -75,8 +76,13 @@ def clean(obj: Mapping[str, Any], *, with_env: bool) -> dict[str, Any]:
     meta.pop("managedFields", None)
     (meta.get("annotations") or {}).pop(_HIDDEN, None)
     if not with_env:
+        shown.pop("status", None)  # how a program ended is its owner's
+        (meta.get("annotations") or {}).pop(ENDED, None)
         for containers in _container_lists(shown):
             for container in containers:
+                for name in ("command", "args"):
+                    if name in container:
+                        container[name] = ["…"]
                 for one in container.get("env") or []:
                     if "value" in one:
                         one["value"] = "…"

@@ -254,14 +254,16 @@ def _by_deletion(pod: Object, ended: Object) -> bool:
 def _ended(ended: Object) -> _Found:
     word, text = ended.get("reason"), str(ended.get("message") or "")
     reason: str = ""
+    told = ""  # what the program itself said is its owner's: it is in the log
     if word == "OOMKilled":
         reason = Reason.OOM
     elif word in {"StartError", "ContainerCannotRun"}:
         reason = Reason.COMMAND_NOT_FOUND if waiting.no_program(text) else Reason.START_FAILED
+        told = waiting.short(text)  # the runtime's words
     return _Found(
         Seen.EXITED,
         reason,
-        text[-2000:].strip(),
+        told,
         exit_code=_code(ended),
         started_at=moment(ended.get("startedAt")),
         ended_at=moment(ended.get("finishedAt")),

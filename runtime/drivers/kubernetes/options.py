@@ -23,6 +23,7 @@ class KubernetesOptions:
     scheduler: str = ""
     queue: str = ""
     run_as_user: int = 1000
+    default_image: str = ""  # for presets that name none; every project may have it
     user_namespaces: bool = False
     scratch_gib: int = 20  # what a workload may write outside its volumes; 0: no limit
     cpu_overcommit: int = 1  # so many times a node's processors may be promised

@@ -73,7 +73,10 @@ def port_of(spec: WorkloadSpec) -> int:
 def environment(spec: WorkloadSpec, secret: Mapping[str, str]) -> dict[str, str]:
     """Everything the main container is told, later ones win. Kept in a Secret."""
     ours = {"HOME": names.HOME} if any(m.role == "home" for m in spec.mounts) else {}
-    if not spec.resources.gpus:
+    ours["LD_PRELOAD"] = ""  # an image may set what the node's GPU hooks would load (C4)
+    if spec.resources.gpus:
+        ours["NVIDIA_DRIVER_CAPABILITIES"] = "compute,utility"
+    else:
         ours["NVIDIA_VISIBLE_DEVICES"] = "void"  # an image may say "all"
     asked = {key: value for key, value in spec.env.items() if not _is_refused(key)}
     found = {**asked, **spec.network.env, **secret, **ours}
@@ -90,11 +93,14 @@ def _main(spec: WorkloadSpec, options: KubernetesOptions, name: str) -> dict[str
     found: dict[str, Any] = {
         "envFrom": [{"secretRef": {"name": name}}],
         "image": spec.image,
-        "imagePullPolicy": "IfNotPresent",
+        # Asked at the registry each time: what another project pulled with its sign-in must not
+        # start here from the node's store without one.
+        "imagePullPolicy": "IfNotPresent" if _is_for_all(spec.image, options) else "Always",
         "name": names.MAIN,
         "resources": _resources(spec, options),
         "securityContext": _LOCKED,
-        "terminationMessagePolicy": "FallbackToLogsOnError",
+        # Not the end of the log: the pod's status is seen by the whole project, logs by the owner.
+        "terminationMessagePolicy": "File",
     }
     if spec.command:
         found["command"] = [_literal(word, port) for word in spec.command]
@@ -107,6 +113,17 @@ def _main(spec: WorkloadSpec, options: KubernetesOptions, name: str) -> dict[str
     if mounts := _mounts(spec):
         found["volumeMounts"] = mounts
     return found
+
+
+def _is_for_all(image: str, options: KubernetesOptions) -> bool:
+    """Whether it is the cluster's own image, which every project may have."""
+    return bool(options.default_image) and _repository(image) == _repository(options.default_image)
+
+
+def _repository(image: str) -> str:
+    """Without digest and tag; a colon before the last slash is a port's."""
+    head, slash, last = image.partition("@")[0].rpartition("/")
+    return f"{head}{slash}{last.partition(':')[0]}"
 
 
 def _sidecar(sidecar: Sidecar, name: str) -> dict[str, Any]:
