@@ -53,7 +53,23 @@ def _collect(key: str, driver: Driver) -> int:
     for uid in _parked(set(owned)):
         if _seen_twice(key, uid):
             _end(driver, owned[uid])
-    return sum(_remove(key, driver, owned[uid]) for uid in sorted(lost) if _seen_twice(key, uid))
+    begun = _begun(key)
+    begun.update({uid: _facts(owned[uid]) for uid in lost if _seen_twice(key, uid)})
+    for uid in live_uids(set(begun)):
+        del begun[uid]  # its row came back (a restore)
+    done = [uid for uid, facts in sorted(begun.items()) if _remove(key, driver, uid, facts)]
+    left = {uid: facts for uid, facts in begun.items() if uid not in done}
+    cache.set(f"orphans-begun:{key}", left, _MEMORY_S)
+    return len(done)
+
+
+def _begun(key: str) -> dict[str, dict[str, str]]:
+    """What is being removed: a driver may need several calls, and list it no more meanwhile."""
+    return dict(cache.get(f"orphans-begun:{key}") or {})
+
+
+def _facts(found: Observation) -> dict[str, str]:
+    return {"kind": found.kind, "seen": str(found.seen)}
 
 
 def _parked(uids: set[str]) -> set[str]:
@@ -84,22 +100,22 @@ def _seen_twice(key: str, uid: str) -> bool:
     return bool(now() - first >= timedelta(seconds=GRACE_S))
 
 
-def _remove(key: str, driver: Driver, found: Observation) -> bool:
+def _remove(key: str, driver: Driver, uid: str, facts: dict[str, str]) -> bool:
     try:
-        driver.remove(found.uid)
+        driver.remove(uid)
     except NotYet:
         return False  # under way; the next pass finishes it
-    cache.delete(f"orphan:{key}:{found.uid}")
-    places().release(found.uid)
+    cache.delete(f"orphan:{key}:{uid}")
+    places().release(uid)
     record(
         actor=None,
         verb="orphan.removed",
-        target_kind=found.kind or "workload",
-        target_name=found.uid,
+        target_kind=facts["kind"] or "workload",
+        target_name=uid,
         message="A workload without a row was removed.",
-        data={"cluster": key, "seen": str(found.seen)},
+        data={"cluster": key, "seen": facts["seen"]},
     )
-    log.warning("orphans.removed", cluster=key, uid=found.uid, kind=found.kind)
+    log.warning("orphans.removed", cluster=key, uid=uid, kind=facts["kind"])
     return True
 
 

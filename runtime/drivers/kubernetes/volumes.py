@@ -89,7 +89,14 @@ class Volumes:
             if claimed.get("namespace") not in {None, namespace}:
                 raise InvalidSpec("The volume belongs to another project.")
             if claimed.get("uid"):
-                ghost = {"spec": {"claimRef": {"uid": None, "resourceVersion": None}}}
+                claim = self._client.get("v1", _CLAIMS, names.claim(volume_uid), namespace)
+                if claim is not None and claim["metadata"].get("uid") == claimed["uid"]:
+                    return  # made and bound meanwhile, by somebody who wanted the same
+                ghost = {
+                    # refused when the volume changed since it was read
+                    "metadata": {"resourceVersion": found["metadata"]["resourceVersion"]},
+                    "spec": {"claimRef": {"uid": None, "resourceVersion": None}},
+                }
                 self._client.patch("v1", _VOLUMES, names.volume(volume_uid), "", ghost)
                 return
         self._client.apply(
