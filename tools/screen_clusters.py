@@ -19,7 +19,7 @@ PRODUCTS = (
     ("a2", "NVIDIA-A2", 15_356, 8, 2),
     ("t4", "Tesla-T4", 15_360, 11, 1),
 )
-GREEN = {
+GREEN: dict[str, tuple[str, dict[str, Any]]] = {
     "version": ("It answers and runs %(version)s.", {"version": "v1.36.3"}),
     "clock": ("Its clock and ours agree.", {}),
     "rights": ("Our identity may do what is needed (%(n)d acts).", {"n": 34}),
@@ -28,7 +28,7 @@ GREEN = {
     "network": ("Enforced: probed with pods of two namespaces, both directions.", {}),
     "storage": ("A pod wrote into a volume made as homes are.", {}),
 }
-RED = {
+RED: dict[str, tuple[str, dict[str, Any], str]] = {
     "restraint": (
         "Our identity may do more than is needed: %(acts)s. Attach with a smaller one.",
         {"acts": "impersonate users -A, get nodes/proxy -A"},
