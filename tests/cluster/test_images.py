@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import subprocess
 import time
@@ -194,7 +195,9 @@ def test_c9_a_private_image_is_pulled_by_a_pod_with_the_sign_in_and_not_without(
     assert gone.status_code == 204
     logins, version = registries.of(project.uid)
     there.ensure(spec, registries=logins, registries_version=version)
-    assert kube.get("v1", "Secret", "berth-registries", spec.namespace) is None
+    left = kube.get("v1", "Secret", "berth-registries", spec.namespace)
+    assert left is not None
+    assert json.loads(base64.b64decode(left["data"][".dockerconfigjson"])) == {"auths": {}}
 
 
 def test_a2_the_secret_is_in_the_one_object_of_the_cluster_and_nowhere_else(

@@ -69,6 +69,8 @@ def terminal(
         compression=None,
         proxy=None,
         max_size=None,
+        close_timeout=2,  # what nobody reads can't be closed in order
+        ping_interval=None,
     )
 
 
