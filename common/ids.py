@@ -21,3 +21,12 @@ def new_short_id(length: int = 10) -> str:
 def slugify(text: str, *, limit: int = 40) -> str:
     """Return a lower-case DNS-safe slug of ``text``, possibly empty."""
     return _SLUG_JUNK.sub("-", text.lower()).strip("-")[:limit].strip("-")
+
+
+def is_uid(text: str) -> bool:
+    """Whether text from outside (a label, a folder's name) can be one of our uids."""
+    try:
+        uuid.UUID(text)
+    except ValueError:
+        return False
+    return True

@@ -9,12 +9,12 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from typing import Any
-from uuid import UUID
 
 import structlog
 from django.db import close_old_connections, connection, transaction
 
 from common.clock import now
+from common.ids import is_uid
 from runtime import reconcilers
 from runtime.leases import Held, acquire
 from runtime.models import Lease, ObservedWorkload
@@ -64,7 +64,7 @@ def store(cluster_key: str, batch: Iterable[Observation], *, full: bool) -> list
 
     ``full``: the batch is everything there is, so what is not in it is missing.
     """
-    seen = {o.uid: o for o in batch if _is_uid(o.uid)}  # a label may say anything
+    seen = {o.uid: o for o in batch if is_uid(o.uid)}  # a label may say anything
     with transaction.atomic():
         known = {
             str(r.uid): r
@@ -82,14 +82,6 @@ def store(cluster_key: str, batch: Iterable[Observation], *, full: bool) -> list
         if full:
             due += _mark_unseen(cluster_key, seen.keys())
     return due
-
-
-def _is_uid(text: str) -> bool:
-    try:
-        UUID(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _known(cluster_key: str, uids: list[str] | None) -> Any:

@@ -5,12 +5,12 @@ Volumes are never touched: they are data.
 """
 
 from datetime import timedelta
-from uuid import UUID
 
 import structlog
 from django.core.cache import cache
 
 from common.clock import now
+from common.ids import is_uid
 from events.services import record
 from runtime import reconcilers
 from runtime.models import ObservedWorkload, Route
@@ -48,7 +48,7 @@ def live_uids(uids: set[str]) -> set[str]:
 
 
 def _collect(key: str, driver: Driver) -> int:
-    owned = {o.uid: o for o in driver.list_owned() if _is_uid(o.uid)}
+    owned = {o.uid: o for o in driver.list_owned() if is_uid(o.uid)}
     lost = set(owned) - live_uids(set(owned))
     for uid in _parked(set(owned)):
         if _seen_twice(key, uid):
@@ -130,11 +130,3 @@ def _forget_rows() -> None:
         gone = uids - live_uids(uids)
         if gone:
             rows.filter(uid__in=gone).delete()
-
-
-def _is_uid(text: str) -> bool:
-    try:
-        UUID(text)
-    except ValueError:
-        return False
-    return True

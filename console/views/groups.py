@@ -12,6 +12,7 @@ from django.utils.translation import gettext_lazy as _
 
 from accounts.choices import PlatformRole
 from common.errors import BerthError, NotFound
+from console.forms import search_field
 from console.tables import GroupRoleTable
 from console.views.base import ConsoleView, FilterForm, ListView
 from projects import services
@@ -20,12 +21,7 @@ from projects.models import GroupRole, Project
 
 
 class GroupFilter(FilterForm):
-    q = forms.CharField(
-        label=_("Search"),
-        required=False,
-        max_length=80,
-        widget=forms.TextInput(attrs={"type": "search"}),
-    )
+    q = search_field()
 
 
 class GroupForm(forms.Form):

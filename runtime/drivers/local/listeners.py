@@ -16,12 +16,12 @@ LOOPBACK = "127.0.0.1"
 _LISTEN = "0A"
 
 
-_in_words = sockdiag.in_words
-
-
 _TABLES = {
-    "tcp": {_in_words(socket.inet_aton(a)) for a in (LOOPBACK, "0.0.0.0")},  # noqa: S104 - looked for
-    "tcp6": {_in_words(socket.inet_pton(socket.AF_INET6, a)) for a in (f"::ffff:{LOOPBACK}", "::")},
+    "tcp": {sockdiag.in_words(socket.inet_aton(a)) for a in (LOOPBACK, "0.0.0.0")},  # noqa: S104 - looked for
+    "tcp6": {
+        sockdiag.in_words(socket.inet_pton(socket.AF_INET6, a))
+        for a in (f"::ffff:{LOOPBACK}", "::")
+    },
 }
 
 
