@@ -260,14 +260,14 @@ def test_the_page_shows_objects_without_secrets(
 
 
 def test_f4_readers_that_do_not_read_hurt_nobody(ann: Person, row: dict[str, Any]) -> None:
-    """Reduced: ten terminals full of output that nobody takes."""
+    """Reduced: forty terminals full of output that nobody takes."""
     number = gate_process(ann.portal)
     before = memory_mib(number)
     with contextlib.ExitStack() as stack:
-        for _ in range(10):
+        for _ in range(40):
             ws = stack.enter_context(terminal(ann, row))
             stack.callback(ws.socket.close)
-            ws.send(b"yes 0123456789 | head -c 8000000\r")
+            ws.send(b"yes 0123456789 | head -c 20000000\r")
         time.sleep(5)
         began = time.monotonic()
         assert httpx.get(f"{gate_url(ann.portal)}/livez", timeout=5).status_code == 200
