@@ -1,0 +1,160 @@
+"""Calls of a store that are tried again where that can help, and end the run where it can't."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from dataplane.copy.client import Client
+from dataplane.copy.head import Broken
+from dataplane.copy.pace import Backoff
+from dataplane.copy.problems import Code, Denied, Final, Skewed, Stop, Trouble, Unknown
+from dataplane.copy.stores.base import Question, Reading
+from dataplane.copy.wire import Accept, Answer, Line, now
+
+T = TypeVar("T")
+Body = Callable[[Line], Awaitable[None]]
+OK = frozenset({200, 204, 206})
+DOWN_MOST = 24  # calls in a row that found nobody: the store is away
+BUSY_MOST = 400  # calls in a row that the store had no time for
+_SLOW_EVERY_S = 1.0
+_UNKNOWN_S = 30.0
+_SKEW_PAUSE_S = 0.5
+
+
+class _Stale(Broken):
+    """A connection that was kept had ended before anything was answered on it."""
+
+
+class Calls:
+    """Everything that is asked of the store goes through here."""
+
+    def __init__(self, client: Client, store: Reading, prefix: str) -> None:
+        self.client = client
+        self.store = store
+        self._prefix = prefix
+        self._down = 0
+        self._slowed_at = 0.0
+        self._renewing = asyncio.Lock()
+        self._refused = 0.0
+        self.on_slow: Callable[[], None] = lambda: None
+
+    async def once(
+        self,
+        ask: Callable[[], Question],
+        *,
+        accept: Accept | None = None,
+        body: Body | None = None,
+        good: frozenset[int] = OK,
+        alone: bool = False,
+    ) -> Answer:
+        """Ask one question. The question is made when it is sent: signatures are of a moment."""
+        if not self.store.fresh():
+            await self.renewed()
+        try:
+            answer = await self._asked(ask, accept, body, alone=alone)
+        except _Stale:  # kept too long: the store closed it, and has not seen the question
+            answer = await self._asked(ask, accept, body, alone=alone)
+        if answer.head.status not in good:
+            raise self.store.trouble(answer.head, answer.body)
+        self._down = 0
+        return answer
+
+    async def _asked(
+        self, ask: Callable[[], Question], accept: Accept | None, body: Body | None, *, alone: bool
+    ) -> Answer:
+        async with self.client.line(alone=alone) as line:
+            question = ask()
+            used, got = line.used, line.got
+            try:
+                return await line.ask(
+                    question.raw, method=question.method, accept=accept, body=body
+                )
+            except Broken as error:
+                if used and line.got == got and line.lost:
+                    raise _Stale(error.message) from None
+                raise
+
+    async def renewed(self) -> None:
+        async with self._renewing:
+            if not self.store.fresh():
+                await self.store.renew()
+
+    async def tried(self, act: Callable[[], Awaitable[T]], backoff: Backoff | None = None) -> T:
+        """Carry out ``act`` until it succeeds or a retry is in vain."""
+        backoff = backoff or self.client.backoff()
+        while True:
+            try:
+                return await act()
+            except Trouble as trouble:
+                await self.after(trouble, backoff)
+            except Stop as order:
+                raise self.client.stop(order) from None
+
+    async def after(self, trouble: Trouble, backoff: Backoff) -> None:
+        """Wait as this trouble asks for; raise when trying again is in vain."""
+        if self.client.stopped is not None:
+            raise self.client.stopped
+        if isinstance(trouble, Skewed):
+            self._skewed(trouble)
+            await asyncio.sleep(_SKEW_PAUSE_S)
+            return
+        if isinstance(trouble, Denied):
+            await self._probe()
+        if not trouble.again:
+            raise trouble
+        self._count(trouble)
+        pause = backoff.next(patient=trouble.slow)
+        if pause is None:
+            raise trouble
+        await asyncio.sleep(pause)
+
+    def _skewed(self, trouble: Skewed) -> None:
+        """Take the store's time for ours, once; what was asked before that is asked again."""
+        if trouble.at is None or not self.store.skewed(trouble.at):
+            text = "The store finds this machine's clock wrong, even corrected by its own."
+            raise self.client.stop(Stop(Final.CLOCK_SKEW, text))
+
+    def _count(self, trouble: Trouble) -> None:
+        if isinstance(trouble, Unknown):
+            self._unknown()
+        if trouble.slow:
+            self._slow()
+        if trouble.code is Code.UNREACHABLE:
+            self._down += 1
+            if self._down > (BUSY_MOST if trouble.slow else DOWN_MOST):
+                raise self.client.stop(Stop(Final.UNREACHABLE, trouble.message))
+
+    def _unknown(self) -> None:
+        """Ask for a new token once in a while; a credential that is dead stays dead."""
+        if now() - self._refused < _UNKNOWN_S or not self.store.stale():
+            text = "The store does not accept this credential any more."
+            raise self.client.stop(Stop(Final.DENIED, text))
+        self._refused = now()
+
+    def _slow(self) -> None:
+        at = now()
+        if at - self._slowed_at > _SLOW_EVERY_S:
+            self._slowed_at = at
+            self.client.not_before = at + 0.5
+            self.on_slow()
+
+    async def _probe(self) -> None:
+        """Find out whether the store refuses everything, with one call and nobody beside it.
+
+        A credential that was revoked ends the run after this call (D9); a single object that
+        is refused does not.
+        """
+        async with self.client.alone():
+            if self.client.stopped is not None:
+                raise self.client.stopped
+            try:
+                await self.once(lambda: self.store.list_question(self._prefix, "", 1), alone=True)
+            except Denied:
+                text = "The store refuses this credential, or its rights are not enough."
+                raise self.client.stop(Stop(Final.DENIED, text)) from None
+            except Stop as order:
+                raise self.client.stop(order) from None
+            except Trouble:
+                return

@@ -1,0 +1,135 @@
+"""Calls to one store: kept connections, one watch over all of them, and tries again."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from dataplane.copy.dial import Dialer, Endpoint
+from dataplane.copy.head import Broken
+from dataplane.copy.pace import Backoff
+from dataplane.copy.problems import Stop
+from dataplane.copy.wire import Line, now
+
+REUSED_MOST = 100_000
+WATCH_S = 0.25
+
+
+@dataclass(frozen=True)
+class Times:
+    """Seconds. A store that drips below ``slow_bytes`` in ``slow_s`` counts as silent."""
+
+    answer_s: float = 60.0  # until the head of an answer, at most
+    slow_s: float = 30.0
+    slow_bytes: int = 30 * 1024
+    first_pause_s: float = 0.2
+    longest_pause_s: float = 20.0
+    tries: int = 8
+
+
+class Client:
+    """Use within a loop; ``close`` ends every connection."""
+
+    def __init__(self, dialer: Dialer, endpoint: Endpoint, times: Times | None = None) -> None:
+        self.endpoint = endpoint
+        self.times = times or Times()
+        self.stopped: Stop | None = None  # no call is started any more
+        self.not_before = 0.0  # a store asked for fewer calls
+        self.on_slow: Callable[[], None] = lambda: None
+        self.calls = 0
+        self._dialer = dialer
+        self._idle: list[Line] = []
+        self._lines: set[Line] = set()
+        self._gate = asyncio.Event()
+        self._gate.set()
+        self._watching: asyncio.Task[None] | None = None
+
+    async def close(self) -> None:
+        if self._watching is not None:
+            self._watching.cancel()
+        for line in list(self._lines):
+            line.close()
+        self._lines.clear()
+        self._idle.clear()
+        await asyncio.sleep(0)
+
+    def stop(self, order: Stop) -> Stop:
+        """Start no call any more; return the first order."""
+        self.stopped = self.stopped or order
+        return self.stopped
+
+    @asynccontextmanager
+    async def alone(self) -> AsyncIterator[None]:
+        """Hold every other call back, to find out whether the store refuses all of them."""
+        await self._gate.wait()
+        self._gate.clear()
+        try:
+            yield
+        finally:
+            self._gate.set()
+
+    @asynccontextmanager
+    async def line(self, *, alone: bool = False) -> AsyncIterator[Line]:
+        """Lend a connection; it is kept for the next one when its answer was complete."""
+        if not alone and not self._gate.is_set():
+            await self._gate.wait()
+        if (pause := self.not_before - now()) > 0:
+            await asyncio.sleep(pause * (1 + random.random()))  # noqa: S311 - jitter
+        if self.stopped is not None:
+            raise self.stopped
+        line = await self._get()
+        self.calls += 1
+        line.watched_at, line.watched_bytes = now(), line.got + line.sent
+        line.deadline = line.watched_at + self.times.answer_s
+        try:
+            yield line
+        finally:
+            line.deadline = 0.0
+            if line.reusable and line.used < REUSED_MOST:
+                self._idle.append(line)
+            else:
+                self._lines.discard(line)
+                line.close()
+
+    async def _get(self) -> Line:
+        while self._idle:
+            line = self._idle.pop()
+            if line.reusable:
+                return line
+            self._lines.discard(line)
+        if self._watching is None:
+            self._watching = asyncio.create_task(self._watch())
+        line = await self._dialer.connect(self.endpoint)
+        self._lines.add(line)
+        return line
+
+    async def _watch(self) -> None:
+        """End what does not answer, and what only drips."""
+        while True:
+            await asyncio.sleep(min(WATCH_S, self.times.slow_s / 4))
+            at = now()
+            for line in list(self._lines):
+                if line.deadline:
+                    self._look(line, at)
+
+    def _look(self, line: Line, at: float) -> None:
+        moved = line.got + line.sent - line.watched_bytes
+        if moved:
+            line.deadline = at + self.times.answer_s
+        elif at > line.deadline and not line.paused:
+            line.fail(Broken("The store does not answer in time."))
+            return
+        if line.paused:  # it is we who are slow
+            line.watched_at, line.watched_bytes = at, line.got + line.sent
+            line.deadline = at + self.times.answer_s
+        elif at - line.watched_at > self.times.slow_s:
+            if moved < self.times.slow_bytes:
+                line.fail(Broken("The store sends too slowly to go on."))
+            line.watched_at, line.watched_bytes = at, line.got + line.sent
+
+    def backoff(self) -> Backoff:
+        times = self.times
+        return Backoff(times.first_pause_s, times.longest_pause_s, times.tries)

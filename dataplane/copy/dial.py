@@ -1,0 +1,171 @@
+"""Opens connections: the address really connected to is checked, whatever a name server says.
+
+Proxies, ``.netrc``, key logs and certificates that the environment names are never used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+import ssl
+from pathlib import Path
+
+from dataplane import addresses
+from dataplane.addresses import IPAddress, NotAHost, Policy
+from dataplane.copy.head import Broken
+from dataplane.copy.plan import OutboundPlan
+from dataplane.copy.problems import Final, Stop
+from dataplane.copy.wire import Line, now
+
+CONNECT_S = 10.0
+RESOLVE_S = 10.0
+KEEP_S = 5.0  # an answer of the name server serves the connections of one moment
+TRIED = 4
+RECEIVE = 4 * 1024 * 1024
+_SCHEMES = {"https": 443, "http": 80}
+
+
+class Endpoint:
+    """Where a store answers: read strictly from what the plan says."""
+
+    def __init__(self, url: str, policy: Policy, insecure: frozenset[tuple[str, int]]) -> None:
+        scheme, mark, rest = url.partition("://")
+        authority, _, path = rest.partition("/")
+        if not mark or scheme not in _SCHEMES or path.strip("/") or set(authority) & set("@?#\\"):
+            raise Stop(Final.BAD_PLAN, "The endpoint is not https://host or https://host:port.")
+        try:
+            self.host, self.port = addresses.split_host(authority, default_port=_SCHEMES[scheme])
+        except NotAHost:
+            raise Stop(Final.BAD_PLAN, "The endpoint is not the address of a host.") from None
+        self.tls = scheme == "https"
+        self.default_port = self.port == _SCHEMES[scheme]
+        if not self.tls and (self.host, self.port) not in insecure:
+            raise Stop(
+                Final.REFUSED_ADDRESS,
+                "The endpoint does not use TLS, and the operator did not allow that for it.",
+            )
+        if not policy.permits_port(self.host, self.port):
+            raise Stop(Final.REFUSED_ADDRESS, f"Port {self.port} is not one that loads connect to.")
+
+    def header(self, host: str | None = None) -> str:
+        """Return the Host header, for this host or one beside it (a bucket's own name)."""
+        name = host or self.host
+        shown = f"[{name}]" if ":" in name else name
+        return shown if self.default_port else f"{shown}:{self.port}"
+
+    def beside(self, host: str) -> Endpoint:
+        """Return the same endpoint under another name."""
+        other = object.__new__(Endpoint)
+        other.__dict__.update(self.__dict__)
+        other.host = host
+        return other
+
+
+class Dialer:
+    """Connects to endpoints under one policy."""
+
+    def __init__(self, plan: OutboundPlan) -> None:
+        self._insecure = frozenset(_host(text) for text in plan.insecure_hosts)
+        try:
+            openings = tuple(map(addresses.opening, plan.allow))
+        except ValueError:
+            raise Stop(Final.BAD_PLAN, "What the operator allows can't be read.") from None
+        self.policy = Policy(frozenset(plan.ports), openings, self._insecure)
+        self._ca_file = plan.ca_file
+        self._tls: ssl.SSLContext | None = None
+        self._known: dict[tuple[str, int], tuple[float, list[IPAddress]]] = {}
+
+    def endpoint(self, url: str) -> Endpoint:
+        return Endpoint(url, self.policy, self._insecure)
+
+    async def connect(self, endpoint: Endpoint) -> Line:
+        found = await self._resolve(endpoint.host, endpoint.port)
+        allowed = [a for a in found if self.policy.permits(endpoint.host, a, endpoint.port)]
+        if not allowed:
+            raise Stop(
+                Final.REFUSED_ADDRESS,
+                "The endpoint is not at a public address, and loads connect only to those.",
+            )
+        for address in allowed[:TRIED]:
+            try:
+                async with asyncio.timeout(CONNECT_S):
+                    return await self._open(endpoint, address)
+            except ssl.SSLCertVerificationError:
+                raise Stop(
+                    Final.UNREACHABLE, "The store's certificate is not valid for its name."
+                ) from None
+            except (OSError, TimeoutError):
+                continue
+        self._known.pop((endpoint.host, endpoint.port), None)
+        raise Broken("The store can't be reached.")
+
+    async def _open(self, endpoint: Endpoint, address: IPAddress) -> Line:
+        family = socket.AF_INET6 if address.version == 6 else socket.AF_INET  # noqa: PLR2004
+        made = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            made.setblocking(False)
+            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            loop = asyncio.get_running_loop()
+            await loop.sock_connect(made, (str(address), endpoint.port))
+            self._check(made, endpoint)
+            _transport, line = await loop.create_connection(
+                Line,
+                sock=made,
+                ssl=self._context() if endpoint.tls else None,
+                server_hostname=endpoint.host if endpoint.tls else None,
+            )
+        except BaseException:
+            made.close()
+            raise
+        return line
+
+    def _check(self, made: socket.socket, endpoint: Endpoint) -> None:
+        """Believe the socket, not the list: it says where it really leads."""
+        peer = made.getpeername()
+        address = ipaddress.ip_address(str(peer[0]).partition("%")[0])
+        if peer[1] != endpoint.port or not self.policy.permits(
+            endpoint.host, address, endpoint.port
+        ):
+            raise Stop(Final.REFUSED_ADDRESS, "The endpoint leads to another address than it said.")
+
+    def _context(self) -> ssl.SSLContext:
+        if self._tls is None:
+            import certifi  # takes as long as all of asyncio; only where there is TLS
+
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            context.minimum_version = ssl.TLSVersion.TLSv1_2
+            context.load_verify_locations(certifi.where())
+            if self._ca_file:
+                if not Path(self._ca_file).is_file():
+                    raise Stop(Final.BAD_PLAN, "The operator's file of authorities is missing.")
+                context.load_verify_locations(self._ca_file)
+            self._tls = context
+        return self._tls
+
+    async def _resolve(self, host: str, port: int) -> list[IPAddress]:
+        try:
+            return [ipaddress.ip_address(host)]
+        except ValueError:
+            pass
+        until, known = self._known.get((host, port), (0.0, []))
+        if until > now():
+            return known
+        try:
+            async with asyncio.timeout(RESOLVE_S):
+                found = await asyncio.get_running_loop().getaddrinfo(
+                    host, port, type=socket.SOCK_STREAM
+                )
+        except (OSError, UnicodeError, TimeoutError):
+            raise Broken("The name of the store is not known.") from None
+        texts = dict.fromkeys(str(entry[4][0]).partition("%")[0] for entry in found)
+        answers = [ipaddress.ip_address(text) for text in texts]
+        self._known[(host, port)] = (now() + KEEP_S, answers)
+        return answers
+
+
+def _host(text: str) -> tuple[str, int]:
+    try:
+        return addresses.split_host(text, default_port=80)
+    except NotAHost:
+        raise Stop(Final.BAD_PLAN, "What the operator allows can't be read.") from None

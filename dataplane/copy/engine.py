@@ -1,0 +1,101 @@
+"""What the parts of one run share."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from dataplane.copy.calls import Calls
+from dataplane.copy.plan import Plan
+from dataplane.copy.problems import Code, Final, Stop, Trouble
+from dataplane.copy.progress import Progress
+from dataplane.copy.settle import Settler
+from dataplane.copy.sinks import Hands
+from dataplane.copy.state import State
+from dataplane.copy.work import Work
+
+T = TypeVar("T")
+KEEP_FREE = 1 << 20  # for the journal
+
+
+class Room:
+    """How much may still be written. Asked before a file is begun, from the listing on."""
+
+    def __init__(self, state: State, limit: int | None) -> None:
+        held = sum(
+            entry.stat(follow_symlinks=False).st_blocks * 512 for entry in state.parts.entries()
+        )
+        self._free = max(0, state.room() - KEEP_FREE) + held
+        self._limit = limit
+        self.needed = 0
+
+    def need(self, size: int, replaced: int = 0) -> None:
+        """Reserve room for one file; raise when all files together would not fit."""
+        self.needed += max(0, size - replaced)
+        if self._limit is not None and self.needed > self._limit:
+            raise Stop(Final.QUOTA, self._text("may still be used here", self._limit))
+        if self.needed > self._free:
+            raise Stop(Final.DISK_FULL, self._text("are free on the volume", self._free))
+
+    def _text(self, what: str, have: int) -> str:
+        needed, there = size_text(self.needed), size_text(have)
+        return f"There is not enough room: at least {needed} are needed, and {there} {what}."
+
+
+def size_text(size: int) -> str:
+    """Return a size for people: ``1.5 GiB``."""
+    value = float(size)
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if value < 1024:  # noqa: PLR2004
+            return f"{value:.0f} {unit}" if unit == "bytes" else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f} TiB"
+
+
+@dataclass
+class Engine:
+    plan: Plan
+    state: State
+    progress: Progress
+    calls: Calls
+    hands: Hands
+    settler: Settler
+    room: Room
+    work: Work = field(default_factory=Work)
+
+    def fails(self, key: str, trouble: Trouble, *, again: bool = True) -> None:
+        """Name a file that is not copied, now and for a later retry of the failed ones."""
+        again = again and trouble.code is not Code.BAD_KEY
+        self.progress.fails(key, trouble.code, trouble.message)
+        try:
+            self.state.journal.fail(key, trouble.code, trouble.message, again=again)
+        except UnicodeEncodeError:
+            self.state.journal.fail(ascii(key), trouble.code, trouble.message, again=False)
+
+    async def threaded(self, act: Callable[..., T], *values: Any) -> T:
+        """Do something slow in a thread; its file descriptors are ours until it ended."""
+        future = asyncio.get_running_loop().run_in_executor(self.hands.pool, act, *values)
+        cancelled = False
+        while not future.done():
+            try:
+                await asyncio.wait([future])
+            except asyncio.CancelledError:
+                cancelled = True
+        if cancelled:
+            raise asyncio.CancelledError
+        return future.result()
+
+    async def not_too_far(self) -> None:
+        """Wait while files are read faster than they can be settled."""
+        while self.settler.behind and self.settler.stopped is None:  # noqa: ASYNC110 - a thread
+            await asyncio.sleep(0.02)
+
+
+def stamp(fd: int, mtime: int) -> os.stat_result:
+    """Give a file the time of its object and return what it is now."""
+    if mtime > 0:
+        os.utime(fd, ns=(mtime * 1_000_000_000, mtime * 1_000_000_000))
+    return os.fstat(fd)

@@ -1,0 +1,278 @@
+"""What is at the store, page by page, and what of it must be copied. Never all of it in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import stat
+from collections.abc import AsyncIterator
+from contextlib import suppress
+
+from dataplane.copy import keys
+from dataplane.copy.engine import Engine
+from dataplane.copy.estimate import Estimate
+from dataplane.copy.journal import Row
+from dataplane.copy.problems import Code, Final, Stop, Trouble
+from dataplane.copy.pull import Puller, Target
+from dataplane.copy.settle import Ready
+from dataplane.copy.state import Folders
+from dataplane.copy.stores.base import Item, Page, Reading
+from dataplane.copy.wire import now
+from dataplane.copy.work import Unit
+
+OBJECTS_MOST = 50_000_000
+EMPTY_PAGES_MOST = 1000
+HOLD_S = 0.5  # nothing is copied before so much was listed: it may not fit
+_CLASH = "Another key is a folder or a file of the same name."
+
+
+async def pages(engine: Engine, prefix: str) -> AsyncIterator[Page]:
+    """Yield the listing; while a page is looked at, the next is on its way."""
+    calls = engine.calls
+    store = calls.store
+
+    async def ask(token: str) -> bytes:
+        try:
+            answer = await calls.tried(
+                lambda: calls.once(lambda: store.list_question(prefix, token))
+            )
+        except Trouble as trouble:
+            raise calls.client.stop(no_listing(trouble)) from None
+        return bytes(answer.body)
+
+    bounds = Bounds()
+    coming: asyncio.Task[bytes] | None = asyncio.create_task(ask(""))
+    try:
+        while coming is not None:
+            body = memoryview(await coming)
+            token = store.next_token(body)
+            coming = asyncio.create_task(ask(token)) if token else None
+            page = _page(store, body)
+            bounds.check(page)
+            if page.token and coming is None:
+                coming = asyncio.create_task(ask(page.token))
+            elif not page.token and coming is not None:
+                coming.cancel()
+                coming = None
+            yield page
+    finally:
+        if coming is not None:
+            coming.cancel()
+            with suppress(asyncio.CancelledError, Exception):
+                await coming
+
+
+def _page(store: Reading, body: memoryview) -> Page:
+    try:
+        return store.page(body)
+    except Trouble as trouble:
+        raise no_listing(trouble) from None
+
+
+def no_listing(trouble: Trouble) -> Stop:
+    """Return what it means that a store could not be listed: nothing can be copied."""
+    if trouble.code is Code.DENIED:
+        return Stop(Final.DENIED, "The credential may not list this bucket.")
+    if trouble.code is Code.GONE:
+        return Stop(Final.NO_BUCKET, "There is no such bucket, or no store at the endpoint.")
+    return Stop(Final.UNREACHABLE, f"The bucket can't be listed: {trouble.message}")
+
+
+class Bounds:
+    """Ends a listing that never would: a server may lie about where it goes on."""
+
+    def __init__(self) -> None:
+        self._tokens: set[int] = set()
+        self._firsts: set[int] = set()
+        self._empty = 0
+        self._objects = 0
+
+    def check(self, page: Page) -> None:
+        self._objects += len(page.items) + len(page.bad)
+        self._empty = 0 if page.items or page.bad else self._empty + 1
+        token = hash(page.token)
+        first = hash(page.items[0].key) if page.items else None
+        again = (page.token and token in self._tokens) or first in self._firsts
+        if again or self._empty > EMPTY_PAGES_MOST or self._objects > OBJECTS_MOST:
+            raise Stop(
+                Final.ENDLESS_LISTING,
+                "The store's listing never ends: it comes again to what it has listed.",
+            )
+        self._tokens.add(token)
+        if first is not None:
+            self._firsts.add(first)
+
+
+class Clashes:
+    """Finds keys below another key that is a file: ``a`` and ``a/b``, in a sorted listing."""
+
+    def __init__(self) -> None:
+        self._above: list[str] = []
+
+    def has(self, path: str) -> bool:
+        while self._above and not path.startswith(self._above[-1]):
+            self._above.pop()
+        if any(path[len(above) : len(above) + 1] == "/" for above in self._above):
+            return True
+        self._above.append(path)
+        return False
+
+
+class Lister:
+    """Turns the listing into work."""
+
+    def __init__(self, engine: Engine, puller: Puller, estimate: Estimate | None = None) -> None:
+        self._engine = engine
+        self._puller = puller
+        self._estimate = estimate  # of a dry run, which copies nothing
+        self._folders = Folders(engine.state.folder)
+        self._chosen = keys.chosen_by(engine.plan.include, engine.plan.exclude)
+        self._base = keys.base_of(engine.plan.store.prefix)
+        self._clashes = Clashes()
+        self._keep = engine.plan.deletes
+
+    async def run(self) -> None:
+        engine = self._engine
+        engine.progress.phase = "listing"
+        if self._keep:
+            engine.state.journal.listed_begin()
+        if not engine.plan.retry_failed_only:
+            engine.state.journal.forget_failures()
+        held = now() + HOLD_S
+        try:
+            if engine.plan.retry_failed_only or engine.plan.store.objects is not None:
+                await self._named()
+            else:
+                async for page in pages(engine, engine.plan.store.prefix):
+                    for unit in self._units(page):
+                        await engine.work.put(unit)
+                    if now() > held:
+                        self._begin()
+        finally:
+            self._folders.close()
+        engine.progress.listed = True
+        self._begin()
+        engine.work.close()
+
+    def _begin(self) -> None:
+        self._engine.progress.phase = "copying"
+        self._engine.work.start()
+
+    # --- a list of objects ------------------------------------------------------------------
+
+    async def _named(self) -> None:
+        engine = self._engine
+        if engine.plan.retry_failed_only:
+            names = [key for key, _, _ in engine.state.journal.failures(again=True)]
+        else:
+            names = list(dict.fromkeys(engine.plan.store.objects or ()))
+        for key in names:
+            if self._path(key) is not None:
+                engine.progress.found += 1
+                await engine.work.put(lambda key=key: self._one(key))  # type: ignore[misc]
+
+    async def _one(self, key: str) -> None:
+        """Ask what this object is, then go on as if it had been listed."""
+        engine = self._engine
+        engine.progress.found -= 1
+        try:
+            item = await self._puller.described(key)
+        except Trouble as trouble:
+            engine.progress.found += 1
+            engine.fails(key, trouble)
+            return
+        for unit in self._units(Page([item], [], ""), ordered=False):
+            await unit()
+
+    # --- a page -----------------------------------------------------------------------------
+
+    def _units(self, page: Page, *, ordered: bool = True) -> list[Unit]:
+        engine = self._engine
+        for key, trouble in page.bad:
+            engine.progress.found += 1
+            engine.fails(key, trouble, again=False)
+        wanted: dict[str, Item] = {}
+        for item in page.items:
+            path = self._path(item.key, item.size)
+            if path is None:
+                continue
+            engine.progress.found += 1
+            if path in wanted or (ordered and self._clashes.has(path)):
+                engine.fails(item.key, Trouble(Code.NAME_CLASH, _CLASH))
+                continue
+            engine.progress.bytes_found += item.size
+            wanted[path] = item
+        if self._keep:
+            engine.state.journal.listed_add(wanted)
+        rows = engine.state.journal.rows(list(wanted))
+        units = (self._unit(path, item, rows.get(path)) for path, item in wanted.items())
+        return [unit for unit in units if unit is not None]
+
+    def _path(self, key: str, size: int = 1) -> str | None:
+        """Return where a key belongs; None where it is not wanted, or can't be (and is named)."""
+        engine = self._engine
+        if key[-1:] == "/" and not size:
+            return None  # only a marker that there is such a folder
+        try:
+            path = keys.path_of(key, self._base, engine.plan.folder)
+        except Trouble as trouble:
+            engine.progress.found += 1
+            engine.fails(key, trouble, again=False)
+            return None
+        return path if self._chosen is None or self._chosen(path) else None
+
+    def _unit(self, path: str, item: Item, row: Row | None) -> Unit | None:
+        """Return what there is to do for one object; None when it is there unchanged."""
+        seen = self._folders.stat(path)
+        if seen is not None and stat.S_ISDIR(seen.st_mode):
+            self._engine.fails(item.key, Trouble(Code.NAME_CLASH, _CLASH))
+            return None
+        same = None
+        if row is not None and _same_object(row, item):
+            if seen is not None and _same_file(row, seen):
+                if self._engine.plan.retry_failed_only:
+                    self._engine.state.journal.put([row])
+                self._engine.progress.unchanged += 1
+                self._engine.progress.bytes_done += item.size
+                return None
+            if self._resumed(row):
+                return None
+            if seen is not None and seen.st_size == item.size:
+                same = {"crc32c": row.crc32c}
+        elif seen is not None and seen.st_size == item.size and stat.S_ISREG(seen.st_mode):
+            same = dict(item.sums) or None
+        if self._estimate is not None:
+            self._estimate.add(item)
+            return None
+        there = seen.st_size if seen is not None else 0
+        if same is None:  # else it is needed only if it turns out not to be the same
+            self._engine.room.need(item.size, there)
+        target = Target(path, item, same)
+        return lambda: self._puller.take(target)
+
+    def _resumed(self, row: Row) -> bool:
+        """Give its name to a file that an earlier run had ready when it was killed."""
+        engine = self._engine
+        if self._estimate is not None:
+            return False
+        try:
+            seen = engine.state.parts.stat(engine.state.temporary(row.path))
+        except FileNotFoundError:
+            return False
+        if not _same_file(row, seen):
+            return False
+        engine.settler.put(Ready(row, durable=False))
+        return True
+
+
+def _same_object(row: Row, item: Item) -> bool:
+    if row.key != item.key or row.size != item.size or row.etag != item.etag:
+        return False
+    return bool(item.etag) or row.mtime // 1_000_000_000 == item.mtime
+
+
+def _same_file(row: Row, seen: object) -> bool:
+    return (row.size, row.mtime, row.inode) == (
+        getattr(seen, "st_size", -1),
+        getattr(seen, "st_mtime_ns", -1),
+        getattr(seen, "st_ino", -1),
+    )

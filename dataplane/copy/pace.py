@@ -1,0 +1,103 @@
+"""How fast: bandwidth, how many calls at once, and how long to wait after a refusal."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from dataplane.copy.wire import now
+
+FILE_WORTH = 64 * 1024  # a small object costs about as much as this many bytes of a large one
+BETTER = 1.04  # so much more is worth more calls at once
+AS_GOOD = 0.98  # and so little less is worth fewer
+STAY = 3  # rounds after a step that was taken back
+START, MOST = 8, 64
+STEP_S = 0.7
+PATIENCE = 6
+
+
+class Bucket:
+    """A token bucket: what was taken too early is owed."""
+
+    def __init__(self, rate: int | None, clock: Callable[[], float] = now) -> None:
+        self._rate = rate
+        self._clock = clock
+        self._tokens = float(rate or 0) / 4
+        self._at = clock()
+
+    def take(self, count: int) -> float:
+        """Take ``count`` bytes; return how many seconds to wait before the next."""
+        if not self._rate:
+            return 0.0
+        at = self._clock()
+        self._tokens = min(self._rate / 4, self._tokens + (at - self._at) * self._rate) - count
+        self._at = at
+        return max(0.0, -self._tokens / self._rate)
+
+
+@dataclass
+class Climb:
+    """Finds how many calls at once bring the most, by going uphill on what was measured.
+
+    ``want`` is the number now. A fixed one is never changed, except that a store that asks for
+    fewer gets fewer.
+    """
+
+    fixed: int = 0
+    most: int = MOST
+    want: int = field(init=False)
+    _rate: float = 0.0  # of the last number that was kept
+    _kept: int = 0
+    _up: bool = True
+    _stay: int = 0  # rounds
+
+    def __post_init__(self) -> None:
+        self.want = self._kept = self.fixed or min(START, self.most)
+
+    def measured(self, rate: float) -> None:
+        """Take the rate of the last round; choose the number for the next."""
+        if self.fixed or rate <= 0:
+            return
+        if self._stay:
+            self._stay -= 1
+            self._rate = rate
+            if not self._stay:
+                self._step()
+            return
+        if rate >= self._rate * (BETTER if self._up else AS_GOOD):
+            self._rate, self._kept = rate, self.want
+            self._step()
+            return
+        self.want, self._up, self._stay = self._kept, not self._up, STAY
+
+    def _step(self) -> None:
+        step = max(1, self.want // 3)
+        self.want = min(self.most, max(2, self.want + (step if self._up else -step)))
+
+    def slow_down(self) -> None:
+        self.want = self._kept = max(1, self.want // 2)
+        self._up, self._stay = True, 2 * STAY
+
+
+class Backoff:
+    """Growing pauses with full jitter; one per thing that is tried again."""
+
+    def __init__(self, first: float = 0.2, most: float = 20.0, tries: int = 8) -> None:
+        self._first, self._most, self.tries = first, most, tries
+        self.tried = 0
+
+    def next(self, *, patient: bool = False) -> float | None:
+        """Return the pause before the next try; None when it was tried often enough.
+
+        ``patient``: the store asked for it, so it is tried much longer.
+        """
+        self.tried += 1
+        if self.tried >= self.tries * (PATIENCE if patient else 1):
+            return None
+        longest = min(self._most, self._first * 2**self.tried)
+        return longest * (0.5 + random.random() / 2)  # noqa: S311 - jitter, no secret
+
+    def fresh(self) -> None:
+        """Something came: begin counting again."""
+        self.tried = 0

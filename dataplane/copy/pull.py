@@ -1,0 +1,213 @@
+"""From a store into the folder, one file at a time. Small ones are verified in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from dataplane.copy import checksums
+from dataplane.copy.checksums import Check, Update
+from dataplane.copy.engine import Engine, stamp
+from dataplane.copy.fetch import Fetch, check_head
+from dataplane.copy.head import Head
+from dataplane.copy.journal import Row
+from dataplane.copy.problems import Code, Stop, Trouble, of_os
+from dataplane.copy.settle import Ready
+from dataplane.copy.stores.base import Item
+from dataplane.copy.wire import Line
+
+SMALL = 64 * 1024  # is read, verified and written at one go
+MEDIUM = 16 * 1024 * 1024  # is read in one piece
+TRIES = 3  # for an object that changes, or a checksum that is wrong
+NEW = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+_ANEW = frozenset({Code.CHECKSUM, Code.CHANGED, Code.LENGTH, Code.GONE})
+WRONG_SUM = "What was read does not have the checksum that the store gives."
+
+
+@dataclass(slots=True)
+class Target:
+    """One object and the path in the folder that it gets.
+
+    ``same``: checksums (by name) that what lies there would have, if it were the same.
+    """
+
+    path: str
+    item: Item
+    same: dict[str, str] | None = None
+    tries: int = 0
+
+
+class Puller:
+    """``large`` takes over what is larger than one piece."""
+
+    def __init__(self, engine: Engine, large: Callable[[Target], Awaitable[None]]) -> None:
+        self._engine = engine
+        self._calls = engine.calls
+        self._parts = engine.state.parts
+        self._large = large
+
+    async def take(self, target: Target) -> None:
+        """Copy one object; what is wrong with it is named, and the run goes on."""
+        while True:
+            try:
+                await self._take(target)
+            except Trouble as trouble:
+                if await self._again(target, trouble):
+                    continue
+            except OSError as error:
+                meant = of_os(error)
+                if isinstance(meant, Stop):
+                    raise meant from None
+                self.give_up(target, meant)
+            return
+
+    def give_up(self, target: Target, trouble: Trouble) -> None:
+        with suppress(OSError):
+            os.unlink(self._engine.state.temporary(target.path), dir_fd=self._parts.fd)
+        self._engine.fails(target.item.key, trouble)
+
+    async def _again(self, target: Target, trouble: Trouble) -> bool:
+        """Whether to begin anew with this object, as it is now."""
+        target.tries += 1
+        if trouble.code in _ANEW and target.tries < TRIES:
+            try:
+                target.item = await self.described(target.item.key)
+            except Trouble as worse:
+                trouble = worse
+            else:
+                return True
+        self.give_up(target, trouble)
+        return False
+
+    async def described(self, key: str) -> Item:
+        """Ask the store what the object is now."""
+        store = self._calls.store
+        answer = await self._calls.tried(lambda: self._calls.once(lambda: store.head_question(key)))
+        return store.described(key, answer.head, answer.body)
+
+    async def _take(self, target: Target) -> None:
+        if target.same and await self._is_same(target):
+            return
+        size = target.item.size
+        if size <= SMALL:
+            await self._small(target)
+        elif size <= MEDIUM:
+            await self._calls.tried(lambda: self._medium(target))
+        else:
+            await self._large(target)
+        if self._engine.settler.behind:
+            await self._engine.not_too_far()
+
+    async def _small(self, target: Target) -> None:
+        item, calls = target.item, self._calls
+        wait = self._engine.hands.bucket.take(item.size)
+        if wait:
+            await asyncio.sleep(wait)
+        answer = await calls.tried(lambda: calls.once(lambda: calls.store.get_question(item)))
+        # Nothing is awaited from here on: the body lies in the memory of its connection.
+        head, body = answer
+        self._engine.progress.bytes_read += len(body)
+        check_head(calls.store, item, head, 0, item.size)
+        if len(body) != item.size:
+            raise Trouble(Code.LENGTH, f"{len(body)} bytes came instead of {item.size}.")
+        crc = checksums.crc32c(body)
+        check = Check.best(calls.store.sums(head, item))
+        if not check.of_memory(body, crc):
+            raise Trouble(Code.CHECKSUM, WRONG_SUM)
+        fd = self._new(target)
+        try:
+            if os.write(fd, body) != len(body):
+                os.pwrite(fd, body, 0)
+            self.ready(target, fd, item, crc, check.name, durable=False)
+        finally:
+            os.close(fd)
+
+    async def _medium(self, target: Target) -> None:
+        fd = self._new(target)
+        try:
+            fetch = _Whole(self._engine, target.item, fd, 0, target.item.size)
+            await fetch.run()
+            if fetch.sink is None or fetch.check is None:
+                raise Trouble(Code.LENGTH, "Nothing came.")
+            done, crcs = fetch.sink.mark
+            if done != target.item.size:
+                raise Trouble(Code.LENGTH, f"{done} bytes came instead of {target.item.size}.")
+            if not fetch.check.of_results(crcs, fetch.hashing):
+                raise Trouble(Code.CHECKSUM, WRONG_SUM)
+            self.ready(target, fd, target.item, crcs["crc32c"], fetch.check.name, durable=False)
+        finally:
+            os.close(fd)
+
+    def _new(self, target: Target) -> int:
+        name = self._engine.state.temporary(target.path)
+        return os.open(name, NEW, 0o666, dir_fd=self._parts.fd)
+
+    def ready(
+        self, target: Target, fd: int, item: Item, crc: int, verified: str, *, durable: bool
+    ) -> None:
+        """Hand a verified file over to get its name."""
+        seen = stamp(fd, item.mtime)
+        row = Row(
+            target.path,
+            item.key,
+            item.size,
+            item.etag,
+            item.version,
+            seen.st_mtime_ns,
+            seen.st_ino,
+            checksums.text_of("crc32c", crc),
+            verified,
+            self._engine.plan.launch,
+        )
+        self._engine.settler.put(Ready(row, durable))
+
+    async def _is_same(self, target: Target) -> bool:
+        """Look whether what lies there is the object already; reading it here is cheap."""
+        same, target.same = target.same or {}, None
+        try:
+            fd, seen = self._engine.state.folder.open_file(target.path)
+        except OSError:
+            return False
+        try:
+            names = tuple(same)
+            found = await self._engine.threaded(checksums.of_file, fd, tuple({*names, "crc32c"}))
+            seen = os.fstat(fd)
+        finally:
+            os.close(fd)
+        item = target.item
+        if seen.st_size != item.size or any(found[name] != same[name] for name in names):
+            self._engine.room.need(item.size, seen.st_size)
+            return False
+        row = Row(
+            target.path,
+            item.key,
+            item.size,
+            item.etag,
+            item.version,
+            seen.st_mtime_ns,
+            seen.st_ino,
+            found["crc32c"],
+            names[0],
+            self._engine.plan.launch,
+        )
+        self._engine.state.journal.put([row])
+        self._engine.progress.unchanged += 1
+        self._engine.progress.bytes_done += item.size
+        return True
+
+
+class _Whole(Fetch):
+    """A whole object; its checksum is known when its head comes."""
+
+    check: Check | None = None
+    hashing: Any | None = None
+
+    def into(self, _line: Line, head: Head) -> tuple[dict[str, Update], dict[str, int], Any]:
+        self.check = Check.best(self._engine.calls.store.sums(head, self._item))
+        self.hashing = self.check.hasher()
+        updates = self.check.updates()
+        return updates, dict.fromkeys(updates, 0), self.hashing

@@ -1,0 +1,241 @@
+"""One run from its plan to its result."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+import threading
+from collections.abc import Iterator
+from typing import Protocol
+
+from dataplane.copy import check
+from dataplane.copy.calls import Calls
+from dataplane.copy.client import Client, Times
+from dataplane.copy.dial import Dialer
+from dataplane.copy.engine import Engine, Room, size_text
+from dataplane.copy.inward import Inward
+from dataplane.copy.pace import FILE_WORTH, STEP_S, Bucket, Climb
+from dataplane.copy.plan import Plan
+from dataplane.copy.problems import Final, Stop, of_journal, of_os, stopped
+from dataplane.copy.progress import Progress
+from dataplane.copy.push import Outward
+from dataplane.copy.settle import Settler
+from dataplane.copy.sinks import Hands
+from dataplane.copy.state import MANIFEST, State
+from dataplane.copy.stores import open_store
+from dataplane.copy.uploads import open_uploader
+from dataplane.copy.wire import now
+
+TICK_S = 0.05
+SAVE_S = 1.0
+_WRITES = ("copy", "sync")
+
+
+class Side(Protocol):
+    """A direction: what is found, and what is beside and after copying it."""
+
+    async def find(self) -> None:
+        """Find what there is to do, give it to the crew, and say when that was all."""
+
+    def tick(self, *, due: bool) -> bool:
+        """Save what would be lost by a kill; ``due`` says that a second passed."""
+
+    async def after(self) -> Stop | None:
+        """Do what comes after everything was copied; may say how the run ended."""
+
+    async def close(self) -> None: ...
+
+
+def run(
+    plan: Plan, progress: Progress, stopping: threading.Event, times: Times | None = None
+) -> Stop:
+    """Carry out a plan and return how it ended; never raises for what the world did.
+
+    ``stopping`` is looked at many times a second: a signal that sets it needs no loop to wake.
+    """
+    try:
+        with State(plan, stopping) as state:
+            if plan.mode == "verify":
+                order = check.check(state, progress)
+            else:
+                order = asyncio.run(_run(plan, state, progress, times or Times()))
+            if order.final in {Final.DONE, Final.PARTIAL} and plan.mode in _WRITES:
+                state.clean()
+                write_manifest(state, progress)
+            result = {"mode": plan.mode, "code": str(order.final), "message": order.message}
+            state.write_result({**progress.report(), **result})
+            return order
+    except Stop as order:
+        return order
+    except OSError as error:
+        meant = of_os(error)
+        return meant if isinstance(meant, Stop) else Stop(Final.INTERNAL, meant.message)
+    except sqlite3.Error as error:
+        return of_journal(error)
+
+
+async def _run(plan: Plan, state: State, progress: Progress, times: Times) -> Stop:
+    dialer = Dialer(plan.outbound)
+    store = open_store(plan, dialer)
+    client = Client(dialer, store.endpoint, times)
+    hands = Hands(Bucket(plan.bandwidth), progress)
+    settler = Settler(state, progress)
+    calls = Calls(client, store, plan.store.prefix)
+    engine = Engine(plan, state, progress, calls, hands, settler, Room(state, plan.space_bytes))
+    try:
+        if plan.mode == "abandon":
+            return await _abandon(engine)
+        side = Inward(engine) if plan.direction == "in" else Outward(engine)
+        try:
+            order = await Crew(engine, side).work()
+        finally:
+            await side.close()
+    finally:
+        hands.close()
+        settler.end()
+        await client.close()
+        await store.close()
+    return settler.stopped or order
+
+
+async def _abandon(engine: Engine) -> Stop:
+    """Give up what is half done, here and at the store; what is done stays."""
+    journal = engine.state.journal
+    uploads = [partial for partial in journal.partials() if partial.upload]
+    if uploads:
+        uploader = open_uploader(engine, None)
+        for partial in uploads:
+            await uploader.abandon(partial.key, partial.upload)
+    for partial in journal.partials():
+        journal.finish(partial.path)
+    engine.state.clean()
+    return Stop(Final.DONE, "What was half done was given up; what is done stays.")
+
+
+class Crew:
+    """The workers of one run, as many as bring the most."""
+
+    def __init__(self, engine: Engine, side: Side) -> None:
+        self.engine = engine
+        self._side = side
+        self._climb = Climb(engine.plan.concurrency)
+        self._workers: set[asyncio.Task[None]] = set()
+        self._count = 0  # of them that go on
+        engine.calls.on_slow = self._climb.slow_down
+
+    async def work(self) -> Stop:
+        try:
+            await self._all()
+        except BaseExceptionGroup as group:
+            return _order(group)
+        await asyncio.to_thread(self.engine.settler.end)
+        if self.engine.settler.stopped is not None:
+            return self.engine.settler.stopped
+        try:
+            order = await self._side.after()
+        except Stop as order_to_end:
+            return order_to_end
+        return order or ended(self.engine.progress)
+
+    async def _all(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            beside = group.create_task(self._tick(group))
+            await group.create_task(self._side.find())
+            while not self.engine.work.over or self._workers:
+                self._crew(group)
+                if self._workers:
+                    await asyncio.wait(self._workers)
+            beside.cancel()
+
+    async def _worker(self) -> None:
+        work = self.engine.work
+        try:
+            while self._count <= self._climb.want:
+                unit = await work.get()
+                if unit is None:
+                    return
+                try:
+                    await unit()
+                finally:
+                    work.ended()
+        finally:
+            self._count -= 1
+
+    async def _tick(self, group: asyncio.TaskGroup) -> None:
+        """Save, watch over the settler, and find the best number of workers."""
+        saved = measured = now()
+        before = 0.0
+        while True:
+            self._crew(group)
+            await asyncio.sleep(TICK_S)
+            if self.engine.settler.stopped is not None:
+                raise self.engine.settler.stopped
+            if self.engine.state.stopping.is_set():
+                raise self.engine.calls.client.stop(stopped())
+            at = now()
+            if self._side.tick(due=at - saved > SAVE_S):
+                saved = at
+            if at - measured > STEP_S:
+                worth = self._worth()
+                self._climb.measured((worth - before) / (at - measured))
+                before, measured = worth, at
+
+    def _crew(self, group: asyncio.TaskGroup) -> None:
+        while self._count < self._climb.want and not self.engine.work.over:
+            self._count += 1
+            worker = group.create_task(self._worker())
+            self._workers.add(worker)
+            worker.add_done_callback(self._workers.discard)
+        self.engine.progress.concurrency = self._count
+
+    def _worth(self) -> float:
+        progress = self.engine.progress
+        return progress.bytes_read + FILE_WORTH * progress.done
+
+
+def ended(progress: Progress) -> Stop:
+    """Return how a run ended that was not stopped."""
+    done = f"{progress.done} files copied ({size_text(progress.bytes_copied)})"
+    if progress.unchanged:
+        done += f", {progress.unchanged} were there already"
+    if progress.deleted:
+        done += f", {progress.deleted} deleted"
+    bad = progress.failed + progress.skipped
+    if progress.done + progress.unchanged + bad != progress.found:
+        return Stop(Final.INTERNAL, f"{done}; not every file that was found was looked at.")
+    if bad:
+        return Stop(Final.PARTIAL, f"{done}; {bad} could not be copied and are named.")
+    return Stop(Final.DONE, f"{done}.")
+
+
+def write_manifest(state: State, progress: Progress) -> None:
+    """Write one line for each file that this load has put into the folder."""
+    if not (progress.done or progress.deleted) and state.has(MANIFEST):
+        return
+    with state.writing(MANIFEST) as file:
+        for row in check.rows(state):
+            file.write(json.dumps(row, ensure_ascii=False) + "\n")
+
+
+def _order(group: BaseExceptionGroup[BaseException]) -> Stop:
+    """Return the order that ended everything; what is neither that nor the world is a fault."""
+    errors = list(_leaves(group))
+    for error in errors:
+        if isinstance(error, Stop):
+            return error
+    first = errors[0]
+    if isinstance(first, sqlite3.Error):
+        return of_journal(first)
+    if isinstance(first, OSError):
+        meant = of_os(first)
+        return meant if isinstance(meant, Stop) else Stop(Final.INTERNAL, meant.message)
+    raise group
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
+    for error in group.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            yield from _leaves(error)
+        else:
+            yield error

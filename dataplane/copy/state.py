@@ -1,0 +1,202 @@
+"""The volume, the folder to copy to, and the state of the load beside it."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Self, TextIO
+
+from dataplane.copy.journal import Journal
+from dataplane.copy.keys import STATE
+from dataplane.copy.plan import Plan
+from dataplane.copy.problems import Final, Stop, of_os, stopped
+from dataplane.safepath import Folder, UnsafePath
+
+VOLUMES = "BERTH_VOLUMES"
+PARTS = "parts"
+MANIFEST = "manifest.jsonl"
+RESULT = "result.json"
+FOLDERS = 128  # kept open
+LOCK_WAIT_S = 20.0  # the run before this one may still be ending
+
+
+class State:
+    """Everything that is open in the volume. ``folder`` is where files end up."""
+
+    def __init__(self, plan: Plan, stopping: threading.Event) -> None:
+        self.stopping = stopping  # set by a signal: end soon, keep the state
+        root = os.environ.get(VOLUMES, "/volumes")
+        self.plan = plan
+        self.where = f"{STATE}/loads/{plan.uid}"
+        try:
+            self.volume = Folder.at(Path(root) / plan.volume)
+            self.folder = self.volume.folder(plan.folder, make=plan.direction == "in")
+            self.home = self.volume.folder(self.where, make=True)
+            self.parts = self.home.folder(PARTS, make=True)
+            self._lock = self.home.open("lock", os.O_RDWR | os.O_CREAT, 0o660)
+        except FileNotFoundError:
+            raise Stop(Final.BAD_PLAN, "The volume or the folder is not there.") from None
+        except (UnsafePath, OSError) as error:
+            raise _as_stop(error) from None
+        self._hold()
+        self.journal = Journal(self.home)
+        self.folds = self._folds()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.journal.close()
+        os.close(self._lock)
+        for folder in (self.parts, self.home, self.folder, self.volume):
+            folder.close()
+
+    def room(self) -> int:
+        """Return how many bytes the file system still takes."""
+        seen = os.fstatvfs(self.volume.fd)
+        return seen.f_bavail * seen.f_frsize
+
+    @contextmanager
+    def writing(self, name: str) -> Iterator[TextIO]:
+        """Write a file of the state, whole or not at all."""
+        fd = self.home.open(f"{name}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o660)
+        with os.fdopen(fd, "w", encoding="utf-8") as file:
+            yield file
+            file.flush()
+            os.fsync(fd)
+        self.home.rename(f"{name}.new", name)
+
+    def has(self, name: str) -> bool:
+        try:
+            self.home.stat(name)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def write_result(self, result: dict[str, Any]) -> None:
+        with suppress(OSError), self.writing(RESULT) as file:  # a full disk: the report says it
+            file.write(json.dumps(result, indent=1) + "\n")
+
+    def temporary(self, path: str) -> str:
+        """Return the name in ``parts`` of a file on its way; the same in each run."""
+        return blake2b(path.encode(), digest_size=16).hexdigest()
+
+    def clean(self) -> None:
+        """Remove what nothing refers to any more."""
+        kept = {self.temporary(partial.path) for partial in self.journal.partials()}
+        for entry in list(self.parts.entries()):
+            if entry.name in kept:
+                continue
+            try:
+                self.parts.unlink(entry.name)
+            except OSError:
+                continue
+
+    def _hold(self) -> None:
+        until = time.monotonic() + LOCK_WAIT_S
+        while True:
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                if error.errno in {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS}:
+                    return  # this file system has no locks
+                if self.stopping.is_set():
+                    raise stopped() from None
+                if time.monotonic() > until:
+                    text = "Another run of this load is still going."
+                    raise Stop(Final.INTERNAL, text) from None
+                time.sleep(0.2)
+            else:
+                return
+
+    def _folds(self) -> bool:
+        """Whether the file system takes ``É`` and ``é`` for one name."""
+        probe = "fold-\u00c9x"
+        try:
+            os.close(self.home.open(probe, os.O_WRONLY | os.O_CREAT, 0o600))
+            try:
+                for other in (probe.lower(), "fold-E\u0301x"):
+                    try:
+                        self.home.stat(other)
+                    except FileNotFoundError:
+                        continue
+                    return True
+            finally:
+                self.home.unlink(probe)
+        except OSError as error:
+            raise _as_stop(error) from None
+        return False
+
+
+class Folders:
+    """Keeps folders open, so that a thousand files of one folder resolve it once."""
+
+    def __init__(self, root: Folder) -> None:
+        self._root = root
+        self._open: OrderedDict[str, Folder] = OrderedDict()
+        self._missing: set[str] = set()
+
+    def get(self, path: str, *, make: bool = False) -> Folder:
+        folder = self._open.get(path)
+        if folder is not None:
+            self._open.move_to_end(path)
+            return folder
+        folder = self._root.folder(path, make=make)
+        self._open[path] = folder
+        if len(self._open) > FOLDERS:
+            self._open.popitem(last=False)[1].close()
+        return folder
+
+    def stat(self, path: str) -> os.stat_result | None:
+        """Return what is there under this path itself; None when nothing is."""
+        above, _, name = path.rpartition("/")
+        if above in self._missing:  # what comes into it from now on is of this very run
+            return None
+        try:
+            folder = self._there(above)
+            if folder is None:
+                return None
+            return os.stat(name, dir_fd=folder.fd, follow_symlinks=False)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                return None
+            raise
+
+    def forget(self, path: str) -> None:
+        folder = self._open.pop(path, None)
+        if folder is not None:
+            folder.close()
+
+    def _there(self, path: str) -> Folder | None:
+        try:
+            return self.get(path)
+        except FileNotFoundError:
+            if len(self._missing) > FOLDERS:
+                self._missing.clear()
+            self._missing.add(path)
+            return None
+
+    def close(self) -> None:
+        for folder in self._open.values():
+            folder.close()
+        self._open.clear()
+
+
+def _as_stop(error: Exception) -> Stop:
+    if isinstance(error, OSError):
+        meant = of_os(error)
+        if isinstance(meant, Stop):
+            return meant
+        return Stop(Final.BAD_PLAN, f"The folder can't be used: {error.strerror}.")
+    return Stop(Final.BAD_PLAN, "The folder is not below the volume.")

@@ -1,0 +1,12 @@
+"""What each kind of store is asked and how its answers are read."""
+
+from __future__ import annotations
+
+from dataplane.copy.dial import Dialer
+from dataplane.copy.plan import Plan
+from dataplane.copy.stores.gcs import Gcs
+from dataplane.copy.stores.s3 import S3
+
+
+def open_store(plan: Plan, dialer: Dialer) -> S3 | Gcs:
+    return Gcs(plan, dialer) if plan.store.kind == "gcs" else S3(plan.store, dialer)

@@ -1,0 +1,96 @@
+"""What the engine needs of a store, whichever it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from dataplane.copy.dial import Endpoint
+from dataplane.copy.head import Head
+from dataplane.copy.problems import Trouble
+
+NO_SUMS: Mapping[str, str] = {}
+
+
+class Item(NamedTuple):
+    """One object as the store described it. ``sums``: name of a checksum → its text.
+
+    ``etag`` is what ties all pieces to one state of the object; "" where there is none.
+    """
+
+    key: str
+    size: int
+    etag: str
+    version: str = ""
+    mtime: int = 0  # seconds, as the store says; 0 where it doesn't
+    sums: Mapping[str, str] = NO_SUMS
+
+
+class Page(NamedTuple):
+    items: list[Item]
+    bad: list[tuple[str, Trouble]]  # keys that can't even be read, as they can be shown
+    token: str  # "" on the last page
+
+
+@dataclass(frozen=True)
+class Multipart:
+    """An object that was stored in parts: all of ``size`` but the last, ``count`` of them."""
+
+    size: int
+    count: int
+    sure: bool = True  # a guess that does not fit proves nothing
+
+
+class Question(NamedTuple):
+    """The head of a request; its body, where there is one, is sent apart."""
+
+    method: str
+    raw: bytes
+
+
+class Reading(Protocol):
+    """What copying from a store needs. Only ``renew`` does input and output."""
+
+    endpoint: Endpoint
+
+    def fresh(self) -> bool:
+        """Whether questions can be signed now; else ``renew`` comes first."""
+
+    async def renew(self) -> None:
+        """Get what questions are signed with."""
+
+    def stale(self) -> bool:
+        """Forget what questions were signed with; False when a new one would not help."""
+
+    async def close(self) -> None: ...
+
+    def list_question(self, prefix: str, token: str, most: int = 1000) -> Question: ...
+
+    def page(self, body: memoryview) -> Page: ...
+
+    def next_token(self, body: memoryview) -> str | None:
+        """Find the next page's token quickly; None when only ``page`` can tell."""
+
+    def get_question(self, item: Item, start: int = 0, end: int | None = None) -> Question:
+        """Ask for bytes ``start`` to ``end`` (exclusive) of exactly this state of the object."""
+
+    def head_question(self, key: str, part: int = 0) -> Question: ...
+
+    def sums(self, head: Head, item: Item | None = None) -> Mapping[str, str]:
+        """Return the checksums of the whole object, as an answer for it (and a listing) says."""
+
+    def state_of(self, head: Head) -> str:
+        """Return what an answer says of the object's state, as in ``Item.etag``; "" if nothing."""
+
+    def described(self, key: str, head: Head, body: memoryview) -> Item:
+        """Read an object's description off the answer to ``head_question``."""
+
+    def multipart(self, item: Item, head: Head | None) -> Multipart | None:
+        """Read how it was stored off the answer for its first part; without one, guess."""
+
+    def trouble(self, head: Head, body: memoryview) -> Exception:
+        """Return what an answer that is no success means."""
+
+    def skewed(self, at: float | None) -> bool:
+        """Correct the clock by the store's; False when that was done before."""

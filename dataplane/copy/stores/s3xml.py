@@ -1,0 +1,107 @@
+"""Reads the XML that S3 answers with. It is bounded before it comes here; no entities."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import NamedTuple
+from xml.etree import ElementTree as ET
+
+from dataplane.copy.head import Broken
+from dataplane.copy.problems import Final, Stop
+
+_ERROR_MAX = 65536
+_SIZE_MAX = 1 << 53
+
+
+class Entry(NamedTuple):
+    key: str
+    size: int
+    etag: str
+    mtime: int
+
+
+class Listing(NamedTuple):
+    entries: list[Entry]
+    token: str
+    encoded: bool
+
+
+def listing(body: memoryview) -> Listing:
+    root = _parsed(body)
+    if root is None or _plain(root.tag) != "ListBucketResult":
+        raise Stop(Final.UNREACHABLE, "The endpoint does not answer as an S3 store.")
+    space = root.tag[: root.tag.rfind("}") + 1]
+    key, size, etag = f"{space}Key", f"{space}Size", f"{space}ETag"
+    changed = f"{space}LastModified"
+    entries = []
+    try:
+        for found in root.iterfind(f"{space}Contents"):
+            fields = {child.tag: child.text or "" for child in found}
+            length = int(fields[size])
+            if not 0 <= length <= _SIZE_MAX:
+                raise ValueError  # noqa: TRY301
+            entries.append(
+                Entry(fields[key], length, fields.get(etag, ""), stamp(fields.get(changed, "")))
+            )
+    except (KeyError, ValueError):
+        raise Broken("The store's listing can't be read.") from None
+    more = (root.findtext(f"{space}IsTruncated") or "").strip() == "true"
+    token = (root.findtext(f"{space}NextContinuationToken") or "") if more else ""
+    if more and not token:
+        raise Broken("The store's listing goes on without saying where.")
+    return Listing(entries, token, root.findtext(f"{space}EncodingType") == "url")
+
+
+def error(body: memoryview) -> tuple[str, str]:
+    """Return the code and the region that an error names; empty where it names none."""
+    if not body or len(body) > _ERROR_MAX:
+        return "", ""
+    root = _parsed(body)
+    if root is None:
+        return "", ""
+    found = {_plain(child.tag): (child.text or "").strip() for child in root}
+    return found.get("Code", ""), found.get("Region", "")
+
+
+def text(body: memoryview, name: str) -> str:
+    """Return the text of one child of the root."""
+    root = _parsed(body)
+    if root is None:
+        return ""
+    return next((child.text or "" for child in root if _plain(child.tag) == name), "")
+
+
+def rows(body: memoryview, name: str) -> list[dict[str, str]]:
+    """Return every child of the root with this name as a dictionary."""
+    root = _parsed(body)
+    if root is None:
+        return []
+    found = [child for child in root if _plain(child.tag) == name]
+    return [{_plain(field.tag): field.text or "" for field in child} for child in found]
+
+
+def _parsed(body: memoryview) -> ET.Element | None:
+    raw = bytes(body)
+    if b"<!" in raw[:4096]:  # no document types, so no entities
+        return None
+    try:
+        return ET.fromstring(raw)  # noqa: S314 - bounded, without a document type
+    except ET.ParseError:
+        return None
+
+
+def _plain(tag: str) -> str:
+    return tag[tag.rfind("}") + 1 :]
+
+
+def stamp(value: str) -> int:
+    if len(value) < 19:  # noqa: PLR2004 - 2026-01-02T03:04:05
+        return 0
+    try:
+        when = datetime(
+            int(value[:4]), int(value[5:7]), int(value[8:10]),
+            int(value[11:13]), int(value[14:16]), int(value[17:19]), tzinfo=UTC,
+        )  # fmt: skip
+    except ValueError:
+        return 0
+    return int(when.timestamp())

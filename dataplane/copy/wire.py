@@ -1,0 +1,310 @@
+"""HTTP/1.1 on one connection: one question at a time, bodies without a copy where it matters.
+
+asyncio's buffered protocol reads straight into our memory. An answer that fits stays there; a
+large body is read into the buffers of a ``Sink``. Everything is bounded, and whatever is not
+plain HTTP/1.1 ends the connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from dataplane.copy.head import HEAD_MAX, Broken, Chunks, Head, length_of, parse_head
+from dataplane.copy.problems import Code, Stop, Trouble
+
+MEMORY = 128 * 1024  # one small object with its head
+COLLECT_MAX = 16 * 1024 * 1024
+_NO_BODY = frozenset({204, 304})
+_INFORMATIONAL = range(100, 200)
+_SPARE = memoryview(bytearray(64))  # for what nobody asked for
+
+
+class Answer(NamedTuple):
+    """``body`` is valid until the next question on the line; empty when a sink took it."""
+
+    head: Head
+    body: memoryview
+
+
+class Sink(Protocol):
+    """Takes a body piece by piece."""
+
+    def room(self) -> memoryview:
+        """Return memory to read into, never empty."""
+
+    def took(self, count: int) -> None:
+        """Say that ``count`` bytes of it were filled; may pause the line."""
+
+
+Accept = Callable[["Line", Head], Sink | None]
+
+
+@dataclass
+class _Asked:
+    """The question that is open on a line."""
+
+    future: asyncio.Future[Answer]
+    accept: Accept | None
+    method: str
+    limit: int
+    head: Head | None = None
+    sink: Sink | None = None
+    left: int = 0  # of the body, for a sink or for ``whole``
+    start: int = 0  # where the body starts in the line's memory
+    whole: bytearray | None = None  # a body too large for the memory
+    chunks: Chunks | None = None
+    to_end: bool = False  # the body ends with the connection
+
+
+class Line(asyncio.BufferedProtocol):
+    """One connection. ``deadline`` and ``got`` are for the watch over all lines."""
+
+    def __init__(self) -> None:
+        self._memory = memoryview(bytearray(MEMORY))
+        self._held = 0
+        self._asked: _Asked | None = None
+        self._transport: asyncio.Transport | None = None
+        self._writable: asyncio.Future[None] | None = None
+        self.reusable = True
+        self.lost = False  # the other side closed it
+        self.used = 0
+        self.got = 0  # bytes read in all
+        self.sent = 0  # bytes of bodies written
+        self.paused = False
+        self.deadline = 0.0
+        self.watched_at = 0.0
+        self.watched_bytes = 0
+
+    # --- asking -----------------------------------------------------------------------------
+
+    async def ask(
+        self,
+        question: bytes,
+        *,
+        method: str = "GET",
+        accept: Accept | None = None,
+        limit: int = COLLECT_MAX,
+        body: Callable[[Line], Awaitable[None]] | None = None,
+    ) -> Answer:
+        """Send a question and return the whole answer; ``body`` writes what follows its head."""
+        if self._asked is not None or self._transport is None or not self.reusable:
+            raise Broken("The connection was closed.")
+        self._held = 0
+        self.used += 1
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._asked = _Asked(future, accept, method, limit)
+        try:
+            self._transport.write(question)
+            if body is not None:
+                await body(self)
+            return await future
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            self._asked = None
+
+    @property
+    def answered(self) -> bool:
+        """Whether the other side answers already: what is still being sent is in vain."""
+        return self._asked is None or self._asked.head is not None or not self.reusable
+
+    async def send(self, data: bytes | memoryview) -> None:
+        """Write a piece of a body, and wait while the other side does not take it."""
+        if self._transport is None:
+            raise Broken("The connection was closed.")
+        self._transport.write(data)
+        self.sent += len(data)
+        if self._writable is not None:
+            await self._writable
+
+    def pause(self) -> None:
+        if self._transport is not None and not self.paused:
+            self._transport.pause_reading()
+            self.paused = True
+
+    def resume(self) -> None:
+        if self._transport is not None and self.paused:
+            self.paused = False
+            self._transport.resume_reading()
+
+    def close(self) -> None:
+        self.reusable = False
+        if self._transport is not None:
+            self._transport.abort()
+
+    def fail(self, error: Exception) -> None:
+        """End the connection and what is asked on it."""
+        asked, self.reusable = self._asked, False
+        if asked is not None and not asked.future.done():
+            asked.future.set_exception(error)
+        if self._writable is not None and not self._writable.done():
+            self._writable.set_exception(error)
+            self._writable.exception()
+        if self._transport is not None:
+            self._transport.abort()
+
+    # --- asyncio calls these ----------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport  # type: ignore[assignment]
+
+    def pause_writing(self) -> None:
+        self._writable = asyncio.get_running_loop().create_future()
+
+    def resume_writing(self) -> None:
+        if self._writable is not None and not self._writable.done():
+            self._writable.set_result(None)
+        self._writable = None
+
+    def get_buffer(self, _hint: int) -> memoryview:
+        asked = self._asked
+        if asked is None or asked.future.done():
+            return _SPARE
+        return self._room(asked)  # an empty one would end the connection
+
+    def _room(self, asked: _Asked) -> memoryview:
+        if asked.sink is not None:
+            return asked.sink.room()[: asked.left]
+        if asked.chunks is not None or asked.to_end:
+            return self._memory
+        if asked.whole is not None:
+            return memoryview(asked.whole)[len(asked.whole) - asked.left :]
+        return self._memory[self._held :]
+
+    def buffer_updated(self, count: int) -> None:
+        self.got += count
+        asked = self._asked
+        if asked is None or asked.future.done():
+            self.close()  # what nobody asked for
+            return
+        try:
+            self._read(asked, count)
+        except (Trouble, Stop) as error:
+            self.fail(error)
+
+    def eof_received(self) -> bool:
+        asked = self._asked
+        if asked is not None and asked.to_end and not asked.future.done():
+            self._done(asked, memoryview(asked.whole or b""))
+        return False
+
+    def connection_lost(self, _error: Exception | None) -> None:
+        self._transport = None
+        self.lost = True
+        self.fail(Broken("The store closed the connection in the middle."))
+
+    # --- reading ----------------------------------------------------------------------------
+
+    def _read(self, asked: _Asked, count: int) -> None:
+        if asked.head is None:
+            self._held += count
+            self._read_head(asked)
+        elif asked.sink is not None:
+            self._to_sink(asked, count)
+        elif asked.chunks is not None or asked.to_end:
+            self._gather(asked, self._memory[:count])
+        elif asked.whole is not None:
+            asked.left -= count
+            if not asked.left:
+                self._done(asked, memoryview(asked.whole))
+        else:
+            self._held += count
+            self._fits(asked)
+
+    def _read_head(self, asked: _Asked) -> None:
+        while True:
+            raw = bytes(self._memory[: min(self._held, HEAD_MAX)])
+            end = raw.find(b"\r\n\r\n")
+            if end < 0:
+                if self._held >= HEAD_MAX:
+                    raise Broken("The answer's head is too large.")
+                return
+            head = parse_head(raw[:end])
+            if head.status not in _INFORMATIONAL:
+                break
+            left = self._held - end - 4
+            self._memory[:left] = bytes(self._memory[end + 4 : self._held])
+            self._held = left
+        asked.head, asked.start = head, end + 4
+        self._start_body(asked, head)
+
+    def _start_body(self, asked: _Asked, head: Head) -> None:
+        if head.fields.get("connection", "").lower() == "close":
+            self.reusable = False
+        length = length_of(head)
+        rest = self._memory[asked.start : self._held]
+        if asked.method == "HEAD" or head.status in _NO_BODY:
+            length, rest = 0, rest[:0]
+        if asked.accept is not None:
+            asked.sink = asked.accept(self, head)
+        if asked.sink is not None:
+            if length is None:
+                raise Broken("The store does not say how long the object is.", Code.LENGTH)
+            asked.left = length
+            self._pour(asked, rest)
+        elif length is None:
+            asked.whole = bytearray()
+            asked.to_end = "transfer-encoding" not in head.fields
+            asked.chunks = None if asked.to_end else Chunks(asked.limit)
+            self.reusable = self.reusable and not asked.to_end
+            self._gather(asked, rest)
+        elif length > asked.limit:
+            raise Broken("The answer is larger than it may be.", Code.TOO_LARGE)
+        elif asked.start + length <= MEMORY:
+            asked.left = length
+            self._fits(asked)
+        else:
+            asked.whole = bytearray(length)
+            asked.whole[: len(rest)] = rest
+            asked.left = length - len(rest)
+
+    def _fits(self, asked: _Asked) -> None:
+        end = asked.start + asked.left
+        if self._held > end:
+            raise Broken("More came than the answer said.")
+        if self._held == end:
+            self._done(asked, self._memory[asked.start : end])
+
+    def _pour(self, asked: _Asked, rest: memoryview) -> None:
+        """Give to the sink what came with the head."""
+        if len(rest) > asked.left:
+            raise Broken("More came than the answer said.")
+        if not asked.left:
+            self._done(asked, self._memory[:0])
+        while len(rest) and asked.sink is not None:
+            room = asked.sink.room()
+            count = min(len(room), len(rest))
+            room[:count] = rest[:count]
+            rest = rest[count:]
+            self._to_sink(asked, count)
+
+    def _to_sink(self, asked: _Asked, count: int) -> None:
+        asked.left -= count
+        if asked.sink is not None:
+            asked.sink.took(count)
+        if not asked.left:
+            self._done(asked, self._memory[:0])
+
+    def _gather(self, asked: _Asked, piece: memoryview) -> None:
+        self._held = 0
+        if asked.whole is None:
+            return
+        if asked.chunks is None:
+            asked.whole += piece
+            if len(asked.whole) > asked.limit:
+                raise Broken("The answer is larger than it may be.", Code.TOO_LARGE)
+        elif asked.chunks.feed(bytes(piece), asked.whole):
+            self._done(asked, memoryview(asked.whole))
+
+    def _done(self, asked: _Asked, body: memoryview) -> None:
+        if asked.head is not None and not asked.future.done():
+            asked.future.set_result(Answer(asked.head, body))
+
+
+def now() -> float:
+    return time.monotonic()

@@ -1,0 +1,159 @@
+"""The volume as this server sees it: opened anew for each request, links never followed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dataplane.files import names
+from dataplane.files.names import OWN
+from dataplane.files.refusals import Refusal
+from dataplane.safepath import Folder, UnsafePath
+
+_TRIES = 1000  # numbers tried for a name that is free
+Move = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Found:
+    """One thing below a folder, with its path from the volume's top."""
+
+    path: str
+    info: os.stat_result
+
+    @property
+    def kind(self) -> str:
+        return kind_of(self.info.st_mode)
+
+
+def kind_of(mode: int) -> str:
+    if stat.S_ISDIR(mode):
+        return "folder"
+    if stat.S_ISREG(mode):
+        return "file"
+    return "link" if stat.S_ISLNK(mode) else "other"
+
+
+@dataclass(frozen=True)
+class Tree:
+    """``root`` may be swapped while we run (a snapshot put back), so it is opened each time."""
+
+    root: Path
+    read_only: bool = False
+
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[Folder]:
+        with Folder.at(self.root) as top:
+            yield top
+
+    @contextlib.contextmanager
+    def writable(self) -> Iterator[Folder]:
+        if self.read_only:
+            raise Refusal(403, "read-only", "You may read this volume, not change it.")
+        with self.opened() as top:
+            yield top
+
+
+def open_file(top: Folder, path: str) -> tuple[int, os.stat_result]:
+    """Open a regular file for reading. A pipe or a device is never opened, only looked at."""
+    seen = top.open(path, os.O_PATH | os.O_NOFOLLOW)
+    try:
+        info = os.fstat(seen)
+        require_file(info.st_mode)
+        # The same file whatever happened to its name meanwhile.
+        fd = os.open(f"/proc/self/fd/{seen}", os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY)
+    finally:
+        os.close(seen)
+    return fd, info
+
+
+def require_file(mode: int) -> None:
+    if stat.S_ISREG(mode):
+        return
+    if stat.S_ISDIR(mode):
+        raise Refusal(409, "is-folder", "This is a folder.")
+    if stat.S_ISLNK(mode):
+        raise Refusal(403, "link", "This is a link; links are never followed.")
+    raise Refusal(409, "special", "This is not an ordinary file; it is never opened.")
+
+
+def entry_json(path: str, info: os.stat_result, *, target: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "name": names.readable(names.split(path)[1]),
+        "path": names.shown(path),
+        "kind": kind_of(info.st_mode),
+        "size": info.st_size,
+        "modified": info.st_mtime,
+    }
+    if target:
+        found["target"] = names.readable(target)
+    return found
+
+
+def walk(top: Folder, path: str, missed: Callable[[str, str], None]) -> Iterator[Found | None]:
+    """Yield everything below ``path``, and None now and then so that the caller may look up.
+
+    What can't be read, or went away meanwhile, is told to ``missed`` with a word.
+    """
+    waiting = [path]
+    while waiting:
+        here = waiting.pop()
+        try:
+            with top.folder(here) as folder, os.scandir(folder.fd) as entries:
+                for entry in entries:
+                    below = names.below(here, entry.name)
+                    if below == OWN:
+                        continue
+                    try:
+                        info = entry.stat(follow_symlinks=False)
+                    except OSError:
+                        continue  # it went away
+                    if stat.S_ISDIR(info.st_mode):
+                        waiting.append(below)
+                    yield Found(below, info)
+        except UnsafePath:
+            missed(here, "too-long")
+        except OSError:
+            missed(here, "denied")
+        yield None
+
+
+def place(path: str, conflict: str, move: Move) -> str:
+    """Call ``move(name)`` until it lands; return where. ``conflict``: refuse or keep-both.
+
+    ``move`` raises FileExistsError where the name is taken.
+    """
+    try:
+        move(path)
+    except FileExistsError:
+        if conflict != "keep-both":
+            raise Refusal(409, "exists", "Something of this name is there already.") from None
+    else:
+        return path
+    folder, name = names.split(path)
+    for number in range(2, _TRIES):
+        other = names.below(folder, names.numbered(name, number))
+        with contextlib.suppress(FileExistsError):
+            move(other)
+            return other
+    raise Refusal(409, "exists", "Too many things of this name are there already.")
+
+
+class Beat:
+    """True at most every ``every_s``, so that progress is told often enough and not more."""
+
+    def __init__(self, every_s: float = 0.5) -> None:
+        self._every_s, self._at = every_s, time.monotonic() + every_s
+
+    def __call__(self) -> bool:
+        at = time.monotonic()
+        if at < self._at:
+            return False
+        self._at = at + self._every_s
+        return True

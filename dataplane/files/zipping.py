@@ -1,0 +1,191 @@
+"""A zip archive written as it is read: no temporary file, any size (zip64), names as bytes.
+
+Contents are stored as they are: data is mostly compressed already. What could not be put in
+(links, pipes, what is unreadable) is named in a listing at the end.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import time
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from dataplane.files import names
+from dataplane.files.refusals import Refusal
+from dataplane.files.tree import Found, kind_of, open_file, walk
+from dataplane.safepath import Folder
+
+PART = 1024 * 1024
+MOST_ENTRIES = 500_000  # what the archive's table of contents may hold in memory
+_UTF8, _LATER = 0x800, 0x08  # the name is UTF-8; sizes follow the contents
+_NEEDS = 45  # version that knows zip64
+_MARK32, _MARK16 = 0xFFFFFFFF, 0xFFFF
+_UNIX = 3 << 8
+_EARLIEST, _LATEST = (1980, 1, 1, 0, 0, 0), (2107, 12, 31, 23, 59, 58)
+
+
+@dataclass
+class _Archive:
+    """Where we are, and the table of contents so far."""
+
+    at: int = 0
+    offset: int = 0  # of the entry that is being written
+    count: int = 0
+    table: bytearray = field(default_factory=bytearray)
+
+    def sent(self, data: bytes) -> bytes:
+        self.at += len(data)
+        return data
+
+
+@dataclass
+class _Missed:
+    lines: list[str] = field(default_factory=list)
+    more: int = 0
+
+    def __call__(self, path: str, why: str) -> None:
+        if len(self.lines) < 10_000:  # noqa: PLR2004 - enough for people
+            self.lines.append(f"{_WHY.get(why, why)}\t{names.readable(path)}\n")
+        else:
+            self.more += 1
+
+    def text(self) -> bytes:
+        end = f"… and {self.more} more\n" if self.more else ""
+        return ("Not in this archive:\n" + "".join(self.lines) + end).encode()
+
+
+_WHY = {
+    "link": "a link, never followed",
+    "other": "not an ordinary file",
+    "denied": "could not be read",
+    "too-long": "path too long",
+}
+
+
+def archive(top: Folder, paths: Sequence[str]) -> Iterator[bytes]:
+    """Yield the archive of files and folders. Names start with the last part of each path.
+
+    An error in the middle of a file ends the iterator with it: the archive must not look whole.
+    """
+    zipped, missed = _Archive(), _Missed()
+    for path in paths:
+        base = len(names.split(path)[0]) + 1 if "/" in path else 0
+        for found in _all_of(top, path, missed):
+            if found is None:
+                continue
+            if zipped.count >= MOST_ENTRIES:
+                raise Refusal(413, "too-many", "There are too many files for one archive.")
+            name = os.fsencode(found.path[base:])
+            if found.kind == "folder":
+                yield _folder(zipped, name, found.info)
+            elif found.kind == "file":
+                yield from _file(zipped, top, found, name, missed)
+            else:
+                missed(found.path, found.kind)
+    if missed.lines:
+        text = missed.text()
+        now = os.stat_result((0o100644, 0, 0, 0, 0, 0, len(text), 0, int(time.time()), 0))
+        yield _head(zipped, b"_not-in-this-archive.txt", now)
+        yield zipped.sent(text)
+        yield _tail(zipped, b"_not-in-this-archive.txt", now, zlib.crc32(text), len(text))
+    yield _end(zipped)
+
+
+def _all_of(top: Folder, path: str, missed: _Missed) -> Iterator[Found | None]:
+    try:
+        # The volume itself has no name and no parent here.
+        info = top.stat(path) if path else os.fstat(top.fd)
+    except OSError:
+        missed(path, "denied")
+        return
+    if path:
+        yield Found(path, info)
+    if kind_of(info.st_mode) == "folder":
+        yield from walk(top, path, missed)
+
+
+def _file(
+    zipped: _Archive, top: Folder, found: Found, name: bytes, missed: _Missed
+) -> Iterator[bytes]:
+    try:
+        fd, info = open_file(top, found.path)
+    except (OSError, Refusal):
+        missed(found.path, "denied")
+        return
+    crc = size = 0
+    try:
+        yield _head(zipped, name, info)
+        while data := os.read(fd, PART):
+            crc, size = zlib.crc32(data, crc), size + len(data)
+            yield zipped.sent(data)
+    finally:
+        os.close(fd)
+    yield _tail(zipped, name, info, crc, size)
+
+
+def _folder(zipped: _Archive, name: bytes, info: os.stat_result) -> bytes:
+    return _head(zipped, name + b"/", info) + _tail(zipped, name + b"/", info, 0, 0)
+
+
+# --- the format (APPNOTE 6.3.10, 4.3 and 4.5.3) ---------------------------------------------
+
+
+def _flags(name: bytes) -> int:
+    try:
+        name.decode()
+    except UnicodeDecodeError:
+        return _LATER
+    return _LATER | _UTF8
+
+
+def _stamp(info: os.stat_result) -> tuple[int, int]:
+    try:
+        at = time.localtime(info.st_mtime)[:6]
+    except (OverflowError, ValueError, OSError):
+        at = _EARLIEST
+    at = min(max(at, _EARLIEST), _LATEST)
+    clock = at[3] << 11 | at[4] << 5 | at[5] // 2
+    return clock, (at[0] - 1980) << 9 | at[1] << 5 | at[2]
+
+
+def _head(zipped: _Archive, name: bytes, info: os.stat_result) -> bytes:
+    """Before the contents; the sizes follow them, with eight bytes each."""
+    clock, day = _stamp(info)
+    # An empty zip64 field says that the sizes behind the contents are long ones.
+    extra = struct.pack("<HHQQ", 1, 16, 0, 0)
+    zipped.offset = zipped.at
+    fixed = struct.pack(
+        "<IHHHHHIIIHH",
+        *(0x04034B50, _NEEDS, _flags(name), 0, clock, day, 0, _MARK32, _MARK32),
+        *(len(name), len(extra)),
+    )
+    return zipped.sent(fixed + name + extra)
+
+
+def _tail(zipped: _Archive, name: bytes, info: os.stat_result, crc: int, size: int) -> bytes:
+    """Behind the contents; and the line in the table of contents."""
+    clock, day = _stamp(info)
+    extra = struct.pack("<HHQQQ", 1, 24, size, size, zipped.offset)
+    zipped.table += struct.pack(
+        "<IHHHHHHIIIHHHHHII",
+        *(0x02014B50, _NEEDS | _UNIX, _NEEDS, _flags(name), 0, clock, day),
+        *(crc, _MARK32, _MARK32, len(name), len(extra), 0, 0, 0, info.st_mode << 16, _MARK32),
+    )
+    zipped.table += name + extra
+    zipped.count += 1
+    return zipped.sent(struct.pack("<IIQQ", 0x08074B50, crc, size, size))
+
+
+def _end(zipped: _Archive) -> bytes:
+    at, size, count = zipped.at, len(zipped.table), zipped.count
+    return (
+        bytes(zipped.table)
+        + struct.pack(
+            "<IQHHIIQQQQ", 0x06064B50, 44, _NEEDS | _UNIX, _NEEDS, 0, 0, count, count, size, at
+        )
+        + struct.pack("<IIQI", 0x07064B50, 0, at + size, 1)
+        + struct.pack("<IHHHHIIH", 0x06054B50, 0, 0, _MARK16, _MARK16, _MARK32, _MARK32, 0)
+    )

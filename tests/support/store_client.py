@@ -1,0 +1,120 @@
+"""boto3 and google-cloud-storage as the reference: run by the stores' own Python, not the tests'.
+
+Standard input: {"store": {…}, "orders": [{"do": …}, …]}; standard output: one answer an order.
+Contents travel in base64.
+"""
+
+import base64
+import json
+import sys
+from typing import Any
+
+
+class S3:
+    def __init__(self, store: dict[str, Any]) -> None:
+        import boto3
+        from botocore.config import Config
+
+        self.client = boto3.client(
+            "s3",
+            endpoint_url=store["url"],
+            region_name=store["region"],
+            aws_access_key_id=store["access"],
+            aws_secret_access_key=store["secret"],
+            verify=store.get("ca") or None,
+            config=Config(
+                s3={"addressing_style": "path"},
+                retries={"max_attempts": 1},
+                # Over TLS it would send a trailer without a length, which rclone's server refuses.
+                request_checksum_calculation="when_required",
+            ),
+        )
+
+    def make_bucket(self, bucket: str) -> None:
+        self.client.create_bucket(Bucket=bucket)
+
+    def put(self, bucket: str, key: str, body: str, checksum: str = "") -> None:
+        extra = {"ChecksumAlgorithm": checksum} if checksum else {}
+        self.client.put_object(Bucket=bucket, Key=key, Body=base64.b64decode(body), **extra)
+
+    def upload(self, bucket: str, key: str, file: str, part: int = 0, checksum: str = "") -> None:
+        """By parts where it is large, as people's own programs do."""
+        from boto3.s3.transfer import TransferConfig
+
+        sizes = {"multipart_threshold": part, "multipart_chunksize": part} if part else {}
+        extra = {"ChecksumAlgorithm": checksum} if checksum else {}
+        config = TransferConfig(**sizes)
+        self.client.upload_file(file, bucket, key, Config=config, ExtraArgs=extra)
+
+    def get(self, bucket: str, key: str) -> str:
+        body = self.client.get_object(Bucket=bucket, Key=key)["Body"].read()
+        return base64.b64encode(body).decode()
+
+    def listed(self, bucket: str, prefix: str = "") -> dict[str, int]:
+        pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
+        return {item["Key"]: item["Size"] for page in pages for item in page.get("Contents", ())}
+
+    def head(self, bucket: str, key: str) -> dict[str, Any]:
+        found = self.client.head_object(Bucket=bucket, Key=key, ChecksumMode="ENABLED")
+        return {name: value for name, value in found.items() if isinstance(value, str | int)}
+
+    def delete(self, bucket: str, key: str) -> None:
+        self.client.delete_object(Bucket=bucket, Key=key)
+
+
+class Google:
+    def __init__(self, store: dict[str, Any]) -> None:
+        from google.auth.credentials import AnonymousCredentials
+        from google.cloud import storage
+        from google.oauth2.service_account import Credentials
+
+        account = store["account"]
+        self.client = storage.Client(
+            project="berth-test",
+            credentials=Credentials.from_service_account_info(account)
+            if account
+            else AnonymousCredentials(),
+            client_options={"api_endpoint": store["url"]},
+        )
+
+    def make_bucket(self, bucket: str) -> None:
+        self.client.create_bucket(bucket)
+
+    def put(self, bucket: str, key: str, body: str, checksum: str = "auto") -> None:
+        blob = self.client.bucket(bucket).blob(key)
+        blob.upload_from_string(base64.b64decode(body), checksum=checksum or "auto")
+
+    def upload(self, bucket: str, key: str, file: str, part: int = 0, checksum: str = "") -> None:
+        blob = self.client.bucket(bucket).blob(key, chunk_size=part or None)
+        blob.upload_from_filename(file, checksum=checksum or "auto")
+
+    def get(self, bucket: str, key: str) -> str:
+        body = self.client.bucket(bucket).blob(key).download_as_bytes()
+        return base64.b64encode(body).decode()
+
+    def listed(self, bucket: str, prefix: str = "") -> dict[str, int]:
+        return {str(b.name): b.size or 0 for b in self.client.list_blobs(bucket, prefix=prefix)}
+
+    def head(self, bucket: str, key: str) -> dict[str, Any]:
+        blob = self.client.bucket(bucket).get_blob(key)
+        if blob is None:
+            raise KeyError(key)
+        return {"crc32c": blob.crc32c, "md5": blob.md5_hash, "size": blob.size}
+
+    def delete(self, bucket: str, key: str) -> None:
+        self.client.bucket(bucket).blob(key).delete()
+
+
+def main() -> None:
+    asked = json.load(sys.stdin)
+    store = asked["store"]
+    client = Google(store) if store["kind"] == "gcs" else S3(store)
+    answers = []
+    for order in asked["orders"]:
+        does = getattr(client, order.pop("do").replace("-", "_"))
+        answers.append(does(**order))
+    json.dump(answers, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

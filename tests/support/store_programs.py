@@ -1,0 +1,145 @@
+"""The servers' programs: one from the stores' Python packages, two built from Go modules."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import functools
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from devcluster.layout import cache
+from devcluster.programs import PROGRAMS, build, go
+from tests.support.portal import ROOT, environments
+from tools.setup_shell import SetupError
+
+READY_WITHIN_S = 20.0
+END_WITHIN_S = 10.0
+PR_SET_PDEATHSIG = 1
+PRCTL = getattr(ctypes.CDLL(None), "prctl", None)  # found before a fork, used after it
+
+
+class MissingError(Exception):
+    """Why a server can't be had on this machine, in one sentence."""
+
+
+ENVIRONMENT = """
+from tools.setup_steps import TOOLS, base_python, notebook_environment
+from tools.setup_uv import find_uv
+notebook_environment(base_python(), find_uv(TOOLS), "stores")
+"""
+
+
+@functools.cache
+def stores_bin() -> Path:
+    """The folder with rclone, s5cmd, aws and the Python of requirements/stores.txt.
+
+    Made in a process of its own, because the tests' settings point elsewhere.
+    """
+    made = environments() / "stores" / "bin"
+    env = {**os.environ, "BERTH_ENVIRONMENTS_DIR": str(environments())}
+    with only_one("stores"):
+        done = subprocess.run(
+            [sys.executable, "-c", ENVIRONMENT],
+            cwd=ROOT,
+            env=env,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    if done.returncode and not (made / "rclone").exists():
+        raise MissingError(f"requirements/stores.txt can't be installed: {done.stderr[-500:]}")
+    return made.resolve()
+
+
+@functools.cache
+def built(name: str) -> Path:
+    """A program of devcluster/modules, built once for each version on this machine."""
+    program = PROGRAMS[name]
+    if not program.built():
+        try:
+            go()
+        except SetupError as error:
+            raise MissingError(f"there is no Go on this machine, which builds {name}") from error
+        with only_one(name):
+            try:
+                if not program.built():
+                    build(program, lambda text: None)
+            except (SetupError, OSError) as error:
+                raise MissingError(f"{name} could not be built: {error}") from error
+    return program.kept / name
+
+
+@contextlib.contextmanager
+def only_one(what: str) -> Iterator[None]:
+    """Several runs of the tests make the same thing once."""
+    folder = cache()
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / f".{what}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def end_with_parent() -> None:
+    """Between fork and exec: a run of the tests that is killed leaves no server behind (Linux)."""
+    if PRCTL is not None:
+        PRCTL(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+class Process:
+    """One server: started in its folder, ended by its number, or with the thread that began it."""
+
+    def __init__(
+        self, command: Sequence[str | Path], folder: Path, port: int, env: Mapping[str, str]
+    ) -> None:
+        self.log = folder / f"{Path(command[0]).name}-{port}.log"
+        with self.log.open("ab") as out:
+            self.child = subprocess.Popen(
+                [str(word) for word in command],
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                preexec_fn=end_with_parent,  # noqa: PLW1509 - one system call, loaded before
+                env={"PATH": os.environ.get("PATH", ""), "HOME": str(folder), **env},
+            )
+        self._wait(port)
+
+    @property
+    def pid(self) -> int:
+        return self.child.pid
+
+    def _wait(self, port: int) -> None:
+        deadline = time.monotonic() + READY_WITHIN_S
+        while time.monotonic() < deadline:
+            if self.child.poll() is not None:
+                break
+            with socket.socket() as one:
+                # A free port may answer itself: both ends are then the same socket.
+                if not one.connect_ex(("127.0.0.1", port)) and one.getsockname()[1] != port:
+                    return
+            time.sleep(0.02)
+        self.end()
+        raise RuntimeError(f"{self.log.name}: {self.log.read_text()[-2000:]}")
+
+    def end(self) -> None:
+        if self.child.poll() is None:
+            self.child.terminate()
+            try:
+                self.child.wait(END_WITHIN_S)
+            except subprocess.TimeoutExpired:
+                self.child.kill()
+                self.child.wait()
