@@ -1,10 +1,12 @@
 from django.apps import AppConfig
+from django.utils.translation import gettext_lazy as _
 
 
 class CredentialsConfig(AppConfig):
     name = "credentials"
 
     def ready(self) -> None:
+        from accounts.ui.base import add_tab
         from credentials import probe, rules, selectors
         from projects import registries
         from runtime import gateway
@@ -12,3 +14,4 @@ class CredentialsConfig(AppConfig):
         registries.provide(selectors.registries_of)
         gateway.register(probe.QUESTION, probe.answer, outside=True)
         rules.connect()
+        add_tab("credentials:own", _("Credentials"), lambda: True)

@@ -3,6 +3,7 @@
 from django.conf import settings
 from django.db import models
 from django.db.models import Q
+from django.urls import reverse
 from django.utils.translation import gettext_lazy as _
 
 from common.ids import new_uid
@@ -29,6 +30,7 @@ class Credential(models.Model):
     )
     kind = models.CharField(max_length=16, choices=CredentialKind.choices)
     name = models.CharField(_("name"), max_length=63)
+    description = models.CharField(max_length=500, blank=True, default="")
     target = models.CharField(max_length=255, blank=True, default="")
     usable_by = models.CharField(max_length=16, choices=UsableBy.choices, default=UsableBy.MEMBERS)
     public = models.JSONField(default=dict, blank=True)
@@ -36,6 +38,7 @@ class Credential(models.Model):
     sealed_with = models.CharField(max_length=16, db_index=True)
     version = models.PositiveIntegerField(default=1)
     expires_at = models.DateTimeField(null=True)
+    warned = models.CharField(max_length=8, blank=True, default="")  # said of its expiry
     rotated_at = models.DateTimeField(null=True)
     last_used_at = models.DateTimeField(null=True)
     last_used_for = models.CharField(max_length=16, choices=Use.choices, blank=True, default="")
@@ -48,6 +51,11 @@ class Credential(models.Model):
     class Meta:
         constraints = [
             models.UniqueConstraint(fields=["project", "name"], name="credentials_name_once"),
+            models.UniqueConstraint(
+                fields=["owner", "name"],
+                condition=Q(project__isnull=True),
+                name="credentials_own_name_once",
+            ),
             # A cluster knows one sign-in per registry and project.
             models.UniqueConstraint(
                 fields=["project", "target"],
@@ -59,6 +67,15 @@ class Credential(models.Model):
     def __str__(self) -> str:
         return self.name
 
+    def get_absolute_url(self) -> str:
+        if self.project is None:
+            return reverse("credentials:own-detail", args=[self.uid])
+        return reverse("credentials:detail", args=[self.project.slug, self.uid])
+
     @property
     def username(self) -> str:
         return str(self.public.get("username", ""))
+
+    @property
+    def is_personal(self) -> bool:
+        return self.project_id is None

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from django.db.models import Q
 from django.utils.translation import gettext as _
 
+from accounts.principal import Principal
 from common.clock import now
-from common.errors import NotFound
+from common.errors import Forbidden, NotFound
 from common.oci.reference import DOCKER
-from credentials.choices import CredentialKind, Use
+from credentials.choices import EMBEDDED, CredentialKind, UsableBy, Use
 from credentials.models import Credential
 from credentials.sealing import unseal
-from projects.access import Permission, scoped
+from projects.access import Permission, permissions_of, require, scoped
 
 if TYPE_CHECKING:
     from uuid import UUID
 
     from django.db.models import QuerySet
 
-    from accounts.principal import Principal
+    from accounts.models import User
     from projects.models import Project
 
 EXPIRES_SOON = timedelta(days=14)
@@ -40,7 +42,60 @@ def credentials_visible_to(who: Principal, project: Project | None = None) -> Qu
 
 
 def credential_get(who: Principal, uid: UUID, project: Project) -> Credential:
-    row = credentials_visible_to(who, project).filter(uid=uid).first()
+    return _found(credentials_visible_to(who, project), uid)
+
+
+def credentials_own(who: Principal) -> QuerySet[Credential]:
+    """Return the person's own, which belong to no project."""
+    rows = Credential.objects.filter(project__isnull=True, owner=who.user)
+    return rows.select_related("owner").defer("sealed").order_by("name", "id")
+
+
+def credential_own_get(who: Principal, uid: UUID) -> Credential:
+    return _found(credentials_own(who), uid)
+
+
+def credentials_usable(
+    who: Principal, project: Project, kinds: Iterable[str] | None = None
+) -> QuerySet[Credential]:
+    """Return what ``who`` may put to use in own work there: the project's and his own."""
+    rows = Credential.objects.select_related("project", "owner").defer("sealed")
+    granted = permissions_of(who, project)
+    if Permission.CREDENTIAL_USE not in granted:
+        return rows.none()
+    users = Q(usable_by=UsableBy.MEMBERS) | Q(usable_by=UsableBy.OWNER, owner=who.user)
+    if Permission.CREDENTIAL_MANAGE in granted:
+        users |= Q(usable_by=UsableBy.MANAGERS)
+    here = Q(project=project) & users
+    own = Q(project__isnull=True, owner=who.user)
+    wanted = [str(kind) for kind in (EMBEDDED if kinds is None else kinds)]
+    return rows.filter(here | own, kind__in=wanted).order_by("name", "id")
+
+
+def credential_for_use(
+    who: Principal, project: Project, uid: UUID, kinds: Iterable[str] | None = None
+) -> Credential:
+    """Return one for own work: NotFound where it is not seen, Forbidden where it is not his."""
+    require(who, project, Permission.CREDENTIAL_USE)
+    row = credentials_usable(who, project, kinds).filter(uid=uid).first()
+    if row is not None:
+        return row
+    seen = credential_get(who, uid, project)
+    if not credentials_usable(who, project, CredentialKind.values).filter(uid=uid).exists():
+        users = {"users": seen.get_usable_by_display()}
+        raise Forbidden(_("This credential is for: %(users)s.") % users)
+    raise NotFound(_("“%(name)s” opens something else.") % {"name": seen.name})
+
+
+def credentials_for_launch(owner: User, project: Project, uids: Iterable[UUID]) -> list[Credential]:
+    """Return, in the order given, what still exists and ``owner`` may still use at a start."""
+    wanted = list(dict.fromkeys(map(str, uids)))
+    rows = credentials_usable(Principal(user=owner), project).filter(uid__in=wanted)
+    return sorted(rows, key=lambda row: wanted.index(str(row.uid)))
+
+
+def _found(rows: QuerySet[Credential], uid: UUID) -> Credential:
+    row = rows.filter(uid=uid).first()
     if row is None:
         raise NotFound(_("There is no such credential, or you may not see it."))
     return row

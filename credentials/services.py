@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from django.db import IntegrityError, transaction
 from django.utils.translation import gettext as _
 
+from accounts import scopes
 from common.clock import now
-from common.errors import Conflict, Invalid
+from common.errors import Conflict, Forbidden, Invalid, NotFound
 from common.ids import new_uid
-from credentials import places
+from credentials import holders, places
 from credentials.choices import CredentialKind, UsableBy, Use
-from credentials.hosts import registry_host
+from credentials.kinds import Part, kind_of, wrong
 from credentials.models import Credential
 from credentials.sealing import seal
 from events import services as events
@@ -28,55 +30,62 @@ if TYPE_CHECKING:
     from projects.models import Project
 
 NAME_MAX = 63
-USER_MAX = 255
-SECRET_MAX = 16 * 1024
-MOST = 100  # of one project
+TEXT_MAX = 500
+MOST = 100  # of one project, and of one person
+EDITED = frozenset({"name", "description", "usable_by", "expires_at"})
 
 
 @dataclass(frozen=True)
-class Login:
-    """A user name and a secret that is never printed."""
+class Label:
+    """What every kind has. A registry's sign-in and one's own have no choice of users."""
 
-    username: str
-    password: str = field(repr=False)
+    name: str
+    description: str = ""
+    usable_by: str = UsableBy.MEMBERS.value
+    expires_at: datetime | None = None
 
 
 @transaction.atomic
-def registry_add(
+def credential_add(
     *,
     principal: Principal,
-    project: Project,
-    name: str,
-    host: str,
-    login: Login,
-    expires_at: datetime | None = None,
+    project: Project | None,
+    kind: str,
+    label: Label,
+    fields: Mapping[str, Any],
 ) -> Credential:
-    """Keep the sign-in of one registry; every workspace of the project may pull with it."""
-    require(principal, project, Permission.CREDENTIAL_MANAGE)
-    project = lock(project)
-    name, host = line(name, "name", NAME_MAX), registry_host(host)
-    login = _checked(login)
-    if Credential.objects.filter(project=project).count() >= MOST:
-        raise Conflict(_("The project has %d credentials already. Remove one first.") % MOST)
-    uid = new_uid()
-    sealed, key = seal(uid, {"password": login.password})
+    """Keep a secret for a project, or (``project`` None) for oneself in all one's projects."""
+    _may_add(principal, project)
+    if project is not None:
+        project = lock(project)
+    what = kind_of(kind)
+    _known(fields, what.names(Part.TARGET, Part.SETTING, Part.SECRET))
+    if project is None and what.kind is CredentialKind.REGISTRY:
+        raise wrong("kind", _("Clusters pull images with the sign-ins of a project."))
+    name, description = _labelled(label.name, label.description)
+    read = what.secret(fields)
+    public = {**what.settings(fields), **read.public}
+    held = _of(principal, project)
+    if held.count() >= MOST:
+        raise Conflict(_("There are %d credentials already. Remove one first.") % MOST)
+    row = Credential(
+        uid=new_uid(),
+        project=project,
+        owner=principal.user,
+        kind=what.kind,
+        name=name,
+        description=description,
+        target=what.target(public)[:255],
+        usable_by=_users(label.usable_by, project, what.kind),
+        public=public,
+        expires_at=_future(label.expires_at),
+    )
+    row.sealed, row.sealed_with = seal(row.uid, dict(read.secret))
     try:
         with transaction.atomic():
-            row = Credential.objects.create(
-                uid=uid,
-                project=project,
-                owner=principal.user,
-                kind=CredentialKind.REGISTRY,
-                name=name,
-                target=host,
-                usable_by=UsableBy.MEMBERS,
-                public={"username": login.username},
-                sealed=sealed,
-                sealed_with=key,
-                expires_at=_future(expires_at),
-            )
+            row.save(force_insert=True)
     except IntegrityError:
-        raise _taken(project, name, host) from None
+        raise _taken(row) from None
     _tell(principal, row, "credential.created")
     return row
 
@@ -86,33 +95,66 @@ def credential_rotate(
     *,
     principal: Principal,
     credential: Credential,
-    login: Login,
+    fields: Mapping[str, Any],
     expires_at: datetime | None = None,
 ) -> Credential:
-    """Replace the secret; what starts from now on uses the new one, the old one is gone."""
+    """Replace the secret; what starts from now on uses the new one, the old one is gone.
+
+    What may be shown and is not given again (a user name) stays as it was.
+    """
     row = _locked(principal, credential)
-    login = _checked(login)
-    row.sealed, row.sealed_with = seal(row.uid, {"password": login.password})
-    row.public = {**row.public, "username": login.username}
+    what = kind_of(row.kind)
+    _known(fields, what.names(Part.SECRET))
+    kept = {n: row.public[n] for n in what.shown() if n in row.public}
+    read = what.secret({**kept, **fields})
+    row.sealed, row.sealed_with = seal(row.uid, dict(read.secret))
+    row.public = {**row.public, **read.public}
+    row.target = what.target(row.public)[:255]
     row.version += 1
     row.rotated_at = now()
     row.expires_at = _future(expires_at)
-    row.tested_at = row.test_ok = None
-    row.test_message = ""
+    row.warned = ""
+    _untested(row)
     row.save()
     _tell(principal, row, "credential.rotated")
     return row
 
 
 @transaction.atomic
-def credential_delete(*, principal: Principal, credential: Credential, confirm: str) -> None:
-    """Forget it; the copies in clusters go with the next look at each place, at once."""
+def credential_edit(
+    *, principal: Principal, credential: Credential, changes: Mapping[str, Any]
+) -> Credential:
+    """Rename, describe, say who may use it, or change settings of its kind (never its target)."""
     row = _locked(principal, credential)
+    what = kind_of(row.kind)
+    settings = what.names(Part.SETTING)
+    _known(changes, (*EDITED, *settings))
+    if "name" in changes or "description" in changes:
+        row.name, row.description = _labelled(
+            changes.get("name", row.name), changes.get("description", row.description)
+        )
+    if "usable_by" in changes:
+        row.usable_by = _users(changes["usable_by"], row.project, row.kind)
+    if "expires_at" in changes and changes["expires_at"] != row.expires_at:
+        row.expires_at, row.warned = _future(changes["expires_at"]), ""
+    if any(name in changes for name in settings):
+        _set(row, {**row.public, **{n: changes[n] for n in settings if n in changes}})
+    try:
+        with transaction.atomic():
+            row.save()
+    except IntegrityError:
+        raise _taken(row) from None
+    _tell(principal, row, "credential.edited")
+    return row
+
+
+@transaction.atomic
+def credential_delete(*, principal: Principal, credential: Credential, confirm: str) -> None:
+    """Forget it; the copies that work holds go with the next look at each, at once."""
+    row = _locked(principal, credential, remove=True)
     if confirm != row.name:
-        sentence = _("Type “%(name)s” to confirm.") % {"name": row.name}
-        raise Invalid(sentence, fields={"confirm": [sentence]})
-    _tell(principal, row, "credential.deleted")
-    row.delete()
+        raise wrong("confirm", _("Type “%(name)s” to confirm.") % {"name": row.name})
+    _remove(principal, row)
 
 
 @transaction.atomic
@@ -120,14 +162,13 @@ def credentials_delete_all(*, actor: Principal | None, project: Project) -> int:
     """Forget everything of a project that is being deleted."""
     rows = list(Credential.objects.select_for_update().filter(project=project))
     for row in rows:
-        _tell(actor, row, "credential.deleted")
-        row.delete()
+        _remove(actor, row)
     return len(rows)
 
 
 @transaction.atomic
 def credential_note_test(
-    *, principal: Principal, credential: Credential, version: int, ok: bool, message: str
+    *, principal: Principal, credential: Credential, version: int, ok: bool | None, message: str
 ) -> Credential:
     """Keep what a test said, unless the secret was replaced meanwhile."""
     row = Credential.objects.select_for_update().get(pk=credential.pk)
@@ -139,7 +180,7 @@ def credential_note_test(
         verb="credential.tested",
         target=row,
         project_uid=_project_uid(row),
-        outcome="done" if ok else "failed",
+        outcome="failed" if ok is False else "done",
         data={"target": row.target},
     )
     return row
@@ -150,24 +191,82 @@ def credential_note_use(*, uids: list[int], purpose: Use) -> None:
     Credential.objects.filter(pk__in=uids).update(last_used_at=now(), last_used_for=purpose)
 
 
-def _locked(principal: Principal, credential: Credential) -> Credential:
-    rows = Credential.objects.select_for_update(of=("self",)).select_related("project")
-    row = rows.get(pk=credential.pk)
-    assert row.project is not None  # noqa: S101 - personal ones have no door yet
+def require_manage(principal: Principal, row: Credential, *, remove: bool = False) -> None:
+    """Raise unless ``principal`` may replace, change and test it (``remove``: or take it away).
+
+    What only one person may use is replaced by nobody else: his work would get another's key.
+    """
+    mine = row.owner_id == principal.user.pk
+    if row.project is None:
+        if not mine:
+            raise NotFound(_("There is no such credential, or you may not see it."))
+        _require_account(principal)
+        return
     require(principal, row.project, Permission.CREDENTIAL_MANAGE)
-    lock(row.project)
+    if row.usable_by == UsableBy.OWNER and not mine and not remove:
+        raise Forbidden(_("Only whoever stored it may use it, so only they may change it."))
+
+
+def _may_add(principal: Principal, project: Project | None) -> None:
+    if project is None:
+        _require_account(principal)
+    else:
+        require(principal, project, Permission.CREDENTIAL_MANAGE)
+
+
+def _require_account(principal: Principal) -> None:
+    if not principal.allows_scope(scopes.ACCOUNT_MANAGE):
+        raise Forbidden(_("This token lacks the scope “%s”.") % scopes.ACCOUNT_MANAGE)
+
+
+def _locked(principal: Principal, credential: Credential, *, remove: bool = False) -> Credential:
+    rows = Credential.objects.select_for_update(of=("self",)).select_related("project")
+    row = rows.filter(pk=credential.pk).first()
+    if row is None:
+        raise NotFound(_("There is no such credential, or you may not see it."))
+    require_manage(principal, row, remove=remove)
+    if row.project is not None:
+        lock(row.project)
     return row
 
 
-def _tell(actor: Principal | None, row: Credential, verb: str) -> None:
+def _of(principal: Principal, project: Project | None) -> Any:
+    if project is None:
+        return Credential.objects.filter(project__isnull=True, owner=principal.user)
+    return Credential.objects.filter(project=project)
+
+
+def _set(row: Credential, given: Mapping[str, Any]) -> None:
+    """Change settings that work sees; the next start gets them, and a test says nothing yet."""
+    what = kind_of(row.kind)
+    fresh = {**row.public, **what.settings(given)}
+    if fresh != row.public:
+        row.public = fresh
+        row.target = what.target(fresh)[:255]
+        row.version += 1
+        _untested(row)
+
+
+def _untested(row: Credential) -> None:
+    row.tested_at = row.test_ok = None
+    row.test_message = ""
+
+
+def _remove(actor: Principal | None, row: Credential) -> None:
+    found = holders.removing(row, actor)
+    _tell(actor, row, "credential.deleted", holders=len(found))
+    row.delete()
+
+
+def _tell(actor: Principal | None, row: Credential, verb: str, **more: Any) -> None:
     events.record(
         actor=actor,
         verb=verb,
         target=row,
         project_uid=_project_uid(row),
-        data={"kind": row.kind, "target": row.target, "version": row.version},
+        data={"kind": row.kind, "target": row.target, "version": row.version, **more},
     )
-    if row.project is not None:
+    if row.project is not None and row.kind == CredentialKind.REGISTRY:
         places.wake(row.project)
 
 
@@ -175,30 +274,46 @@ def _project_uid(row: Credential) -> UUID | None:
     return row.project.uid if row.project else None
 
 
-def _checked(login: Login) -> Login:
-    wrong: dict[str, list[str]] = {}
-    username, password = login.username.strip(), login.password.strip()
-    if not username or len(username) > USER_MAX or not username.isprintable() or ":" in username:
-        wrong["username"] = [_("One line of at most %d characters, without “:”.") % USER_MAX]
-    if not password or len(password) > SECRET_MAX or "\0" in password:
-        wrong["password"] = [_("At most %d characters.") % SECRET_MAX]
-    if wrong:
-        raise Invalid(_("The sign-in is not complete."), fields=wrong)
-    return Login(username, password)
+def _known(given: Mapping[str, Any], names: tuple[str, ...]) -> None:
+    unknown = sorted(str(name)[:80] for name in given if name not in names)
+    if unknown:
+        raise Invalid(
+            _("There is no such field."),
+            fields={name: [_("There is no such field.")] for name in unknown[:20]},
+        )
+
+
+def _labelled(name: Any, description: Any) -> tuple[str, str]:
+    text = " ".join(str(description or "").split())
+    if len(text) > TEXT_MAX or not text.isprintable():
+        raise wrong("description", _("At most %d characters.") % TEXT_MAX)
+    return line(str(name), "name", NAME_MAX), text
+
+
+def _users(value: str, project: Project | None, kind: str) -> str:
+    if value not in UsableBy.values:
+        raise wrong("usable_by", _("One of: %(known)s.") % {"known": ", ".join(UsableBy.values)})
+    if project is None:
+        return UsableBy.OWNER.value
+    if kind == CredentialKind.REGISTRY and value != UsableBy.MEMBERS:
+        raise wrong("usable_by", _("A cluster pulls with it for every member."))
+    return value
 
 
 def _future(at: datetime | None) -> datetime | None:
     if at is not None and at <= now():
-        sentence = _("This moment has passed.")
-        raise Invalid(sentence, fields={"expires_at": [sentence]})
+        raise wrong("expires_at", _("This moment has passed."))
     return at
 
 
-def _taken(project: Project, name: str, host: str) -> Conflict:
-    if Credential.objects.filter(project=project, name=name).exists():
-        sentence = _("There is already a credential called “%(name)s”.") % {"name": name}
+def _taken(row: Credential) -> Conflict:
+    same = Credential.objects.filter(project=row.project, name=row.name)
+    if row.project is None:
+        same = same.filter(owner=row.owner)
+    if same.exclude(pk=row.pk).exists():
+        sentence = _("There is already a credential called “%(name)s”.") % {"name": row.name}
         return Conflict(sentence, code="name-taken", fields={"name": [sentence]})
     sentence = _(
         "The project has a sign-in for %(host)s already; a cluster knows one of each. Rotate it."
-    ) % {"host": host}
+    ) % {"host": row.target}
     return Conflict(sentence, code="registry-taken", fields={"host": [sentence]})

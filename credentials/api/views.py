@@ -7,160 +7,191 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 from uuid import UUID
 
-from drf_spectacular.utils import extend_schema
-from rest_framework import serializers, status
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import status
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from accounts.api.base import AccountView
+from accounts.principal import Principal
 from common.drf.serializers import StrictSerializer
-from credentials import selectors, services
+from credentials import holders, selectors, services
+from credentials.api.serializers import (
+    ADD_IN,
+    EDIT_IN,
+    ROTATE_IN,
+    CredentialDetailOut,
+    CredentialOut,
+    VerdictOut,
+    described,
+)
+from credentials.choices import CredentialKind, UsableBy
+from credentials.kinds import kind_of
 from credentials.models import Credential
 from credentials.probe import credential_test
 from projects.access import Permission
 from projects.api.base import ProjectAPIView
+from projects.models import Project
 
-CREDENTIAL_READ, CREDENTIAL_MANAGE = Permission.CREDENTIAL_READ, Permission.CREDENTIAL_MANAGE
-
-
-class CredentialOut(serializers.Serializer[Any]):
-    id = serializers.UUIDField()
-    kind = serializers.CharField()
-    name = serializers.CharField()
-    host = serializers.CharField()
-    username = serializers.CharField()
-    usable_by = serializers.CharField()
-    stored_by = serializers.CharField(allow_null=True)
-    version = serializers.IntegerField()
-    expires_at = serializers.DateTimeField(allow_null=True)
-    rotated_at = serializers.DateTimeField(allow_null=True)
-    last_used_at = serializers.DateTimeField(allow_null=True)
-    last_used_for = serializers.CharField()
-    tested_at = serializers.DateTimeField(allow_null=True)
-    test_ok = serializers.BooleanField(allow_null=True)
-    test_message = serializers.CharField()
-    created_at = serializers.DateTimeField()
+READ, MANAGE, USE = (
+    Permission.CREDENTIAL_READ,
+    Permission.CREDENTIAL_MANAGE,
+    Permission.CREDENTIAL_USE,
+)
+_LABEL = ("name", "description", "usable_by", "expires_at")
+_ADD = extend_schema(request=described("CredentialIn", ADD_IN), responses={201: CredentialOut})
+_EDIT = extend_schema(request=described("CredentialEdit", EDIT_IN), responses=CredentialDetailOut)
+_ROTATE = extend_schema(
+    request=described("CredentialRotate", ROTATE_IN), responses=CredentialDetailOut
+)
+_TEST = extend_schema(request=None, responses=VerdictOut)
 
 
-class _Login(StrictSerializer):
-    username = serializers.CharField(max_length=services.USER_MAX)
-    password = serializers.CharField(
-        max_length=services.SECRET_MAX, write_only=True, style={"input_type": "password"}
-    )
-    expires_at = serializers.DateTimeField(required=False, allow_null=True)
-
-
-class RegistryIn(_Login):
-    kind = serializers.ChoiceField(choices=["registry"], default="registry")
-    name = serializers.CharField(max_length=services.NAME_MAX)
-    host = serializers.CharField(max_length=255)
-
-
-class RotateIn(_Login):
-    """The user name may stay away: then it is kept."""
-
-    username = serializers.CharField(max_length=services.USER_MAX, required=False)
-
-
-class VerdictOut(serializers.Serializer[Any]):
-    ok = serializers.BooleanField()
-    message = serializers.CharField()
-
-
-class _View(ProjectAPIView):
+class _ProjectView(ProjectAPIView):
     serializer_class = CredentialOut
 
     def row(self, uid: UUID) -> Credential:
         return selectors.credential_get(self.principal, uid, self.project)
 
 
-class CredentialList(_View):
+class CredentialList(_ProjectView):
     """The credentials of a project."""
 
-    required_permissions: ClassVar[Mapping[str, Permission]] = {
-        "GET": CREDENTIAL_READ,
-        "POST": CREDENTIAL_MANAGE,
-    }
+    required_permissions: ClassVar[Mapping[str, Permission]] = {"GET": READ, "POST": MANAGE}
 
     @extend_schema(responses=CredentialOut(many=True))
     def get(self, request: Request, project: str) -> Response:
         rows = selectors.credentials_visible_to(self.principal, self.project).order_by("-id")
         page = self.paginate_queryset(rows)
-        return self.get_paginated_response([_out(row) for row in page or []])
+        return self.get_paginated_response([shown(row) for row in page or []])
 
-    @extend_schema(request=RegistryIn, responses={201: CredentialOut})
+    @_ADD
     def post(self, request: Request, project: str) -> Response:
-        given = RegistryIn(data=request.data)
-        given.is_valid(raise_exception=True)
-        said = given.validated_data
-        row = services.registry_add(
-            principal=self.principal,
-            project=self.project,
-            name=said["name"],
-            host=said["host"],
-            login=services.Login(said["username"], said["password"]),
-            expires_at=said.get("expires_at"),
-        )
-        return Response(_out(row), status=status.HTTP_201_CREATED)
+        return _added(request, self.principal, self.project)
 
 
-class CredentialDetail(_View):
+class UsableList(_ProjectView):
+    """What the caller may put to use in own work here: the project's and the own ones."""
+
+    required_permissions: ClassVar[Mapping[str, Permission]] = {"GET": USE}
+
+    @extend_schema(
+        parameters=[OpenApiParameter("kind", str, enum=CredentialKind.values, many=True)],
+        responses=CredentialOut(many=True),
+    )
+    def get(self, request: Request, project: str) -> Response:
+        kinds = [kind_of(name).kind for name in request.query_params.getlist("kind")] or None
+        rows = selectors.credentials_usable(self.principal, self.project, kinds).order_by("-id")
+        page = self.paginate_queryset(rows)
+        return self.get_paginated_response([shown(row) for row in page or []])
+
+
+class CredentialDetail(_ProjectView):
     """One credential."""
 
     required_permissions: ClassVar[Mapping[str, Permission]] = {
-        "GET": CREDENTIAL_READ,
-        "DELETE": CREDENTIAL_MANAGE,
+        "GET": READ,
+        "PATCH": MANAGE,
+        "DELETE": MANAGE,
     }
 
-    @extend_schema(responses=CredentialOut)
+    @extend_schema(responses=CredentialDetailOut)
     def get(self, request: Request, project: str, credential: UUID) -> Response:
-        return Response(_out(self.row(credential)))
+        return Response(_detail(self.row(credential)))
+
+    @_EDIT
+    def patch(self, request: Request, project: str, credential: UUID) -> Response:
+        return _edited(request, self.principal, self.row(credential))
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, project: str, credential: UUID) -> Response:
-        row = self.row(credential)
-        services.credential_delete(principal=self.principal, credential=row, confirm=row.name)
-        return Response(status=status.HTTP_204_NO_CONTENT)
+        return _deleted(self.principal, self.row(credential))
 
 
-class Rotate(_View):
+class Rotate(_ProjectView):
     """Replace the secret; what starts from now on uses the new one."""
 
-    required_permissions: ClassVar[Mapping[str, Permission]] = {"POST": CREDENTIAL_MANAGE}
+    required_permissions: ClassVar[Mapping[str, Permission]] = {"POST": MANAGE}
 
-    @extend_schema(request=RotateIn, responses=CredentialOut)
+    @_ROTATE
     def post(self, request: Request, project: str, credential: UUID) -> Response:
-        row = self.row(credential)
-        given = RotateIn(data=request.data)
-        given.is_valid(raise_exception=True)
-        said = given.validated_data
-        row = services.credential_rotate(
-            principal=self.principal,
-            credential=row,
-            login=services.Login(said.get("username") or row.username, said["password"]),
-            expires_at=said.get("expires_at"),
-        )
-        return Response(_out(row))
+        return _rotated(request, self.principal, self.row(credential))
 
 
-class Test(_View):
-    """Ask the registry whether it accepts the sign-in."""
+class Test(_ProjectView):
+    """Ask what it opens whether it is let in."""
 
-    required_permissions: ClassVar[Mapping[str, Permission]] = {"POST": CREDENTIAL_MANAGE}
+    required_permissions: ClassVar[Mapping[str, Permission]] = {"POST": MANAGE}
 
-    @extend_schema(request=None, responses=VerdictOut)
+    @_TEST
     def post(self, request: Request, project: str, credential: UUID) -> Response:
-        row = self.row(credential)
-        verdict = credential_test(principal=self.principal, credential=row)
-        return Response({"ok": verdict.ok, "message": verdict.message})
+        return _tested(self.principal, self.row(credential))
 
 
-def _out(row: Credential) -> dict[str, Any]:
+class _OwnView(AccountView):
+    serializer_class = CredentialOut
+
+    def row(self, uid: UUID) -> Credential:
+        return selectors.credential_own_get(self.principal, uid)
+
+
+class OwnList(_OwnView):
+    """One's own credentials, for work in any of one's projects."""
+
+    @extend_schema(operation_id="me_credentials_list", responses=CredentialOut(many=True))
+    def get(self, request: Request) -> Response:
+        page = self.paginate_queryset(selectors.credentials_own(self.principal).order_by("-id"))
+        return self.get_paginated_response([shown(row) for row in page or []])
+
+    @extend_schema(operation_id="me_credentials_add")
+    @_ADD
+    def post(self, request: Request) -> Response:
+        return _added(request, self.principal, None)
+
+
+class OwnDetail(_OwnView):
+    @extend_schema(operation_id="me_credentials_get", responses=CredentialDetailOut)
+    def get(self, request: Request, own: UUID) -> Response:
+        return Response(_detail(self.row(own)))
+
+    @extend_schema(operation_id="me_credentials_edit")
+    @_EDIT
+    def patch(self, request: Request, own: UUID) -> Response:
+        return _edited(request, self.principal, self.row(own))
+
+    @extend_schema(operation_id="me_credentials_delete", responses={204: None})
+    def delete(self, request: Request, own: UUID) -> Response:
+        return _deleted(self.principal, self.row(own))
+
+
+class OwnRotate(_OwnView):
+    @extend_schema(operation_id="me_credentials_rotate")
+    @_ROTATE
+    def post(self, request: Request, own: UUID) -> Response:
+        return _rotated(request, self.principal, self.row(own))
+
+
+class OwnTest(_OwnView):
+    @extend_schema(operation_id="me_credentials_test")
+    @_TEST
+    def post(self, request: Request, own: UUID) -> Response:
+        return _tested(self.principal, self.row(own))
+
+
+def shown(row: Credential) -> dict[str, Any]:
+    """Return what may be told of it."""
+    names = kind_of(row.kind).shown()
+    told = {n: row.public[n] for n in (*names, *_MORE) if n in row.public}
     return {
         "id": row.uid,
         "kind": row.kind,
         "name": row.name,
-        "host": row.target,
+        "description": row.description,
+        "personal": row.is_personal,
+        "target": row.target,
+        "host": str(row.public.get("host", "")),
         "username": row.username,
+        "settings": told,
         "usable_by": row.usable_by,
         "stored_by": row.owner.username if row.owner else None,
         "version": row.version,
@@ -173,3 +204,54 @@ def _out(row: Credential) -> dict[str, Any]:
         "test_message": row.test_message,
         "created_at": row.created_at,
     }
+
+
+# What reading a secret told of it, besides fields that somebody wrote.
+_MORE = ("client_email", "project_id", "private_key_id", "public_key", "fingerprint", "names")
+
+
+def _detail(row: Credential) -> dict[str, Any]:
+    return dict(CredentialDetailOut({**shown(row), "used_by": holders.of(row)}).data)
+
+
+def _given(shape: type[StrictSerializer], request: Request) -> dict[str, Any]:
+    filled = shape(data=request.data)
+    filled.is_valid(raise_exception=True)
+    return dict(filled.validated_data)
+
+
+def _added(request: Request, who: Principal, project: Project | None) -> Response:
+    sent = request.data if isinstance(request.data, Mapping) else {}  # the shape says no to a list
+    named = sent.get("kind", CredentialKind.REGISTRY.value)
+    kind = kind_of(str(named)).kind.value
+    said = _given(ADD_IN[kind], request)
+    said.pop("kind", None)
+    label = {name: said.pop(name) for name in _LABEL if name in said}
+    label.setdefault("usable_by", UsableBy.MEMBERS.value)
+    row = services.credential_add(
+        principal=who, project=project, kind=kind, label=services.Label(**label), fields=said
+    )
+    return Response(shown(row), status=status.HTTP_201_CREATED)
+
+
+def _edited(request: Request, who: Principal, row: Credential) -> Response:
+    said = _given(EDIT_IN[row.kind], request)
+    row = services.credential_edit(principal=who, credential=row, changes=said)
+    return Response(_detail(row))
+
+
+def _rotated(request: Request, who: Principal, row: Credential) -> Response:
+    said = _given(ROTATE_IN[row.kind], request)
+    at = said.pop("expires_at", None)
+    row = services.credential_rotate(principal=who, credential=row, fields=said, expires_at=at)
+    return Response(_detail(row))
+
+
+def _deleted(who: Principal, row: Credential) -> Response:
+    services.credential_delete(principal=who, credential=row, confirm=row.name)
+    return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+def _tested(who: Principal, row: Credential) -> Response:
+    verdict = credential_test(principal=who, credential=row)
+    return Response({"ok": verdict.ok, "message": verdict.message})

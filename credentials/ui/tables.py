@@ -3,7 +3,6 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import django_tables2 as tables
-from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _t
@@ -25,6 +24,8 @@ def state(row: Credential) -> SafeString:
         return badge(_t("Runs out soon"), "warning")
     if row.test_ok:
         return badge(_t("Accepted when tested"), "good")
+    if row.tested_at is not None:
+        return badge(_t("Could not be judged"), "quiet")
     return badge(_t("Not tested"), "quiet")
 
 
@@ -32,7 +33,7 @@ class CredentialTable(tables.Table):
     name = tables.Column(verbose_name=_("Name"))
     kind = tables.Column(verbose_name=_("Kind"), accessor="get_kind_display", order_by="kind")
     target = tables.Column(verbose_name=_("For"))
-    username = tables.Column(verbose_name=_("User name"), orderable=False)
+    usable_by = tables.Column(verbose_name=_("Used by"), accessor="get_usable_by_display")
     used = tables.Column(
         verbose_name=_("Last used"), accessor="last_used_at", empty_values=(), orderable=False
     )
@@ -42,9 +43,7 @@ class CredentialTable(tables.Table):
         attrs: ClassVar[dict[str, Any]] = {"aria_label": _("Credentials")}
 
     def render_name(self, record: Credential) -> SafeString:
-        assert record.project is not None  # noqa: S101 - the list is of one project
-        url = reverse("credentials:detail", args=[record.project.slug, record.uid])
-        return format_html('<a href="{}">{}</a>', url, record.name)
+        return format_html('<a href="{}">{}</a>', record.get_absolute_url(), record.name)
 
     def render_used(self, record: Credential) -> SafeString | str:
         return ago(record.last_used_at) if record.last_used_at else _t("never")

@@ -1,132 +1,151 @@
 # ruff: noqa: ARG002 - handlers get what is in the URL, also when the base class has used it
-"""Pages of credentials: what there is, storing one, replacing, testing and removing it."""
+"""Pages of credentials: what there is, storing one, replacing, changing, testing, removing it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import UUID
 
-from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import redirect
-from django.utils.translation import gettext as _
-from django_tables2 import RequestConfig
+from django.urls import reverse
 
-from credentials import selectors, services
+from accounts.ui.base import SettingsView
+from credentials import selectors
+from credentials.choices import CredentialKind
 from credentials.models import Credential
-from credentials.probe import credential_test
-from credentials.ui.forms import RegistryForm, RotateForm
-from credentials.ui.tables import CredentialTable, state
+from credentials.ui.shelf import Shelf
 from projects.access import Permission, denial
+from projects.models import Project
 from projects.ui.base import ProjectView
-from projects.ui.forms import attempt
 
-PER_PAGE = 25
-CREDENTIAL_READ, CREDENTIAL_MANAGE = Permission.CREDENTIAL_READ, Permission.CREDENTIAL_MANAGE
+if TYPE_CHECKING:
+    from django.db.models import QuerySet
+
+READ, MANAGE = Permission.CREDENTIAL_READ, Permission.CREDENTIAL_MANAGE
+_BOTH: Mapping[str, Permission] = {"GET": READ, "POST": MANAGE}
+_POST: Mapping[str, Permission] = {"POST": MANAGE}
 
 
-class _View(ProjectView):
-    def row(self, uid: UUID) -> Credential:
-        return selectors.credential_get(self.principal, uid, self.project)
+class _ProjectShelf(Shelf, ProjectView):
+    template_name = "credentials/list.html"
+
+    @property
+    def place(self) -> Project | None:
+        return self.project
+
+    @property
+    def rows(self) -> QuerySet[Credential]:
+        return selectors.credentials_visible_to(self.principal, self.project)
 
     @property
     def denied(self) -> str:
-        return "" if self.can(CREDENTIAL_MANAGE) else denial(CREDENTIAL_MANAGE)
+        return "" if self.can(MANAGE) else denial(MANAGE)
+
+    def url(self, name: str, row: Credential | None = None) -> str:
+        parts = [self.project.slug, *([] if name == "list" or row is None else [row.uid])]
+        return reverse(f"credentials:{name}", args=parts)
+
+    def row(self, uid: UUID) -> Credential:
+        return selectors.credential_get(self.principal, uid, self.project)
 
 
-class List(_View):
-    required_permissions: ClassVar[Mapping[str, Permission]] = {
-        "GET": CREDENTIAL_READ,
-        "POST": CREDENTIAL_MANAGE,
-    }
-    template_name = "credentials/list.html"
+class List(_ProjectShelf):
+    required_permissions: ClassVar[Mapping[str, Permission]] = _BOTH
 
     def get(self, request: HttpRequest, project: str) -> HttpResponse:
-        return self._page(RegistryForm(initial={"host": request.GET.get("host", "")[:255]}))
+        host = request.GET.get("host", "")[:255]  # an image's page leads here
+        wanted = request.GET.get("kind", CredentialKind.REGISTRY.value if host else "")
+        return self.list_page(self.add_form(wanted, initial={"host": host}))
 
     def post(self, request: HttpRequest, project: str) -> HttpResponse:
-        form = RegistryForm(request.POST)
-        if form.is_valid():
-            said = form.cleaned_data
-            act = partial(
-                services.registry_add,
-                principal=self.principal,
-                project=self.project,
-                name=said["name"],
-                host=said["host"],
-                login=services.Login(said["username"], said["password"]),
-                expires_at=form.expires_at,
-            )
-            row = attempt(form, act)
-            if row is not None:
-                messages.success(request, _("“%(name)s” is stored.") % {"name": row.name})
-                return redirect("credentials:detail", self.project.slug, row.uid)
-        return self._page(form, status=422)
-
-    def _page(self, form: RegistryForm, status: int = 200) -> HttpResponse:
-        table = CredentialTable(selectors.credentials_visible_to(self.principal, self.project))
-        RequestConfig(self.request, paginate={"per_page": PER_PAGE, "silent": True}).configure(
-            table
-        )
-        context: dict[str, Any] = {"table": table, "form": form, "denied": self.denied}
-        return self.render(context, status=status)
+        return self.add(request, request.POST.get("kind", CredentialKind.REGISTRY.value))
 
 
-class Detail(_View):
-    required_permissions: ClassVar[Mapping[str, Permission]] = {
-        "GET": CREDENTIAL_READ,
-        "POST": CREDENTIAL_MANAGE,
-    }
-    template_name = "credentials/detail.html"
+class Detail(_ProjectShelf):
+    required_permissions: ClassVar[Mapping[str, Permission]] = _BOTH
 
     def get(self, request: HttpRequest, project: str, credential: UUID) -> HttpResponse:
-        row = self.row(credential)
-        return self._page(row, RotateForm(initial={"username": row.username}))
+        return self.one_page(self.row(credential))
 
     def post(self, request: HttpRequest, project: str, credential: UUID) -> HttpResponse:
-        row = self.row(credential)
-        form = RotateForm(request.POST)
-        if form.is_valid():
-            said = form.cleaned_data
-            act = partial(
-                services.credential_rotate,
-                principal=self.principal,
-                credential=row,
-                login=services.Login(said["username"], said["password"]),
-                expires_at=form.expires_at,
-            )
-            if attempt(form, act) is not None:
-                messages.success(request, _("The secret is replaced."))
-                return redirect("credentials:detail", self.project.slug, row.uid)
-        return self._page(row, form, status=422)
-
-    def _page(self, row: Credential, form: RotateForm, status: int = 200) -> HttpResponse:
-        context = {"row": row, "form": form, "state": state(row), "denied": self.denied}
-        return self.render(context, status=status)
+        return self.rotate(request, self.row(credential))
 
 
-class Delete(_View):
-    required_permissions: ClassVar[Mapping[str, Permission]] = {"POST": CREDENTIAL_MANAGE}
+class Edit(_ProjectShelf):
+    required_permissions: ClassVar[Mapping[str, Permission]] = _POST
 
     def post(self, request: HttpRequest, project: str, credential: UUID) -> HttpResponse:
-        row = self.row(credential)
-        services.credential_delete(
-            principal=self.principal,
-            credential=row,
-            confirm=request.POST.get("confirm", "").strip(),
-        )
-        messages.success(request, _("“%(name)s” is removed.") % {"name": row.name})
-        return redirect("credentials:list", self.project.slug)
+        return self.change(request, self.row(credential))
 
 
-class Test(_View):
-    required_permissions: ClassVar[Mapping[str, Permission]] = {"POST": CREDENTIAL_MANAGE}
+class Delete(_ProjectShelf):
+    required_permissions: ClassVar[Mapping[str, Permission]] = _POST
 
     def post(self, request: HttpRequest, project: str, credential: UUID) -> HttpResponse:
-        row = self.row(credential)
-        verdict = credential_test(principal=self.principal, credential=row)
-        say = messages.success if verdict.ok else messages.error
-        say(request, verdict.message)
-        return redirect("credentials:detail", self.project.slug, row.uid)
+        return self.remove(request, self.row(credential))
+
+
+class Test(_ProjectShelf):
+    required_permissions: ClassVar[Mapping[str, Permission]] = _POST
+
+    def post(self, request: HttpRequest, project: str, credential: UUID) -> HttpResponse:
+        return self.test(request, self.row(credential))
+
+
+class _OwnShelf(Shelf, SettingsView):
+    template_name = "credentials/list.html"
+    frame = "accounts/settings_base.html"
+
+    @property
+    def place(self) -> Project | None:
+        return None
+
+    @property
+    def rows(self) -> QuerySet[Credential]:
+        return selectors.credentials_own(self.principal)
+
+    def url(self, name: str, row: Credential | None = None) -> str:
+        if name == "list" or row is None:
+            return reverse("credentials:own")
+        return reverse(f"credentials:own-{name}", args=[row.uid])
+
+    def row(self, uid: UUID) -> Credential:
+        return selectors.credential_own_get(self.principal, uid)
+
+
+class Own(_OwnShelf):
+    def get(self, request: HttpRequest) -> HttpResponse:
+        return self.list_page(self.add_form(request.GET.get("kind", "")))
+
+    def post(self, request: HttpRequest) -> HttpResponse:
+        return self.add(request, request.POST.get("kind", ""))
+
+
+class OwnDetail(_OwnShelf):
+    def get(self, request: HttpRequest, own: UUID) -> HttpResponse:
+        return self.one_page(self.row(own))
+
+    def post(self, request: HttpRequest, own: UUID) -> HttpResponse:
+        return self.rotate(request, self.row(own))
+
+
+class OwnEdit(_OwnShelf):
+    required_platform: ClassVar[Any] = {"POST": "user"}
+
+    def post(self, request: HttpRequest, own: UUID) -> HttpResponse:
+        return self.change(request, self.row(own))
+
+
+class OwnDelete(_OwnShelf):
+    required_platform: ClassVar[Any] = {"POST": "user"}
+
+    def post(self, request: HttpRequest, own: UUID) -> HttpResponse:
+        return self.remove(request, self.row(own))
+
+
+class OwnTest(_OwnShelf):
+    required_platform: ClassVar[Any] = {"POST": "user"}
+
+    def post(self, request: HttpRequest, own: UUID) -> HttpResponse:
+        return self.test(request, self.row(own))

@@ -14,6 +14,7 @@ from credentials import rekey, sealing, selectors
 from credentials.models import Credential
 from events.models import Event
 from projects import registries
+from tests.credentials import samples
 
 pytestmark = pytest.mark.django_db
 
@@ -121,7 +122,8 @@ def test_a_host_is_kept_as_images_name_it(
         ("password", " "),
         ("password", "a\0b"),
         ("name", "a\nb"),
-        ("kind", "s3"),
+        ("kind", "azure"),
+        ("kind", ""),
         ("expires_at", "2001-01-01T00:00:00Z"),
         ("uid", "x"),
         ("sealed", "x"),
@@ -164,10 +166,10 @@ def test_a_rotation_is_what_the_cluster_gets_next(
 def test_a_test_of_the_old_secret_says_nothing_of_the_new(
     stored: Credential, alice: Any, principal: Any
 ) -> None:
-    from credentials.services import Login, credential_note_test, credential_rotate
+    from credentials.services import credential_note_test, credential_rotate
 
     who = principal(alice)
-    credential_rotate(principal=who, credential=stored, login=Login("robot", "second"))
+    credential_rotate(principal=who, credential=stored, fields={"password": "second"})
     row = credential_note_test(principal=who, credential=stored, version=1, ok=True, message="")
     assert row.test_ok is None
 
@@ -267,6 +269,21 @@ def test_d11_an_old_key_opens_and_a_rotation_can_be_cut_anywhere(
     settings.BERTH_CREDENTIAL_KEYS = ["new"]
     for n, row in enumerate(Credential.objects.order_by("pk")):
         assert sealing.unseal(row.uid, row.sealed) == {"password": f"p{n}"}
+
+
+def test_d11_every_kind_opens_after_a_change_of_keys_and_says_nothing_new(
+    project: Any, keep: Any, settings: Any
+) -> None:
+    from credentials.opening import opened
+
+    settings.BERTH_CREDENTIAL_KEYS = ["old"]
+    kept = {(row := keep(kind)).pk: (opened(row), row.updated_at) for kind in samples.KINDS}
+    settings.BERTH_CREDENTIAL_KEYS = ["new", "old"]
+    assert rekey.again() == (len(kept), 0)
+    settings.BERTH_CREDENTIAL_KEYS = ["new"]
+    rows = Credential.objects.all()
+    assert {row.pk: (opened(row), row.updated_at) for row in rows} == kept
+    assert {row.version for row in rows} == {1}
 
 
 def test_d11_without_the_key_it_fails_closed_and_says_why(

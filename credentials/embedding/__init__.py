@@ -1,0 +1,99 @@
+"""What work gets so that aws, gcloud, rclone, s5cmd, git, ssh and their libraries just work.
+
+``embed`` opens nothing by itself: ``env`` holds paths and names, the two callables open the
+secrets when a driver really writes them. Of several of a kind the first is the default, and
+each is a profile, a remote or a file by its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+from credentials.choices import EMBEDDED, CredentialKind, Use
+from credentials.embedding import gcs, generic, git, rclone, s3, ssh
+from credentials.embedding.items import FOLDER, FOLDER_VARIABLE, Item, aliases
+from credentials.models import Credential
+from credentials.opening import opened_all
+
+if TYPE_CHECKING:
+    from credentials.kinds import Given
+
+_S3 = (CredentialKind.S3, CredentialKind.S3_COMPATIBLE)
+_STORES = (*_S3, CredentialKind.GCS)
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """``{secrets}`` in ``env`` stands for the folder of the files."""
+
+    env: Mapping[str, str]
+    secret_env: Callable[[], Mapping[str, str]]
+    secret_files: Callable[[], Mapping[str, str]]
+
+
+def embed(rows: Sequence[Credential], *, purpose: Use = Use.WORK) -> Embedded:
+    """Return what a workload with these credentials is given, in this order."""
+    chosen = [row for row in rows if row.kind in EMBEDDED]
+    named = dict(zip((row.pk for row in chosen), aliases(chosen), strict=True))
+
+    @cache
+    def items() -> list[Item]:
+        """Those that are still there, opened."""
+        fresh = Credential.objects.in_bulk(list(named))
+        known = [fresh[pk] for pk in named if pk in fresh]
+        return [_item(row, named[row.pk], secret) for row, secret in opened_all(known, purpose)]
+
+    return Embedded(
+        env=_env([_item(row, named[row.pk], {}) for row in chosen]),
+        secret_env=lambda: _secret_env(items()),
+        secret_files=lambda: _files(items()),
+    )
+
+
+def _item(row: Credential, alias: str, secret: Given) -> Item:
+    return Item(alias, row.kind, row.public, secret)
+
+
+def _of(items: Sequence[Item], *kinds: str) -> list[Item]:
+    return [item for item in items if item.kind in kinds]
+
+
+def _env(items: Sequence[Item]) -> dict[str, str]:
+    """Names that Berth gives a meaning win over those of other secrets."""
+    if not items:
+        return {}
+    return {
+        **generic.env(_of(items, CredentialKind.GENERIC)),
+        FOLDER_VARIABLE: FOLDER,
+        **s3.env(_of(items, *_S3)),
+        **gcs.env(_of(items, CredentialKind.GCS)),
+        **rclone.env(_of(items, *_STORES)),
+        **git.env(_of(items, CredentialKind.GIT)),
+        **ssh.env(_of(items, CredentialKind.SSH)),
+    }
+
+
+def _secret_env(items: Sequence[Item]) -> dict[str, str]:
+    other = generic.secret_env(_of(items, CredentialKind.GENERIC))
+    plain = _env(items)
+    return {
+        **{name: value for name, value in other.items() if name not in plain},
+        **s3.secret_env(_of(items, *_S3)),
+    }
+
+
+def _files(items: Sequence[Item]) -> dict[str, str]:
+    return {
+        **s3.files(_of(items, *_S3)),
+        **gcs.files(_of(items, CredentialKind.GCS)),
+        **rclone.files(_of(items, *_STORES)),
+        **git.files(_of(items, CredentialKind.GIT)),
+        **ssh.files(_of(items, CredentialKind.SSH)),
+        **generic.files(_of(items, CredentialKind.GENERIC)),
+    }
+
+
+__all__ = ["Embedded", "embed"]

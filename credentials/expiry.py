@@ -1,0 +1,58 @@
+"""Telling people that a secret will run out, once when it is near and once when it is over."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from django.db import transaction
+from django.db.models import Q
+from django.utils.timezone import localtime
+
+from common.clock import now
+from credentials.models import Credential
+from credentials.selectors import EXPIRES_SOON, expiry_of
+from notifications.services import notify
+from projects.access import ROLE_PERMISSIONS, Permission
+from projects.models import Membership
+
+if TYPE_CHECKING:
+    from accounts.models import User
+
+_STEP = 200
+_KINDS = {"soon": "credential.expiring", "over": "credential.expired"}
+
+
+def tell_due() -> int:
+    """Tell what was not told yet; called now and then, by several at once without harm."""
+    soon = Q(expires_at__lte=now() + EXPIRES_SOON, warned="")
+    over = Q(expires_at__lte=now()) & ~Q(warned="over")
+    due = Credential.objects.filter(soon | over)
+    rows = due.select_related("project", "owner").defer("sealed").order_by("expires_at")[:_STEP]
+    return sum(_tell(row, expiry_of(row)) for row in rows)
+
+
+@transaction.atomic
+def _tell(row: Credential, stage: str) -> bool:
+    """Only whoever changes ``warned`` tells; a rotation meanwhile makes this nothing."""
+    same = Credential.objects.filter(pk=row.pk, warned=row.warned, expires_at=row.expires_at)
+    if row.warned == stage or not same.update(warned=stage):
+        return False
+    assert row.expires_at is not None  # noqa: S101 - that is why it was found
+    day = localtime(row.expires_at).date().isoformat()
+    notify(
+        users=_concerned(row),
+        kind=_KINDS[stage],
+        params={"name": row.name, "day": day},
+        url=row.get_absolute_url(),
+        key=str(row.uid),
+    )
+    return True
+
+
+def _concerned(row: Credential) -> list[User]:
+    """Its owner; of a project's all who may replace it."""
+    if row.project is None:
+        return [row.owner] if row.owner else []
+    able = [r.value for r, may in ROLE_PERMISSIONS.items() if Permission.CREDENTIAL_MANAGE in may]
+    members = Membership.objects.filter(project=row.project, role__in=able)
+    return [member.user for member in members.select_related("user")]

@@ -1,0 +1,53 @@
+"""The sign-in of a container registry."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.utils.translation import gettext as _t
+from django.utils.translation import gettext_lazy as _
+
+from credentials.choices import CredentialKind
+from credentials.hosts import registry_host
+from credentials.kinds.base import SECRET_MAX, Field, Given, Kind, Part, Read, line, wrong
+
+
+def _settings(given: Given) -> dict[str, Any]:
+    return {"host": registry_host(line(given, "host"))}
+
+
+def _secret(given: Given) -> Read:
+    username = line(given, "username")
+    if ":" in username:
+        raise wrong("username", _t("A user name has no “:”."))
+    password = str(given.get("password") or "").strip()
+    if not password or len(password) > SECRET_MAX or not password.isprintable():
+        raise wrong("password", _t("One line of at most %d characters.") % SECRET_MAX)
+    return Read({"username": username}, {"password": password})
+
+
+KIND = Kind(
+    kind=CredentialKind.REGISTRY,
+    about=_("Private images are pulled with it. A project has one for each registry."),
+    fields=(
+        Field(
+            "host",
+            _("Registry"),
+            Part.TARGET,
+            help=_("The host, as images of it begin: ghcr.io, registry.example.com:5000."),
+            placeholder="ghcr.io",
+        ),
+        Field("username", _("User name"), Part.SECRET),
+        Field(
+            "password",
+            _("Password or token"),
+            Part.SECRET,
+            hidden=True,
+            limit=SECRET_MAX,
+            help=_("Best a token that may only pull. Nobody can read it here again."),
+        ),
+    ),
+    settings=_settings,
+    secret=_secret,
+    target=lambda public: str(public["host"]),
+)

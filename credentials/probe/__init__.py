@@ -1,0 +1,80 @@
+"""“Test it”: an honest answer of the other side itself, asked by the gate, never by a page.
+
+Only with the secret that is stored: no library looks for another identity on this machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from django.utils.translation import gettext as _
+
+from common.errors import BerthError, NotFound
+from common.oci.registry import Login
+from common.outbound import OutboundError
+from common.turns import turn
+from credentials.choices import CredentialKind, Use
+from credentials.models import Credential
+from credentials.opening import opened_all
+from credentials.probe import gcs, git, registry, s3, ssh, verdict
+from credentials.probe.verdict import MESSAGE_MAX, SECONDS, Verdict
+from credentials.services import credential_note_test, require_manage
+from runtime import gateway
+
+if TYPE_CHECKING:
+    from accounts.principal import Principal
+
+QUESTION = "credential-test"
+
+
+def credential_test(*, principal: Principal, credential: Credential) -> Verdict:
+    """Ask, and keep what was said; TooManyAtOnce while this person asks a lot already."""
+    require_manage(principal, credential)
+    with turn(principal.user.pk):
+        try:
+            said = gateway.ask(QUESTION, {"credential": str(credential.uid)}, timeout_s=SECONDS + 2)
+        except BerthError as error:
+            return verdict.unknown(error.message)  # nothing is known: nothing is kept
+    found = Verdict(said["ok"], str(said["message"])[:MESSAGE_MAX])
+    credential_note_test(
+        principal=principal,
+        credential=credential,
+        version=int(said["version"]),
+        ok=found.ok,
+        message=found.message,
+    )
+    return found
+
+
+def answer(asked: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Handle the question where it may be asked: in the gate."""
+    row = Credential.objects.filter(uid=UUID(str(asked["credential"]))).first()
+    if row is None:
+        raise NotFound(_("There is no such credential, or you may not see it."))
+    ((_row, secret),) = opened_all([row], Use.TEST)
+    try:
+        found = tried(row.kind, row.public, secret)
+    except OutboundError as error:
+        found = verdict.unanswered(error)
+    return {"ok": found.ok, "message": found.message, "version": row.version}
+
+
+def tried(kind: str, public: Mapping[str, Any], secret: Mapping[str, str]) -> Verdict:
+    """Ask what this kind opens; OutboundError where nobody answered."""
+    if kind in {CredentialKind.S3, CredentialKind.S3_COMPATIBLE}:
+        return s3.tried(kind, public, secret)
+    if kind == CredentialKind.GCS:
+        return gcs.tried(public, secret)
+    if kind == CredentialKind.GIT:
+        return git.tried(public, secret)
+    if kind == CredentialKind.SSH:
+        return ssh.tried(public, secret)
+    if kind == CredentialKind.REGISTRY:
+        login = Login(str(public["username"]), secret["password"])
+        return registry.tried(str(public["host"]), login)
+    return verdict.unknown(_("Berth does not know what this opens, so nobody can be asked."))
+
+
+__all__ = ["QUESTION", "Verdict", "answer", "credential_test"]
