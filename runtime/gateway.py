@@ -23,6 +23,17 @@ MAX_ANSWER = 16 * 1024 * 1024
 _CONNECT_S = 2.0
 _handlers: dict[str, Handler] = {}
 _outside: set[str] = set()
+_needs: list[Callable[[], bool]] = []
+
+
+def wanted_when(question: Callable[[], bool]) -> None:
+    """An app says when the gate is needed although no cluster is attached."""
+    if question not in _needs:
+        _needs.append(question)
+
+
+def is_wanted() -> bool:
+    return any(question() for question in _needs)
 
 
 def register(name: str, handler: Handler, *, outside: bool = False) -> None:

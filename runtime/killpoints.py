@@ -26,6 +26,16 @@ NAMES = (
     "released",
     "removed",
 )
+# On the way of volumes and their snapshots; a workload passes none of them.
+VOLUME_NAMES = (
+    "volume-ensured",
+    "volume-measured",
+    "volume-moved",
+    "volume-restored",
+    "volume-removed",
+    "snapshot-made",
+    "snapshot-removed",
+)
 
 
 def killpoint(name: str) -> None:

@@ -15,6 +15,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
+# Exit codes of a ``once`` workload that mean what they say: done, and ended on purpose.
+FINAL_EXITS = (0, 3, 4, 5)
+
 
 class Desired(StrEnum):
     """What the user wants of a workload."""
@@ -61,13 +64,33 @@ class Resources:
 
 
 @dataclass(frozen=True)
+class Backing:
+    """What a volume lies on, as its class says; a tenant chooses a class, never one of these.
+
+    ``kind`` "": the cluster's own default; else ``directory``, ``nfs``, ``nfs-csi`` or
+    ``storage-class`` with the ``options`` of that kind (server, export, storage_class …).
+    """
+
+    kind: str = ""
+    options: Mapping[str, str] = field(default_factory=dict)
+    size_mib: int | None = None  # None: no limit of its own
+
+
+@dataclass(frozen=True)
 class Mount:
-    """A volume to be seen by the workload. ``role`` 'home' becomes $HOME."""
+    """A volume to be seen by the workload. ``role`` 'home' becomes $HOME.
+
+    Others are seen as ``name`` in the folder for volumes: ``~/volumes`` on one machine,
+    ``/volumes`` on a cluster. ``owner`` "" means that the project's members share it.
+    """
 
     volume_uid: str
     role: str = "data"
     path: str = ""
     read_only: bool = False
+    name: str = ""
+    owner: str = ""
+    backing: Backing = field(default_factory=Backing)
 
 
 @dataclass(frozen=True)
@@ -147,6 +170,12 @@ class WorkloadSpec:
     probe: Probe | None = None
     stop_grace_s: float = 10.0
     labels: Mapping[str, str] = field(default_factory=dict)
+    # Runs to its end and is not started again by itself; on a cluster a Job. How it ended is
+    # its exit code: ``FINAL_EXITS`` are final, another one may be tried again by the cluster.
+    once: bool = False
+    # File name → text, made like ``secret_env``; only the workload can read them. ``{secrets}``
+    # in ``command`` and ``env`` stands for the folder that holds them.
+    secret_files: Callable[[], Mapping[str, str]] = dict
     # --- clusters only; one machine ignores them ---------------------------------------------
     namespace: str = ""
     image: str = ""  # pinned reference; empty: this workload cannot run on a cluster
@@ -175,6 +204,7 @@ class TenantSpec:
     registries_version: str = ""  # changes whenever ``registries`` would answer otherwise
     kube_users: tuple[KubeUser, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
+    closed: tuple[str, ...] = ()  # ranges that are public and nobody's business: the nodes'
 
 
 @dataclass(frozen=True)
@@ -209,6 +239,9 @@ class NodeFacts:
     taints: tuple[Mapping[str, str], ...] = ()
     version: str = ""
     message: str = ""
+    addresses: tuple[str, ...] = ()  # where the node itself listens
+    # resource name → devices that pods hold which are not this portal's; None: not known
+    held: Mapping[str, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -257,6 +290,20 @@ class Device:
     healthy: bool = True
 
 
+# What a driver says whether it enforces it (``Health.isolation``).
+ISOLATION = (
+    "users",
+    "proc",
+    "tmp",
+    "memory",
+    "cpu",
+    "pids",
+    "gpu",
+    "read_only_volumes",  # a volume that is mounted to be read can't be written
+    "memory_secrets",  # secret files never lie on a disk
+)
+
+
 @dataclass(frozen=True)
 class Health:
     """Answer of ``probe``: reachable, what it can hold, what it can enforce."""
@@ -266,7 +313,7 @@ class Health:
     cpu_milli: int = 0
     memory_mib: int = 0
     devices: tuple[Device, ...] = ()
-    isolation: Mapping[str, bool] = field(default_factory=dict)  # users, cgroups, gpu, proc …
+    isolation: Mapping[str, bool] = field(default_factory=dict)  # every word of ISOLATION
     message: str = ""
 
 
@@ -360,12 +407,54 @@ class SupportsKubeTokens(Protocol):
 
 @runtime_checkable
 class SupportsVolumes(Protocol):
-    def ensure_volume(self, volume_uid: str, *, project: str, owner: str) -> None: ...
+    def ensure_volume(
+        self, volume_uid: str, *, project: str, owner: str, backing: Backing | None = None
+    ) -> None:
+        """Make it exist with this size; an ``owner`` "" shares it among the project's members.
+
+        NotYet while it is being made or made larger.
+        """
 
     def remove_volume(self, volume_uid: str) -> None: ...
 
     def volume_usage(self, volume_uid: str) -> int | None:
         """Bytes used, None = unknown."""
+
+
+@runtime_checkable
+class SupportsSnapshots(Protocol):
+    """Copies of a volume at one moment. Every verb may be repeated; NotYet while under way."""
+
+    def can_snapshot(self, backing: Backing) -> bool: ...
+
+    def ensure_snapshot(self, snapshot_uid: str, *, volume_uid: str, backing: Backing) -> int:
+        """Make it once; return its size in bytes (0: unknown)."""
+
+    def restore_snapshot(self, snapshot_uid: str, *, volume_uid: str, backing: Backing) -> None:
+        """Put its contents in place of the volume's. Nothing may use the volume meanwhile."""
+
+    def remove_snapshot(self, snapshot_uid: str, *, volume_uid: str, backing: Backing) -> None: ...
+
+
+@runtime_checkable
+class SupportsSecretRefresh(Protocol):
+    """Secrets of what runs can be made anew without a start: what was taken away is gone there.
+
+    The environment of a process stays as it was; files and the cluster's Secret do not.
+    """
+
+    def refresh_secrets(self, spec: WorkloadSpec) -> None:
+        """Write ``secret_env`` and ``secret_files`` of this launch again. Missing is success."""
+
+
+@runtime_checkable
+class SupportsMoves(Protocol):
+    """Handing a volume to another project with its files, where what it lies on allows that."""
+
+    def can_move(self, backing: Backing) -> bool: ...
+
+    def move_volume(self, volume_uid: str, *, project: str, owner: str, backing: Backing) -> None:
+        """Give it to ``project``; nothing uses it meanwhile. May be repeated; NotYet under way."""
 
 
 @runtime_checkable

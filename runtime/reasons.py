@@ -51,6 +51,8 @@ class Reason(StrEnum):
     CONTENTS_LEFT = "contents-left"
     # --- clusters ---------------------------------------------------------------------------
     PREPARING = "preparing"
+    DATA = "data"
+    DATA_MISSING = "data-missing"
     SCHEDULING = "scheduling"
     NO_SUCH_NODE = "no-such-node"
     NODES_FULL = "nodes-full"
@@ -68,6 +70,7 @@ class Reason(StrEnum):
     PREEMPTED = "preempted"
     NODE_LOST = "node-lost"
     REPLACED = "replaced"
+    TRIED_AGAIN = "tried-again"
 
 
 @dataclass(frozen=True)
@@ -230,6 +233,19 @@ REASONS: dict[Reason, ReasonInfo] = {
     Reason.PREPARING: ReasonInfo(
         Phase.PENDING, True, Fault.NOBODY, _("The project's place on the cluster is being made.")
     ),
+    Reason.DATA: ReasonInfo(
+        Phase.PENDING,
+        True,
+        Fault.NOBODY,
+        _("Waiting for data that it needs. No GPU is held meanwhile."),
+    ),
+    Reason.DATA_MISSING: ReasonInfo(
+        Phase.PENDING,
+        True,
+        Fault.USER,
+        _("A load that it needs did not finish."),
+        _("Open the load, mend what it names and start it again; or take it off the workspace."),
+    ),
     Reason.SCHEDULING: ReasonInfo(
         Phase.PENDING, True, Fault.NOBODY, _("The cluster is looking for a node.")
     ),
@@ -339,6 +355,13 @@ REASONS: dict[Reason, ReasonInfo] = {
         Fault.PLATFORM,
         _("Somebody removed its pod; it is started again."),
         _("Files in the home are kept."),
+    ),
+    Reason.TRIED_AGAIN: ReasonInfo(
+        Phase.STARTING,
+        True,
+        Fault.NOBODY,
+        _("It ended with an error and is tried again."),
+        _("After the third try it has failed."),
     ),
 }
 

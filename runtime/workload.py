@@ -30,6 +30,7 @@ from runtime.protocol import (
     Resources,
     RouteEntry,
     Seen,
+    SupportsSecretRefresh,
     SupportsTenants,
     SupportsVolumes,
     Unreachable,
@@ -41,6 +42,9 @@ from runtime.status import Status, status_of
 from runtime.workload_state import Pass, WorkloadRow
 
 __all__ = ["WorkloadReconciler", "WorkloadRow"]
+
+
+WAIT_S = 60.0  # the net under what is waited for: its coming makes the row due at once
 
 
 class WorkloadReconciler:
@@ -63,6 +67,22 @@ class WorkloadReconciler:
 
     def resources_of(self, row: Any) -> Resources:
         return Resources(row.cpu_milli, row.memory_mib, row.gpus, row.gpu_flavor)
+
+    def waits_for(self, row: Any) -> tuple[str, str] | None:
+        """Return (reason, sentence) of what must be there before it asks for a place.
+
+        Whoever makes it be there hints the row; it is only looked at now and then otherwise.
+        """
+        del row
+        return None
+
+    def secrets_of(self, row: Any) -> str:
+        """Return a word that changes when secrets were taken away from what runs.
+
+        One that was only replaced does not change it: that counts from the next start.
+        """
+        del row
+        return ""
 
     def before_stop(self, row: Any) -> None:
         """Revoke what the workload could still use. Runs again after a crash."""
@@ -163,6 +183,9 @@ class WorkloadReconciler:
         if (lacks := self._lacks_a_place(row)) is not None:
             state.note("preparing")
             return self._outcome(state, Phase.PENDING, Reason.PREPARING, lacks, 2.0)
+        if (first := self.waits_for(row)) is not None:
+            state.note("waiting", first[1])
+            return self._outcome(state, Phase.PENDING, first[0], first[1], WAIT_S)
         answer = places().admit(self._request(row))
         killpoint("admitted")
         if isinstance(answer, Waiting):
@@ -189,12 +212,18 @@ class WorkloadReconciler:
         spec = replace(self.spec_of(row), devices=answer.devices)
         if isinstance(driver, SupportsVolumes) and not spec.namespace:
             for mount in spec.mounts:  # on a cluster they are made with the workload
-                driver.ensure_volume(mount.volume_uid, project=spec.project, owner=spec.owner)
+                driver.ensure_volume(
+                    mount.volume_uid,
+                    project=spec.project,
+                    owner=spec.owner if mount.role == "home" else mount.owner,
+                    backing=mount.backing,
+                )
         killpoint("volumes-ensured")
         found = driver.ensure(spec)
         killpoint("ensured")
         state.ref.update(launch=row.launch, driver=dict(found), placed_at=time.time())
         state.ref["devices"] = list(answer.devices)
+        state.ref["secrets"] = self.secrets_of(row)
         for word in ("ended", "exit", "starting_at"):
             state.ref.pop(word, None)
         state.note("placed")
@@ -224,7 +253,7 @@ class WorkloadReconciler:
             "lacking": list(answer.lacking),
         }
         # A release makes it due at once; this is only the net under it.
-        return self._outcome(state, Phase.PENDING, answer.reason, answer.message, 60.0)
+        return self._outcome(state, Phase.PENDING, answer.reason, answer.message, WAIT_S)
 
     def _follow(self, state: Pass, seen: Observation) -> Outcome:
         """The driver has it: say how far it is, open the way to it when it is ready."""
@@ -233,6 +262,7 @@ class WorkloadReconciler:
             state.ref.update(launch=row.launch, placed_at=time.time())  # crashed before apply
         status = status_of(row.desired, seen, launch=row.launch, ensured=True)
         state.note_progress(seen)
+        self._refresh_secrets(state, status.phase)
         if status.phase == Phase.RUNNING:
             return self._open(state, seen)
         if status.phase in {Phase.FAILED, Phase.STOPPED}:
@@ -243,6 +273,18 @@ class WorkloadReconciler:
             return self._give_up(state, status)
         again = 10.0 if observe.is_watched(row.cluster_key) else 0.5
         return self._outcome(state, status.phase, status.reason, status.message, again)
+
+    def _refresh_secrets(self, state: Pass, phase: Phase) -> None:
+        """Take away what a workload has no more; only while it lives."""
+        row, held = state.row, state.ref.get("secrets")
+        if phase not in {Phase.STARTING, Phase.RUNNING} or held is None:
+            return
+        if held == (wanted := self.secrets_of(row)):
+            return
+        driver = places().driver_for(row.cluster_key)
+        if isinstance(driver, SupportsSecretRefresh):
+            driver.refresh_secrets(self.spec_of(row))
+        state.ref["secrets"] = wanted
 
     def _open(self, state: Pass, seen: Observation) -> Outcome:
         row = state.row

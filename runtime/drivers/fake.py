@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from runtime import protocol as p
+from runtime.drivers import mount_names
+from runtime.drivers.secret_files import checked
 from runtime.store import Store
 
 _ERRORS: dict[str, Callable[[], Exception]] = {
@@ -104,7 +106,8 @@ class FakeDriver:
             if old is not None and old["seen"] != p.Seen.EXITED:
                 self._ask_to_end(world, spec.uid)
                 raise p.NotYet("The previous run is still ending.", retry_in=0.05)
-            secrets = spec.secret_env()
+            mount_names.check(spec.mounts)
+            secrets, files = spec.secret_env(), checked(spec.secret_files())
             workloads[spec.uid] = {
                 "uid": spec.uid,
                 "kind": spec.kind,
@@ -112,6 +115,7 @@ class FakeDriver:
                 "launch": spec.launch,
                 "env": dict(spec.env),
                 "secret_names": sorted(secrets),
+                "secret_files": sorted(files),
                 "devices": list(spec.devices),
                 "mounts": [m.volume_uid for m in spec.mounts],
                 "seen": p.Seen.STARTING,
@@ -166,7 +170,7 @@ class FakeDriver:
             self._called(world, "probe", "*")
             cpu, memory = world.get("capacity", [64000, 262144])
             devices = tuple(p.Device(**d) for d in world.get("devices", []))
-        flags = dict.fromkeys(("users", "proc", "tmp", "memory", "cpu", "pids", "gpu"), True)
+        flags = dict.fromkeys(p.ISOLATION, True)
         return p.Health(True, "fake", cpu, memory, devices, flags)
 
     # --- capabilities ---------------------------------------------------------------------
@@ -200,12 +204,69 @@ class FakeDriver:
         with self._store.changed:
             self._store.changed.wait(0.05)
 
-    def ensure_volume(self, volume_uid: str, *, project: str, owner: str) -> None:
+    def ensure_volume(
+        self, volume_uid: str, *, project: str, owner: str, backing: p.Backing | None = None
+    ) -> None:
         with self._store.open() as world:
             self._called(world, "ensure_volume", volume_uid)
-            world.setdefault("volumes", {}).setdefault(
+            made = world.setdefault("volumes", {}).setdefault(
                 volume_uid, {"project": project, "owner": owner, "bytes": 0}
             )
+            made["size_mib"] = backing.size_mib if backing else None
+
+    def refresh_secrets(self, spec: p.WorkloadSpec) -> None:
+        with self._store.open() as world:
+            self._called(world, "refresh_secrets", spec.uid)
+            if (held := world.get("workloads", {}).get(spec.uid)) is not None:
+                held["secret_names"] = sorted(spec.secret_env())
+                held["secret_files"] = sorted(spec.secret_files())
+
+    def can_snapshot(self, backing: p.Backing) -> bool:
+        return backing.kind != "nfs"
+
+    def ensure_snapshot(self, snapshot_uid: str, *, volume_uid: str, backing: p.Backing) -> int:
+        del backing
+        with self._store.open() as world:
+            self._called(world, "ensure_snapshot", snapshot_uid)
+            size = int(world.get("volumes", {}).get(volume_uid, {}).get("bytes", 0))
+            world.setdefault("snapshots", {}).setdefault(
+                snapshot_uid, {"of": volume_uid, "bytes": size}
+            )
+            return int(world["snapshots"][snapshot_uid]["bytes"])
+
+    def restore_snapshot(self, snapshot_uid: str, *, volume_uid: str, backing: p.Backing) -> None:
+        del backing
+        with self._store.open() as world:
+            self._called(world, "restore_snapshot", snapshot_uid)
+            kept = world.get("snapshots", {}).get(snapshot_uid)
+            if kept is None:
+                raise p.InvalidSpec("There is no such snapshot.")
+            world["volumes"][volume_uid]["bytes"] = kept["bytes"]
+
+    def remove_snapshot(self, snapshot_uid: str, *, volume_uid: str, backing: p.Backing) -> None:
+        del volume_uid, backing
+        with self._store.open() as world:
+            self._called(world, "remove_snapshot", snapshot_uid)
+            world.get("snapshots", {}).pop(snapshot_uid, None)
+
+    def can_move(self, backing: p.Backing) -> bool:
+        return backing.kind != "storage-class"
+
+    def move_volume(self, volume_uid: str, *, project: str, owner: str, backing: p.Backing) -> None:
+        del backing
+        with self._store.open() as world:
+            self._called(world, "move_volume", volume_uid)
+            world["volumes"][volume_uid].update(project=project, owner=owner)
+
+    def fill_volume(self, volume_uid: str, size: int) -> None:
+        """Let it hold so many bytes (tests only)."""
+        with self._store.open() as world:
+            world["volumes"][str(volume_uid)]["bytes"] = size
+
+    def volume_seen(self, volume_uid: str) -> Mapping[str, Any] | None:
+        with self._store.open() as world:
+            found = world.get("volumes", {}).get(str(volume_uid))
+            return None if found is None else dict(found)
 
     def remove_volume(self, volume_uid: str) -> None:
         with self._store.open() as world:

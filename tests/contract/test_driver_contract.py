@@ -10,7 +10,10 @@ import pytest
 
 from runtime.drivers.fake import FakeDriver
 from runtime.protocol import (
+    ISOLATION,
+    Backing,
     Driver,
+    InvalidSpec,
     Mount,
     NotYet,
     Observation,
@@ -19,11 +22,16 @@ from runtime.protocol import (
     Seen,
     SupportsLogs,
     SupportsMetrics,
+    SupportsMoves,
+    SupportsSecretRefresh,
+    SupportsSnapshots,
     SupportsVolumes,
     SupportsWatch,
     WorkloadSpec,
 )
 from tests.drivers.local.harness import PYTHON, SERVER, Supervisor, wait_for
+
+FOLDER = Backing("directory")
 
 
 @dataclass
@@ -38,6 +46,18 @@ class Subject:
     measures_volumes: bool = True
     salt: str = ""  # volumes of different runs have different names where they outlive a run
     has_metrics: bool = True
+    # Prepares that the next run of a uid ends with this code, and says what to run for that.
+    ending: Callable[[str, int], tuple[str, ...]] = lambda _uid, code: (
+        "/bin/sh",
+        "-c",
+        f"exit {code}",
+    )
+
+    def once(self, code: int, **options: object) -> WorkloadSpec:
+        uid = str(options.pop("uid", "") or uuid.uuid4())
+        command = self.ending(uid, code)
+        given = {"once": True, "probe": None, "kind": "load", "uid": uid, "command": command}
+        return self.spec(**{**given, **options})
 
     def spec(self, **options: object) -> WorkloadSpec:
         defaults: dict[str, object] = {
@@ -90,7 +110,15 @@ class Subject:
 
 def _fake() -> Iterator[Subject]:
     driver = FakeDriver()
-    yield Subject(driver, ("serve", "{port}"), lambda uid: driver.exit(uid, code=3, reason="exit"))
+
+    def ending(uid: str, code: int) -> tuple[str, ...]:
+        driver.script(uid, exit_after_s=0, exit_code=code)
+        return ("end",)
+
+    def end(uid: str) -> None:
+        driver.exit(uid, code=3, reason="exit")
+
+    yield Subject(driver, ("serve", "{port}"), end, ending=ending)
 
 
 def _local() -> Iterator[Subject]:
@@ -296,7 +324,7 @@ def test_probe_is_reachable_and_says_what_it_can(subject):
     assert health.reachable
     assert health.cpu_milli >= 1000
     assert health.memory_mib > 0
-    assert set(health.isolation) == {"users", "proc", "tmp", "memory", "cpu", "pids", "gpu"}
+    assert set(health.isolation) == set(ISOLATION)
 
 
 # -- capabilities ----------------------------------------------------------------------------
@@ -377,3 +405,101 @@ def test_usage_of_what_runs_is_known_and_of_the_rest_absent(subject):
     assert list(used) == [spec.uid]
     assert used[spec.uid]["memory_mib"] > 0
     assert set(used[spec.uid]) <= {"cpu_milli", "memory_mib", "gpu_utilisation", "gpu_memory_mib"}
+
+
+# -- data ------------------------------------------------------------------------------------
+
+
+def made(subject: Subject, spec: WorkloadSpec) -> None:
+    subject.finish(lambda: subject.driver.ensure(spec))
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_what_runs_to_its_end_says_how_it_ended(subject, code):
+    spec = subject.once(code)
+    made(subject, spec)
+    found = subject.until(spec.uid, Seen.EXITED)
+    assert (found.exit_code, found.launch, found.address) == (code, 1, "")
+    subject.finish(lambda: subject.driver.stop(spec.uid, grace_s=2))
+    subject.driver.ensure(spec)  # an end is an end
+    again = subject.seen(spec.uid)
+    assert (again.seen, again.exit_code) == (Seen.EXITED, code)
+    after = subject.once(4, uid=spec.uid, launch=2)
+    made(subject, after)
+    ended = subject.until(spec.uid, Seen.EXITED)
+    assert (ended.launch, ended.exit_code) == (2, 4)
+    assert [o.uid for o in subject.driver.list_owned()] == [spec.uid]
+    subject.finish(lambda: subject.driver.remove(spec.uid))
+    assert subject.seen(spec.uid).seen == Seen.MISSING
+
+
+def test_secret_files_are_made_when_something_starts_and_only_then(subject):
+    asked = []
+    spec = subject.spec(secret_files=lambda: asked.append(1) or {"plan.json": "{}"})
+    before = subject.ready(spec)
+    for _ in range(2):
+        subject.driver.ensure(spec)
+    assert asked == [1]
+    assert isinstance(subject.driver, SupportsSecretRefresh)
+    subject.driver.refresh_secrets(spec)
+    subject.driver.refresh_secrets(subject.spec(secret_files=lambda: {"a": "b"}))  # not there
+    assert subject.seen(spec.uid).started_at == before.started_at
+
+
+@pytest.mark.parametrize("name", ["../x", "a/b", "", "..", "a b"])
+def test_c8_names_of_secret_files_are_plain(subject, name):
+    with pytest.raises(InvalidSpec, match="secret file"):
+        subject.driver.ensure(subject.spec(secret_files=lambda: {name: "x"}))
+
+
+@pytest.mark.parametrize("names", [("../x",), ("a/b",), ("",), ("..",), ("one", "one")])
+def test_c8_names_of_volumes_are_plain_and_different(subject, names):
+    mounts = tuple(Mount(f"c8-{n}{subject.salt}", name=name) for n, name in enumerate(names))
+    spec = subject.spec(mounts=mounts)
+    with pytest.raises(InvalidSpec):
+        subject.finish(lambda: subject.driver.ensure(spec))
+    assert subject.seen(spec.uid).seen == Seen.MISSING
+
+
+def test_members_share_a_volume(subject):
+    volume, project = f"shared{subject.salt}", str(uuid.uuid4())
+    mounts = (Mount(volume, name="data"),)
+    specs = [subject.spec(project=project, mounts=mounts) for _ in range(2)]
+    assert specs[0].owner != specs[1].owner
+    for _ in range(2):
+        subject.finish(lambda: subject.driver.ensure_volume(volume, project=project, owner=""))
+    for spec in specs:
+        subject.ready(spec)
+    for spec in specs:
+        subject.finish(lambda uid=spec.uid: subject.driver.remove(uid))
+    subject.finish(lambda: subject.driver.remove_volume(volume))
+
+
+def test_snapshots_are_made_once_put_back_and_removed(subject):
+    driver, volume = subject.driver, f"snap{subject.salt}"
+    assert isinstance(driver, SupportsSnapshots)
+    if not driver.can_snapshot(FOLDER):
+        pytest.skip("what volumes lie on here has no snapshots")
+    subject.finish(lambda: driver.ensure_volume(volume, project="p", owner=""))
+    of = {"volume_uid": volume, "backing": FOLDER}
+    sizes = []
+    for _ in range(2):
+        subject.finish(lambda: sizes.append(driver.ensure_snapshot("s1", **of)))
+    assert sizes[0] == sizes[1] >= 0
+    for _ in range(2):
+        subject.finish(lambda: driver.restore_snapshot("s1", **of))
+    for _ in range(2):
+        subject.finish(lambda: driver.remove_snapshot("s1", **of))
+    with pytest.raises(InvalidSpec):
+        subject.finish(lambda: driver.restore_snapshot("s1", **of))
+    subject.finish(lambda: driver.remove_volume(volume))
+
+
+def test_a_shared_volume_can_go_to_another_project(subject):
+    driver, volume = subject.driver, f"move{subject.salt}"
+    assert isinstance(driver, SupportsMoves)
+    assert driver.can_move(FOLDER)
+    subject.finish(lambda: driver.ensure_volume(volume, project="p", owner=""))
+    for _ in range(2):
+        subject.finish(lambda: driver.move_volume(volume, project="q", owner="", backing=FOLDER))
+    subject.finish(lambda: driver.remove_volume(volume))

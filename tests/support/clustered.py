@@ -50,6 +50,7 @@ class ClusteredPortal(Portal):
             "cpu_overcommit": 10,  # one small machine for everybody
             "default_image": state["images"]["jupyterlab"]["reference"],
             "sidecar_image": state["images"]["jupyterlab"]["reference"],
+            "data_image": pinned(state["images"]["data"]),
             # the probe of NetworkPolicy is a test of its own; here it would only cost time
             "trusted": True,
             **(options or {}),
@@ -120,3 +121,8 @@ def ok(answer: httpx.Response) -> httpx.Response:
         message = f"{answer.request.method} {answer.request.url}: {answer.status_code} {answer.text[:1000]}"
         raise RuntimeError(message)
     return answer
+
+
+def pinned(image: Mapping[str, str]) -> str:
+    """Return an image by what is in it: nodes fetch a new one when it changed."""
+    return f"{image['reference'].rpartition(':')[0]}@{image['digest']}"

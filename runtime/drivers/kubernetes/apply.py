@@ -1,7 +1,8 @@
 """Making, ending and removing one workload. Every step may be run again after a crash.
 
-A launch in a project that has its place costs two writes (Secret, StatefulSet); the first with
-a new volume two more.
+A launch in a project that has its place costs two writes (Secret, StatefulSet or Job), three
+with secret files; the first with a new volume two more. A Job's next launch removes the Job of
+the one before.
 """
 
 from __future__ import annotations
@@ -13,15 +14,19 @@ from typing import Any
 
 import structlog
 
-from runtime.drivers.kubernetes import names, observe
+from runtime.drivers import mount_names
+from runtime.drivers.kubernetes import names, observe, observe_job
 from runtime.drivers.kubernetes.builders import workload as build
 from runtime.drivers.kubernetes.client import KubeClient, Object
+from runtime.drivers.kubernetes.hurry import hurry
+from runtime.drivers.kubernetes.jobs import BATCH, JOBS, Jobs, is_of_a_job
 from runtime.drivers.kubernetes.locate import Locator
 from runtime.drivers.kubernetes.logs import Logs
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.drivers.kubernetes.volumes import Volumes
 from runtime.drivers.kubernetes.world import World
-from runtime.protocol import DriverError, InvalidSpec, NotYet, WorkloadSpec
+from runtime.drivers.secret_files import checked
+from runtime.protocol import Denied, DriverError, InvalidSpec, NotYet, WorkloadSpec
 
 log = structlog.get_logger(__name__)
 
@@ -50,24 +55,55 @@ class Workloads:
         self._locator = locator
         self._volumes = volumes
         self._logs = logs
+        self._jobs = Jobs(client, logs)
 
     # --- make ---------------------------------------------------------------------------------
     def ensure(self, spec: WorkloadSpec) -> Mapping[str, object]:
         if not spec.image or not spec.namespace:
             raise InvalidSpec("It names no image, so it cannot run on a cluster.")
+        mount_names.check(spec.mounts)
         name = names.workload(spec.name, spec.uid)
         self._locator.remember(spec.uid, spec.namespace, name)
-        reference = {"namespace": spec.namespace, "name": name, "pod": names.pod(name)}
+        pod = "" if spec.once else names.pod(name)
+        reference = {"namespace": spec.namespace, "name": name, "pod": pod}
+        had_files = False
         if not self._is_new(spec):
-            found = self._client.get(APPS, SETS, name, spec.namespace)
+            found = self._there(spec, name)
             if found is not None and not self._must_write(found, spec):
                 return reference
+            had_files = found is not None and _has_files(found)
         self._volumes.ensure_mounts(spec)
-        for secret in build.secrets(spec, self._options, spec.secret_env()):
-            self._client.apply(secret)
-        made = self._client.apply(build.statefulset(spec, self._options))
+        files = self._write_secrets(spec)
+        if had_files and not files:
+            self._client.delete("v1", "secrets", names.files_secret(name), spec.namespace)
+        make = build.job if spec.once else build.statefulset
+        made = self._client.apply(make(spec, self._options, files=files))
         self._remember(spec.uid, made)
         return reference
+
+    def _there(self, spec: WorkloadSpec, name: str) -> Object | None:
+        if spec.once:
+            return self._jobs.get(name, spec.namespace)
+        return self._client.get(APPS, SETS, name, spec.namespace)
+
+    def _write_secrets(self, spec: WorkloadSpec) -> bool:
+        """Write all that is secret; True when there are files."""
+        files = checked(spec.secret_files())
+        env = spec.secret_env()
+        for secret in build.secrets(spec, self._options, env, files or None):
+            self._client.apply(secret)
+        return bool(files)
+
+    def refresh(self, spec: WorkloadSpec) -> None:
+        """Write the secrets of this launch again; the node brings files to the pod in a minute."""
+        found = self.find(spec.uid)
+        if found is None or observe.launch_of(found) != spec.launch:
+            return
+        if not self._write_secrets(spec) and _has_files(found):
+            name = names.files_secret(found["metadata"]["name"])
+            self._client.patch(
+                "v1", "secrets", name, found["metadata"]["namespace"], {"data": None}
+            )
 
     def _is_new(self, spec: WorkloadSpec) -> bool:
         """A first launch that the watch has never seen needs no look: one worker has the row.
@@ -92,6 +128,8 @@ class Workloads:
 
     def _must_write(self, found: Object, spec: WorkloadSpec) -> bool:
         """False: this launch or a later one is made. NotYet: an older one must end first."""
+        if spec.once:
+            return self._jobs.must_write(found, spec)
         meta = found["metadata"]
         if (meta.get("labels") or {}).get(names.UID) != names.label_value(spec.uid):
             message = f"{meta['name']} exists in {spec.namespace} and is not this workload."
@@ -110,10 +148,13 @@ class Workloads:
 
     # --- end ----------------------------------------------------------------------------------
     def stop(self, uid: str, *, grace_s: float) -> None:
-        """Keep the StatefulSet (with how it ended) and the volumes; the pod goes."""
+        """Keep StatefulSet or Job (with how it ended) and the volumes; the pod goes."""
         self._made.pop(uid, None)
         found = self.find(uid)
         if found is None:
+            return
+        if observe.is_job(found):
+            self._jobs.stop(found, grace_s=grace_s)
             return
         if found["metadata"].get("deletionTimestamp"):
             raise NotYet(_ENDING, retry_in=0.5)
@@ -121,7 +162,7 @@ class Workloads:
         if observe.replicas_of(found):
             found = self._scale_down(found, pod)
         if pod is not None:
-            self._hurry(pod, grace_s)
+            hurry(self._client, pod, grace_s)
             raise NotYet(_ENDING, retry_in=0.3)
         status = found.get("status") or {}
         if int(status.get("observedGeneration", 0)) < int(found["metadata"].get("generation", 0)):
@@ -142,16 +183,6 @@ class Workloads:
         meta = found["metadata"]
         return self._client.patch(APPS, SETS, meta["name"], meta["namespace"], change) or found
 
-    def _hurry(self, pod: Object, grace_s: float) -> None:
-        """Its own grace is in the description; a shorter one must be said with the deletion."""
-        meta, own = pod["metadata"], pod["spec"].get("terminationGracePeriodSeconds", 30)
-        asked = max(1, int(grace_s))
-        left = meta.get("deletionGracePeriodSeconds", own)
-        if asked < min(own, left):
-            self._client.delete(
-                "v1", "pods", meta["name"], meta["namespace"], grace_s=asked, uid=meta["uid"]
-            )
-
     # --- remove -------------------------------------------------------------------------------
     def remove(self, uid: str) -> None:
         """Everything but volumes. NotYet until the pod is seen to be gone."""
@@ -160,10 +191,20 @@ class Workloads:
         if place is None:
             return
         namespace, name = place
+        self._remove_set(uid, name, namespace)
+        job = self._jobs.get(name, namespace)
+        if job is not None and self._is_ours(job, uid):
+            self._remove_secrets_of(job)
+            self._jobs.remove(job)
+        self._jobs.remove_pods(uid, namespace)
+        for secret in (name, names.log_secret(name)):
+            self._client.delete("v1", "secrets", secret, namespace)
+        self._locator.forget(uid)
+
+    def _remove_set(self, uid: str, name: str, namespace: str) -> None:
         found = self._client.get(APPS, SETS, name, namespace)
         if found is not None and self._is_ours(found, uid):
-            for secret in _sidecar_secrets(found):
-                self._client.delete("v1", "secrets", secret, namespace)
+            self._remove_secrets_of(found)
             if not found["metadata"].get("deletionTimestamp"):
                 self._client.delete(APPS, SETS, name, namespace)
         pod = self._client.get("v1", "pods", names.pod(name), namespace)
@@ -174,44 +215,63 @@ class Workloads:
             raise NotYet(_ENDING, retry_in=0.3)
         if found is not None and self._is_ours(found, uid):
             raise NotYet(_ENDING, retry_in=0.1)
-        for secret in (name, names.log_secret(name)):
-            self._client.delete("v1", "secrets", secret, namespace)
-        self._locator.forget(uid)
+
+    def _remove_secrets_of(self, found: Object) -> None:
+        """Remove those that not every workload has."""
+        meta = found["metadata"]
+        more = [names.files_secret(meta["name"])] if _has_files(found) else []
+        for secret in (*_sidecar_secrets(found), *more):
+            self._client.delete("v1", "secrets", secret, meta["namespace"])
 
     def _is_ours(self, obj: Object, uid: str) -> bool:
         return bool((obj["metadata"].get("labels") or {}).get(names.UID) == names.label_value(uid))
 
     # --- look ---------------------------------------------------------------------------------
     def find(self, uid: str) -> Object | None:
-        """Return the StatefulSet of a uid."""
+        """Return the StatefulSet or Job of a uid."""
         place = self._locator.workload(uid)
         if place is None:
             return None
         found = self._client.get(APPS, SETS, place[1], place[0])
+        if found is None:
+            found = self._jobs.get(place[1], place[0])
         return found if found is not None and self._is_ours(found, uid) else None
 
     def pod_of(self, found: Object) -> Object | None:
         meta = found["metadata"]
+        if observe.is_job(found):
+            return observe_job.newest(found, self._jobs.pods_of(found))
         return self._client.get("v1", "pods", names.pod(meta["name"]), meta["namespace"])
 
     def all(self) -> list[tuple[Object, Object | None]]:
-        """Return every StatefulSet of ours with its pod: two lists."""
+        """Return everything of ours with its pod: three lists."""
         selector = names.selector(self._options.namespace_prefix)
-        pods = {
-            (p["metadata"]["namespace"], p["metadata"]["name"]): p
-            for p in self._client.list("v1", "pods", selector=selector)
-        }
-        return [
-            (s, pods.get((s["metadata"]["namespace"], names.pod(s["metadata"]["name"]))))
+        pods = self._client.list("v1", "pods", selector=selector)
+        named = {(p["metadata"]["namespace"], p["metadata"]["name"]): p for p in pods}
+        of_jobs = [p for p in pods if is_of_a_job(p)]
+        sets = [
+            (s, named.get((s["metadata"]["namespace"], names.pod(s["metadata"]["name"]))))
             for s in self._client.list(APPS, SETS, selector=selector)
             if names.UID in (s["metadata"].get("labels") or {})
         ]
+        jobs = [{**j, "kind": "Job"} for j in self._list_jobs(selector)]
+        return sets + [(j, observe_job.newest(j, _pods_of(j, of_jobs))) for j in jobs]
+
+    def _list_jobs(self, selector: str) -> list[Object]:
+        """Nothing where our identity was attached before there were Jobs and may not list them."""
+        try:
+            return self._client.list(BATCH, JOBS, selector=selector)
+        except Denied as error:
+            log.info("kubernetes.no_jobs", error=str(error))
+            return []
 
     def events_of(self, found: Object) -> list[Object]:
         """Return what the cluster says about it; nothing when it won't say."""
         meta = found["metadata"]
         rows: list[Object] = []
-        for name in (meta["name"], names.pod(meta["name"])):
+        pod = self.pod_of(found) if observe.is_job(found) else None
+        second = pod["metadata"]["name"] if pod is not None else names.pod(meta["name"])
+        for name in (meta["name"], second):
             try:
                 rows += self._client.list(
                     "v1", "events", meta["namespace"], fields=f"involvedObject.name={name}"
@@ -219,6 +279,21 @@ class Workloads:
             except DriverError as error:
                 log.info("kubernetes.no_events", namespace=meta["namespace"], error=str(error))
         return rows
+
+
+def _pods_of(job: Object, pods: list[Object]) -> list[Object]:
+    meta = job["metadata"]
+    return [
+        pod
+        for pod in pods
+        if pod["metadata"]["namespace"] == meta["namespace"]
+        and pod["metadata"]["labels"][names.JOB] == meta["name"]
+    ]
+
+
+def _has_files(found: Object) -> bool:
+    volumes = found["spec"]["template"]["spec"].get("volumes") or []
+    return any(volume["name"] == "secrets" for volume in volumes)
 
 
 def _sidecar_secrets(found: Object) -> list[str]:

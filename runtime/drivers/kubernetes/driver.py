@@ -5,24 +5,32 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 
-from runtime.drivers.kubernetes import addresses, observe
+import structlog
+
+from runtime.drivers.kubernetes import addresses, observe, observe_job
 from runtime.drivers.kubernetes.access import KubeAccess
 from runtime.drivers.kubernetes.apply import Workloads
+from runtime.drivers.kubernetes.builders.volume import OUR_OWN, resolved
 from runtime.drivers.kubernetes.client import KubeClient, Object
 from runtime.drivers.kubernetes.locate import Locator, Lookup, nowhere
 from runtime.drivers.kubernetes.logs import Logs
 from runtime.drivers.kubernetes.metrics import Metrics
 from runtime.drivers.kubernetes.nodes import facts_of
 from runtime.drivers.kubernetes.options import KubernetesOptions
+from runtime.drivers.kubernetes.pod_addresses import PodAddresses
+from runtime.drivers.kubernetes.snapshots import Snapshots
 from runtime.drivers.kubernetes.tenant import Tenants
 from runtime.drivers.kubernetes.versions import Versions
 from runtime.drivers.kubernetes.volumes import Volumes
 from runtime.drivers.kubernetes.watch import Watch
 from runtime.drivers.kubernetes.world import World
 from runtime.protocol import (
+    Backing,
     DriverError,
     Health,
+    InvalidSpec,
     KubeToken,
     NodeChanges,
     NodeFacts,
@@ -31,6 +39,9 @@ from runtime.protocol import (
     TenantSpec,
     WorkloadSpec,
 )
+from runtime.reasons import Reason
+
+log = structlog.get_logger(__name__)
 
 _MANY = 16
 _NODES_S = 600.0
@@ -43,6 +54,8 @@ _ISOLATION = {
     "cpu": True,
     "pids": False,
     "gpu": True,
+    "read_only_volumes": True,
+    "memory_secrets": True,
 }
 
 
@@ -60,10 +73,11 @@ class KubernetesDriver:
     ) -> None:
         self.options = options
         self.key = key
-        self._check = check or addresses.check_from_settings()
-        self.client = KubeClient(access, check=self._check)
+        self.client = KubeClient(access, check=check or addresses.check_from_settings())
+        self._pods = PodAddresses(options.pod_cidrs)
         self._locator = Locator(self.client, options, lookup)
         self._volumes = Volumes(self.client, options, self._locator)
+        self._snapshots = Snapshots(self.client, options, self._volumes)
         self._logs = Logs(self.client)
         self._world: World | None = None  # what is being watched by this process
         self._watch: Watch | None = None
@@ -96,6 +110,9 @@ class KubernetesDriver:
             return {u: known.get(u) or self._missing(u) for u in wanted}
         return {uid: self._look(uid) for uid in wanted}
 
+    def refresh_secrets(self, spec: WorkloadSpec) -> None:
+        self._work.refresh(spec)
+
     def stop(self, uid: str, *, grace_s: float) -> None:
         self._work.stop(uid, grace_s=grace_s)
 
@@ -105,7 +122,7 @@ class KubernetesDriver:
     def list_owned(self) -> Iterable[Observation]:
         """Workloads only: a namespace without a row may hold volumes, which are data."""
         if self._world is not None:
-            return [self._versions.stamp(o) for o in self._world.workloads()]
+            return [self._told(o) for o in self._world.workloads()]
         return self._list()
 
     def probe(self) -> Health:
@@ -126,14 +143,14 @@ class KubernetesDriver:
     # --- SupportsWatch, SupportsNodes -----------------------------------------------------------
     def watch(self, *, stop: Callable[[], bool]) -> Iterator[list[Observation]]:
         seen = World()
-        watch = self._watch = Watch(self.client, self.options, seen, self._check)
+        watch = self._watch = Watch(self.client, self.options, seen, self._pods.check)
         told: dict[str, int] = {}
         first = True
         try:
             for changed in watch.follow(stop):
                 found = seen.everything() if first else seen.take() if changed else []
                 self._world = seen
-                batch = [self._versions.stamp(o) for o in found]
+                batch = [self._told(o) for o in found]
                 news = [o for o in batch if told.get(o.uid) != o.version]
                 told.update((o.uid, o.version) for o in news)
                 for gone in [o.uid for o in news if o.seen == Seen.MISSING]:
@@ -150,9 +167,17 @@ class KubernetesDriver:
 
     # --- SupportsVolumes ------------------------------------------------------------------------
     def ensure_volume(
-        self, volume_uid: str, *, project: str, owner: str, namespace: str = ""
+        self,
+        volume_uid: str,
+        *,
+        project: str,
+        owner: str,
+        namespace: str = "",
+        backing: Backing | None = None,
     ) -> None:
-        self._volumes.ensure(volume_uid, project=project, owner=owner, namespace=namespace)
+        self._volumes.ensure(
+            volume_uid, project=project, owner=owner, namespace=namespace, backing=backing
+        )
 
     def remove_volume(self, volume_uid: str) -> None:
         self._volumes.remove(volume_uid)
@@ -161,6 +186,39 @@ class KubernetesDriver:
         """Kubernetes tells it only to who may reach the nodes themselves, which Berth may not."""
         del volume_uid
         return None
+
+    # --- SupportsSnapshots, SupportsMoves -------------------------------------------------------
+    def can_snapshot(self, backing: Backing) -> bool:
+        return self._snapshots.can(backing)
+
+    def ensure_snapshot(self, snapshot_uid: str, *, volume_uid: str, backing: Backing) -> int:
+        return self._snapshots.ensure(snapshot_uid, volume_uid=volume_uid, backing=backing)
+
+    def restore_snapshot(self, snapshot_uid: str, *, volume_uid: str, backing: Backing) -> None:
+        self._snapshots.restore(snapshot_uid, volume_uid=volume_uid, backing=backing)
+
+    def remove_snapshot(self, snapshot_uid: str, *, volume_uid: str, backing: Backing) -> None:
+        del backing
+        self._snapshots.remove(snapshot_uid, volume_uid=volume_uid)
+
+    def can_move(self, backing: Backing) -> bool:
+        """Where the volume is ours and only the claim changes; a storage class owns its own."""
+        return resolved(backing, self.options).kind in OUR_OWN
+
+    def move_volume(
+        self,
+        volume_uid: str,
+        *,
+        project: str,
+        owner: str,
+        backing: Backing,
+        namespace: str = "",
+    ) -> None:
+        if not self.can_move(backing):
+            raise InvalidSpec("What this volume lies on can't be handed to another project.")
+        self._volumes.move(
+            volume_uid, project=project, owner=owner, backing=backing, namespace=namespace
+        )
 
     # --- SupportsLogs, SupportsMetrics ----------------------------------------------------------
     def read_log(self, uid: str, *, offset: int = 0, limit: int = 65536) -> tuple[bytes, int]:
@@ -204,7 +262,17 @@ class KubernetesDriver:
             quiet = quiet or not observe.replicas_of(found)
             events = () if quiet else tuple(self._work.events_of(found))
             sight = observe.Sight(found, pod, events)
-        return self._versions.stamp(observe.judge(sight))
+        return self._told(observe_job.judge(sight))
+
+    def _told(self, found: Observation) -> Observation:
+        """Lead nobody to an address that can't be a pod's, whatever the cluster says."""
+        host = found.address.rpartition(":")[0].strip("[]")
+        if found.address and (why := self._pods.refusal(host)):
+            log.warning("kubernetes.pod_address", uid=found.uid, error=why)
+            found = replace(
+                found, seen=Seen.STARTING, address="", reason=Reason.ROUTING, message=why
+            )
+        return self._versions.stamp(found)
 
     def _missing(self, uid: str) -> Observation:
         return self._versions.stamp(Observation(uid=uid, seen=Seen.MISSING))

@@ -46,7 +46,7 @@ class Locator:
         return self._lookup(uid) or {}
 
     def workload(self, uid: str) -> Place | None:
-        """Return where the StatefulSet of ``uid`` is or would be."""
+        """Return where the StatefulSet or Job of ``uid`` is or would be."""
         with self._lock:
             if uid in self._known:
                 return self._known[uid]
@@ -57,6 +57,7 @@ class Locator:
             selector = names.selector(self._prefix, {names.UID: names.label_value(uid)})
             namespace = str(row.get("namespace") or "")
             found = self._client.list("apps/v1", "statefulsets", namespace, selector)
+            found = found or self._client.list("batch/v1", "jobs", namespace, selector)
             if not found:
                 return None
             place = (found[0]["metadata"]["namespace"], found[0]["metadata"]["name"])

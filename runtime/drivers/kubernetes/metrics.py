@@ -12,7 +12,7 @@ from runtime.drivers.kubernetes.options import KubernetesOptions
 
 _API = "metrics.k8s.io/v1beta1"
 _FEW = 4
-_OK = 200
+_OK, _NOT_FOUND = 200, 404
 _SUFFIX = {
     "n": 1e-9,
     "u": 1e-6,
@@ -51,7 +51,17 @@ class Metrics:
         if place is None:
             return None
         answer = self._client.read(path_of(_API, "pods", names.pod(place[1]), place[0]))
-        return answer.json() if answer.status == _OK else None
+        if answer.status == _OK:
+            found: Mapping[str, Any] | None = answer.json()
+            return found
+        return self._of_job(uid, place[0]) if answer.status == _NOT_FOUND else None
+
+    def _of_job(self, uid: str, namespace: str) -> Mapping[str, Any] | None:
+        """A Job's pod has a name that nobody knows before."""
+        asked = {"labelSelector": f"{names.UID}={names.label_value(uid)},{names.JOB}"}
+        answer = self._client.read(path_of(_API, "pods", "", namespace), asked)
+        rows = (answer.json() or {}).get("items") or [] if answer.status == _OK else []
+        return rows[0] if rows else None
 
     def _all(self) -> dict[str, Mapping[str, Any]]:
         answer = self._client.read(path_of(_API, "pods"), {"labelSelector": self._selector})

@@ -12,12 +12,17 @@ MANAGED, UID, KIND = f"{DOMAIN}/managed", f"{DOMAIN}/uid", f"{DOMAIN}/kind"
 PROJECT, OWNER, LAUNCH = f"{DOMAIN}/project", f"{DOMAIN}/owner", f"{DOMAIN}/launch"
 INSTANCE, GPU = f"{DOMAIN}/instance", f"{DOMAIN}/gpu"
 ENDED, STARTED = f"{DOMAIN}/ended", f"{DOMAIN}/started"
+BACKING, EXPORT, RESTORED = f"{DOMAIN}/backing", f"{DOMAIN}/export", f"{DOMAIN}/restored-from"
 DIRECTORY, OWNER_UID = f"{DOMAIN}/directory", f"{DOMAIN}/owner-uid"
 QUEUE = "kueue.x-k8s.io/queue-name"
+OVER = "berth-over"  # a queue that does not exist: what was stopped while it waited stands here
+JOB = "batch.kubernetes.io/job-name"
 
 MAIN = "main"  # the container that is the workload
 REGISTRIES = "berth-registries"
 HOME = "/home/berth"
+VOLUMES = "/volumes"
+SECRETS = "/var/run/berth/secrets"
 PORT = 8888
 
 _LABEL_MAX = 63
@@ -41,7 +46,7 @@ def instance(prefix: str) -> str:
 
 
 def workload(name: str, uid: str) -> str:
-    """StatefulSet and Secret. Short enough that its pod and its hash labels are valid too."""
+    """StatefulSet or Job, and Secret. Short enough for its pod's name and its hash labels too."""
     return f"ws-{_label(name, uid, 40)}"
 
 
@@ -58,12 +63,20 @@ def sidecar_secret(workload_name: str, sidecar: str) -> str:
     return f"{workload_name}-{sidecar}"
 
 
+def files_secret(workload_name: str) -> str:
+    return f"{workload_name}-files"
+
+
 def volume(volume_uid: str) -> str:
     return f"berth-{_label(volume_uid, volume_uid, 50)}"
 
 
 def claim(volume_uid: str) -> str:
     return f"vol-{_label(volume_uid, volume_uid, 50)}"
+
+
+def snapshot(snapshot_uid: str) -> str:
+    return f"snap-{_label(snapshot_uid, snapshot_uid, 50)}"
 
 
 def label_value(text: str) -> str:
@@ -91,6 +104,11 @@ def selector(prefix: str, extra: Mapping[str, str] | None = None) -> str:
     """What finds everything of this portal."""
     terms = {MANAGED: "true", INSTANCE: instance(prefix), **(extra or {})}
     return ",".join(f"{name}={value}" for name, value in terms.items())
+
+
+def others(prefix: str) -> str:
+    """What finds everything that is not this portal's."""
+    return f"{INSTANCE}!={instance(prefix)}"
 
 
 def _label(text: str, uid: str, limit: int) -> str:

@@ -24,14 +24,14 @@ from runtime.reasons import Reason
 Object = Mapping[str, Any]
 EVENTS_KEPT = 5
 # The node itself was away: what it says about the container then is not the program's end.
-_NOT_AN_END = frozenset(("Unknown", "ContainerStatusUnknown"))
+NOT_AN_END = frozenset(("Unknown", "ContainerStatusUnknown"))
 
 
 @dataclass(frozen=True)
 class Sight:
     """Everything known about one workload."""
 
-    statefulset: Object
+    owner: Object  # its StatefulSet or Job
     pod: Object | None = None
     events: Sequence[Object] = ()
     queued: str = ""  # what the queue says about it, when it is held back
@@ -42,7 +42,7 @@ class Sight:
 
 
 @dataclass(frozen=True)
-class _Found:
+class Found:
     seen: Seen
     reason: str = ""
     message: str = ""
@@ -54,12 +54,17 @@ class _Found:
 
 
 def judge(sight: Sight) -> Observation:
-    """Return the observation; the caller gives it a version."""
-    meta = sight.statefulset["metadata"]
-    labels, launch = meta.get("labels") or {}, launch_of(sight.statefulset)
-    found = _wanted(sight) if replicas_of(sight.statefulset) else _unwanted(sight, launch)
+    """Return the observation of a StatefulSet; the caller gives it a version."""
+    launch = launch_of(sight.owner)
+    found = _wanted(sight) if replicas_of(sight.owner) else written_end(sight, launch)
+    return told(sight, found)
+
+
+def told(sight: Sight, found: Found) -> Observation:
+    meta = sight.owner["metadata"]
+    labels, launch = meta.get("labels") or {}, launch_of(sight.owner)
     if meta.get("deletionTimestamp"):
-        found = _Found(Seen.STOPPING)
+        found = Found(Seen.STOPPING)
     return Observation(
         uid=labels.get(names.UID, ""),
         seen=found.seen,
@@ -72,7 +77,7 @@ def judge(sight: Sight) -> Observation:
         started_at=found.started_at,
         ready_at=found.ready_at,
         ended_at=found.ended_at,
-        detail=_detail(sight, over=found.seen == Seen.EXITED),
+        detail=detail_of(sight, over=found.seen == Seen.EXITED),
     )
 
 
@@ -99,6 +104,16 @@ def ending_of(pod: Object) -> dict[str, Any] | None:
     }
 
 
+def note_of(owner: Object) -> Mapping[str, Any]:
+    """Return how a run ended as its stop wrote it down, {} when nothing is written."""
+    text = (owner["metadata"].get("annotations") or {}).get(names.ENDED, "")
+    try:
+        end = json.loads(text) if text else {}
+    except ValueError:
+        return {}
+    return end if isinstance(end, dict) else {}
+
+
 def main_status(pod: Object) -> Object:
     for status in (pod.get("status") or {}).get("containerStatuses") or []:
         if status.get("name") == names.MAIN:
@@ -113,22 +128,23 @@ def is_going(pod: Object) -> bool:
     return bool(pod["metadata"].get("deletionTimestamp")) or phase in {"Failed", "Succeeded"}
 
 
+def is_disrupted(pod: Object) -> bool:
+    """The cluster took it away, or its node ended it as a whole."""
+    return condition_of(pod, "DisruptionTarget").get("status") == "True" or is_thrown_out(pod)
+
+
 def is_ready(pod: Object) -> bool:
-    return _condition(pod, "Ready").get("status") == "True"
+    return condition_of(pod, "Ready").get("status") == "True"
 
 
 # --- not wanted any more ----------------------------------------------------------------------
-def _unwanted(sight: Sight, launch: int) -> _Found:
+def written_end(sight: Sight, launch: int) -> Found:
     if sight.pod is not None:
-        return _Found(Seen.STOPPING)
-    text = (sight.statefulset["metadata"].get("annotations") or {}).get(names.ENDED, "")
-    try:
-        end = json.loads(text) if text else {}
-    except ValueError:
-        end = {}
-    if not isinstance(end, dict) or end.get("launch") != launch:
-        return _Found(Seen.EXITED)
-    return _Found(
+        return Found(Seen.STOPPING)
+    end = note_of(sight.owner)
+    if end.get("launch") != launch:
+        return Found(Seen.EXITED)
+    return Found(
         Seen.EXITED,
         reason=str(end.get("reason") or ""),
         message=str(end.get("message") or ""),
@@ -139,29 +155,29 @@ def _unwanted(sight: Sight, launch: int) -> _Found:
 
 
 # --- wanted -----------------------------------------------------------------------------------
-def _wanted(sight: Sight) -> _Found:
+def _wanted(sight: Sight) -> Found:
     pod = sight.pod
     if pod is None:
         reason, message = waiting.not_created(sight.events)
         if reason:
-            return _Found(Seen.CREATED, reason, message)
-        return _again(sight) or _Found(Seen.CREATED, Reason.SCHEDULING)
-    if launch_of(pod) == launch_of(sight.statefulset) and (end := _end(pod)) is not None:
+            return Found(Seen.CREATED, reason, message)
+        return again(sight) or Found(Seen.CREATED, Reason.SCHEDULING)
+    if launch_of(pod) == launch_of(sight.owner) and (end := _end(pod)) is not None:
         return end
     if is_going(pod):
-        return _Found(Seen.STARTING, *waiting.interruption(pod))
+        return Found(Seen.STARTING, *waiting.interruption(pod))
     if not (pod.get("spec") or {}).get("nodeName"):
-        return _unplaced(sight, pod)
-    return _placed(sight, pod)
+        return unplaced(sight, pod)
+    return placed(sight, pod)
 
 
-def _placed(sight: Sight, pod: Object) -> _Found:
+def placed(sight: Sight, pod: Object) -> Found:
     running = (main_status(pod).get("state") or {}).get("running")
     started = moment((running or {}).get("startedAt"))
     if (pod.get("status") or {}).get("podIP") and (ready := _ready_at(sight, pod)) is not None:
-        return _Found(Seen.READY, address=_address(pod), started_at=started, ready_at=ready)
+        return Found(Seen.READY, address=_address(pod), started_at=started, ready_at=ready)
     if sight.node_ready is False:
-        return _Found(Seen.STARTING, Reason.NODE_LOST, started_at=started)
+        return Found(Seen.STARTING, Reason.NODE_LOST, started_at=started)
     return _starting(sight, pod, started)
 
 
@@ -172,26 +188,26 @@ def _ready_at(sight: Sight, pod: Object) -> float | None:
         return sight.answered_at
     if not is_ready(pod) or "running" not in (main_status(pod).get("state") or {}):
         return None
-    return moment(_condition(pod, "Ready").get("lastTransitionTime"))
+    return moment(condition_of(pod, "Ready").get("lastTransitionTime"))
 
 
-def _again(sight: Sight) -> _Found | None:
+def again(sight: Sight) -> Found | None:
     """A run that was interrupted and whose next pod is not there yet."""
     reason, message = sight.interrupted
-    return _Found(Seen.STARTING, reason, message) if reason else None
+    return Found(Seen.STARTING, reason, message) if reason else None
 
 
-def _unplaced(sight: Sight, pod: Object) -> _Found:
-    condition = _condition(pod, "PodScheduled")
+def unplaced(sight: Sight, pod: Object) -> Found:
+    condition = condition_of(pod, "PodScheduled")
     if condition.get("reason") == "SchedulingGated":
-        return _Found(Seen.CREATED, Reason.QUEUED, waiting.short(sight.queued))
+        return Found(Seen.CREATED, Reason.QUEUED, waiting.short(sight.queued))
     if condition.get("status") != "False":
-        return _again(sight) or _Found(Seen.CREATED, Reason.SCHEDULING)
+        return again(sight) or Found(Seen.CREATED, Reason.SCHEDULING)
     text = str(condition.get("message", ""))
-    return _Found(Seen.CREATED, *waiting.unschedulable(text, could_fit=sight.could_fit))
+    return Found(Seen.CREATED, *waiting.unschedulable(text, could_fit=sight.could_fit))
 
 
-def _starting(sight: Sight, pod: Object, started: float | None) -> _Found:
+def _starting(sight: Sight, pod: Object, started: float | None) -> Found:
     status = pod.get("status") or {}
     for container in status.get("containerStatuses") or []:
         held = (container.get("state") or {}).get("waiting") or {}
@@ -199,13 +215,13 @@ def _starting(sight: Sight, pod: Object, started: float | None) -> _Found:
         if word in waiting.IMAGE_WORDS:
             text = _with_event(sight, word, text)
             message = f"{container.get('image', '')}: {waiting.short(text)}"
-            return _Found(Seen.STARTING, waiting.image_trouble(f"{word} {text}"), message)
+            return Found(Seen.STARTING, waiting.image_trouble(f"{word} {text}"), message)
         if word in waiting.CONFIG_WORDS:
-            return _Found(Seen.STARTING, Reason.CONFIG, waiting.short(text))
+            return Found(Seen.STARTING, Reason.CONFIG, waiting.short(text))
     if not main_status(pod).get("containerID"):
         reason, message = waiting.creating(sight.events)
-        return _Found(Seen.STARTING, reason or sight.interrupted[0], message)
-    return _Found(Seen.STARTING, Reason.PROGRAM if started else "", started_at=started)
+        return Found(Seen.STARTING, reason or sight.interrupted[0], message)
+    return Found(Seen.STARTING, Reason.PROGRAM if started else "", started_at=started)
 
 
 def _with_event(sight: Sight, word: str, text: str) -> str:
@@ -218,23 +234,23 @@ def _with_event(sight: Sight, word: str, text: str) -> str:
     return text
 
 
-def _end(pod: Object) -> _Found | None:
+def _end(pod: Object) -> Found | None:
     """How the main container ended first in this pod, whatever the node did afterwards."""
     status = main_status(pod)
-    if _is_thrown_out(pod):
+    if is_thrown_out(pod):
         return None
     for state in (status.get("lastState") or {}, status.get("state") or {}):
         ended = state.get("terminated")
-        if ended and ended.get("reason") not in _NOT_AN_END and not _by_deletion(pod, ended):
-            return _ended(ended)
+        if ended and ended.get("reason") not in NOT_AN_END and not _by_deletion(pod, ended):
+            return ended_as(ended)
     held = (status.get("state") or {}).get("waiting") or {}
     text = str(held.get("message", ""))
     if held.get("reason") == "RunContainerError" and waiting.no_program(text):
-        return _Found(Seen.EXITED, Reason.COMMAND_NOT_FOUND, waiting.short(text), exit_code=127)
+        return Found(Seen.EXITED, Reason.COMMAND_NOT_FOUND, waiting.short(text), exit_code=127)
     return None
 
 
-def _is_thrown_out(pod: Object) -> bool:
+def is_thrown_out(pod: Object) -> bool:
     """The node ended the whole pod (eviction, shutdown): its containers' ends say nothing."""
     status = pod.get("status") or {}
     return status.get("phase") == "Failed" and bool(status.get("reason"))
@@ -251,7 +267,7 @@ def _by_deletion(pod: Object, ended: Object) -> bool:
     return over is None or over >= asked
 
 
-def _ended(ended: Object) -> _Found:
+def ended_as(ended: Object) -> Found:
     word, text = ended.get("reason"), str(ended.get("message") or "")
     reason: str = ""
     told = ""  # what the program itself said is its owner's: it is in the log
@@ -260,17 +276,17 @@ def _ended(ended: Object) -> _Found:
     elif word in {"StartError", "ContainerCannotRun"}:
         reason = Reason.COMMAND_NOT_FOUND if waiting.no_program(text) else Reason.START_FAILED
         told = waiting.short(text)  # the runtime's words
-    return _Found(
+    return Found(
         Seen.EXITED,
         reason,
         told,
-        exit_code=_code(ended),
+        exit_code=code_of(ended),
         started_at=moment(ended.get("startedAt")),
         ended_at=moment(ended.get("finishedAt")),
     )
 
 
-def _code(ended: Object) -> int:
+def code_of(ended: Object) -> int:
     """A death by signal as a negative number, as on one machine; 137 of an OOM as it is."""
     code = int(ended.get("exitCode", 0))
     if ended.get("signal"):
@@ -285,7 +301,7 @@ def moment(text: Any) -> float | None:
     return datetime.fromisoformat(str(text)).timestamp()
 
 
-def _condition(pod: Object, kind: str) -> Object:
+def condition_of(pod: Object, kind: str) -> Object:
     for condition in (pod.get("status") or {}).get("conditions") or []:
         if condition.get("type") == kind:
             found: Object = condition
@@ -306,13 +322,13 @@ def _port(pod: Object) -> int:
     return names.PORT
 
 
-def _detail(sight: Sight, *, over: bool) -> dict[str, Any]:
+def detail_of(sight: Sight, *, over: bool) -> dict[str, Any]:
     """``over``: what the node does with it afterwards is no news."""
-    meta = sight.statefulset["metadata"]
+    meta = sight.owner["metadata"]
     found: dict[str, Any] = {
         "namespace": meta.get("namespace", ""),
         "name": meta.get("name", ""),
-        "pod": names.pod(meta.get("name", "")),
+        "pod": pod_name(sight),
         "node": "",
         "events": [_told(e) for e in _warnings(sight.events, over=over)],
         "pull": None,  # container runtimes do not tell how far a fetch is
@@ -328,12 +344,23 @@ def _detail(sight: Sight, *, over: bool) -> dict[str, Any]:
         "image": main.get("image", ""),
         "image_id": main.get("imageID", ""),
         "restarts": 0 if over else int(main.get("restartCount", 0)),
-        "scheduled_at": moment(_condition(sight.pod, "PodScheduled").get("lastTransitionTime"))
+        "scheduled_at": moment(condition_of(sight.pod, "PodScheduled").get("lastTransitionTime"))
         if spec.get("nodeName")
         else None,
         "image_ready": bool(main.get("imageID")),
         "ip": status.get("podIP", ""),
     }
+
+
+def pod_name(sight: Sight) -> str:
+    """A StatefulSet's pod has its name before it is there, a Job's has not."""
+    if is_job(sight.owner):
+        return str(sight.pod["metadata"]["name"]) if sight.pod is not None else ""
+    return names.pod(sight.owner["metadata"].get("name", ""))
+
+
+def is_job(owner: Object) -> bool:
+    return owner.get("kind") == "Job"
 
 
 def _warnings(events: Sequence[Object], *, over: bool) -> list[Object]:

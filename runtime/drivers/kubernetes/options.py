@@ -11,10 +11,12 @@ class KubernetesOptions:
     namespace_prefix: str = "berth-"
     hub_url: str = ""
     hub_peers: tuple[str, ...] = ("berth/web",)
-    proxy_peers: tuple[str, ...] = ("berth/proxy",)
+    proxy_peers: tuple[str, ...] = ("berth/proxy", "berth/gate")
     dns_peers: tuple[str, ...] = ("kube-system/kube-dns",)
     internet: bool = True
     blocked_cidrs: tuple[str, ...] = ()
+    allowed_cidrs: tuple[str, ...] = ()  # range[:port] that pods may reach besides public ones
+    pod_cidrs: tuple[str, ...] = ()  # where its pods are; (): anywhere but here
     volume_kind: str = "directory"
     volume_path: str = "/var/lib/berth/volumes"
     storage_class: str = ""
@@ -24,6 +26,7 @@ class KubernetesOptions:
     queue: str = ""
     run_as_user: int = 1000
     default_image: str = ""  # for presets that name none; every project may have it
+    data_image: str = ""  # has python3 and the package dataplane
     user_namespaces: bool = False
     scratch_gib: int = 20  # what a workload may write outside its volumes; 0: no limit
     cpu_overcommit: int = 1  # so many times a node's processors may be promised

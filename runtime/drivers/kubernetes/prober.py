@@ -12,11 +12,13 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import structlog
 
+from runtime.drivers.kubernetes import names
 from runtime.drivers.kubernetes.addresses import Check
 from runtime.protocol import DriverError
 
@@ -144,3 +146,14 @@ async def _status(question: Question) -> int:
         return int(words[1]) if is_http else 0
     finally:
         writer.close()
+
+
+def question_of(pod: Mapping[str, Any]) -> Question | None:
+    """Return what the node asks the main container, once the pod has an address."""
+    host = (pod.get("status") or {}).get("podIP")
+    for container in (pod.get("spec") or {}).get("containers") or []:
+        asked = (container.get("startupProbe") or {}).get("httpGet")
+        if host and asked and container["name"] == names.MAIN:
+            uid, path = pod["metadata"].get("uid", ""), str(asked.get("path", "/"))
+            return Question(uid, str(host), int(asked["port"]), path)
+    return None

@@ -17,6 +17,7 @@ _META = (
     "deletionGracePeriodSeconds",
     "resourceVersion",
     "generation",
+    "creationTimestamp",
 )
 
 
@@ -36,6 +37,16 @@ def small_set(obj: Object) -> Object:
         "metadata": _small_meta(obj),
         "spec": {"replicas": spec.get("replicas"), "template": {"spec": {"containers": small}}},
         "status": {"observedGeneration": (obj.get("status") or {}).get("observedGeneration", 0)},
+    }
+
+
+def small_job(obj: Object) -> Object:
+    spec, status = obj.get("spec") or {}, obj.get("status") or {}
+    return {
+        **small_set(obj),
+        "kind": "Job",
+        "spec": {**small_set(obj)["spec"], "replicas": 1, "suspend": bool(spec.get("suspend"))},
+        "status": {"conditions": status.get("conditions") or []},
     }
 
 

@@ -10,6 +10,7 @@ import json
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -69,7 +70,8 @@ class Tenants:
     # --- make it as it should be ----------------------------------------------------------------
     def ensure(self, spec: TenantSpec) -> tuple[str, ...]:
         """Write what differs; return the ``Kind/name`` of it. NotYet while an old one ends."""
-        wanted = builders.bundle(spec, self._options, self._network())
+        network = replace(self._network(), nodes=spec.closed)
+        wanted = builders.bundle(spec, self._options, network)
         found = self._own_namespace(spec)
         live = {} if found is None else self._live(spec.namespace, found)
         before = expected_of(found)
@@ -199,7 +201,9 @@ class Tenants:
             row = None
         found = {a for e in (row or {}).get("endpoints") or () for a in e.get("addresses") or ()}
         family = 6 if (row or {}).get("addressType") == "IPv6" else 4
-        self._known = (time.monotonic(), Network(family, tuple(sorted(found))))
+        ports = {int(p["port"]) for p in (row or {}).get("ports") or () if p.get("port")}
+        made = Network(family, tuple(sorted(found)), tuple(sorted(ports)))
+        self._known = (time.monotonic(), made)
         return self._known[1]
 
     # --- look, remove, tokens -------------------------------------------------------------------

@@ -1,87 +1,182 @@
-"""Homes and project volumes: claims that are bound in advance, removed with their contents."""
+"""Homes and other volumes: claims that are bound in advance, removed with their contents."""
 
 from __future__ import annotations
 
 import time
+from typing import Any
 
 from runtime.drivers.kubernetes import names
 from runtime.drivers.kubernetes.builders import volume as build
 from runtime.drivers.kubernetes.client import KubeClient, Object
 from runtime.drivers.kubernetes.locate import Locator
+from runtime.drivers.kubernetes.metrics import quantity
+from runtime.drivers.kubernetes.nfs import NfsFolders
 from runtime.drivers.kubernetes.options import KubernetesOptions
-from runtime.protocol import InvalidSpec, NotYet, WorkloadSpec
+from runtime.protocol import Backing, InvalidSpec, NotYet, WorkloadSpec
 
-_CLAIMS, _VOLUMES = "persistentvolumeclaims", "persistentvolumes"
+CLAIMS, VOLUMES = "persistentvolumeclaims", "persistentvolumes"
 _LOST = frozenset(("Lost",))
 _THERE_S, _THERE_KEPT = 60.0, 10_000
+_GROWS_LATER = frozenset(("FileSystemResizePending", "NodeResizePending"))
 
 
 class Volumes:
-    """``SupportsVolumes`` of one cluster."""
+    """``SupportsVolumes`` and ``SupportsMoves`` of one cluster."""
 
     def __init__(self, client: KubeClient, options: KubernetesOptions, locator: Locator) -> None:
         self._client = client
         self._options = options
         self._locator = locator
-        self._there: dict[tuple[str, str], float] = {}  # claims that were seen, and when
+        self._nfs = NfsFolders(client, options)
+        self._there: dict[tuple[str, str], tuple[float, int | None]] = {}  # seen when, how large
 
     def ensure_mounts(self, spec: WorkloadSpec) -> None:
         for mount in spec.mounts:
             self.ensure(
                 mount.volume_uid,
                 project=spec.project,
-                owner=spec.owner if mount.role == "home" else "",
+                owner=spec.owner if mount.role == "home" else mount.owner,
                 namespace=spec.namespace,
+                backing=mount.backing,
             )
 
-    def ensure(self, volume_uid: str, *, project: str, owner: str, namespace: str = "") -> None:
+    def ensure(
+        self,
+        volume_uid: str,
+        *,
+        project: str,
+        owner: str,
+        namespace: str = "",
+        backing: Backing | None = None,
+    ) -> None:
         """Nothing or one read when it is there; two writes when it is not."""
         where = namespace or self._namespace(volume_uid, project)
         if not where:
             raise NotYet("The project has no place on this cluster yet.", retry_in=2.0)
+        on = build.resolved(backing, self._options)
         name = names.claim(volume_uid)
-        if time.monotonic() - self._there.get((where, name), -_THERE_S) < _THERE_S:
+        at, size = self._there.get((where, name), (-_THERE_S, None))
+        if time.monotonic() - at < _THERE_S and size == on.size_mib:
             return
-        found = self._client.get("v1", _CLAIMS, name, where)
+        found = self.claim(volume_uid, where)
         if found is not None and not self._is_lost(found):
             if found["metadata"].get("deletionTimestamp"):
                 raise NotYet("The volume is being removed.", retry_in=1.0)
-            self._note(where, name)
-            return
-        if self._options.volume_kind == "directory":
-            self._ensure_volume(volume_uid, where, project=project, owner=owner)
-        self._client.apply(
-            build.claim(volume_uid, where, self._options, project=project, owner=owner)
-        )
-        self._note(where, name)
+            if on.kind == build.CLASS:
+                self._grow(found, on)
+        else:
+            self._make(volume_uid, where, on, project=project, owner=owner)
+        self._note(where, name, on.size_mib)
 
-    def _note(self, namespace: str, name: str) -> None:
+    def claim(self, volume_uid: str, namespace: str) -> Object | None:
+        return self._client.get("v1", CLAIMS, names.claim(volume_uid), namespace)
+
+    def forget(self) -> None:
+        self._there.clear()
+
+    def _make(self, volume_uid: str, where: str, on: Backing, *, project: str, owner: str) -> None:
+        """A folder on a server is made before its claim: so a claim that is there has one."""
+        if on.kind in build.OUR_OWN:
+            self._ensure_volume(volume_uid, where, on, project=project, owner=owner)
+        if on.kind in build.ON_NFS:
+            self._nfs.make(volume_uid, on)
+        self._client.apply(
+            build.claim(volume_uid, where, self._options, project=project, owner=owner, backing=on)
+        )
+
+    def _grow(self, found: Object, on: Backing) -> None:
+        """Ask for more where that is wanted; a claim never shrinks. NotYet until it is given."""
+        if on.size_mib is None:
+            return
+        wanted = float(on.size_mib) * 2**20
+        spec, status = found["spec"], found.get("status") or {}
+        if quantity(str(spec["resources"]["requests"]["storage"])) < wanted:
+            asked: dict[str, Any] = {"requests": {"storage": build.size_of(on, self._options)}}
+            meta = found["metadata"]
+            change = {"spec": {"resources": asked}}
+            self._client.patch("v1", CLAIMS, meta["name"], meta["namespace"], change)
+            raise NotYet("The volume is being made larger.", retry_in=2.0)
+        given = (status.get("capacity") or {}).get("storage")
+        waits = {c["type"] for c in status.get("conditions") or [] if c.get("status") == "True"}
+        if given and quantity(str(given)) < wanted and not waits & _GROWS_LATER:
+            raise NotYet("The volume is being made larger.", retry_in=5.0)
+
+    def _note(self, namespace: str, name: str, size: int | None) -> None:
         if len(self._there) > _THERE_KEPT:
             self._there.clear()
-        self._there[namespace, name] = time.monotonic()
+        self._there[namespace, name] = (time.monotonic(), size)
 
+    # --- remove -------------------------------------------------------------------------------
     def remove(self, volume_uid: str) -> None:
-        """NotYet until the volume is gone, and for a directory: wiped by the provisioner."""
+        """NotYet until the volume is gone, with its contents where they lie in our own folder."""
         self._there.clear()
-        namespace = self._claimed_in(volume_uid)
+        found = self._client.get("v1", VOLUMES, names.volume(volume_uid))
+        namespace = self._claimed_in(volume_uid, found)
         if namespace:
-            claim = self._client.get("v1", _CLAIMS, names.claim(volume_uid), namespace)
+            claim = self.claim(volume_uid, namespace)
             if claim is not None:
                 if not claim["metadata"].get("deletionTimestamp"):
-                    self._client.delete("v1", _CLAIMS, names.claim(volume_uid), namespace)
+                    self._client.delete("v1", CLAIMS, names.claim(volume_uid), namespace)
                 raise NotYet("The volume is being removed.", retry_in=0.3)
-        if self._options.volume_kind != "directory":
-            return
-        found = self._client.get("v1", _VOLUMES, names.volume(volume_uid))
         if found is None:
             return
         if not found["metadata"].get("deletionTimestamp"):
-            self._client.delete("v1", _VOLUMES, names.volume(volume_uid))
+            if (on := _backing_of(found)) is not None:
+                self._nfs.wipe(volume_uid, on)
+            self._client.delete("v1", VOLUMES, names.volume(volume_uid))
         raise NotYet("Its contents are being removed.", retry_in=0.5)
 
-    def _ensure_volume(self, volume_uid: str, namespace: str, *, project: str, owner: str) -> None:
+    # --- move ---------------------------------------------------------------------------------
+    def move(
+        self, volume_uid: str, *, project: str, owner: str, backing: Backing, namespace: str = ""
+    ) -> None:
+        """The same volume for a claim of another project; at no moment may a third one have it."""
+        where = namespace or self._namespace_of_project(project) or self._namespace(volume_uid, "")
+        if not where:
+            raise NotYet("The project has no place on this cluster yet.", retry_in=2.0)
+        self._there.clear()
+        found = self._client.get("v1", VOLUMES, names.volume(volume_uid))
+        if found is None:
+            raise InvalidSpec("There is no such volume on this cluster.")
+        claimed = found["spec"].get("claimRef") or {}
+        if (before := claimed.get("namespace")) not in {None, where}:
+            claim = self.claim(volume_uid, before)
+            if claim is not None:
+                if not claim["metadata"].get("deletionTimestamp"):
+                    self._client.delete("v1", CLAIMS, names.claim(volume_uid), before)
+                raise NotYet("The volume is leaving its project.", retry_in=0.5)
+            self._hand_over(found, volume_uid, where, project=project, owner=owner)
+        on = build.resolved(backing, self._options)
+        self._client.apply(
+            build.claim(volume_uid, where, self._options, project=project, owner=owner, backing=on)
+        )
+
+    def _hand_over(
+        self, found: Object, volume_uid: str, where: str, *, project: str, owner: str
+    ) -> None:
+        """One write, refused when somebody changed the volume since it was read."""
+        labels = {names.PROJECT: names.label_value(project), names.OWNER: names.label_value(owner)}
+        change = {
+            "metadata": {
+                "labels": {key: value or None for key, value in labels.items()},
+                "resourceVersion": found["metadata"]["resourceVersion"],
+            },
+            "spec": {
+                "claimRef": {
+                    **build.claim_of(volume_uid, where),
+                    "uid": None,
+                    "resourceVersion": None,
+                }
+            },
+        }
+        self._client.patch("v1", VOLUMES, names.volume(volume_uid), "", change)
+
+    # --- inside ---------------------------------------------------------------------------------
+    def _ensure_volume(
+        self, volume_uid: str, namespace: str, on: Backing, *, project: str, owner: str
+    ) -> None:
         """A claim that somebody removed by hand leaves the volume bound to its ghost: free it."""
-        found = self._client.get("v1", _VOLUMES, names.volume(volume_uid))
+        found = self._client.get("v1", VOLUMES, names.volume(volume_uid))
         if found is not None:
             if found["metadata"].get("deletionTimestamp"):
                 raise NotYet("The volume is being removed.", retry_in=1.0)
@@ -89,7 +184,7 @@ class Volumes:
             if claimed.get("namespace") not in {None, namespace}:
                 raise InvalidSpec("The volume belongs to another project.")
             if claimed.get("uid"):
-                claim = self._client.get("v1", _CLAIMS, names.claim(volume_uid), namespace)
+                claim = self.claim(volume_uid, namespace)
                 if claim is not None and claim["metadata"].get("uid") == claimed["uid"]:
                     return  # made and bound meanwhile, by somebody who wanted the same
                 ghost = {
@@ -97,10 +192,12 @@ class Volumes:
                     "metadata": {"resourceVersion": found["metadata"]["resourceVersion"]},
                     "spec": {"claimRef": {"uid": None, "resourceVersion": None}},
                 }
-                self._client.patch("v1", _VOLUMES, names.volume(volume_uid), "", ghost)
+                self._client.patch("v1", VOLUMES, names.volume(volume_uid), "", ghost)
                 return
         self._client.apply(
-            build.volume(volume_uid, namespace, self._options, project=project, owner=owner)
+            build.volume(
+                volume_uid, namespace, self._options, project=project, owner=owner, backing=on
+            )
         )
 
     def _is_lost(self, claim: Object) -> bool:
@@ -108,20 +205,40 @@ class Volumes:
 
     def _namespace(self, volume_uid: str, project: str) -> str:
         for uid in (volume_uid, project):
-            if found := self._locator.row(uid).get("namespace"):
+            if uid and (found := self._locator.row(uid).get("namespace")):
                 return str(found)
         return ""
 
-    def _claimed_in(self, volume_uid: str) -> str:
-        if self._options.volume_kind == "directory":
-            found = self._client.get("v1", _VOLUMES, names.volume(volume_uid))
-            claimed = ((found or {}).get("spec") or {}).get("claimRef") or {}
-            if claimed.get("namespace"):
-                return str(claimed["namespace"])
+    def _namespace_of_project(self, project: str) -> str:
+        return str(self._locator.row(project).get("namespace") or "")
+
+    def namespace_of(self, volume_uid: str) -> str:
+        """Return where its claim is, "" when there is none."""
+        return self._claimed_in(
+            volume_uid, self._client.get("v1", VOLUMES, names.volume(volume_uid))
+        )
+
+    def _claimed_in(self, volume_uid: str, volume: Object | None) -> str:
+        claimed = ((volume or {}).get("spec") or {}).get("claimRef") or {}
+        if claimed.get("namespace"):
+            return str(claimed["namespace"])
         if known := self._locator.row(volume_uid).get("namespace"):
             return str(known)
         selector = names.selector(
             self._options.namespace_prefix, {names.UID: names.label_value(volume_uid)}
         )
-        rows = self._client.list("v1", _CLAIMS, selector=selector)
+        rows = self._client.list("v1", CLAIMS, selector=selector)
         return str(rows[0]["metadata"]["namespace"]) if rows else ""
+
+
+def _backing_of(volume: Object) -> Backing | None:
+    """Return the NFS export that a volume of ours lies on, from the volume itself."""
+    spec = volume["spec"]
+    if (source := spec.get("nfs")) is not None:
+        export = str(source["path"]).rpartition("/")[0] or "/"
+        return Backing(build.NFS, {"server": str(source["server"]), "export": export})
+    if (source := spec.get("csi")) is not None:
+        said = source["volumeAttributes"]
+        given = {"server": said["server"], "export": said["share"], "driver": source["driver"]}
+        return Backing(build.NFS_CSI, given)
+    return None

@@ -51,6 +51,7 @@ _QUIET = (
     "SuccessfulDelete",
     "Unhealthy",  # each second of every start
 )
+_ALIVE = "status.phase!=Succeeded,status.phase!=Failed"
 
 
 @dataclass(frozen=True)
@@ -71,8 +72,10 @@ def kinds_of(options: KubernetesOptions) -> tuple[Kind, ...]:
     found = [
         Kind("apps/v1", "statefulsets", world.SETS, ours, needed=True),
         Kind("v1", "pods", world.PODS, ours, needed=True),
+        Kind("batch/v1", "jobs", world.JOBS, ours),
         Kind("v1", "events", world.EVENTS, fields=quiet),
         Kind("v1", "nodes", world.NODES),
+        Kind("v1", "pods", world.OTHERS, names.others(options.namespace_prefix), _ALIVE),
         *(Kind(version, plural, kind, ours) for version, plural, kind in WATCHED),
     ]
     if options.queue:

@@ -12,18 +12,21 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from runtime.drivers.kubernetes import names, observe, waiting
+from runtime.drivers.kubernetes import names, observe, observe_job, waiting
 from runtime.drivers.kubernetes.metrics import quantity
-from runtime.drivers.kubernetes.nodes import facts_of
 from runtime.drivers.kubernetes.places import Places
-from runtime.drivers.kubernetes.prober import Prober, Question
-from runtime.drivers.kubernetes.pruning import small_event, small_pod, small_set
+from runtime.drivers.kubernetes.prober import Prober, question_of
+from runtime.drivers.kubernetes.pruning import small_event, small_job, small_pod, small_set
+from runtime.drivers.kubernetes.seen_nodes import SeenNodes
 from runtime.protocol import NodeChanges, NodeFacts, Observation, Seen
 
 Object = dict[str, Any]
 Key = tuple[str, str]  # namespace, name
 
 SETS, PODS, EVENTS, NODES, QUEUED = "StatefulSet", "Pod", "Event", "Node", "Workload"
+JOBS = "Job"
+_OWNERS = (SETS, JOBS)
+OTHERS = "OtherPod"  # a pod that is not this portal's: only the devices that it holds count
 _EVENTS_KEPT = 8
 _GONE_KEPT = 20_000
 _EARLY_KEPT = 20_000
@@ -38,18 +41,16 @@ class World:
         self._sets: dict[Key, Object] = {}
         self._by_uid: dict[str, Key] = {}
         self._pods: dict[Key, Object] = {}
+        self._of_job: dict[Key, set[Key]] = {}  # a Job's pods: more than one, each with its name
         self._events: dict[Key, OrderedDict[str, Object]] = {}
         self._queued: dict[Key, str] = {}
         self._interrupted: dict[Key, tuple[int, tuple[str, str]]] = {}
         self._answered: dict[str, tuple[Key, float]] = {}  # pod uid → its set, when
         self._prober: Prober | None = None
         self._places = Places()
-        self._nodes: dict[str, NodeFacts] = {}
+        self._nodes = SeenNodes()
         self._gone: OrderedDict[tuple[str, str, str], int] = OrderedDict()
         self._changed: dict[str, str] = {}  # uid → kind
-        self._nodes_seen: dict[str, NodeFacts] = {}
-        self._nodes_gone: set[str] = set()
-        self._nodes_full = False
 
     # --- from a prober --------------------------------------------------------------------------
     def ask_by(self, prober: Prober) -> None:
@@ -84,7 +85,9 @@ class World:
             for obj in there.values():
                 self._put(kind, obj)
             if kind == NODES:
-                self._nodes_full = True
+                self._nodes.listed()
+            elif kind == OTHERS:
+                self._nodes.others_listed()
 
     # --- to the driver --------------------------------------------------------------------------
     def take(self) -> list[Observation]:
@@ -109,10 +112,9 @@ class World:
             return uid in self._by_uid
 
     def pod_of(self, found: Object) -> Object | None:
-        """Return the pod of a StatefulSet, as far as the watch is."""
+        """Return the pod of a StatefulSet or Job, as far as the watch is."""
         with self._lock:
-            key = _key(found)
-            return self._pods.get((key[0], names.pod(key[1])))
+            return self._its_pod(found)
 
     def sight(self, found: Object, pod: Object | None) -> observe.Sight:
         """Put what is only known from watching beside objects that were just read."""
@@ -121,17 +123,11 @@ class World:
 
     def node_facts(self) -> list[NodeFacts]:
         with self._lock:
-            return list(self._nodes.values())
+            return self._nodes.facts()
 
     def take_nodes(self) -> NodeChanges | None:
         with self._lock:
-            full, seen, gone = self._nodes_full, self._nodes_seen, self._nodes_gone
-            self._nodes_full, self._nodes_seen, self._nodes_gone = False, {}, set()
-            if full:
-                return NodeChanges(seen=tuple(self._nodes.values()), full=True)
-            if not seen and not gone:
-                return None
-            return NodeChanges(seen=tuple(seen.values()), gone=tuple(sorted(gone)))
+            return self._nodes.take()
 
     # --- inside: changes --------------------------------------------------------------------------
     def _put(self, kind: str, obj: Object) -> None:
@@ -139,23 +135,26 @@ class World:
         age = _version(obj)
         if age and age <= max(_version(known), self._gone.get(_grave(kind, obj), 0)):
             return
-        if kind == SETS:
-            self._put_set(obj)
+        if kind in _OWNERS:
+            self._put_owner(kind, obj)
         elif kind == PODS:
             self._put_pod(obj)
         elif kind == EVENTS:
             self._put_event(obj)
         elif kind == NODES:
-            self._put_node(obj)
+            if self._nodes.put(obj):
+                self._touch_node(obj["metadata"]["name"])
+        elif kind == OTHERS:
+            self._nodes.put_other(_key(obj), obj)
         elif kind == QUEUED:
             self._put_queued(obj)
         else:
             self._touch_uid(self._places.put(kind, obj), "place")
 
-    def _put_set(self, obj: Object) -> None:
+    def _put_owner(self, kind: str, obj: Object) -> None:
         key = _key(obj)
         before = self._sets.get(key)
-        self._sets[key] = small_set(obj)
+        self._sets[key] = small_job(obj) if kind == JOBS else small_set(obj)
         uid = _uid(obj)
         if uid:
             self._by_uid[uid] = key
@@ -167,6 +166,8 @@ class World:
         small = small_pod(obj)
         self._pods[_key(obj)] = small
         key = _set_key(obj)
+        if names.JOB in (obj["metadata"].get("labels") or {}):
+            self._of_job.setdefault(key, set()).add(_key(obj))
         self._note_interruption(key, small)
         if observe.is_ready(small) and not observe.is_going(small):
             self._interrupted.pop(key, None)
@@ -187,6 +188,8 @@ class World:
         owner = self._sets.get(key)
         if owner is None or not observe.replicas_of(owner) or not observe.is_going(pod):
             return
+        if observe.is_job(owner) and observe_job.is_over(pod) and not observe.is_disrupted(pod):
+            return  # it failed by itself
         launch = observe.launch_of(owner)
         if observe.launch_of(pod) == launch and observe.ending_of(pod) is None:
             self._interrupted[key] = (launch, waiting.interruption(pod))
@@ -195,8 +198,9 @@ class World:
         about = obj.get("involvedObject") or {}
         key = (str(about.get("namespace", "")), str(about.get("name", "")))
         if about.get("kind") == "Pod":
-            owner = (key[0], _set_name(key[1]))
-        elif about.get("kind") == SETS:
+            known_pod = self._pods.get(key)
+            owner = _set_key(known_pod) if known_pod else (key[0], _set_name(key[1]))
+        elif about.get("kind") in _OWNERS:
             owner = key
         else:
             return
@@ -212,26 +216,16 @@ class World:
         if known is None or known.get("message") != obj.get("message"):
             self._touch(owner)  # once more of the same is no news
 
-    def _put_node(self, obj: Object) -> None:
-        facts = facts_of(obj)
-        known = self._nodes.get(facts.name)
-        if known == facts:
-            return
-        self._nodes[facts.name] = self._nodes_seen[facts.name] = facts
-        self._nodes_gone.discard(facts.name)
-        if known is None or known.ready != facts.ready:
-            self._touch_node(facts.name)
-
     def _put_queued(self, obj: Object) -> None:
         for owner in obj["metadata"].get("ownerReferences") or []:
-            if owner.get("kind") == SETS:
+            if owner.get("kind") in _OWNERS:
                 key = (obj["metadata"]["namespace"], owner["name"])
                 self._queued[key] = _queue_message(obj)
                 self._touch(key)
 
     def _drop(self, kind: str, obj: Object) -> None:
         key = _key(obj)
-        if kind == SETS:
+        if kind in _OWNERS:
             self._sets.pop(key, None)
             self._events.pop(key, None)
             self._interrupted.pop(key, None)
@@ -241,6 +235,7 @@ class World:
                 del self._by_uid[_uid(obj)]
         elif kind == PODS:
             pod = self._pods.pop(key, None)
+            self._forget_of_job(obj, key)
             if pod is not None:
                 self._answered.pop(pod["metadata"].get("uid", ""), None)
                 if self._prober is not None:
@@ -251,12 +246,19 @@ class World:
                 self._note_interruption(_set_key(obj), gone)
             self._touch(_set_key(obj))
         elif kind == NODES:
-            self._nodes.pop(key[1], None)
-            self._nodes_seen.pop(key[1], None)
-            self._nodes_gone.add(key[1])
+            self._nodes.drop(key[1])
             self._touch_node(key[1])
+        elif kind == OTHERS:
+            self._nodes.drop_other(key)
         elif kind not in {EVENTS, QUEUED}:
             self._touch_uid(self._places.drop(kind, obj), "place")
+
+    def _forget_of_job(self, pod: Object, key: Key) -> None:
+        rows = self._of_job.get(_set_key(pod))
+        if rows is not None:
+            rows.discard(key)
+            if not rows:
+                del self._of_job[_set_key(pod)]
 
     def _bury(self, kind: str, obj: Mapping[str, Any]) -> None:
         self._gone[_grave(kind, obj)] = _version(obj)
@@ -283,21 +285,28 @@ class World:
         key = self._by_uid.get(uid)
         if key is not None:
             found = self._sets[key]
-            return observe.judge(self._sight(found, self._pods.get((key[0], names.pod(key[1])))))
+            return observe_job.judge(self._sight(found, self._its_pod(found)))
         if kind == "place" and (place := self._places.judge(uid)) is not None:
             return place
         return Observation(uid=uid, seen=Seen.MISSING, kind=kind)
 
+    def _its_pod(self, found: Object) -> Object | None:
+        key = _key(found)
+        if observe.is_job(found):
+            pods = [self._pods[k] for k in self._of_job.get(key, ()) if k in self._pods]
+            return observe_job.newest(found, pods)
+        return self._pods.get((key[0], names.pod(key[1])))
+
     def _sight(self, found: Object, pod: Object | None) -> observe.Sight:
         key = _key(found)
         launch, why = self._interrupted.get(key, (0, ("", "")))
-        node = self._nodes.get((pod or {}).get("spec", {}).get("nodeName", "") if pod else "")
+        node = (pod or {}).get("spec", {}).get("nodeName") or ""
         return observe.Sight(
-            statefulset=found,
+            owner=found,
             pod=pod,
             events=tuple(self._of_pod(self._events.get(key, {}).values(), pod)),
             queued=self._queued.get(key, ""),
-            node_ready=None if node is None else node.ready,
+            node_ready=self._nodes.is_ready(node),
             could_fit=self._could_fit(found),
             answered_at=self._answered_at(pod),
             interrupted=why if launch == observe.launch_of(found) else ("", ""),
@@ -323,24 +332,26 @@ class World:
                 wanted[name] = wanted.get(name, 0.0) + quantity(str(text))
         if not self._nodes:
             return None
-        return any(_fits(wanted, facts) for facts in self._nodes.values())
+        return any(_fits(wanted, facts) for facts in self._nodes.known())
 
     def _known(self, kind: str, obj: Object) -> Object | None:
-        if kind == SETS:
+        if kind in _OWNERS:
             return self._sets.get(_key(obj))
         if kind == PODS:
             return self._pods.get(_key(obj))
-        if kind in {EVENTS, NODES, QUEUED}:
+        if kind in {EVENTS, NODES, OTHERS, QUEUED}:
             return None
         return self._places.known(kind, obj)
 
     def _all(self, kind: str) -> list[Object]:
-        if kind == SETS:
-            return list(self._sets.values())
+        if kind in _OWNERS:
+            return [o for o in self._sets.values() if observe.is_job(o) == (kind == JOBS)]
         if kind == PODS:
             return list(self._pods.values())
         if kind == NODES:
-            return [{"metadata": {"name": name}} for name in self._nodes]
+            return [{"metadata": {"name": name}} for name in self._nodes.names()]
+        if kind == OTHERS:
+            return [{"metadata": {"namespace": n, "name": m}} for n, m in self._nodes.others()]
         if kind in {EVENTS, QUEUED}:
             return []
         return self._places.all(kind)
@@ -365,7 +376,10 @@ def _grave(kind: str, obj: Mapping[str, Any]) -> tuple[str, str, str]:
 
 
 def _set_key(pod: Mapping[str, Any]) -> Key:
-    return (pod["metadata"].get("namespace", ""), _set_name(pod["metadata"]["name"]))
+    """The key of what a pod belongs to."""
+    meta = pod["metadata"]
+    job = (meta.get("labels") or {}).get(names.JOB)
+    return (meta.get("namespace", ""), job or _set_name(meta["name"]))
 
 
 def _set_name(pod_name: str) -> str:
@@ -386,14 +400,3 @@ def _queue_message(obj: Object) -> str:
         if condition.get("type") == "QuotaReserved" and condition.get("status") == "False":
             return str(condition.get("message", ""))
     return ""
-
-
-def question_of(pod: Mapping[str, Any]) -> Question | None:
-    """Return what the node asks the main container, once the pod has an address."""
-    host = (pod.get("status") or {}).get("podIP")
-    for container in (pod.get("spec") or {}).get("containers") or []:
-        asked = (container.get("startupProbe") or {}).get("httpGet")
-        if host and asked and container["name"] == names.MAIN:
-            uid, path = pod["metadata"].get("uid", ""), str(asked.get("path", "/"))
-            return Question(uid, str(host), int(asked["port"]), path)
-    return None

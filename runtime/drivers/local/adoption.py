@@ -70,6 +70,7 @@ async def _find_parent(workload: Workload) -> Facts | None:
 def _void(workload: Workload) -> None:
     """It was recorded but never started: as good as not there, ``ensure`` makes it anew."""
     workload.record.begin(workload.spec)  # a parent that starts even later sees this and leaves
+    workload.drop_secrets()
     workload.become(Seen.MISSING)
 
 

@@ -10,8 +10,10 @@ from django.conf import settings
 
 from runtime.drivers.local.client import Client
 from runtime.drivers.local.gpus import GpuSource, default_source
-from runtime.protocol import Device, Health, Observation, Seen, WorkloadSpec
+from runtime.drivers.secret_files import checked
+from runtime.protocol import Backing, Device, Health, InvalidSpec, Observation, Seen, WorkloadSpec
 
+_FOLDERS = ("", "directory")  # what this machine's volumes are
 _OBSERVED = frozenset(field.name for field in fields(Observation))
 
 
@@ -30,9 +32,14 @@ class LocalDriver:
         wire = _wire(spec)
         answer = self._client.ask("ensure", spec=wire)
         if answer.get("need_secrets"):
-            answer = self._client.ask("ensure", spec=wire, secrets=dict(spec.secret_env()))
+            answer = self._client.ask("ensure", spec=wire, secrets=_secrets(spec))
         reference: Mapping[str, object] = answer["ref"]
         return reference
+
+    def refresh_secrets(self, spec: WorkloadSpec) -> None:
+        self._client.ask(
+            "refresh_secrets", uid=spec.uid, launch=spec.launch, secrets=_secrets(spec)
+        )
 
     def observe(self, uids: Iterable[str]) -> Mapping[str, Observation]:
         answer = self._client.ask("observe", uids=list(uids))
@@ -59,13 +66,16 @@ class LocalDriver:
             message=facts["message"],
         )
 
-    # -- SupportsWatch, SupportsVolumes, SupportsLogs, SupportsMetrics -----------------------
+    # -- SupportsWatch, SupportsVolumes ------------------------------------------------------
 
     def watch(self, *, stop: Callable[[], bool]) -> Iterator[list[Observation]]:
         for items in self._client.follow(stop=stop):
             yield [_observation(item) for item in items]
 
-    def ensure_volume(self, volume_uid: str, *, project: str, owner: str) -> None:
+    def ensure_volume(
+        self, volume_uid: str, *, project: str, owner: str, backing: Backing | None = None
+    ) -> None:
+        del backing  # one kind of volume: a folder; its size is watched, not enforced
         self._client.ask("ensure_volume", volume_uid=volume_uid, project=project, owner=owner)
 
     def remove_volume(self, volume_uid: str) -> None:
@@ -74,6 +84,35 @@ class LocalDriver:
     def volume_usage(self, volume_uid: str) -> int | None:
         used: int | None = self._client.ask("volume_usage", volume_uid=volume_uid)
         return used
+
+    # -- SupportsSnapshots, SupportsMoves ----------------------------------------------------
+
+    def can_snapshot(self, backing: Backing) -> bool:
+        return backing.kind in _FOLDERS
+
+    def ensure_snapshot(self, snapshot_uid: str, *, volume_uid: str, backing: Backing) -> int:
+        del backing
+        size: int = self._client.ask("ensure_snapshot", uid=snapshot_uid, volume_uid=volume_uid)
+        return size
+
+    def restore_snapshot(self, snapshot_uid: str, *, volume_uid: str, backing: Backing) -> None:
+        del backing
+        self._client.ask("restore_snapshot", uid=snapshot_uid, volume_uid=volume_uid)
+
+    def remove_snapshot(self, snapshot_uid: str, *, volume_uid: str, backing: Backing) -> None:
+        del volume_uid, backing
+        self._client.ask("remove_snapshot", uid=snapshot_uid)
+
+    def can_move(self, backing: Backing) -> bool:
+        return backing.kind in _FOLDERS
+
+    def move_volume(self, volume_uid: str, *, project: str, owner: str, backing: Backing) -> None:
+        """A shared volume has a group of its own, whichever project it belongs to."""
+        if owner:
+            raise InvalidSpec("What is one person's alone stays in its project.")
+        self.ensure_volume(volume_uid, project=project, owner=owner, backing=backing)
+
+    # -- SupportsLogs, SupportsMetrics -------------------------------------------------------
 
     def read_log(self, uid: str, *, offset: int = 0, limit: int = 65536) -> tuple[bytes, int]:
         answer = self._client.ask("read_log", uid=uid, offset=offset, limit=limit)
@@ -110,11 +149,24 @@ def _wire(spec: WorkloadSpec) -> dict[str, Any]:
         "env": dict(spec.env),
         "resources": asdict(spec.resources),
         "devices": list(spec.devices),
-        "mounts": [asdict(mount) for mount in spec.mounts],
+        "mounts": [
+            {
+                "volume_uid": mount.volume_uid,
+                "role": mount.role,
+                "name": mount.name,
+                "owner": mount.owner,
+                "read_only": mount.read_only,
+            }
+            for mount in spec.mounts
+        ],
         "port": spec.port,
         "probe": asdict(spec.probe) if spec.probe else None,
         "stop_grace_s": spec.stop_grace_s,
     }
+
+
+def _secrets(spec: WorkloadSpec) -> dict[str, dict[str, str]]:
+    return {"env": dict(spec.secret_env()), "files": checked(spec.secret_files())}
 
 
 def _observation(item: Mapping[str, Any]) -> Observation:

@@ -45,6 +45,7 @@ _REFUSED = frozenset(
         "PYTHONPATH",
         "BERTH_WORKLOAD",
         "BERTH_KILLPOINT",
+        "BERTH_VOLUMES",
     )
 )
 _REFUSED_PREFIXES = ("LD_", "DYLD_", "NVIDIA_")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from runtime.drivers.local import shim
 from runtime.drivers.local.cgroups import Groups
+from runtime.drivers.local.records import destroy
 
 # -I -S -E: no site, no user packages, no environment; it starts in 6 ms.
 SHIM = (sys.executable, "-I", "-S", "-E", shim.__file__)
@@ -24,24 +25,32 @@ class Isolation:
     cpu: bool = False
     pids: bool = False
     gpu: bool = False
+    read_only_volumes: bool = False
+    memory_secrets: bool = False
 
     @property
     def mounts(self) -> bool:
-        return self.proc or self.tmp
+        return self.proc or self.tmp or self.read_only_volumes
 
 
-def detect(groups: Groups, *, root: bool, state: Path, needed: tuple[Path, ...]) -> Isolation:
-    """``needed`` are folders a workload must go on seeing: none may lie under /tmp."""
-    proc = tmp = False
+def detect(
+    groups: Groups, *, root: bool, state: Path, volumes: Path, environments: Path, memory: bool
+) -> Isolation:
+    """A workload must go on seeing its folders: none may lie under what gets a private face."""
+    proc = tmp = hidden = False
+    needed = (state, volumes, environments)
     if root:
         folder = state / "selftest"
-        folder.mkdir(exist_ok=True)
+        destroy(folder)
+        folder.mkdir(mode=0o700)
         done = subprocess.run(  # noqa: S603 - our own file
             [*SHIM, str(folder)], capture_output=True, env={}, timeout=20, check=False
         )
         proc, tmp = b"proc=1" in done.stdout, b"tmp=1" in done.stdout
-        folder.rmdir()
+        hidden = b"volumes=1" in done.stdout
+        destroy(folder)
         tmp = tmp and not any(is_under(path, _SHARED_FOLDERS) for path in needed)
+        hidden = hidden and not any(is_under(p, (str(volumes),)) for p in (state, environments))
     return Isolation(
         users=root,
         proc=proc,
@@ -50,6 +59,8 @@ def detect(groups: Groups, *, root: bool, state: Path, needed: tuple[Path, ...])
         cpu=groups.has("cpu"),
         pids=groups.has("pids"),
         gpu=root and "devices" in groups.v1,
+        read_only_volumes=hidden,
+        memory_secrets=memory,
     )
 
 

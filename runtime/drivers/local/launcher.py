@@ -2,28 +2,29 @@
 
 import marshal
 import os
-import re
 import shutil
+import stat
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from runtime.drivers.local import environ, logs, upper
+from runtime.drivers.local import environ, logs, shared_folder, upper
 from runtime.drivers.local import isolation as isolating
 from runtime.drivers.local.cgroups import Groups, nvidia_minors
 from runtime.drivers.local.killpoints import killpoint
 from runtime.drivers.local.records import Record, Trash
-from runtime.drivers.local.users import SystemUser, Users, own_user
+from runtime.drivers.local.secret_folders import SecretFolders
+from runtime.drivers.local.users import SystemUser, Users, VolumeGroups, own_user
 from runtime.drivers.local.wire import Refused
-
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,100}")
+from runtime.drivers.mount_names import is_plain
+from runtime.drivers.secret_files import placed
 
 
 def checked_name(name: str, what: str) -> str:
     """Return a name that is safe as one part of a path."""
-    if not _NAME.fullmatch(name) or ".." in name:
+    if not is_plain(name):
         raise Refused("invalid-spec", f"{what} {name[:40]!r} is not a plain name")
     return name
 
@@ -40,6 +41,14 @@ def asked(spec: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in spec.items() if name not in ours}
 
 
+@dataclass(frozen=True)
+class Secrets:
+    """What only the workload may read; never in a record, never on a disk."""
+
+    env: dict[str, str] = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict)
+
+
 @dataclass
 class Machine:
     """Where things lie and what this machine can enforce."""
@@ -51,12 +60,16 @@ class Machine:
     groups: Groups = field(default_factory=Groups)
     isolation: isolating.Isolation = field(default_factory=isolating.Isolation)
     users: Users | None = None  # None: everything runs as the supervisor's own user
+    volume_groups: VolumeGroups | None = None
     ports_taken: Callable[[], set[int]] = set
 
     def __post_init__(self) -> None:
         self.records = self.state / "records"
         self.spaces = self.state / "spaces"
+        self.here = self.state / "mounted"  # where each workload sees its own volumes
         self.trash = Trash(self.state / "trash")
+        through = self.users is not None
+        self.secret_folders = SecretFolders(self.state, self.trash, through=through)
 
     def make(self) -> None:
         """Make the folders; users may pass through those that hold something of theirs."""
@@ -66,17 +79,32 @@ class Machine:
             (self.records, 0o700),
             (self.spaces, through),
             (self.volumes, through),
+            (self.here, through),
         ):
             folder.mkdir(mode=mode, parents=True, exist_ok=True)
             folder.chmod(mode)
             if self.users:
                 os.chown(folder, 0, 0)  # nobody else may move folders of users about
+        self.secret_folders.make()
 
     async def user_of(self, project: str, owner: str) -> SystemUser:
         return await self.users.get(project, owner) if self.users else own_user()
 
+    async def group_of(self, volume_uid: str) -> int | None:
+        """Return the group of a volume that members share; None: all is one user's anyway."""
+        return await self.volume_groups.get(volume_uid) if self.volume_groups else None
+
     def volume(self, uid: str) -> Path:
         return self.volumes / checked_name(uid, "volume")
+
+    def make_volume(self, uid: str, user: SystemUser, group: int | None) -> Path:
+        """Make the folder of a volume: its owner's alone, or shared by ``group``."""
+        folder = self.volume(uid)
+        if group is None:
+            self.own_folder(folder, user)
+        else:
+            shared_folder.make(folder, group)
+        return folder
 
     def own_folder(self, folder: Path, user: SystemUser) -> None:
         """Make a folder that belongs to ``user`` alone; refuse one that is somebody else's."""
@@ -86,9 +114,11 @@ class Machine:
                 os.chown(folder, user.uid, user.gid, follow_symlinks=False)
         except FileExistsError:
             found = folder.lstat()
-            if self.users and found.st_uid == 0 and not any(folder.iterdir()):
+            is_folder = stat.S_ISDIR(found.st_mode)
+            fresh = is_folder and (found.st_uid, found.st_gid) == (0, 0)
+            if self.users and fresh and not any(folder.iterdir()):
                 os.chown(folder, user.uid, user.gid, follow_symlinks=False)  # killed between
-            elif found.st_uid != user.uid:
+            elif found.st_uid != user.uid or not is_folder:
                 raise Refused(
                     "error", f"folder {folder.name} belongs to another user", reason="start-failed"
                 ) from None
@@ -100,6 +130,8 @@ class Launcher:
     def __init__(self, machine: Machine, spec: dict[str, Any], user: SystemUser) -> None:
         self.machine, self.spec, self.user = machine, spec, user
         self.space = machine.spaces / spec["uid"]
+        self.volumes = self.space / "volumes"
+        self.secrets = machine.secret_folders.of(spec["uid"], self.space)
         self.base: Path | None = None
         if name := spec["environment"]:
             self.base = machine.environments / checked_name(name, "environment")
@@ -154,16 +186,38 @@ class Launcher:
             *(self.space / name for name in ("env", "jupyter", "runtime", "tmp")),
         ):
             self.machine.own_folder(folder, self.user)
+        self._make_volumes()
+
+    def _make_volumes(self) -> None:
+        """Make a folder with an entry for each volume: a place to mount it, or a link."""
+        self.machine.trash.take(self.volumes)
+        self.volumes.mkdir(mode=0o755)
+        self.volumes.chmod(0o755 if self.machine.users else 0o700)
+        for mount in self._data():
+            folder = self.machine.make_volume(mount["volume_uid"], self.user, mount["group"])
+            if self.machine.isolation.read_only_volumes:
+                (self.volumes / mount["name"]).mkdir(mode=0o700)
+            else:
+                (self.volumes / mount["name"]).symlink_to(folder)
+
+    def _data(self) -> list[dict[str, Any]]:
+        return [mount for mount in self.spec["mounts"] if mount["role"] == "data"]
+
+    def write_secrets(self, secrets: Secrets) -> None:
+        """Put the files in place of what was there."""
+        owner = (self.user.uid, self.user.gid) if self.machine.users else None
+        self.machine.secret_folders.write(self.secrets, secrets.files, owner)
 
     def environment(self, port: int | None, secrets: dict[str, str]) -> dict[str, str]:
         layer = upper.describe(self.space, self.base) if self.base else upper.Furniture()
         granted, _ = environ.asked_for(self.spec["env"])
         private_tmp = self.machine.isolation.tmp
-        env = {
+        asked = {name: placed(value, str(self.secrets)) for name, value in granted.items()}
+        return {
             "LANG": "C.UTF-8",
             **environ.passed_on(),
-            **granted,
-            **secrets,
+            **{name: environ.substitute(value, port) for name, value in asked.items()},
+            **secrets,  # as they are: a password may hold any text
             **layer.env,
             "PATH": os.pathsep.join([*layer.path, environ.SYSTEM_PATH]),
             "HOME": str(self.home()),
@@ -174,40 +228,81 @@ class Launcher:
             "XDG_RUNTIME_DIR": str(self.space / "runtime"),
             "JUPYTER_RUNTIME_DIR": str(self.space / "runtime"),
             **environ.gpu_environment(self.spec["devices"]),
+            "BERTH_VOLUMES": str(self.volumes),
             "BERTH_WORKLOAD": self.spec["uid"],
         }
-        return {name: environ.substitute(value, port) for name, value in env.items()}
 
     def plan(
-        self, record: Record, attempt: int, port: int | None, secrets: dict[str, str]
+        self, record: Record, attempt: int, port: int | None, secrets: Secrets
     ) -> dict[str, Any]:
         """Return everything the shim needs, as plain values."""
         machine, user = self.machine, self.user
         layer = upper.describe(self.space, self.base) if self.base else upper.Furniture()
         tmp = str(self.space / "tmp")
         shared = isolating.shared_folders() if machine.isolation.tmp else ()
-        command = [environ.substitute(part, port) for part in self.spec["command"]]
+        words = [placed(part, str(self.secrets)) for part in self.spec["command"][1:]]
         return {
             "dir": str(record.folder),
             "attempt": attempt,
-            "argv": [self.program(), *command[1:]],
-            "env": self.environment(port, secrets),
+            "argv": [self.program(), *(environ.substitute(word, port) for word in words)],
+            "env": self.environment(port, secrets.env),
             "cwd": str(self.home()),
             "uid": user.uid if machine.users else None,
             "gid": user.gid,
+            **self._sharing(),
             "mounts": machine.isolation.mounts,
             "hide_proc": machine.isolation.proc,
             "binds": [(tmp, folder) for folder in shared if Path(folder).is_dir()],
+            "volumes": self._shown(),
             "rlimits": self._rlimits(),
             "cgroups": self._groups(),
             "kill_file": machine.groups.kill_file(self.spec["uid"]),
             "folders": layer.folders,
             "files": layer.files,
             "links": layer.links,
+            "leads": self._leads(),
+            "secrets": str(self.secrets),
             "log_prefix": logs.prefix(record.folder, self.spec["launch"]),
             "log_segment": logs.SEGMENT_BYTES,
             "log_keep": logs.KEEP,
         }
+
+    def _sharing(self) -> dict[str, Any]:
+        """Return the groups of the shared volumes it sees, and the umask these need."""
+        shared = [mount for mount in self._data() if mount["group"] is not None]
+        folders = [self.machine.volume(mount["volume_uid"]) for mount in shared]
+        return {
+            "groups": sorted({mount["group"] for mount in shared}),
+            "umask": shared_folder.umask_for(folders),
+        }
+
+    def _shown(self) -> dict[str, Any] | None:
+        """Return what is mounted where; None where links must do."""
+        if not (self._data() and self.machine.isolation.read_only_volumes):
+            return None
+        home = self.home()
+        return {
+            "all": str(self.machine.volumes),
+            "home": str(home) if home.parent == self.machine.volumes else "",
+            "binds": [
+                (
+                    str(self.machine.volume(mount["volume_uid"])),
+                    str(self.volumes / mount["name"]),
+                    mount["read_only"],
+                )
+                for mount in self._data()
+            ],
+            "seen": str(self.volumes),
+            "here": str(self.machine.here),
+        }
+
+    def _leads(self) -> list[tuple[str, str]]:
+        """Lead ``~/volumes`` to them; several workloads may share one home and so this link."""
+        if not self._data():
+            return []
+        same_for_all = self.machine.isolation.read_only_volumes
+        target = self.machine.here if same_for_all else self.volumes
+        return [(f"{self.home()}/volumes", str(target))]
 
     def _rlimits(self) -> list[tuple[str, int, int]]:
         limits = [("RLIMIT_CORE", 0, 0), ("RLIMIT_NOFILE", 65536, 65536)]

@@ -109,13 +109,15 @@ class Trash:
         self.folder = folder
         self._count = 0
 
-    def take(self, path: Path) -> None:
+    def take(self, path: Path) -> bool:
+        """Move it away; True when it was there."""
         self.folder.mkdir(mode=0o700, exist_ok=True)
         self._count += 1
         try:
             path.rename(self.folder / f"{path.name}.{os.getpid()}.{self._count}")
         except FileNotFoundError:
-            return
+            return False
+        return True
 
     def empty(self) -> None:
         """Delete for good."""

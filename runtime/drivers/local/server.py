@@ -11,8 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from runtime.drivers.local import isolation, logs, observing, usage
+from runtime.drivers.local.launcher import checked_name
+from runtime.drivers.local.parsing import parse_secrets, parse_spec
+from runtime.drivers.local.users import own_user
 from runtime.drivers.local.wire import HEARTBEAT_S, LINE_LIMIT, Refused, decode, encode
-from runtime.drivers.local.world import Watcher, World, parse_spec
+from runtime.drivers.local.world import Watcher, World
 
 log = logging.getLogger("berth.supervisor")
 VERSION = "1"
@@ -102,8 +105,12 @@ class Server:
         secrets = message.get("secrets")
         return await self.world.ensure(
             parse_spec(message["spec"]),
-            None if secrets is None else {str(k): str(v) for k, v in secrets.items()},
+            None if secrets is None else parse_secrets(secrets),
         )
+
+    async def do_refresh_secrets(self, message: dict[str, Any]) -> Any:
+        uid, launch = str(message["uid"]), int(message["launch"])
+        self.world.refresh(uid, launch, parse_secrets(message["secrets"]))
 
     async def do_observe(self, message: dict[str, Any]) -> Any:
         return [self.world.observation(str(uid)) for uid in message["uids"]]
@@ -159,19 +166,34 @@ class Server:
 
     async def do_ensure_volume(self, message: dict[str, Any]) -> Any:
         machine = self.world.machine
-        user = await machine.user_of(str(message["project"]), str(message["owner"]))
-        machine.own_folder(machine.volume(str(message["volume_uid"])), user)
+        uid, owner = checked_name(str(message["volume_uid"]), "volume"), str(message["owner"])
+        if owner:
+            machine.make_volume(uid, await machine.user_of(str(message["project"]), owner), None)
+        else:
+            machine.make_volume(uid, own_user(), await machine.group_of(uid))
 
     async def do_remove_volume(self, message: dict[str, Any]) -> Any:
         machine = self.world.machine
         folder = machine.volume(str(message["volume_uid"]))
-        if any(w.is_alive and _uses(w.spec, folder.name) for w in self.world.workloads.values()):
-            raise Refused("not-yet", "a workload still uses it", retry_in=1.0)
+        self.world.needs_quiet(folder.name)
         self.world.discard(folder)
 
     async def do_volume_usage(self, message: dict[str, Any]) -> Any:
         folder = self.world.machine.volume(str(message["volume_uid"]))
         return await usage.folder_bytes(folder) if folder.is_dir() else None
+
+    async def do_ensure_snapshot(self, message: dict[str, Any]) -> Any:
+        return self.world.snapshots.ensure(str(message["uid"]), str(message["volume_uid"]))
+
+    async def do_restore_snapshot(self, message: dict[str, Any]) -> Any:
+        volume_uid = str(message["volume_uid"])
+        self.world.needs_quiet(volume_uid)
+        self.world.snapshots.restore(str(message["uid"]), volume_uid)
+        self.world.empty_trash()
+
+    async def do_remove_snapshot(self, message: dict[str, Any]) -> Any:
+        self.world.snapshots.remove(str(message["uid"]))
+        self.world.empty_trash()
 
     async def do_shutdown(self, message: dict[str, Any]) -> Any:
         if message.get("workspaces"):
@@ -197,10 +219,6 @@ class Server:
         finally:
             gone.cancel()
             self.world.watchers.discard(watcher)
-
-
-def _uses(spec: dict[str, Any], volume_uid: str) -> bool:
-    return any(mount["volume_uid"] == volume_uid for mount in spec.get("mounts", ()))
 
 
 def _memory_mib() -> int:

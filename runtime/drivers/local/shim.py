@@ -9,7 +9,7 @@ fork a child that waits → record the child → let it go → record that it we
 """
 
 # pathlib and contextlib cost more to import than the rest together:
-# ruff: noqa: PTH104, PTH108, PTH123, PTH208, PTH211, SIM105, D402
+# ruff: noqa: PTH100, PTH104, PTH108, PTH114, PTH123, PTH208, PTH211, SIM105
 
 from __future__ import annotations
 
@@ -29,11 +29,8 @@ if TYPE_CHECKING:
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _PR_SET_NO_NEW_PRIVS, _PR_SET_CHILD_SUBREAPER = 38, 36
-_CLONE_NEWNS = 0x00020000
-_MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_BIND, _MS_REC, _MS_PRIVATE = 2, 4, 8, 4096, 16384, 1 << 18
 _CHUNK = 65536
 _FLOOD_PAUSE_S = 0.002  # a full chunk is a flood: at most 32 MiB a second, the writer waits
-_UNPRIVILEGED_HIDEPID = (5, 8)  # since then hidepid belongs to one mount, not to the machine
 
 
 def killpoint(name: str) -> None:
@@ -59,32 +56,12 @@ def start_time(pid: int) -> int:
         return int(file.read().rpartition(b")")[2].split()[19])
 
 
-def mount(source: str, target: str, kind: str | None, flags: int, data: str | None) -> bool:
-    """True when mount(2) worked."""
-    enc = [None if x is None else x.encode() for x in (source, target, kind, data)]
-    return _LIBC.mount(enc[0], enc[1], enc[2], ctypes.c_ulong(flags), enc[3]) == 0
+def mounting() -> Any:
+    """Return the module that mounts; only a child that needs it pays for reading it."""
+    sys.path.insert(0, os.path.abspath(__file__ + "/../../../.."))
+    from runtime.drivers.local import mounting as found
 
-
-def own_mounts() -> bool:
-    """Leave the machine's mount table; True when this process may change its own now."""
-    private = _MS_REC | _MS_PRIVATE
-    return _LIBC.unshare(_CLONE_NEWNS) == 0 and mount("none", "/", None, private, None)
-
-
-def hide_processes() -> bool:
-    """Mount a /proc that shows a user nothing but the user's own processes."""
-    release = tuple(int(part) for part in os.uname().release.split("-")[0].split(".")[:2])
-    return release >= _UNPRIVILEGED_HIDEPID and mount(
-        "proc", "/proc", "proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC, "hidepid=2"
-    )
-
-
-def selftest(folder: str) -> None:
-    """Say which of the mount tricks this machine allows."""
-    mounts = own_mounts()
-    proc = mounts and hide_processes()
-    tmp = mounts and mount(folder, folder, None, _MS_BIND, None)
-    os.write(1, f"proc={int(proc)} tmp={int(tmp)}\n".encode())
+    return found
 
 
 class Log:
@@ -122,15 +99,12 @@ class Log:
 def become(plan: dict[str, Any], fifo: int) -> None:
     """In the child, after the word to go: put on the workload's clothes."""
     os.setsid()
-    if plan["mounts"] and own_mounts():
-        for source, target in plan["binds"]:
-            mount(source, target, None, _MS_BIND, None)
-        if plan["hide_proc"]:
-            hide_processes()
+    if plan["mounts"]:
+        isolate(plan)
     limits(plan["rlimits"])
-    os.umask(0o077)
+    os.umask(plan["umask"])
     if plan["uid"] is not None:
-        os.setgroups([])
+        os.setgroups(plan["groups"])
         os.setresgid(plan["gid"], plan["gid"], plan["gid"])
         os.setresuid(plan["uid"], plan["uid"], plan["uid"])
         _LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
@@ -142,6 +116,21 @@ def become(plan: dict[str, Any], fifo: int) -> None:
     os.chdir(plan["cwd"])
 
 
+def isolate(plan: dict[str, Any]) -> None:
+    """Leave the machine's mounts. Volumes must be as they should be; the rest is best effort."""
+    tools = mounting()
+    if not tools.own_mounts():
+        if plan["volumes"]:
+            raise OSError(0, "volumes can't be mounted")
+        return
+    if plan["volumes"]:
+        tools.show_volumes(plan["volumes"])
+    for source, target in plan["binds"]:
+        tools.bind(source, target)
+    if plan["hide_proc"]:
+        tools.hide_processes()
+
+
 def furnish(plan: dict[str, Any]) -> None:
     """Write the workload's own environment, as its own user: no link can lead root astray."""
     for folder in plan["folders"]:
@@ -150,6 +139,8 @@ def furnish(plan: dict[str, Any]) -> None:
         attempt(place, path, text, mode)
     for path, target in plan["links"]:
         attempt(link, path, target)
+    for path, target in plan["leads"]:
+        attempt(lead, path, target)
 
 
 def attempt(step: Callable[..., object], *args: object, **kwargs: object) -> None:
@@ -182,6 +173,12 @@ def link(path: str, target: str) -> None:
     clear(path + ".berth")
     os.symlink(target, path + ".berth")
     os.rename(path + ".berth", path)
+
+
+def lead(path: str, target: str) -> None:
+    """Make or turn a link, but never replace what a user keeps there."""
+    if os.path.islink(path) or not os.path.lexists(path):
+        link(path, target)
 
 
 def limits(wanted: list[tuple[str, int, int]]) -> None:
@@ -334,10 +331,23 @@ class Shim:
         self.record("exit", code=code, at=at, error=safe)
         killpoint("shim-exit-recorded")
         kill_rest(self.plan["kill_file"])
+        forget(self.plan["secrets"])
         for _ in range(64):
             if not self.pump():
                 break
         self.record("done", at=time.time())
+
+
+def forget(folder: str) -> None:
+    """Remove the secret files. ``rm`` walks by descriptors: no link leads it astray."""
+    if not os.path.lexists(folder):
+        return
+    try:
+        quiet = [(os.POSIX_SPAWN_OPEN, fd, "/dev/null", os.O_RDWR, 0) for fd in (0, 1, 2)]
+        pid = os.posix_spawn("/bin/rm", ["rm", "-rf", "--", folder], {}, file_actions=quiet)
+        os.waitpid(pid, 0)
+    except OSError:
+        pass  # the supervisor does it when it notices the end
 
 
 def kill_rest(kill_file: str) -> None:
@@ -382,7 +392,7 @@ def parent(pid: int) -> int:
 
 def main() -> None:
     if len(sys.argv) > 1:
-        selftest(sys.argv[1])
+        os.write(1, mounting().selftest(sys.argv[1]).encode())
         return
     killpoint("shim-start")
     with open(0, "rb") as stdin:

@@ -27,7 +27,7 @@ from runtime.drivers.local import isolation  # noqa: E402
 from runtime.drivers.local.cgroups import Groups  # noqa: E402
 from runtime.drivers.local.launcher import Machine  # noqa: E402
 from runtime.drivers.local.server import Server  # noqa: E402
-from runtime.drivers.local.users import Users  # noqa: E402
+from runtime.drivers.local.users import Users, VolumeGroups  # noqa: E402
 from runtime.drivers.local.world import World  # noqa: E402
 
 log = logging.getLogger("berth.supervisor")
@@ -90,10 +90,16 @@ def machine_of(options: argparse.Namespace) -> Machine:
         ports=(int(first), int(last)),
         groups=groups,
         users=Users(state) if root else None,
+        volume_groups=VolumeGroups(state) if root else None,
     )
     machine.make()
     machine.isolation = isolation.detect(
-        groups, root=root, state=state, needed=(state, volumes, environments)
+        groups,
+        root=root,
+        state=state,
+        volumes=volumes,
+        environments=environments,
+        memory=machine.secret_folders.in_memory,
     )
     return machine
 

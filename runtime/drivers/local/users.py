@@ -1,23 +1,21 @@
 """One system user per (project, owner), when the supervisor runs as root.
 
 Names are stable and numbers are never given twice, so a later user can't own the files of an
-earlier one. Users are never deleted: a home may outlive everything else.
+earlier one. Users are never deleted: a home may outlive everything else. A volume that a
+project's members share has a system group of its own, by the same rules.
 """
 
-import asyncio
-import contextlib
+import grp
 import hashlib
-import json
 import os
 import pwd
 from dataclasses import dataclass
 from pathlib import Path
 
-from runtime.drivers.local.records import write_atomic
-from runtime.drivers.local.wire import Refused
+from runtime.drivers.local.numbers import Numbers
 
 FIRST_UID, LAST_UID = 710_000, 719_999
-_TRIES = 10
+FIRST_GID, LAST_GID = 720_000, 799_999
 
 
 @dataclass(frozen=True)
@@ -31,83 +29,77 @@ def name_for(project: str, owner: str) -> str:
     return "bw-" + hashlib.sha256(f"{project}\0{owner}".encode()).hexdigest()[:10]
 
 
-class Users:
+def group_name_for(volume_uid: str) -> str:
+    return "bv-" + hashlib.sha256(volume_uid.encode()).hexdigest()[:10]
+
+
+class Users(Numbers):
     """Finds or makes the system user of a (project, owner)."""
 
+    first, last = FIRST_UID, LAST_UID
+
     def __init__(self, state: Path) -> None:
-        self._path = state / "users.json"
-        self._lock = asyncio.Lock()
-        self._known: dict[str, int] = {}
-        with contextlib.suppress(FileNotFoundError):
-            self._known = json.loads(self._path.read_text())
+        super().__init__(state / "users.json")
 
     async def get(self, project: str, owner: str) -> SystemUser:
         name = name_for(project, owner)
-        async with self._lock:
-            for _ in range(_TRIES):
-                if name not in self._known:
-                    self._remember(name, self._existing(name) or self._next())
-                uid = self._known[name]
-                if self._existing(name) is None:
-                    await self._make(name, uid)
-                if _holder(uid) in (name, None):
-                    return SystemUser(name, uid, uid)
-                # Another supervisor of this machine was quicker: never share a number.
-                self._remember(name, self._next())
-        raise Refused("error", "no system user could be made", reason="start-failed")
+        uid = await self.number(name)
+        return SystemUser(name, uid, uid)
 
-    def _remember(self, name: str, uid: int) -> None:
-        """Written before the user is made: a number that may be in use is never reused."""
-        self._known[name] = uid
-        write_atomic(self._path, json.dumps(self._known))
-
-    @staticmethod
-    def _existing(name: str) -> int | None:
+    def existing(self, name: str) -> int | None:
         try:
-            uid = pwd.getpwnam(name).pw_uid
+            return pwd.getpwnam(name).pw_uid
         except KeyError:
             return None
-        return uid if FIRST_UID <= uid <= LAST_UID else None
 
-    def _next(self) -> int:
-        used = [u.pw_uid for u in pwd.getpwall() if FIRST_UID <= u.pw_uid <= LAST_UID]
-        return max([*used, *self._known.values(), FIRST_UID - 1]) + 1
+    def holder(self, number: int) -> str | None:
+        try:
+            return pwd.getpwuid(number).pw_name
+        except KeyError:
+            return None  # no list of users can be written here: the number alone isolates too
 
-    @staticmethod
-    async def _make(name: str, uid: int) -> None:
-        """Enter the user in the machine's list. Without it only the name is missing."""
-        for command in (
-            ("groupadd", "--gid", str(uid), name),
-            (
-                "useradd",
-                "--uid",
-                str(uid),
-                "--gid",
-                str(uid),
-                "--no-create-home",
-                "--home-dir",
-                "/nonexistent",
-                "--shell",
-                "/bin/bash",
-                name,
-            ),
-        ):
-            with contextlib.suppress(OSError):
-                process = await asyncio.create_subprocess_exec(
-                    *command,
-                    stdin=asyncio.subprocess.DEVNULL,
-                    stdout=asyncio.subprocess.DEVNULL,
-                    stderr=asyncio.subprocess.DEVNULL,
-                    env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
-                )
-                await process.wait()
+    def used(self) -> list[int]:
+        return [user.pw_uid for user in pwd.getpwall()]
+
+    def commands(self, name: str, number: int) -> tuple[tuple[str, ...], ...]:
+        group = ("groupadd", "--gid", str(number), name)
+        who = ("--uid", str(number), "--gid", str(number), "--no-create-home")
+        where = ("--home-dir", "/nonexistent", "--shell", "/bin/bash")
+        return group, ("useradd", *who, *where, name)
 
 
-def _holder(uid: int) -> str | None:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return None  # no list of users can be written here: the number alone isolates too
+class VolumeGroups(Numbers):
+    """Finds or makes the system group of a shared volume.
+
+    One for each volume rather than for each project: what a process may reach is what it was
+    given, and a volume that moves to another project needs no other owner of its files.
+    """
+
+    first, last = FIRST_GID, LAST_GID
+
+    def __init__(self, state: Path) -> None:
+        super().__init__(state / "volume-groups.json")
+
+    async def get(self, volume_uid: str) -> int:
+        return await self.number(group_name_for(volume_uid))
+
+    def existing(self, name: str) -> int | None:
+        try:
+            return grp.getgrnam(name).gr_gid
+        except KeyError:
+            return None
+
+    def holder(self, number: int) -> str | None:
+        try:
+            return grp.getgrgid(number).gr_name
+        except KeyError:
+            return None
+
+    def used(self) -> list[int]:
+        return [group.gr_gid for group in grp.getgrall()]
+
+    def commands(self, name: str, number: int) -> tuple[tuple[str, ...], ...]:
+        return (("groupadd", "--gid", str(number), name),)
 
 
 def own_user() -> SystemUser:

@@ -11,7 +11,7 @@ from typing import Any
 
 from runtime.drivers.local import ending, listeners, logs, probing, procfs
 from runtime.drivers.local.killpoints import killpoint
-from runtime.drivers.local.launcher import Launcher, Machine, asked, spawn, wants_port
+from runtime.drivers.local.launcher import Launcher, Machine, Secrets, asked, spawn, wants_port
 from runtime.drivers.local.listeners import Listener
 from runtime.drivers.local.records import Record
 from runtime.drivers.local.users import SystemUser
@@ -42,7 +42,8 @@ class Workload(Watching):
         self.end = ending.Ending("")
         self.notice = ("", "")  # reason and message while it is not ended
         self.crowd: Callable[[], int] = lambda: 1
-        self._secrets: dict[str, str] | None = None  # only until it is ready
+        self.swept: Callable[[], None] = lambda: None  # asks that what was dropped be deleted
+        self._secrets: Secrets | None = None  # only until it is ready
         self._tries = 0
         self.parent: tuple[int, int] | None = None  # pid and start time of the shim
         self.child: tuple[int, int] | None = None
@@ -76,7 +77,7 @@ class Workload(Watching):
 
     # -- start ---------------------------------------------------------------------------
 
-    def create(self, spec: Facts, user: SystemUser, secrets: dict[str, str]) -> None:
+    def create(self, spec: Facts, user: SystemUser, secrets: Secrets) -> None:
         """Start this launch. The previous one has ended."""
         launcher = Launcher(self.machine, spec, user)
         launcher.check()
@@ -101,10 +102,13 @@ class Workload(Watching):
         self.times, self.end = {}, ending.Ending("")
         self.stopping = self._hijacked = self.orphan = False
         self.child = self.parent = None
-        plan = launcher.plan(self.record, attempt, port, self._secrets or {})
+        secrets = self._secrets or Secrets()
+        launcher.write_secrets(secrets)
+        plan = launcher.plan(self.record, attempt, port, secrets)
         try:
             self._attach(spawn(plan))
         except OSError:
+            self.drop_secrets()
             self.become(Seen.MISSING)  # out of processes or descriptors: asked again, made anew
             raise
         self.become(Seen.CREATED)
@@ -383,7 +387,22 @@ class Workload(Watching):
         self.machine.groups.remove(self.uid)
         with contextlib.suppress(OSError):
             (self.record.folder / "output").unlink()
+        self.drop_secrets()
         self.become(Seen.EXITED)
+
+    def refresh(self, secrets: Secrets) -> None:
+        """Take away what this launch has no more. The environment of a process stays."""
+        if self.is_alive:
+            if self._secrets is not None:
+                self._secrets = secrets  # a second try gets what counts now
+            user = SystemUser(*self.spec["system_user"])
+            Launcher(self.machine, self.spec, user).write_secrets(secrets)
+            self.swept()
+
+    def drop_secrets(self) -> None:
+        """What the parent should have removed; it may have been killed."""
+        if self.machine.secret_folders.drop(self.uid, self.machine.spaces / self.uid):
+            self.swept()
 
     def close(self) -> None:
         super().close()

@@ -5,12 +5,12 @@ import contextlib
 import os
 import time
 from pathlib import Path
-from typing import Any
 
 from runtime.drivers.local import adoption, observing, procfs
 from runtime.drivers.local.killpoints import killpoint
-from runtime.drivers.local.launcher import Machine, checked_name
+from runtime.drivers.local.launcher import Machine, Secrets, checked_name
 from runtime.drivers.local.records import Record, destroy, write_atomic
+from runtime.drivers.local.snapshots import Snapshots
 from runtime.drivers.local.wire import Refused
 from runtime.drivers.local.workload import Facts, Workload
 from runtime.protocol import Seen
@@ -46,6 +46,7 @@ class World:
         self.machine = machine
         self.workloads: dict[str, Workload] = {}
         self.watchers: set[Watcher] = set()
+        self.snapshots = Snapshots(machine)
         self._making = asyncio.Lock()
         self._empty_again = False
         self._emptying: asyncio.Task[None] | None = None
@@ -61,14 +62,17 @@ class World:
             if folder.is_dir():
                 workload = self._workload(folder.name)
                 adoption.adopt(workload, boot)
-        self._empty_trash()
+        self.snapshots.make()
+        living = {uid for uid, found in self.workloads.items() if found.is_alive}
+        self.machine.secret_folders.keep_only(living)
+        self.empty_trash()
 
     def _workload(self, uid: str) -> Workload:
         found = self.workloads.get(uid)
         if found is None:
             record = Record(self.machine.records / uid)
             found = self.workloads[uid] = Workload(self.machine, record, self.changed)
-            found.crowd = self.starting
+            found.crowd, found.swept = self.starting, self.empty_trash
         return found
 
     def changed(self, uid: str) -> int:
@@ -86,7 +90,7 @@ class World:
             return observing.observation(found)
         return {"uid": uid, "seen": str(Seen.MISSING), "version": self._version}
 
-    async def ensure(self, spec: Facts, secrets: dict[str, str] | None) -> Facts:
+    async def ensure(self, spec: Facts, secrets: Secrets | None) -> Facts:
         """Make (uid, launch) exist, once. Without ``secrets`` say whether they are needed."""
         uid = checked_name(spec["uid"], "uid")
         async with self._making:
@@ -100,6 +104,10 @@ class World:
             if secrets is None:
                 return {"need_secrets": True}
             user = await self.machine.user_of(spec["project"], spec["owner"])
+            for mount in spec["mounts"]:
+                is_shared = mount["role"] == "data" and not mount["owner"]
+                uid_of_volume = mount["volume_uid"]
+                mount["group"] = await self.machine.group_of(uid_of_volume) if is_shared else None
             workload = self._workload(uid)
             try:
                 workload.create(spec, user, secrets)
@@ -108,6 +116,12 @@ class World:
                     del self.workloads[uid]
                 raise
             return self._reference(workload)
+
+    def refresh(self, uid: str, launch: int, secrets: Secrets) -> None:
+        """Write the secrets of exactly this launch again."""
+        found = self.workloads.get(uid)
+        if found and found.launch == launch:
+            found.refresh(secrets)
 
     @staticmethod
     def _reference(workload: Workload) -> Facts:
@@ -136,15 +150,22 @@ class World:
             found.close()
             del self.workloads[uid]
             self.changed(uid)
-        self._empty_trash()
+        self.empty_trash()
+
+    def needs_quiet(self, volume_uid: str) -> None:
+        """NotYet while a workload uses the volume."""
+        for found in self.workloads.values():
+            mounts = found.spec.get("mounts", ()) if found.is_alive else ()
+            if any(mount["volume_uid"] == volume_uid for mount in mounts):
+                raise Refused("not-yet", "a workload still uses it", retry_in=1.0)
 
     def discard(self, volume: Path) -> None:
         """Move a volume aside in one step, so that nobody sees half of it; then delete it."""
         with contextlib.suppress(FileNotFoundError):
             volume.rename(volume.with_name(f"{_GONE}{volume.name}-{os.urandom(4).hex()}"))
-        self._empty_trash()
+        self.empty_trash()
 
-    def _empty_trash(self) -> None:
+    def empty_trash(self) -> None:
         self._empty_again = True
         if self._emptying is None or self._emptying.done():
             self._emptying = asyncio.get_running_loop().create_task(self._empty())
@@ -153,6 +174,8 @@ class World:
         while self._empty_again:
             self._empty_again = False
             await asyncio.to_thread(self.machine.trash.empty)
+            await asyncio.to_thread(self.machine.secret_folders.empty)
+            await asyncio.to_thread(self.snapshots.empty)
             for folder in self.machine.volumes.glob(f"{_GONE}*"):
                 await asyncio.to_thread(destroy, folder)
 
@@ -166,9 +189,11 @@ class World:
     async def close(self) -> None:
         for workload in self.workloads.values():
             workload.close()
+        await self.snapshots.close()
         if self._emptying:
             with contextlib.suppress(Exception):
                 await self._emptying
+        self.machine.secret_folders.close()
 
 
 def _new_epoch(path: Path) -> int:
@@ -180,47 +205,3 @@ def _new_epoch(path: Path) -> int:
     epoch = max(before + 1, int(time.time()))
     write_atomic(path, str(epoch))
     return epoch
-
-
-def parse_spec(raw: Any) -> Facts:
-    """Return the spec with every field of the type we rely on, or refuse."""
-    try:
-        return {
-            "uid": str(raw["uid"]),
-            "kind": str(raw["kind"]),
-            "name": str(raw["name"]),
-            "launch": int(raw["launch"]),
-            "project": str(raw["project"]),
-            "owner": str(raw["owner"]),
-            "environment": str(raw["environment"]),
-            "command": _texts(raw["command"]),
-            "env": {str(k): str(v) for k, v in raw["env"].items()},
-            "resources": {k: int(raw["resources"][k]) for k in ("cpu_milli", "memory_mib", "pids")},
-            "devices": _texts(raw["devices"]),
-            "mounts": [_mount(mount) for mount in raw["mounts"]],
-            "port": int(raw["port"]) if raw["port"] else None,
-            "probe": _probe(raw["probe"]) if raw["probe"] else None,
-            "stop_grace_s": float(raw["stop_grace_s"]),
-        }
-    except (KeyError, TypeError, ValueError, AttributeError) as problem:
-        raise Refused("invalid-spec", f"the spec can't be read: {problem!r}") from None
-
-
-def _texts(values: Any) -> list[str]:
-    texts = [str(value) for value in values]
-    if any("\0" in text for text in texts):
-        raise ValueError("NUL in a word")
-    return texts
-
-
-def _mount(raw: Any) -> Facts:
-    if raw["role"] != "home":
-        raise ValueError("only a home can be mounted on this machine")
-    return {"volume_uid": checked_name(str(raw["volume_uid"]), "volume"), "role": "home"}
-
-
-def _probe(raw: Any) -> Facts:
-    path = str(raw["path"])
-    if not path.startswith("/") or any(c <= " " for c in path):
-        raise ValueError("a probe's path starts with / and has no space")
-    return {"path": path, "status": int(raw["status"])}

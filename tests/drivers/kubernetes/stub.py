@@ -111,7 +111,7 @@ class Stub:
     def driver(self, **options: Any) -> KubernetesDriver:
         made = KubernetesDriver(
             self.access(),
-            KubernetesOptions(**options),
+            KubernetesOptions(**{"pod_cidrs": ("10.0.0.0/8", "127.0.0.0/8"), **options}),
             "stub",
             lambda _uid: {"namespace": "ns"},
             check=ALLOW,

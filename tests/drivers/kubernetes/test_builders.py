@@ -6,7 +6,7 @@ import json
 import pytest
 
 from runtime.drivers.kubernetes import names
-from runtime.drivers.kubernetes.builders import volume, workload
+from runtime.drivers.kubernetes.builders import pod, volume, workload
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.protocol import Mount, Network, Placement, Probe, Resources, Sidecar, WorkloadSpec
 from tests.drivers.kubernetes.goldens import check
@@ -57,7 +57,7 @@ def test_a_gpu_container_with_everything():
         ports=(7860, 6006),
         resources=Resources(cpu_milli=8000, memory_mib=65536, gpus=2),
         shm_mib=8192,
-        mounts=(Mount(HOME, "home"), Mount("data-1", path="/volumes/sets", read_only=True)),
+        mounts=(Mount(HOME, "home"), Mount("data-1", name="sets", read_only=True)),
         placement=Placement(
             node_labels={"berth.dev/pool": "shared"},
             any_of=(
@@ -149,6 +149,13 @@ def test_what_a_person_typed_as_environment_stands_in_the_secret_only():
     given = spec(env={"PASSWORD": "hunter2"})
     assert "hunter2" not in json.dumps(workload.statefulset(given, OPTIONS))
     assert "PASSWORD" not in json.dumps(workload.statefulset(given, OPTIONS))
+
+
+def test_a_secret_is_not_a_template():
+    given = spec(env={"ADDRESS": "http://0.0.0.0:{port}/"})
+    told = pod.environment(given, {"PASSWORD": "a{port}b{secrets}c"})
+    assert told["PASSWORD"] == "a{port}b{secrets}c"
+    assert told["ADDRESS"] == "http://0.0.0.0:8888/"
 
 
 def test_a_dollar_sign_in_a_command_is_meant_as_it_stands():

@@ -2,7 +2,7 @@
 
 import copy
 
-from runtime.drivers.kubernetes.world import EVENTS, NODES, PODS, SETS, World
+from runtime.drivers.kubernetes.world import EVENTS, NODES, OTHERS, PODS, SETS, World
 from runtime.protocol import Seen
 from runtime.reasons import Reason
 from tests.drivers.kubernetes.pieces import LATER, UID, event, pod, runs, statefulset
@@ -200,3 +200,45 @@ def test_once_more_of_the_same_event_is_no_news():
     assert only(world).reason == Reason.VOLUME
     world.put(EVENTS, {**event("FailedMount", "no such directory", at=LATER), "count": 2})
     assert world.take() == []
+
+
+def foreign(name: str, gpus: int, *, node: str = "node1", phase: str = "Running") -> dict:
+    asked = {"requests": {"cpu": "1", "nvidia.com/gpu": str(gpus)}} if gpus else {}
+    return {
+        "metadata": {"name": name, "namespace": "theirs"},
+        "spec": {"nodeName": node, "containers": [{"name": "c", "resources": asked}]},
+        "status": {"phase": phase},
+    }
+
+
+def held(world: World) -> dict | None:
+    changes = world.take_nodes()
+    return None if changes is None else {n.name: n.held for n in changes.seen}
+
+
+def test_devices_of_pods_that_are_not_ours_are_counted_by_node():
+    world = World()
+    world.replace(NODES, [node()])
+    assert held(world) == {"node1": None}  # not known yet
+    world.replace(OTHERS, [foreign("a", 2), foreign("b", 0), foreign("c", 1, node="")])
+    assert held(world) == {"node1": {"nvidia.com/gpu": 2}}
+    world.put(OTHERS, at(20, foreign("c", 1)))  # it was placed
+    assert held(world) == {"node1": {"nvidia.com/gpu": 3}}
+    world.put(OTHERS, at(21, foreign("b", 0)))
+    assert held(world) is None
+    world.put(OTHERS, at(22, foreign("a", 2, phase="Succeeded")))
+    world.drop(OTHERS, at(23, foreign("c", 1)))
+    assert held(world) == {"node1": {}}
+    world.replace(OTHERS, [foreign("d", 4)])
+    assert held(world) == {"node1": {"nvidia.com/gpu": 4}}
+    world.replace(OTHERS, [])
+    assert held(world) == {"node1": {}}
+
+
+def test_initial_containers_hold_what_is_most():
+    one = foreign("a", 1)
+    one["spec"]["initContainers"] = [{"resources": {"requests": {"nvidia.com/gpu": "3"}}}]
+    world = World()
+    world.replace(NODES, [node()])
+    world.replace(OTHERS, [one])
+    assert held(world) == {"node1": {"nvidia.com/gpu": 3}}

@@ -147,14 +147,15 @@ class Supervisor:
             self.start()
         self.driver.shutdown(workspaces=True)
         self.process.wait(timeout=30)
-        for name in self._users():
-            subprocess.run(["userdel", name], check=False, capture_output=True)
+        for command, file in (("userdel", "users.json"), ("groupdel", "volume-groups.json")):
+            for name in self._made(file):
+                subprocess.run([command, name], check=False, capture_output=True)
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _users(self) -> list[str]:
+    def _made(self, file: str) -> list[str]:
         import json
 
-        path = self.state / "users.json"
+        path = self.state / file
         return list(json.loads(path.read_text())) if path.exists() else []
 
     # -- shorthand ------------------------------------------------------------------------

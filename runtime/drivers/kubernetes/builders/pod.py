@@ -10,11 +10,14 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from runtime.drivers import mount_names
 from runtime.drivers.kubernetes import names
 from runtime.drivers.kubernetes.builders.placing import gpu_labels, placing
 from runtime.drivers.kubernetes.options import KubernetesOptions
+from runtime.drivers.secret_files import placed
 from runtime.protocol import Mount, Probe, Sidecar, WorkloadSpec
 
+_GROUP_READS = 0o440  # the node gives secret files to root and the pod's group
 _NETWORKS = "k8s.v1.cni.cncf.io/networks"
 START_S = 900  # how long the node waits for the first answer before it starts the pod anew
 _SIDECAR = {
@@ -30,9 +33,16 @@ _LOCKED = {
 
 
 def template(
-    spec: WorkloadSpec, options: KubernetesOptions, *, labels: Mapping[str, str]
+    spec: WorkloadSpec,
+    options: KubernetesOptions,
+    *,
+    labels: Mapping[str, str],
+    files: bool = False,
 ) -> dict[str, Any]:
-    """Return the pod template of the workload's StatefulSet."""
+    """Return the pod template of the workload's StatefulSet or Job.
+
+    ``files``: names of its secret files.
+    """
     annotations = {names.LAUNCH: str(spec.launch)}
     if spec.network.attachments:
         annotations[_NETWORKS] = ",".join(spec.network.attachments)
@@ -41,7 +51,7 @@ def template(
     pod: dict[str, Any] = {
         "automountServiceAccountToken": False,
         "containers": [
-            _main(spec, options, name),
+            _main(spec, options, name, files=files),
             *(_sidecar(s, name) for s in spec.sidecars),
         ],
         "enableServiceLinks": False,
@@ -57,9 +67,11 @@ def template(
         "terminationGracePeriodSeconds": max(1, math.ceil(spec.stop_grace_s)),
         **placing(spec, options),
     }
+    if spec.once:
+        pod["restartPolicy"] = "Never"
     if options.user_namespaces:
         pod["hostUsers"] = False
-    if volumes := _volumes(spec):
+    if volumes := _volumes(spec, name, files=files):
         pod["volumes"] = volumes
     meta = {"annotations": annotations, "labels": {**labels, **gpu_labels(spec)}}
     return {"metadata": meta, "spec": pod}
@@ -78,9 +90,16 @@ def environment(spec: WorkloadSpec, secret: Mapping[str, str]) -> dict[str, str]
         ours["NVIDIA_DRIVER_CAPABILITIES"] = "compute,utility"
     else:
         ours["NVIDIA_VISIBLE_DEVICES"] = "void"  # an image may say "all"
-    asked = {key: value for key, value in spec.env.items() if not _is_refused(key)}
-    found = {**asked, **spec.network.env, **secret, **ours}
-    return {key: value.replace("{port}", str(port_of(spec))) for key, value in found.items()}
+    if any(m.role == "data" for m in spec.mounts):
+        ours["BERTH_VOLUMES"] = names.VOLUMES
+    port = str(port_of(spec))
+    asked = {
+        key: placed(value, names.SECRETS).replace("{port}", port)
+        for key, value in spec.env.items()
+        if not _is_refused(key)
+    }
+    # a secret is what it is: a password may hold any text
+    return {**asked, **spec.network.env, **secret, **ours}
 
 
 def _is_refused(name: str) -> bool:
@@ -88,7 +107,9 @@ def _is_refused(name: str) -> bool:
     return name.startswith(("LD_", "NVIDIA_")) and name != "LD_LIBRARY_PATH"
 
 
-def _main(spec: WorkloadSpec, options: KubernetesOptions, name: str) -> dict[str, Any]:
+def _main(
+    spec: WorkloadSpec, options: KubernetesOptions, name: str, *, files: bool
+) -> dict[str, Any]:
     port = port_of(spec)
     found: dict[str, Any] = {
         "envFrom": [{"secretRef": {"name": name}}],
@@ -103,21 +124,22 @@ def _main(spec: WorkloadSpec, options: KubernetesOptions, name: str) -> dict[str
         "terminationMessagePolicy": "File",
     }
     if spec.command:
-        found["command"] = [_literal(word, port) for word in spec.command]
+        found["command"] = [_said(word, port) for word in spec.command]
     if spec.args:
-        found["args"] = [_literal(word, port) for word in spec.args]
+        found["args"] = [_said(word, port) for word in spec.args]
     if ports := _ports(spec):
         found["ports"] = ports
     if spec.probe is not None:
         found["startupProbe"] = _probe(spec.probe, port)
-    if mounts := _mounts(spec):
+    if mounts := _mounts(spec, files=files):
         found["volumeMounts"] = mounts
     return found
 
 
 def _is_for_all(image: str, options: KubernetesOptions) -> bool:
-    """Whether it is the cluster's own image, which every project may have."""
-    return bool(options.default_image) and _repository(image) == _repository(options.default_image)
+    """Whether it is one of the cluster's own images, which every project may have."""
+    own = {_repository(one) for one in (options.default_image, options.data_image) if one}
+    return _repository(image) in own
 
 
 def _repository(image: str) -> str:
@@ -189,7 +211,9 @@ def _ports(spec: WorkloadSpec) -> list[dict[str, Any]]:
     return [{"containerPort": p, "name": f"p{p}", "protocol": "TCP"} for p in wanted]
 
 
-def _mounts(spec: WorkloadSpec) -> list[dict[str, Any]]:
+def _mounts(spec: WorkloadSpec, *, files: bool) -> list[dict[str, Any]]:
+    """Each volume at its place. Nothing of a path is said by a person (C8)."""
+    mount_names.check(spec.mounts)
     found = [
         {
             "mountPath": where(mount),
@@ -200,10 +224,12 @@ def _mounts(spec: WorkloadSpec) -> list[dict[str, Any]]:
     ]
     if spec.shm_mib:
         found.append({"mountPath": "/dev/shm", "name": "shm"})  # noqa: S108 - shared memory
+    if files:
+        found.append({"mountPath": names.SECRETS, "name": "secrets", "readOnly": True})
     return found
 
 
-def _volumes(spec: WorkloadSpec) -> list[dict[str, Any]]:
+def _volumes(spec: WorkloadSpec, name: str, *, files: bool) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = [
         {
             "name": f"v{number}",
@@ -214,13 +240,21 @@ def _volumes(spec: WorkloadSpec) -> list[dict[str, Any]]:
     if spec.shm_mib:
         memory = {"medium": "Memory", "sizeLimit": f"{spec.shm_mib}Mi"}
         found.append({"emptyDir": memory, "name": "shm"})
+    if files:
+        source = {"defaultMode": _GROUP_READS, "secretName": names.files_secret(name)}
+        found.append({"name": "secrets", "secret": source})
     return found
 
 
 def where(mount: Mount) -> str:
+    """Homes at one place, all others by name below one folder."""
     if mount.role == "home":
         return names.HOME
-    return mount.path or f"/volumes/{mount.volume_uid}"
+    return f"{names.VOLUMES}/{mount.name}"
+
+
+def _said(word: str, port: int) -> str:
+    return placed(_literal(word, port), names.SECRETS)
 
 
 def _literal(word: str, port: int) -> str:

@@ -1,4 +1,4 @@
-"""A workload's own objects: its StatefulSet and its Secrets. Pure."""
+"""A workload's own objects: its StatefulSet or Job, and its Secrets. Pure."""
 
 from __future__ import annotations
 
@@ -9,10 +9,16 @@ from typing import Any
 from runtime.drivers.kubernetes import names
 from runtime.drivers.kubernetes.builders.pod import environment, template
 from runtime.drivers.kubernetes.options import KubernetesOptions
-from runtime.protocol import WorkloadSpec
+from runtime.protocol import FINAL_EXITS, WorkloadSpec
+
+# Codes of a program that say by themselves that another try would end the same.
+_NO_MORE = tuple(code for code in FINAL_EXITS if code)
+_MORE_TRIES = 2
 
 
-def statefulset(spec: WorkloadSpec, options: KubernetesOptions) -> dict[str, Any]:
+def statefulset(
+    spec: WorkloadSpec, options: KubernetesOptions, *, files: bool = False
+) -> dict[str, Any]:
     """One replica with a stable name: a bare pod would not come back after a preemption."""
     meta = _meta(spec, options, names.workload(spec.name, spec.uid))
     meta["annotations"] = {names.LAUNCH: str(spec.launch)}
@@ -28,17 +34,58 @@ def statefulset(spec: WorkloadSpec, options: KubernetesOptions) -> dict[str, Any
             "replicas": 1,
             "revisionHistoryLimit": 1,
             "selector": {"matchLabels": {names.UID: meta["labels"][names.UID]}},
-            "template": template(spec, options, labels=pod_labels),
+            "template": template(spec, options, labels=pod_labels, files=files),
+        },
+    }
+
+
+def job(spec: WorkloadSpec, options: KubernetesOptions, *, files: bool = False) -> dict[str, Any]:
+    """Runs to its end. A lost node or an eviction costs no try; some exit codes end it at once.
+
+    A queue holds it by ``suspend``, which Kueue sets when it is made.
+    """
+    meta = _meta(spec, options, names.workload(spec.name, spec.uid))
+    meta["annotations"] = {names.LAUNCH: str(spec.launch)}
+    pod_labels = dict(meta["labels"])
+    if options.queue:
+        meta["labels"] = {**meta["labels"], names.QUEUE: options.queue}
+    disrupted = {"status": "True", "type": "DisruptionTarget"}
+    final = {"containerName": names.MAIN, "operator": "In", "values": list(_NO_MORE)}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": meta,
+        "spec": {
+            "backoffLimit": _MORE_TRIES,
+            "completions": 1,
+            "parallelism": 1,
+            "podFailurePolicy": {
+                "rules": [
+                    # First: a program that is moved ends by SIGTERM with a code of its own.
+                    {"action": "Ignore", "onPodConditions": [disrupted]},
+                    {"action": "FailJob", "onExitCodes": final},
+                ]
+            },
+            "podReplacementPolicy": "Failed",
+            "template": template(spec, options, labels=pod_labels, files=files),
         },
     }
 
 
 def secrets(
-    spec: WorkloadSpec, options: KubernetesOptions, secret_env: Mapping[str, str]
+    spec: WorkloadSpec,
+    options: KubernetesOptions,
+    secret_env: Mapping[str, str],
+    files: Mapping[str, str] | None = None,
 ) -> list[dict[str, Any]]:
-    """The main container's environment, and one Secret for each helper beside it."""
+    """The main container's environment, its files, and one Secret for each helper beside it.
+
+    Files have one of their own: all keys of the first one become variables.
+    """
     name = names.workload(spec.name, spec.uid)
     found = [secret(_meta(spec, options, name), environment(spec, secret_env))]
+    if files is not None:
+        found.append(secret(_meta(spec, options, names.files_secret(name)), files))
     for sidecar in spec.sidecars:
         meta = _meta(spec, options, names.sidecar_secret(name, sidecar.name))
         found.append(secret(meta, {**sidecar.env, **sidecar.secret_env()}))

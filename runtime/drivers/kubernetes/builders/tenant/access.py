@@ -78,6 +78,7 @@ def rules_of(user: KubeUser) -> list[Object]:
                 "verbs": list(_READ),
             },
             {"apiGroups": ["apps"], "resources": ["statefulsets"], "verbs": list(_READ)},
+            {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": list(_READ)},
             {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": list(_READ)},
         ]
     if user.pods:

@@ -11,8 +11,7 @@ MAX_PODS = 5000
 MAX_VOLUMES = 2000
 _COUNTS = {
     "configmaps": 1000,
-    # Only the short programs that look into images; raised when people's own jobs arrive.
-    "count/jobs.batch": 5,
+    "count/jobs.batch": 1000,
     "count/statefulsets.apps": 5000,
     "persistentvolumeclaims": MAX_VOLUMES,
     "pods": MAX_PODS,

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+from dataplane.addresses import Opening, opening
 from runtime.drivers.kubernetes.options import KubernetesOptions
 
 Object = dict[str, Any]
@@ -42,12 +43,17 @@ NOT_PUBLIC = (
 )
 
 
+_METADATA = ("168.63.129.16/32", "169.254.0.0/16", "fd00:ec2::254/128")
+
+
 @dataclass(frozen=True)
 class Network:
-    """What is known of the cluster: its address family, and where its API server listens."""
+    """What is known of the cluster: its address family, and what must stay closed."""
 
     family: int = 4
     api: tuple[str, ...] = ()
+    api_ports: tuple[int, ...] = ()
+    nodes: tuple[str, ...] = ()  # public addresses of nodes: a kubelet listens there
 
 
 def build(
@@ -74,10 +80,46 @@ def build(
         }
         made.append(_policy(namespace, marks, "allow-hub", ["Egress"], egress=[rule]))
     if options.internet:
-        closed = (*options.blocked_cidrs, *network.api)
+        closed = (*options.blocked_cidrs, *network.api, *network.nodes)
         rule = {"to": internet(closed, network.family)}
         made.append(_policy(namespace, marks, "allow-internet", ["Egress"], egress=[rule]))
+    if rules := named(options, network):
+        made.append(_policy(namespace, marks, "allow-named", ["Egress"], egress=rules))
     return made
+
+
+def named(options: KubernetesOptions, network: Network) -> list[Object]:
+    """Return a rule for each range that the operator opened, like a store in the own network.
+
+    What must stay closed stays so inside of it: the API server, nodes' public addresses, other
+    pods, metadata services, and what the operator blocks. One address with one port is meant as
+    it stands, unless the API server listens there or it is one of the last two.
+    """
+    always = (*_METADATA, *options.blocked_cidrs)
+    rules = []
+    for wanted in map(opening, options.allowed_cidrs):
+        closed = [*always]
+        one = wanted.port is not None and wanted.network.num_addresses == 1
+        if not one or wanted.port in network.api_ports:
+            closed += [*network.api, *network.nodes, *options.pod_cidrs]
+        if wanted.network.version == network.family:
+            rules.append(_opened(wanted, [ipaddress.ip_network(c) for c in closed]))
+    return [rule for rule in rules if rule is not None]
+
+
+def _opened(wanted: Opening, closed: Iterable[Any]) -> Object | None:
+    """None: all of it must stay closed."""
+    there = [n for n in closed if n.version == wanted.network.version]
+    if any(wanted.network.subnet_of(n) for n in there):
+        return None
+    inside = [n for n in there if n.subnet_of(wanted.network)]
+    block: Object = {"cidr": str(wanted.network)}
+    if inside:
+        block["except"] = [str(n) for n in _joined(inside, wanted.network.version)]
+    rule: Object = {"to": [{"ipBlock": block}]}
+    if wanted.port is not None:
+        rule["ports"] = [{"port": wanted.port, "protocol": "TCP"}]
+    return rule
 
 
 def peer(text: str, *, label: str = "app") -> Object:

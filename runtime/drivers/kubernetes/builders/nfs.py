@@ -1,0 +1,158 @@
+"""Folders on an NFS export: who makes and wipes them, and where that runs. Pure.
+
+A server only exports; the folder of a volume is made and wiped by a short Job in a namespace of
+Berth's own, as the user that workloads run as (so root squash stands in nobody's way). There
+the whole export is mounted; in no other namespace can it be claimed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from runtime.drivers.kubernetes import names
+from runtime.drivers.kubernetes.builders.tenant import POD_SECURITY_VERSION, access
+from runtime.drivers.kubernetes.builders.volume import nfs_source, plain
+from runtime.drivers.kubernetes.options import KubernetesOptions
+from runtime.protocol import Backing
+
+MAKE, WIPE = "make", "wipe"
+_TOP = "/export"
+_LONGEST_S, _KEPT_S = 6 * 3600, 300
+# Out of the way first: a new volume never sees what is being wiped. Descends by descriptors.
+SCRIPT = """
+import os, shutil, sys
+verb, name = sys.argv[1:]
+os.umask(0o077)
+top = os.open("/export", os.O_RDONLY | os.O_DIRECTORY)
+if verb == "make":
+    try:
+        os.mkdir(name, 0o700, dir_fd=top)
+    except FileExistsError:
+        if not os.path.isdir(f"/export/{name}") or os.path.islink(f"/export/{name}"):
+            raise
+else:
+    try:
+        os.rename(name, f".wiping-{name}", src_dir_fd=top, dst_dir_fd=top)
+    except FileNotFoundError:
+        pass
+    try:
+        shutil.rmtree(f".wiping-{name}", dir_fd=top)
+    except FileNotFoundError:
+        pass
+"""
+
+
+def namespace_of(options: KubernetesOptions) -> str:
+    return f"{options.namespace_prefix}volumes"
+
+
+def ground(on: Backing, options: KubernetesOptions) -> list[dict[str, Any]]:
+    """Return the namespace with what keeps it closed, and the export as a claim in it."""
+    where, marks = namespace_of(options), {names.INSTANCE: names.instance(options.namespace_prefix)}
+    security = {}
+    for mode in ("audit", "enforce", "warn"):
+        security[f"pod-security.kubernetes.io/{mode}"] = "restricted"
+        security[f"pod-security.kubernetes.io/{mode}-version"] = POD_SECURITY_VERSION
+    top = top_of(on)
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "metadata": {"labels": {**marks, **security}, "name": where},
+        },
+        *access.portal(where, marks, options),
+        {  # the node mounts; the pod itself talks to nobody
+            "apiVersion": "networking.k8s.io/v1",
+            "kind": "NetworkPolicy",
+            "metadata": {"labels": marks, "name": "default-deny", "namespace": where},
+            "spec": {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]},
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "metadata": {"labels": marks, "name": f"berth-{top}"},
+            "spec": {
+                "accessModes": ["ReadWriteMany"],
+                "capacity": {"storage": "1Gi"},
+                "claimRef": {
+                    "apiVersion": "v1",
+                    "kind": "PersistentVolumeClaim",
+                    "name": top,
+                    "namespace": where,
+                },
+                "persistentVolumeReclaimPolicy": "Retain",
+                "storageClassName": "",
+                "volumeMode": "Filesystem",
+                **nfs_source(on, ""),
+            },
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"labels": marks, "name": top, "namespace": where},
+            "spec": {
+                "accessModes": ["ReadWriteMany"],
+                "resources": {"requests": {"storage": "1Gi"}},
+                "storageClassName": "",
+                "volumeName": f"berth-{top}",
+            },
+        },
+    ]
+
+
+def top_of(on: Backing) -> str:
+    """One claim for each export and way to mount it."""
+    said = "|".join((on.kind, *(on.options.get(n, "") for n in ("server", "export", "driver"))))
+    return f"nfs-{hashlib.sha256(said.encode()).hexdigest()[:12]}"
+
+
+def job_name(verb: str, volume_uid: str) -> str:
+    return f"{verb}-{names.claim(volume_uid)}"
+
+
+def job(verb: str, volume_uid: str, on: Backing, options: KubernetesOptions) -> dict[str, Any]:
+    user, where = options.run_as_user, namespace_of(options)
+    marks = {names.INSTANCE: names.instance(options.namespace_prefix)}
+    container = {
+        "command": ["python3", "-I", "-c", SCRIPT, verb, plain(volume_uid)],
+        "image": options.data_image or options.default_image,
+        "imagePullPolicy": "IfNotPresent",
+        "name": names.MAIN,
+        "resources": {
+            "limits": {"cpu": "1", "memory": "256Mi"},
+            "requests": {"cpu": "10m", "memory": "32Mi"},
+        },
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "runAsNonRoot": True,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": [{"mountPath": _TOP, "name": "export"}],
+    }
+    pod = {
+        "automountServiceAccountToken": False,
+        "containers": [container],
+        "enableServiceLinks": False,
+        "restartPolicy": "Never",
+        "securityContext": {
+            "runAsGroup": user,
+            "runAsNonRoot": True,
+            "runAsUser": user,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "volumes": [{"name": "export", "persistentVolumeClaim": {"claimName": top_of(on)}}],
+    }
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"labels": marks, "name": job_name(verb, volume_uid), "namespace": where},
+        "spec": {
+            "activeDeadlineSeconds": _LONGEST_S,
+            "backoffLimit": 3,
+            "template": {"metadata": {"labels": marks}, "spec": pod},
+            "ttlSecondsAfterFinished": _KEPT_S,
+        },
+    }

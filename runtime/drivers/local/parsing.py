@@ -1,0 +1,87 @@
+"""A request as it came over the socket, with every field of the type we rely on, or refused."""
+
+from typing import Any
+
+from runtime.drivers import secret_files
+from runtime.drivers.local.launcher import Secrets, checked_name
+from runtime.drivers.local.wire import Refused
+from runtime.drivers.local.workload import Facts
+from runtime.protocol import InvalidSpec
+
+
+def parse_spec(raw: Any) -> Facts:
+    try:
+        return {
+            "uid": str(raw["uid"]),
+            "kind": str(raw["kind"]),
+            "name": str(raw["name"]),
+            "launch": int(raw["launch"]),
+            "project": str(raw["project"]),
+            "owner": str(raw["owner"]),
+            "environment": str(raw["environment"]),
+            "command": _texts(raw["command"]),
+            "env": _pairs(raw["env"]),
+            "resources": {k: int(raw["resources"][k]) for k in ("cpu_milli", "memory_mib", "pids")},
+            "devices": _texts(raw["devices"]),
+            "mounts": _mounts(raw["mounts"], str(raw["owner"])),
+            "port": int(raw["port"]) if raw["port"] else None,
+            "probe": _probe(raw["probe"]) if raw["probe"] else None,
+            "stop_grace_s": float(raw["stop_grace_s"]),
+        }
+    except (KeyError, TypeError, ValueError, AttributeError) as problem:
+        raise Refused("invalid-spec", f"the spec can't be read: {problem!r}") from None
+
+
+def parse_secrets(raw: Any) -> Secrets:
+    """Nothing of a secret may stand in the answer."""
+    try:
+        return Secrets(_pairs(raw["env"]), secret_files.checked(raw["files"]))
+    except InvalidSpec as problem:
+        raise Refused("invalid-spec", str(problem), reason=problem.reason) from None
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise Refused("invalid-spec", "the secrets can't be read") from None
+
+
+def _pairs(raw: Any) -> dict[str, str]:
+    return {str(name): str(value) for name, value in raw.items()}
+
+
+def _texts(values: Any) -> list[str]:
+    texts = [str(value) for value in values]
+    if any("\0" in text for text in texts):
+        raise ValueError("NUL in a word")
+    return texts
+
+
+def _mounts(raw: Any, owner: str) -> list[Facts]:
+    mounts = [_mount(mount) for mount in raw]
+    if any(mount["role"] == "data" and mount["owner"] not in ("", owner) for mount in mounts):
+        raise ValueError("a volume of another person")
+    names = [mount["name"] for mount in mounts if mount["role"] == "data"]
+    if len(set(names)) != len(names):
+        raise ValueError("two volumes have one name")
+    if len(mounts) - len(names) > 1:
+        raise ValueError("there is one home")
+    return mounts
+
+
+def _mount(raw: Any) -> Facts:
+    role, read_only = raw["role"], raw["read_only"]
+    if role not in ("home", "data") or not isinstance(read_only, bool):
+        raise ValueError("a volume is mounted as a home or as data, to be read or written")
+    if role == "home" and read_only:
+        raise ValueError("a home is mounted to be written")
+    return {
+        "volume_uid": checked_name(str(raw["volume_uid"]), "volume"),
+        "role": role,
+        "name": checked_name(str(raw["name"]), "volume name") if role == "data" else "",
+        "owner": str(raw["owner"]),
+        "read_only": read_only,
+    }
+
+
+def _probe(raw: Any) -> Facts:
+    path = str(raw["path"])
+    if not path.startswith("/") or any(c <= " " for c in path):
+        raise ValueError("a probe's path starts with / and has no space")
+    return {"path": path, "status": int(raw["status"])}

@@ -1,0 +1,301 @@
+"""Copies of volumes: made once, whole or not at all, and put back by one exchange of names."""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from runtime.drivers.local import copytree
+from runtime.protocol import Backing, DriverError, InvalidSpec, Mount, NotYet, Unreachable
+from tests.drivers.local.harness import IS_ROOT, wait_for
+
+real = pytest.mark.real
+SWAP = """
+import os, sys
+source, outside = sys.argv[1:]
+while True:
+    for number in range(300):
+        path = f"{source}/x{number:03}"
+        try:
+            os.rmdir(path)
+            os.symlink(outside, path)
+            os.unlink(path)
+            os.mkdir(path)
+        except OSError:
+            continue
+"""
+FOLDER = Backing("directory")
+
+
+def copied(source: Path, target: Path) -> int:
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-E", copytree.__file__, source, target],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return int(done.stdout)
+
+
+class TestCopy:
+    """The program that copies."""
+
+    @pytest.fixture
+    def source(self, tmp_path):
+        made = tmp_path / "source"
+        (made / "d/e").mkdir(parents=True)
+        return made
+
+    def test_everything_that_is_a_file_is_the_same_there(self, source, tmp_path):
+        (source / "d/e/f").write_text("hello")
+        (source / "d/e/f").chmod(0o640)
+        os.utime(source / "d/e/f", (1_000_000, 1_000_000))
+        os.setxattr(source / "d/e/f", "user.note", b"kept")
+        (source / "link").symlink_to("d/e/f")
+        (source / "broken").symlink_to("/nowhere")
+        os.link(source / "d/e/f", source / "again")
+        (source / "empty").touch()
+        (source / "d").chmod(0o2750)
+        assert copied(source, tmp_path / "target") == 5
+        target = tmp_path / "target"
+        assert (target / "d/e/f").read_text() == "hello"
+        assert (target / "d/e/f").stat().st_mode & 0o7777 == 0o640
+        assert (target / "d/e/f").stat().st_mtime == 1_000_000
+        assert os.getxattr(target / "d/e/f", "user.note") == b"kept"
+        assert (target / "link").readlink() == Path("d/e/f")
+        assert (target / "broken").readlink() == Path("/nowhere")
+        assert (target / "again").samefile(target / "d/e/f")
+        assert not (target / "again").samefile(source / "d/e/f")
+        assert (target / "d").stat().st_mode & 0o7777 == 0o2750
+        assert sorted(p.name for p in target.iterdir()) == ["again", "broken", "d", "empty", "link"]
+
+    def test_a_hole_stays_a_hole(self, source, tmp_path):
+        with (source / "sparse").open("wb") as file:
+            file.truncate(64 * 2**20)
+            file.seek(32 * 2**20)
+            file.write(b"x" * 5000)
+        copied(source, tmp_path / "target")
+        made = tmp_path / "target/sparse"
+        assert made.stat().st_size == 64 * 2**20
+        assert made.stat().st_blocks * 512 < 2**20
+        assert made.read_bytes() == (source / "sparse").read_bytes()
+
+    def test_c8_what_is_no_file_is_left_out(self, source, tmp_path):
+        os.mkfifo(source / "pipe")
+        with socket.socket(socket.AF_UNIX) as one:
+            one.bind(str(source / "socket"))
+            if IS_ROOT:
+                os.mknod(source / "device", 0o600 | 0o020000, os.makedev(1, 3))
+            copied(source, tmp_path / "target")
+        assert sorted(p.name for p in (tmp_path / "target").iterdir()) == ["d"]
+
+    def test_c8_a_folder_that_becomes_a_link_is_not_followed(self, source, tmp_path):
+        """The classical race: the name is swapped between the look and the step."""
+        outside = tmp_path / "outside"
+        outside.mkdir()
+        (outside / "secret").write_text("secret")
+        for number in range(300):
+            (source / f"x{number:03}").mkdir()
+        swapper = subprocess.Popen([sys.executable, "-c", SWAP, source, outside])
+        try:
+            for attempt in range(5):
+                copied(source, tmp_path / f"target{attempt}")
+                found = list((tmp_path / f"target{attempt}").rglob("secret"))
+                assert [p for p in found if not p.parent.is_symlink()] == []
+        finally:
+            swapper.kill()
+            swapper.wait()
+
+    def test_deep_folders_need_no_stack(self, source, tmp_path):
+        folder = os.open(source, os.O_RDONLY)
+        for _ in range(400):
+            os.mkdir("d2", dir_fd=folder)
+            inner = os.open("d2", os.O_RDONLY, dir_fd=folder)
+            os.close(folder)
+            folder = inner
+        os.close(folder)
+        copied(source, tmp_path / "target")
+
+    def test_a_full_disk_is_said_in_words(self, source):
+        done = subprocess.run(
+            [sys.executable, "-I", "-S", copytree.__file__, source, "/proc/nowhere"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 1
+        assert done.stderr
+
+
+def use(supervisor, script, **options):
+    spec = supervisor.shell(script, mounts=(Mount("v1", name="data"),), **options)
+    supervisor.ended(spec)
+    return supervisor.log(spec)
+
+
+def finished(supervisor, act):
+    found = []
+    supervisor.finish(lambda: found.append(act()))
+    return found[-1]
+
+
+def snapshot(supervisor, uid="s1"):
+    driver = supervisor.driver
+    return finished(
+        supervisor, lambda: driver.ensure_snapshot(uid, volume_uid="v1", backing=FOLDER)
+    )
+
+
+def restore(supervisor, uid="s1"):
+    driver = supervisor.driver
+    finished(supervisor, lambda: driver.restore_snapshot(uid, volume_uid="v1", backing=FOLDER))
+
+
+@real
+class TestSnapshots:
+    def test_its_contents_are_of_its_moment(self, supervisor):
+        use(supervisor, "cd ~/volumes/data; echo one > a; mkdir d; echo two > d/b")
+        assert snapshot(supervisor) == 8
+        use(supervisor, "cd ~/volumes/data; echo changed > a; rm -r d; echo new > c")
+        assert snapshot(supervisor) == 8  # made once
+        restore(supervisor)
+        said = use(supervisor, "cd ~/volumes/data; ls; cat a d/b; echo more >> a; cat a")
+        assert said == "a\nd\none\ntwo\none\nmore\n"
+        restore(supervisor)
+        assert use(supervisor, "cat ~/volumes/data/a") == "one\n"
+
+    def test_members_may_go_on_writing_after_a_restore(self, supervisor):
+        use(supervisor, "echo one > ~/volumes/data/a", owner="alice")
+        snapshot(supervisor)
+        restore(supervisor)
+        said = use(
+            supervisor,
+            "cd ~/volumes/data; echo two >> a; echo x > new; cat a",
+            owner="bob",
+            project=supervisor.project,
+        )
+        assert said == "one\ntwo\n"
+
+    def test_nothing_is_left_of_it(self, supervisor):
+        use(supervisor, "echo one > ~/volumes/data/a")
+        snapshot(supervisor)
+        for _ in range(2):
+            supervisor.driver.remove_snapshot("s1", volume_uid="v1", backing=FOLDER)
+        kept = supervisor.volumes / ".snapshots"
+        wait_for(lambda: list(kept.iterdir()) == [])
+        with pytest.raises(InvalidSpec, match="no such snapshot"):
+            supervisor.driver.restore_snapshot("s1", volume_uid="v1", backing=FOLDER)
+
+    def test_a_restore_waits_for_who_uses_it(self, supervisor):
+        use(supervisor, "echo one > ~/volumes/data/a")
+        snapshot(supervisor)
+        spec = supervisor.shell("sleep 60", mounts=(Mount("v1", name="data"),))
+        supervisor.ready(spec)
+        with pytest.raises(NotYet, match="uses it"):
+            supervisor.driver.restore_snapshot("s1", volume_uid="v1", backing=FOLDER)
+        supervisor.remove(spec.uid)
+        restore(supervisor)
+
+    def test_what_is_not_there_is_refused(self, supervisor):
+        driver = supervisor.driver
+        for uid, volume in (("s1", "v9"), ("../s", "v1"), ("s1", "../v"), (".gone-x", "v1")):
+            with pytest.raises(InvalidSpec):
+                driver.ensure_snapshot(uid, volume_uid=volume, backing=FOLDER)
+
+    def test_which_volumes_can_be_copied(self, ordinary):
+        kinds = ("", "directory", "nfs", "nfs-csi", "storage-class")
+        can = {kind: ordinary.driver.can_snapshot(Backing(kind)) for kind in kinds}
+        assert can == {kind: kind in ("", "directory") for kind in kinds}
+
+    def test_the_supervisor_answers_while_it_copies(self, ordinary):
+        ordinary.driver.ensure_volume("v1", project="p", owner="")
+        for number in range(3000):
+            (ordinary.volumes / f"v1/{number}").write_text("x")
+        with pytest.raises(NotYet):
+            ordinary.driver.ensure_snapshot("s1", volume_uid="v1", backing=FOLDER)
+        begun = time.monotonic()
+        ordinary.driver.probe()
+        assert time.monotonic() - begun < 0.5
+        assert snapshot(ordinary) == 3000
+
+    def test_an_error_is_told_and_may_be_tried_again(self, ordinary):
+        ordinary.driver.ensure_volume("v1", project="p", owner="")
+        closed = ordinary.volumes / "v1/closed"
+        closed.mkdir(mode=0o700)
+        if IS_ROOT:  # the supervisor is nobody here
+            closed.chmod(0o700)
+        else:
+            closed.chmod(0)
+        with pytest.raises(DriverError, match="could not be copied"):
+            snapshot(ordinary)
+        assert list((ordinary.volumes / ".snapshots").glob(".new-*")) == []
+        closed.chmod(0o755)
+        if IS_ROOT:
+            os.chown(closed, 65534, 65534)
+        assert snapshot(ordinary) == 0
+
+
+@pytest.mark.root
+@real
+def test_c8_copies_are_closed_to_everybody(rooted):
+    use(rooted, "echo secret > ~/volumes/data/a")
+    snapshot(rooted)
+    spy = rooted.shell(f"cat {rooted.volumes}/.snapshots/s1/a; ls {rooted.volumes}/.snapshots")
+    rooted.ended(spy)
+    assert "secret" not in rooted.log(spy)
+    assert rooted.log(spy).count("Permission denied") == 2
+
+
+@real
+@pytest.mark.parametrize("point", ["snapshot-copied", "snapshot-kept"])
+def test_e1_killed_while_a_copy_is_made(point, make_supervisor):
+    supervisor = make_supervisor("ordinary", killpoint=f"supervisor-{point}")
+    supervisor.driver.ensure_volume("v1", project="p", owner="")
+    (supervisor.volumes / "v1/a").write_text("one")
+    with pytest.raises((NotYet, Unreachable)):
+        supervisor.driver.ensure_snapshot("s1", volume_uid="v1", backing=FOLDER)
+    wait_for(lambda: supervisor.is_dead)
+    supervisor.start()
+    assert snapshot(supervisor) == 3
+    names = {p.name for p in (supervisor.volumes / ".snapshots").iterdir()}
+    assert {n for n in names if not n.startswith(".gone-")} == {"s1", "s1.size"}
+
+
+@real
+@pytest.mark.parametrize("point", ["snapshot-read", "snapshot-exchanged"])
+def test_e1_killed_while_it_is_put_back(point, make_supervisor):
+    supervisor = make_supervisor("ordinary")
+    supervisor.driver.ensure_volume("v1", project="p", owner="")
+    (supervisor.volumes / "v1/a").write_text("one")
+    snapshot(supervisor)
+    (supervisor.volumes / "v1/a").write_text("changed")
+    supervisor.restart(killpoint=f"supervisor-{point}")
+    with pytest.raises((NotYet, Unreachable)):
+        supervisor.driver.restore_snapshot("s1", volume_uid="v1", backing=FOLDER)
+    wait_for(lambda: supervisor.is_dead)
+    there = (supervisor.volumes / "v1/a").read_text()
+    assert there == ("changed" if point == "snapshot-read" else "one")
+    supervisor.start()
+    restore(supervisor)
+    assert (supervisor.volumes / "v1/a").read_text() == "one"
+    wait_for(lambda: not list((supervisor.volumes / ".snapshots").glob(".[gn]*")))
+
+
+@real
+class TestMoves:
+    def test_what_is_shared_goes_to_another_project(self, supervisor):
+        use(supervisor, "echo one > ~/volumes/data/a", owner="alice")
+        other = "another" + supervisor.project
+        for _ in range(2):
+            supervisor.driver.move_volume("v1", project=other, owner="", backing=FOLDER)
+        said = use(supervisor, "cd ~/volumes/data; echo 2 >> a; cat a", owner="c", project=other)
+        assert said == "one\n2\n"
+
+    def test_a_home_stays(self, supervisor):
+        assert supervisor.driver.can_move(FOLDER)
+        with pytest.raises(InvalidSpec):
+            supervisor.driver.move_volume("v1", project="p", owner="alice", backing=FOLDER)
