@@ -5,11 +5,15 @@ class VolumesConfig(AppConfig):
     name = "volumes"
 
     def ready(self) -> None:
+        from clusters.hooks import on_cluster_changed
         from clusters.registry import register_lookup
         from runtime.reconcilers import register
         from volumes import rules, where
-        from volumes.reconciler import VolumeReconciler
+        from volumes.reconciler import SnapshotReconciler, VolumeReconciler
+        from volumes.services.classes import cluster_changed
 
         register(VolumeReconciler())
+        register(SnapshotReconciler())
         rules.connect()
         register_lookup(where.lookup)
+        on_cluster_changed(cluster_changed)

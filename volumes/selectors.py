@@ -2,34 +2,257 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
+from django.db.models import F, Q
 from django.utils.translation import gettext as _
 
-from common.errors import NotFound
-from projects.access import Permission, scoped
-from volumes.models import Volume
+from common.clock import now
+from common.errors import Conflict, Forbidden, NotFound
+from projects.access import Permission, permissions_of, require, role_of, scoped
+from projects.choices import Role
+from runtime.protocol import Desired
+from volumes.choices import TransferState, VolumeKind, WritePolicy
+from volumes.models import MIB, ClassPlace, Volume, VolumeClass, VolumeSnapshot, VolumeTransfer
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
     from uuid import UUID
 
     from django.db.models import QuerySet
 
     from accounts.principal import Principal
+    from clusters.models import Cluster
     from projects.models import Project
+
+_RELATED = ("project", "owner", "created_by", "volume_class", "last_used_by")
 
 
 def volumes_visible_to(who: Principal, project: Project | None = None) -> QuerySet[Volume]:
-    """Return the volumes ``who`` may see, newest first, with project and owner joined."""
-    rows = Volume.objects.filter(deleted_at__isnull=True).select_related("project", "owner")
+    """Return the volumes ``who`` may see, newest first, with project and people joined."""
+    rows = Volume.objects.filter(deleted_at__isnull=True).select_related(*_RELATED)
     if project is not None:
         rows = rows.filter(project=project)
     return scoped(rows, who, Permission.VOLUME_READ).order_by("-id")
 
 
-def volume_get(who: Principal, uid: UUID, project: Project | None = None) -> Volume:
+def volume_get(who: Principal, uid: UUID | str, project: Project | None = None) -> Volume:
     """Return one volume, or NotFound (the same for "not yours")."""
     volume = volumes_visible_to(who, project).filter(uid=uid).first()
     if volume is None:
         raise NotFound(_("There is no such volume, or you may not see it."))
     return volume
+
+
+def volumes_mountable(
+    who: Principal, project: Project, cluster_key: str | None = None
+) -> QuerySet[Volume]:
+    """Return what ``who`` may use in work of his: his own homes, and what the project shares.
+
+    What is being deleted, restored or handed over is not among them. Whether it may be written
+    to is ``may_write``.
+    """
+    rows = volumes_visible_to(who, project).filter(
+        desired=Desired.RUNNING,
+        restore_done=F("restore_serial"),
+        move_done=F("move_serial"),
+    )
+    mine = Q(kind=VolumeKind.HOME, owner=who.user)
+    if Permission.VOLUME_USE in permissions_of(who, project):
+        rows = rows.filter(mine | Q(kind__in=[VolumeKind.PROJECT, VolumeKind.DATA]))
+    else:
+        rows = rows.filter(mine)
+    if cluster_key is not None:
+        rows = rows.filter(cluster_key=cluster_key)
+    return rows.order_by("cluster_key", "kind", "name", "id")
+
+
+def volume_for_use(who: Principal, project: Project, uid: UUID | str, *, write: bool) -> Volume:
+    """Return a volume that ``who`` may use now, or raise what is in the way of it."""
+    volume = volume_get(who, uid, project)
+    if volume.kind == VolumeKind.HOME:
+        if volume.owner_id != who.user.pk:
+            raise Forbidden(_("A home is private: only its owner may use it."))
+        require(who, project, Permission.VOLUME_READ)
+    else:
+        require(who, project, Permission.VOLUME_USE)
+    require_usable(volume)
+    if write:
+        if not may_write(who, volume):
+            raise Forbidden(
+                _("“%(name)s” may only be read by you: its maker and the project's managers write.")
+                % {"name": volume.name}
+            )
+        require_room(volume)
+    return volume
+
+
+def require_usable(volume: Volume) -> None:
+    """Raise Conflict while the volume is on its way out, back, or to another project."""
+    name = {"name": volume.name}
+    if volume.is_being_deleted:
+        raise Conflict(_("“%(name)s” is being deleted.") % name, code="volume-deleting")
+    if volume.is_restoring:
+        raise Conflict(_("“%(name)s” is being restored.") % name, code="volume-restoring")
+    if volume.is_moving:
+        raise Conflict(
+            _("“%(name)s” is being handed to another project.") % name, code="volume-moving"
+        )
+
+
+def require_room(volume: Volume) -> None:
+    if volume.is_full:
+        raise Conflict(
+            _("“%(name)s” is full. Delete files or make it larger.") % {"name": volume.name},
+            code="volume-full",
+        )
+
+
+def may_write(who: Principal, volume: Volume) -> bool:
+    """Whether ``who`` may change the files; that he may use it at all is asked before."""
+    return writes(who, volume, permissions_of(who, volume.project))
+
+
+def writes(who: Principal, volume: Volume, granted: Collection[Permission]) -> bool:
+    """The same for rights in its project that are known; asks the database nothing."""
+    if volume.kind == VolumeKind.HOME:
+        return volume.owner_id == who.user.pk
+    if Permission.VOLUME_USE not in granted:
+        return False
+    if volume.write_policy == WritePolicy.EVERYBODY:
+        return True
+    return volume.created_by_id == who.user.pk or Permission.VOLUME_MANAGE in granted
+
+
+def changes(who: Principal, volume: Volume, granted: Collection[Permission]) -> bool:
+    """Whether ``who`` may rename, resize and delete it (services ask again)."""
+    if Permission.VOLUME_MANAGE in granted:
+        return True
+    mine = volume.kind == VolumeKind.DATA and volume.created_by_id == who.user.pk
+    return mine and Permission.VOLUME_CREATE in granted
+
+
+def keeps(who: Principal, volume: Volume, granted: Collection[Permission]) -> bool:
+    """Whether ``who`` may make copies of it and put them back: of a home only its owner."""
+    if volume.kind == VolumeKind.HOME:
+        return volume.owner_id == who.user.pk
+    return changes(who, volume, granted)
+
+
+def can_snapshot(volume: Volume) -> bool:
+    """Whether copies of it can be kept: its class allows them and the driver said it can."""
+    allowed = volume.volume_class is None or volume.volume_class.can_snapshot
+    return allowed and bool(volume.abilities.get("snapshot", False))
+
+
+def can_transfer(volume: Volume) -> bool:
+    """Whether its storage lets it go to another project, as the driver said."""
+    return volume.kind == VolumeKind.DATA and bool(volume.abilities.get("move", False))
+
+
+def price_of(volume: Volume) -> Decimal:
+    """Return what it costs a month: its size, or what is used where it has none."""
+    if volume.volume_class is None:
+        return Decimal(0)
+    mib = volume.size_limit_mib
+    if mib is None:
+        mib = -(-(volume.used_bytes or 0) // MIB)
+    return volume.volume_class.price * mib / 1024
+
+
+def room_left(volume: Volume) -> int | None:
+    """Return the bytes that still fit; None where there is no size or it was not measured."""
+    if volume.size_bytes is None or volume.used_bytes is None:
+        return None
+    return max(0, volume.size_bytes - volume.used_bytes)
+
+
+def snapshots_of(who: Principal, volume: Volume) -> QuerySet[VolumeSnapshot]:
+    """Return the copies of a volume that was got by ``volume_get``; of homes only to the owner."""
+    rows = VolumeSnapshot.objects.filter(volume=volume, deleted_at__isnull=True)
+    if volume.kind == VolumeKind.HOME and volume.owner_id != who.user.pk:
+        return rows.none()
+    return rows.select_related("created_by", "volume").order_by("-id")
+
+
+def snapshot_get(who: Principal, volume: Volume, uid: UUID | str) -> VolumeSnapshot:
+    found = snapshots_of(who, volume).filter(uid=uid).first()
+    if found is None:
+        raise NotFound(_("There is no such snapshot."))
+    return found
+
+
+def transfers_asked_of(who: Principal, project: Project) -> QuerySet[VolumeTransfer]:
+    """Return the open offers to ``project``, for those who may answer them."""
+    rows = _open_transfers().filter(to_project=project)
+    return rows if is_owner(who, project) else rows.none()
+
+
+def transfer_of(volume: Volume) -> VolumeTransfer | None:
+    """Return the open offer of a volume, if any."""
+    return _open_transfers().filter(volume=volume).first()
+
+
+def transfer_get(who: Principal, project: Project, uid: UUID | str) -> VolumeTransfer:
+    """Return an offer to ``project``, for its owners; closed ones too, so that it can be said."""
+    rows = VolumeTransfer.objects.select_related(*_TRANSFER).filter(to_project=project, uid=uid)
+    found = rows.first() if is_owner(who, project) else None
+    if found is None:
+        raise NotFound(_("There is no such offer, or you may not see it."))
+    return found
+
+
+def is_owner(who: Principal, project: Project) -> bool:
+    return (
+        Permission.VOLUME_MANAGE in permissions_of(who, project)
+        and role_of(who, project) == Role.OWNER
+    )
+
+
+_TRANSFER = (
+    "volume",
+    "volume__project",
+    "volume__owner",
+    "from_project",
+    "to_project",
+    "asked_by",
+)
+
+
+def _open_transfers() -> QuerySet[VolumeTransfer]:
+    rows = VolumeTransfer.objects.select_related(*_TRANSFER)
+    return rows.filter(
+        state=TransferState.ASKED,
+        expires_at__gt=now(),
+        volume__desired=Desired.RUNNING,
+        volume__deleted_at__isnull=True,
+    ).order_by("-id")
+
+
+def offers(clusters: Iterable[Cluster]) -> dict[str, dict[str, VolumeClass]]:
+    """Return cluster key → class key → class of what may be chosen there, in two queries."""
+    keys = [cluster.key for cluster in clusters]
+    rows = (
+        ClassPlace.objects.filter(cluster__key__in=keys, volume_class__enabled=True)
+        .select_related("volume_class", "cluster")
+        .order_by("-is_default", "volume_class__position", "volume_class__name", "id")
+    )
+    found: dict[str, dict[str, VolumeClass]] = {key: {} for key in keys}
+    for row in rows:
+        found[row.cluster.key][row.volume_class.key] = row.volume_class
+    return found
+
+
+def classes() -> QuerySet[VolumeClass]:
+    """Return every class, with its places; for operators' pages."""
+    return VolumeClass.objects.prefetch_related("places__cluster").order_by(
+        "position", "name", "id"
+    )
+
+
+def class_get(key: str) -> VolumeClass:
+    found = classes().filter(key=key).first()
+    if found is None:
+        raise NotFound(_("There is no such class of storage."))
+    return found

@@ -1,26 +1,209 @@
-"""Where files are: one home for each person in the project."""
+"""The pages of volumes: the list, making one, and one from every side."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
+from uuid import UUID
 
+from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
+from django.utils.translation import gettext as _
 from django_tables2 import RequestConfig
 
+from common.errors import Conflict, Invalid
+from common.ui.answers import go, show_error, to_yaml
+from events import selectors as events
 from projects.access import Permission
 from projects.ui.base import ProjectView
-from volumes import selectors
+from volumes import filters, holders, selectors, services
+from volumes.models import Volume
+from volumes.ui.forms import NAMES, FilterForm, SettingsForm, VolumeForm
 from volumes.ui.tables import VolumeTable
+from volumes.ui.tabs import Tab, more_of
 
 PER_PAGE = 25
+READ: Mapping[str, Permission] = {"GET": Permission.VOLUME_READ}
 
 
 class List(ProjectView):
-    required_permissions: ClassVar[Mapping[str, Permission]] = {"GET": Permission.VOLUME_READ}
+    """All volumes of the project, and those that others offer to it."""
+
+    required_permissions: ClassVar[Mapping[str, Permission]] = READ
     template_name = "volumes/list.html"
 
     def get(self, request: HttpRequest, project: str) -> HttpResponse:  # noqa: ARG002
-        table = VolumeTable(selectors.volumes_visible_to(self.principal, self.project))
+        rows = selectors.volumes_visible_to(self.principal, self.project)
+        table = VolumeTable(filters.narrowed(rows, self.principal, request.GET))
         RequestConfig(request, paginate={"per_page": PER_PAGE, "silent": True}).configure(table)
-        return self.render({"table": table})
+        shown = [row.record for row in table.paginated_rows]
+        table.mounted = holders.counts_of([row.uid for row in shown])
+        context = {
+            "table": table,
+            "filters": FilterForm(request.GET),
+            "transfers": list(selectors.transfers_asked_of(self.principal, self.project)[:20]),
+            "can_create": self.can(Permission.VOLUME_CREATE) and not self.project.archived_at,
+        }
+        return self.render(context)
+
+
+class Create(ProjectView):
+    """Name and size; everything else has a default."""
+
+    required_permissions: ClassVar[Mapping[str, Permission]] = {
+        "GET": Permission.VOLUME_CREATE,
+        "POST": Permission.VOLUME_CREATE,
+    }
+    template_name = "volumes/create.html"
+
+    def get(self, request: HttpRequest, project: str) -> HttpResponse:  # noqa: ARG002
+        return self.render({"form": VolumeForm(project=self.project)})
+
+    def post(self, request: HttpRequest, project: str) -> HttpResponse:  # noqa: ARG002
+        form = VolumeForm(request.POST, project=self.project)
+        if not form.is_valid():
+            return self.render({"form": form}, status=422)
+        try:
+            row = services.volume_create(
+                principal=self.principal, project=self.project, wanted=form.wanted()
+            )
+        except (Invalid, Conflict) as error:
+            show_error(form, error, NAMES)
+            return self.render({"form": form}, status=422)
+        messages.success(request, _("“%(name)s” is being made.") % {"name": row.name})
+        return go(request, row.get_absolute_url())
+
+
+class VolumeView(ProjectView):
+    """A page of one volume. An app that brings a tab builds on it and names the tab."""
+
+    tab: ClassVar[str] = "overview"
+
+    def volume(self) -> Volume:
+        return selectors.volume_get(self.principal, self.kwargs["volume"], self.project)
+
+    def page(self, row: Volume, context: dict[str, Any] | None = None) -> dict[str, Any]:
+        granted = self.entry.granted
+        return {
+            "volume": row,
+            "tabs": self._tabs(row),
+            "may_change": selectors.changes(self.principal, row, granted),
+            "may_write": selectors.writes(self.principal, row, granted),
+            "may_keep": selectors.keeps(self.principal, row, granted),
+            "may_hand_over": selectors.can_transfer(row)
+            and selectors.is_owner(self.principal, self.project),
+            **(context or {}),
+        }
+
+    def _tabs(self, row: Volume) -> list[dict[str, Any]]:
+        granted = self.entry.granted
+        tabs = [Tab("overview", "volumes:detail", _("Overview"))]
+        tabs += more_of(self.principal, row)
+        if selectors.keeps(self.principal, row, granted) and not row.is_being_deleted:
+            tabs.append(Tab("snapshots", "volumes:snapshots", _("Snapshots")))
+        tabs.append(Tab("events", "volumes:events", _("Events")))
+        tabs.append(Tab("yaml", "volumes:yaml", "YAML"))
+        if selectors.changes(self.principal, row, granted) and not row.is_being_deleted:
+            tabs.append(Tab("settings", "volumes:settings", _("Settings")))
+        keys = {"project": self.project.slug, "volume": row.uid}
+        return [
+            {
+                "label": tab.label,
+                "url": reverse(tab.route, kwargs=keys),
+                "current": tab.key == self.tab,
+            }
+            for tab in tabs
+        ]
+
+
+class Detail(VolumeView):
+    """How full it is, who has it mounted, what it is."""
+
+    required_permissions: ClassVar[Mapping[str, Permission]] = READ
+    template_name = "volumes/detail.html"
+    partial_name = "volumes/_state.html"
+
+    def get(self, request: HttpRequest, project: str, volume: UUID) -> HttpResponse:  # noqa: ARG002
+        row = self.volume()
+        context = {
+            "holders": holders.holders_of(row),
+            "price": selectors.price_of(row),
+            "transfer": selectors.transfer_of(row)
+            if selectors.is_owner(self.principal, self.project)
+            else None,
+        }
+        return self.render(self.page(row, context))
+
+
+class Snapshots(VolumeView):
+    """Copies of it; making one, putting one back."""
+
+    required_permissions: ClassVar[Mapping[str, Permission]] = READ
+    template_name = "volumes/snapshots.html"
+    tab = "snapshots"
+
+    def get(self, request: HttpRequest, project: str, volume: UUID) -> HttpResponse:  # noqa: ARG002
+        row = self.volume()
+        context = {
+            "snapshots": list(selectors.snapshots_of(self.principal, row)),
+            "can_snapshot": selectors.can_snapshot(row),
+        }
+        return self.render(self.page(row, context))
+
+
+class Events(VolumeView):
+    required_permissions: ClassVar[Mapping[str, Permission]] = READ
+    template_name = "volumes/events.html"
+    tab = "events"
+
+    def get(self, request: HttpRequest, project: str, volume: UUID) -> HttpResponse:  # noqa: ARG002
+        row = self.volume()
+        told = events.of_target(row.uid).filter(project_uid=self.project.uid)[:100]
+        return self.render(self.page(row, {"events": told}))
+
+
+class Yaml(VolumeView):
+    required_permissions: ClassVar[Mapping[str, Permission]] = READ
+    template_name = "volumes/yaml.html"
+    tab = "yaml"
+
+    def get(self, request: HttpRequest, project: str, volume: UUID) -> HttpResponse:  # noqa: ARG002
+        row = self.volume()
+        return self.render(self.page(row, {"manifest": to_yaml(services.manifest_of(row))}))
+
+
+class Settings(VolumeView):
+    """Name, size, description, who writes; handing over; deletion."""
+
+    required_permissions: ClassVar[Mapping[str, Permission]] = {
+        "GET": Permission.VOLUME_READ,
+        "POST": Permission.VOLUME_READ,  # its maker, or who manages volumes: services decide
+    }
+    template_name = "volumes/settings.html"
+    tab = "settings"
+
+    def get(self, request: HttpRequest, project: str, volume: UUID) -> HttpResponse:  # noqa: ARG002
+        row = self.volume()
+        return self._page(row, SettingsForm(row=row))
+
+    def post(self, request: HttpRequest, project: str, volume: UUID) -> HttpResponse:  # noqa: ARG002
+        row = self.volume()
+        form = SettingsForm(request.POST, row=row)
+        if not form.is_valid():
+            return self._page(row, form, 422)
+        try:
+            row = services.volume_edit(principal=self.principal, volume=row, changes=form.changes())
+        except (Invalid, Conflict) as error:
+            show_error(form, error, NAMES)
+            return self._page(row, form, 422)
+        messages.success(request, _("Saved."))
+        return go(request, row.get_absolute_url())
+
+    def _page(self, row: Volume, form: SettingsForm, status: int = 200) -> HttpResponse:
+        context = {
+            "form": form,
+            "holders": holders.holders_of(row),
+            "transfer": selectors.transfer_of(row),
+        }
+        return self.render(self.page(row, context), status=status)

@@ -1,0 +1,198 @@
+"""Classes are operators' data; a volume keeps what it lies on whatever becomes of its class."""
+
+import pytest
+
+from clusters.models import Cluster
+from tests.volumes.conftest import API, JSON
+from volumes import services
+from volumes.backing import OPTIONS, clean_options
+from volumes.models import ClassPlace, Volume, VolumeClass
+
+CLASSES = "/api/v1/volume-classes"
+NFS = {
+    "key": "fast-nfs",
+    "name": "Fast NFS",
+    "backing_kind": "nfs",
+    "options": {"server": "nfs.example.org", "export": "/data"},
+    "price": "0.05",
+    "clusters": ["kube"],
+}
+
+
+@pytest.fixture
+def kube():
+    """A cluster that answers like the fake machine, but is no single machine."""
+    return Cluster.objects.create(
+        key="kube", name="Kube", driver="kubernetes", options={"trusted": True}
+    )
+
+
+def test_every_cluster_has_a_default_from_its_options(kube, project, bob):
+    from volumes.services.classes import cluster_changed, default_class
+
+    assert default_class("local").backing_kind == "directory"
+    assert default_class("local").options == {}
+    cluster_changed("kube")
+    row = default_class("kube")
+    assert (row.backing_kind, row.options) == ("directory", {"path": "/var/lib/berth/volumes"})
+    kube.options = {"volume_kind": "storageclass", "storage_class": "gold"}
+    kube.save()
+    cluster_changed("kube")
+    again = default_class("kube")
+    assert again.pk == row.pk
+    assert again.options == {"storage_class": "gold", "access_mode": "ReadWriteMany"}
+    assert ClassPlace.objects.filter(cluster=kube, is_default=True).count() == 1
+
+
+def test_operators_make_change_and_delete_and_nobody_else_does(
+    as_user, operator, auditor, alice, kube
+):
+    assert as_user(alice).get(CLASSES).status_code == 403
+    assert as_user(alice).post(CLASSES, NFS, content_type=JSON).status_code == 403
+    assert as_user(auditor).post(CLASSES, NFS, content_type=JSON).status_code == 403
+    client = as_user(operator)
+    made = client.post(CLASSES, NFS, content_type=JSON)
+    assert made.status_code == 201, made.content
+    assert client.post(CLASSES, NFS, content_type=JSON).status_code == 409
+    one = f"{CLASSES}/fast-nfs"
+    changed = client.patch(one, {"price": "0.1", "default_on": ["kube"]}, content_type=JSON).json()
+    assert (changed["price"], changed["default_on"]) == ("0.1000", ["kube"])
+    assert client.delete(one).json()["code"] == "class-default"
+    client.post(CLASSES, {**NFS, "key": "b", "default_on": ["kube"]}, content_type=JSON)
+    assert client.get(one).json()["default_on"] == []
+    assert client.delete(one).status_code == 204
+    assert as_user(auditor).get(CLASSES).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        ("nfs", {}),
+        ("nfs", {"server": "a b", "export": "/x"}),
+        ("nfs", {"server": "a", "export": "x"}),
+        ("nfs", {"server": "a", "export": "/x/../../etc"}),
+        ("nfs", {"server": "a", "export": "/x", "mountOptions": "exec"}),
+        ("nfs", {"server": "-oproxy", "export": "/x"}),
+        ("directory", {"path": "relative"}),
+        ("directory", {"path": "/a/../b"}),
+        ("directory", {"path": "/a\n/b"}),
+        ("storage-class", {"storage_class": "A B"}),
+        ("storage-class", {"storage_class": "x", "access_mode": "All"}),
+        ("nfs-csi", {"server": "a", "export": "/x", "driver": "../x"}),
+        ("hostpath", {"path": "/"}),
+        ("", {}),
+        ("nfs", []),
+    ],
+)
+def test_c8_what_storage_may_lie_on_is_a_closed_list(as_user, operator, kube, kind, options):
+    body = {**NFS, "backing_kind": kind, "options": options}
+    answer = as_user(operator).post(CLASSES, body, content_type=JSON)
+    assert answer.status_code == 400
+    assert not VolumeClass.objects.filter(key="fast-nfs").exists()
+
+
+def test_every_kind_has_options_that_pass():
+    good = {
+        "directory": {"path": "/srv/data"},
+        "nfs": {"server": "10.0.0.1", "export": "/"},
+        "nfs-csi": {"server": "fd00::1", "export": "/x"},
+        "storage-class": {"storage_class": "gold"},
+    }
+    assert set(good) == set(OPTIONS)
+    for kind, options in good.items():
+        assert clean_options(kind, options).items() >= options.items()
+    assert clean_options("directory", {}) == {}
+
+
+def test_changing_a_class_moves_no_volume(as_user, operator, make, bob, settle, machine):
+    row = make(bob)
+    VolumeClass.objects.filter(key="standard-local").update(
+        backing_kind="nfs", options={"server": "x", "export": "/y"}
+    )
+    services.volume_measure_soon(uids=[row.uid])
+    settle()
+    row.refresh_from_db()
+    assert (row.backing_kind, row.backing_options) == ("directory", {})
+
+
+def test_a_class_of_volumes_is_not_deleted_but_no_longer_offered(
+    as_user, operator, make, bob, project
+):
+    make(bob)
+    one = f"{CLASSES}/standard-local"
+    client = as_user(operator)
+    assert client.delete(one).json()["code"] == "class-in-use"
+    assert client.patch(one, {"enabled": False}, content_type=JSON).status_code == 400  # default
+    second = {
+        "key": "second",
+        "name": "Second",
+        "backing_kind": "directory",
+        "clusters": ["local"],
+        "default_on": ["local"],
+    }
+    assert client.post(CLASSES, second, content_type=JSON).status_code == 201
+    assert client.patch(one, {"enabled": False}, content_type=JSON).status_code == 200
+    offered = as_user(bob).get("/api/v1/projects/vision/volume-classes").json()
+    assert [(o["key"], o["is_default"]) for o in offered] == [("second", True)]
+    assert "options" not in offered[0]
+    refused = as_user(bob).post(
+        API, {"name": "x", "size_mib": 2048, "volume_class": "standard-local"}, content_type=JSON
+    )
+    assert refused.status_code == 400
+
+
+def test_one_machine_has_only_folders_of_its_own(as_user, operator):
+    answer = as_user(operator).post(CLASSES, {**NFS, "clusters": ["local"]}, content_type=JSON)
+    assert answer.status_code == 400
+    assert "one machine" in answer.json()["fields"]["clusters"][0]
+
+
+def test_homes_and_shared_volumes_take_the_default_size_within_limits(
+    as_user, operator, project, bob, alice, principal, limit
+):
+    from common.errors import LimitExceeded
+    from volumes.services.classes import default_class
+
+    default_class("local")
+    as_user(operator).patch(
+        f"{CLASSES}/standard-local", {"default_size_mib": 2048}, content_type=JSON
+    )
+    limit(4096, project=project)
+    home = services.home_ensure(principal=principal(bob), project=project, owner=bob)
+    assert home.size_limit_mib == 2048
+    services.project_volume_ensure(principal=principal(alice), project=project)
+    with pytest.raises(LimitExceeded):
+        services.home_ensure(principal=principal(alice), project=project, owner=alice)
+    assert Volume.objects.count() == 2
+
+
+def test_the_console_has_a_page_for_them(as_user, operator, auditor, kube, alice):
+    assert as_user(alice).get("/console/storage/").status_code == 403
+    client = as_user(operator)
+    form = {
+        "key": "fast-nfs",
+        "name": "Fast NFS",
+        "backing_kind": "nfs",
+        "options": "server=nfs.example.org\nexport=/data",
+        "min_size": "1",
+        "price": "0.05",
+        "position": "0",
+        "clusters": ["kube"],
+        "can_snapshot": "on",
+        "enabled": "on",
+    }
+    assert (
+        "is missing or not valid"
+        in client.post("/console/storage/new", {**form, "options": "server=x"}).content.decode()
+    )
+    assert client.post("/console/storage/new", form).status_code == 302
+    page = client.get("/console/storage/").content.decode()
+    assert "nfs.example.org" in page
+    edited = client.post("/console/storage/fast-nfs/", {**form, "max_size": "10"})
+    assert edited.status_code == 302
+    assert VolumeClass.objects.get(key="fast-nfs").max_size_mib == 10240
+    assert "New class" not in as_user(auditor).get("/console/storage/").content.decode()
+    assert as_user(auditor).post("/console/storage/fast-nfs/", form).status_code == 403
+    assert client.post("/console/storage/fast-nfs/delete", {"confirm": "x"}).status_code == 400
+    gone = client.post("/console/storage/fast-nfs/delete", {"confirm": "Fast NFS"})
+    assert gone.status_code == 302

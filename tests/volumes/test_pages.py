@@ -1,0 +1,99 @@
+"""The pages, without a script: empty, full of words that somebody else chose, and every tab."""
+
+from volumes import services
+
+BASE = "/projects/vision/volumes/"
+NAUGHTY = "<script>alert(1)</script>"
+
+
+def test_an_empty_list_offers_the_first_volume(as_user, bob, vera, project):
+    assert "No volume yet" in as_user(bob).get(BASE).content.decode()
+    assert "New volume" in as_user(bob).get(BASE).content.decode()
+    assert "New volume" not in as_user(vera).get(BASE).content.decode()
+
+
+def test_the_form_asks_for_name_and_size_only_and_loses_nothing(as_user, bob, project):
+    client = as_user(bob)
+    page = client.get(f"{BASE}new/").content.decode()
+    assert 'name="place"' not in page  # one class: nothing to choose
+    wrong = client.post(f"{BASE}new/", {"name": "Not Good", "size": "2", "description": "kept"})
+    assert wrong.status_code == 422
+    text = wrong.content.decode()
+    assert "Small letters" in text
+    assert "kept" in text
+    assert client.post(f"{BASE}new/", {"name": "x", "size": "0.5"}).status_code == 422
+    assert client.post(f"{BASE}new/", {"name": "x", "size": "NaN"}).status_code == 422
+    assert client.post(f"{BASE}new/", {"name": "x", "size": "1e400"}).status_code == 422
+    assert client.post(f"{BASE}new/", {"name": "good", "size": "2"}).status_code == 302
+
+
+def test_every_tab_opens_for_those_who_may(as_user, make, bob, vera, mona, charlie):
+    row = make(bob, description=NAUGHTY)
+    tails = ("", "snapshots/", "events/", "yaml/", "settings/")
+    for user in (bob, mona, vera):
+        for tail in tails:
+            answer = as_user(user).get(f"{BASE}{row.uid}/{tail}")
+            assert answer.status_code == 200, (user, tail)
+            assert NAUGHTY not in answer.content.decode()
+    for tail in tails:
+        assert as_user(charlie).get(f"{BASE}{row.uid}/{tail}").status_code == 404
+    assert "/settings/" not in as_user(vera).get(f"{BASE}{row.uid}/").content.decode().replace(
+        'href="/settings/', ""
+    )
+
+
+def test_who_has_it_mounted_is_a_link(as_user, make, bob, held):
+    row = make(bob)
+    with held(row):
+        page = as_user(bob).get(f"{BASE}{row.uid}/").content.decode()
+    assert '<a href="/somewhere">lab</a>' in page
+    assert "Nothing uses it now" in as_user(bob).get(f"{BASE}{row.uid}/").content.decode()
+
+
+def test_settings_change_what_was_touched_and_only_that(as_user, make, bob):
+    row = make(bob, size_mib=2049)  # no whole number of hundredths of a GiB
+    client = as_user(bob)
+    page = client.get(f"{BASE}{row.uid}/settings/").content.decode()
+    assert 'value="2.00"' in page
+    form = {"name": "set", "size": "2.00", "description": "new", "write_policy": "managers"}
+    assert client.post(f"{BASE}{row.uid}/settings/", form).status_code == 302
+    row.refresh_from_db()
+    assert (row.size_limit_mib, row.description, row.write_policy) == (2049, "new", "managers")
+    big = client.post(f"{BASE}{row.uid}/settings/", {**form, "size": "3"})
+    assert big.status_code == 302
+    row.refresh_from_db()
+    assert row.size_limit_mib == 3072
+
+
+def test_a_live_part_is_the_state_alone(as_user, make, bob):
+    row = make(bob)
+    part = as_user(bob).get(f"{BASE}{row.uid}/", headers={"HX-Request": "true"})
+    text = part.content.decode()
+    assert text.lstrip().startswith('<div id="volume-state"')
+    assert f'data-live="volume:{row.uid}"' in text
+
+
+def test_only_members_hear_of_changes(make, bob, charlie, rf):
+    from portal.streams import authorise
+
+    row = make(bob)
+    topic = f"volume:{row.uid}"
+    request = rf.get("/")
+    request.user = bob
+    assert authorise(request, [topic]) == [topic]
+    request.user = charlie
+    assert authorise(request, [topic]) == []
+
+
+def test_a_home_says_whose_it_is_and_offers_no_deletion(
+    as_user, bob, mona, project, principal, settle
+):
+    home = services.home_ensure(principal=principal(bob), project=project, owner=bob)
+    settle()
+    page = as_user(mona).get(f"{BASE}{home.uid}/settings/").content.decode()
+    assert "delete-volume" not in page
+    assert 'name="name"' not in page
+    assert as_user(mona).post(f"{BASE}{home.uid}/settings/", {"size": "5"}).status_code == 302
+    home.refresh_from_db()
+    assert home.size_limit_mib == 5120
+    assert as_user(bob).get(f"{BASE}{home.uid}/snapshots/").status_code == 200

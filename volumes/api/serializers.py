@@ -1,0 +1,218 @@
+"""What goes in and out of the API of volumes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework import serializers
+
+from common.drf.serializers import StrictSerializer
+from volumes.choices import WritePolicy
+from volumes.services.create import MAX_DESCRIPTION, MAX_SIZE_MIB
+
+_SIZE: dict[str, Any] = {"min_value": 1, "max_value": MAX_SIZE_MIB}
+
+
+class VolumeHolderOut(serializers.Serializer[Any]):
+    kind = serializers.CharField()
+    id = serializers.CharField()
+    name = serializers.CharField()
+    who = serializers.CharField()
+
+
+class VolumeOut(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    kind = serializers.CharField(help_text="home, project (the shared one) or data")
+    name = serializers.CharField()
+    project = serializers.CharField()
+    owner = serializers.CharField(allow_null=True, help_text="of a home")
+    created_by = serializers.CharField(allow_null=True)
+    cluster = serializers.CharField()
+    volume_class = serializers.CharField(allow_null=True)
+    description = serializers.CharField()
+    write_policy = serializers.ChoiceField(choices=WritePolicy.choices)
+    may_write = serializers.BooleanField(help_text="whether you may change its files")
+    size_limit_mib = serializers.IntegerField(allow_null=True)
+    used_bytes = serializers.IntegerField(allow_null=True, help_text="null: not measured yet")
+    used_at = serializers.DateTimeField(allow_null=True)
+    mounted = serializers.IntegerField(help_text="how many have it mounted now")
+    last_used_at = serializers.DateTimeField(allow_null=True)
+    last_used_by = serializers.CharField(allow_null=True)
+    can_snapshot = serializers.BooleanField()
+    can_transfer = serializers.BooleanField()
+    restoring = serializers.BooleanField()
+    moving = serializers.BooleanField()
+    delete_after = serializers.DateTimeField(
+        allow_null=True, help_text="being deleted; until then it can be brought back"
+    )
+    generation = serializers.IntegerField()
+    observed_generation = serializers.IntegerField()
+    desired = serializers.CharField()
+    phase = serializers.CharField()
+    reason = serializers.CharField()
+    message = serializers.CharField()
+    created_at = serializers.DateTimeField()
+
+
+class VolumeDetailOut(VolumeOut):
+    mounted_by = VolumeHolderOut(many=True)
+    room_left = serializers.IntegerField(allow_null=True, help_text="bytes; null: unknown")
+    price_per_month = serializers.CharField()
+
+
+class VolumeIn(StrictSerializer):
+    name = serializers.CharField(max_length=63)
+    size_mib = serializers.IntegerField(**_SIZE)
+    cluster = serializers.CharField(max_length=63, required=False, allow_blank=True)
+    volume_class = serializers.CharField(max_length=63, required=False, allow_blank=True)
+    description = serializers.CharField(
+        max_length=MAX_DESCRIPTION, required=False, allow_blank=True
+    )
+    write_policy = serializers.ChoiceField(choices=WritePolicy.choices, required=False)
+
+
+class VolumeEdit(StrictSerializer):
+    name = serializers.CharField(max_length=63, required=False)
+    description = serializers.CharField(
+        max_length=MAX_DESCRIPTION, required=False, allow_blank=True
+    )
+    write_policy = serializers.ChoiceField(choices=WritePolicy.choices, required=False)
+    size_limit_mib = serializers.IntegerField(
+        **_SIZE, required=False, allow_null=True, help_text="null: no limit (homes, shared ones)"
+    )
+
+
+class RestoreIn(StrictSerializer):
+    name = serializers.CharField(
+        max_length=63, required=False, help_text="another name, when its own was taken"
+    )
+
+
+class VolumeChangeOut(serializers.Serializer[Any]):
+    field = serializers.CharField()
+    to = serializers.JSONField(allow_null=True)
+
+    def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
+        return {**super().get_fields(), "from": serializers.JSONField(allow_null=True)}
+
+
+class VolumePlanOut(serializers.Serializer[Any]):
+    action = serializers.CharField(help_text="create, update or none")
+    name = serializers.CharField()
+    allowed = serializers.BooleanField()
+    refusal = serializers.CharField(allow_blank=True)
+    changes = VolumeChangeOut(many=True)
+    sentences = serializers.ListField(child=serializers.CharField())
+
+
+class SnapshotOut(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+    description = serializers.CharField()
+    created_by = serializers.CharField(allow_null=True)
+    size_bytes = serializers.IntegerField(allow_null=True, help_text="null: unknown")
+    desired = serializers.CharField()
+    phase = serializers.CharField()
+    message = serializers.CharField()
+    created_at = serializers.DateTimeField()
+
+
+class SnapshotIn(StrictSerializer):
+    name = serializers.CharField(
+        max_length=63, required=False, allow_blank=True, help_text="made from the time if not given"
+    )
+    description = serializers.CharField(max_length=300, required=False, allow_blank=True)
+
+
+class TransferOut(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    volume = serializers.UUIDField()
+    volume_name = serializers.CharField()
+    size_limit_mib = serializers.IntegerField(allow_null=True)
+    from_project = serializers.CharField()
+    to = serializers.CharField()
+    message = serializers.CharField()
+    asked_by = serializers.CharField(allow_null=True)
+    asked_at = serializers.DateTimeField()
+    expires_at = serializers.DateTimeField()
+    state = serializers.CharField()
+
+
+class TransferIn(StrictSerializer):
+    to = serializers.CharField(max_length=40, help_text="address (slug) of the other project")
+    message = serializers.CharField(max_length=300, required=False, allow_blank=True)
+
+
+class AcceptIn(StrictSerializer):
+    name = serializers.CharField(
+        max_length=63, required=False, help_text="another name, when its own is taken here"
+    )
+
+
+class OfferOut(serializers.Serializer[Any]):
+    """A class as people who choose one see it."""
+
+    key = serializers.CharField()
+    name = serializers.CharField()
+    description = serializers.CharField()
+    cluster = serializers.CharField()
+    is_default = serializers.BooleanField()
+    medium = serializers.CharField()
+    speed = serializers.CharField()
+    price = serializers.CharField(help_text="of one GiB for a month")
+    min_size_mib = serializers.IntegerField()
+    max_size_mib = serializers.IntegerField(allow_null=True)
+    can_snapshot = serializers.BooleanField()
+
+
+class VolumeClassOut(serializers.Serializer[Any]):
+    """A class as operators see it."""
+
+    key = serializers.CharField()
+    name = serializers.CharField()
+    description = serializers.CharField()
+    medium = serializers.CharField()
+    speed = serializers.CharField()
+    price = serializers.CharField()
+    backing_kind = serializers.CharField()
+    options = serializers.DictField(child=serializers.CharField())
+    can_snapshot = serializers.BooleanField()
+    min_size_mib = serializers.IntegerField()
+    max_size_mib = serializers.IntegerField(allow_null=True)
+    default_size_mib = serializers.IntegerField(allow_null=True)
+    enabled = serializers.BooleanField()
+    derived = serializers.BooleanField(help_text="kept in line with its cluster's settings")
+    position = serializers.IntegerField()
+    clusters = serializers.ListField(child=serializers.CharField())
+    default_on = serializers.ListField(child=serializers.CharField())
+    generation = serializers.IntegerField()
+
+
+class VolumeClassEdit(StrictSerializer):
+    """Checked by the service, which knows what belongs together."""
+
+    name = serializers.CharField(max_length=80, required=False)
+    description = serializers.CharField(max_length=300, required=False, allow_blank=True)
+    medium = serializers.CharField(max_length=16, required=False, allow_blank=True)
+    speed = serializers.CharField(max_length=120, required=False, allow_blank=True)
+    price = serializers.CharField(max_length=20, required=False)
+    backing_kind = serializers.CharField(max_length=16, required=False)
+    options = serializers.DictField(child=serializers.CharField(max_length=300), required=False)
+    can_snapshot = serializers.BooleanField(required=False)
+    min_size_mib = serializers.IntegerField(**_SIZE, required=False)
+    max_size_mib = serializers.IntegerField(**_SIZE, required=False, allow_null=True)
+    default_size_mib = serializers.IntegerField(**_SIZE, required=False, allow_null=True)
+    enabled = serializers.BooleanField(required=False)
+    position = serializers.IntegerField(min_value=0, max_value=10_000, required=False)
+    clusters = serializers.ListField(
+        child=serializers.CharField(max_length=63), required=False, max_length=1000
+    )
+    default_on = serializers.ListField(
+        child=serializers.CharField(max_length=63), required=False, max_length=1000
+    )
+
+
+class VolumeClassIn(VolumeClassEdit):
+    key = serializers.CharField(max_length=63)
+    name = serializers.CharField(max_length=80)
+    backing_kind = serializers.CharField(max_length=16)

@@ -1,0 +1,196 @@
+"""Forms speak in GiB; services in MiB."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from django import forms
+from django.utils.translation import gettext as _t
+from django.utils.translation import gettext_lazy as _
+
+from clusters.placement import usable_clusters
+from common.templatetags.berth import mib
+from volumes import selectors
+from volumes.choices import VolumeKind, WritePolicy
+from volumes.services import Changes, NewVolume
+from volumes.services.create import MAX_DESCRIPTION
+
+if TYPE_CHECKING:
+    from projects.models import Project
+    from volumes.models import Volume, VolumeClass
+
+_GIB = Decimal(1024)
+MAX_GIB = 2**30
+# a service's field → the form's
+NAMES = {
+    "size_mib": "size",
+    "size_limit_mib": "size",
+    "volume_class": "place",
+    "cluster": "place",
+}
+SEPARATOR = "/"
+
+
+def size_field(*, required: bool, help_text: Any = "") -> forms.DecimalField:
+    return forms.DecimalField(
+        label=_("Size in GiB"),
+        required=required,
+        min_value=Decimal("0.01"),
+        max_value=MAX_GIB,
+        decimal_places=2,
+        widget=forms.NumberInput(attrs={"step": "any", "inputmode": "decimal"}),
+        help_text=help_text,
+    )
+
+
+def description_field() -> forms.CharField:
+    return forms.CharField(
+        label=_("Description"),
+        required=False,
+        max_length=MAX_DESCRIPTION,
+        widget=forms.TextInput(attrs={"autocomplete": "off"}),
+    )
+
+
+def policy_field() -> forms.ChoiceField:
+    return forms.ChoiceField(
+        label=_("Who may change files"),
+        required=False,
+        choices=WritePolicy.choices,
+        widget=forms.RadioSelect,
+        help_text=_("All members may read them."),
+    )
+
+
+def to_mib(gib: Decimal) -> int:
+    return max(1, round(gib * _GIB))
+
+
+def to_gib(size_mib: int | None) -> Decimal | None:
+    return None if size_mib is None else (Decimal(size_mib) / _GIB).quantize(Decimal("0.01"))
+
+
+class VolumeForm(forms.Form):
+    """Name and size; the rest has a default."""
+
+    name = forms.CharField(
+        label=_("Name"),
+        max_length=63,
+        widget=forms.TextInput(
+            attrs={"autocomplete": "off", "autocapitalize": "off", "spellcheck": "false"}
+        ),
+        help_text=_("Seen as a folder of this name in workspaces: small letters, digits, - _ ."),
+    )
+    size = size_field(required=True)
+    place = forms.ChoiceField(label=_("Storage"), required=False)
+    description = description_field()
+    write_policy = policy_field()
+
+    def __init__(self, *args: Any, project: Project, **kwargs: Any) -> None:
+        kwargs.setdefault("initial", {"write_policy": WritePolicy.EVERYBODY})
+        super().__init__(*args, **kwargs)
+        choices = list(_places(project))
+        if len(choices) > 1:
+            field = self.fields["place"]
+            assert isinstance(field, forms.ChoiceField)  # noqa: S101 - for the type checker
+            field.choices = choices
+        else:
+            del self.fields["place"]
+
+    def wanted(self) -> NewVolume:
+        data = self.cleaned_data
+        cluster, _sep, key = (data.get("place") or "").partition(SEPARATOR)
+        return NewVolume(
+            name=data["name"],
+            size_mib=to_mib(data["size"]),
+            cluster=cluster,
+            volume_class=key,
+            description=data.get("description") or "",
+            write_policy=data.get("write_policy") or WritePolicy.EVERYBODY,
+        )
+
+
+def _places(project: Project) -> list[tuple[str, str]]:
+    """Return (cluster/class, words) of what is offered; the default of each cluster first."""
+    clusters = usable_clusters(project.uid)
+    offers = selectors.offers(clusters)
+    return [
+        (f"{cluster.key}{SEPARATOR}{key}", _words(row, cluster.name if len(clusters) > 1 else ""))
+        for cluster in clusters
+        for key, row in offers[cluster.key].items()
+    ]
+
+
+def _words(row: VolumeClass, cluster: str) -> str:
+    parts = [row.name, cluster, row.get_medium_display() if row.medium else "", row.speed]
+    if row.price:
+        parts.append(_t("%(price)s per GiB and month") % {"price": row.price.normalize()})
+    parts.append(_t("from %(size)s") % {"size": mib(row.min_size_mib)})
+    return " · ".join(str(part) for part in parts if part)
+
+
+class SettingsForm(forms.Form):
+    """What may be changed of a volume; fields that its kind has not are left out."""
+
+    name = forms.CharField(
+        label=_("Name"),
+        max_length=63,
+        widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false"}),
+        help_text=_("Can't be changed while something has the volume mounted."),
+    )
+    size = size_field(required=False)
+    description = description_field()
+    write_policy = policy_field()
+
+    def __init__(self, *args: Any, row: Volume, **kwargs: Any) -> None:
+        kwargs["initial"] = {
+            "name": row.name,
+            "size": to_gib(row.size_limit_mib),
+            "description": row.description,
+            "write_policy": row.write_policy,
+        }
+        super().__init__(*args, **kwargs)
+        self._row = row
+        if row.kind != VolumeKind.DATA:
+            del self.fields["name"]
+        if row.kind == VolumeKind.HOME:
+            del self.fields["description"], self.fields["write_policy"]
+        if row.kind == VolumeKind.DATA:
+            self.fields["size"].required = True
+        else:
+            self.fields["size"].help_text = _("Empty: no limit of its own.")
+
+    def changes(self) -> Changes:
+        """Return what differs from what was shown: an untouched size stays to the byte."""
+        data = self.cleaned_data
+        size = data.get("size")
+        touched = "size" in self.changed_data
+        return Changes(
+            name=data.get("name"),
+            description=data.get("description"),
+            write_policy=data.get("write_policy") or None,
+            size_limit_mib=to_mib(size) if touched and size is not None else None,
+            no_limit=touched and size is None,
+        )
+
+
+class FilterForm(forms.Form):
+    """The filters of the list; their state lives in the URL."""
+
+    use_required_attribute = False
+    q = forms.CharField(
+        label=_("Search"),
+        required=False,
+        max_length=80,
+        widget=forms.TextInput(attrs={"type": "search", "placeholder": _("Name")}),
+    )
+    kind = forms.ChoiceField(
+        label=_("Kind"), required=False, choices=[("", _("Any")), *VolumeKind.choices]
+    )
+    mine = forms.ChoiceField(
+        label=_("Whose"), required=False, choices=[("", _("Everybody")), ("1", _("Mine"))]
+    )
+    deleted = forms.ChoiceField(
+        label=_("State"), required=False, choices=[("", _("Any")), ("1", _("Being deleted"))]
+    )
