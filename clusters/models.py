@@ -36,6 +36,8 @@ class Cluster(models.Model):
     drain = models.BooleanField(default=False)  # what runs may end; nothing starts
     revision = models.PositiveIntegerField(default=1)  # grows when a driver must be made anew
     kinds = models.JSONField(default=dict, blank=True)  # flavor → total, nodes, largest; by nodes
+    # node → resource → devices that pods hold which Berth did not make
+    held = models.JSONField(null=True)
     checks_asked_at = models.DateTimeField(null=True)
     checks_ran_at = models.DateTimeField(null=True)
 

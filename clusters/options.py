@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from django.utils.translation import gettext as _
 
 from common.errors import Invalid
+from dataplane.addresses import PORT_MAX, opening
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,10 +37,13 @@ class ClusterOptions:
     namespace_prefix: str = "berth-"
     hub_url: str = ""  # how workloads reach the portal's internal listener; "": BERTH_INTERNAL_URL
     hub_peers: tuple[str, ...] = ("berth/web",)  # where that listener is, for the NetworkPolicy
-    proxy_peers: tuple[str, ...] = ("berth/proxy",)  # who carries people to workspaces
+    # who carries people to workspaces, and to the files of volumes
+    proxy_peers: tuple[str, ...] = ("berth/proxy", "berth/gate")
     dns_peers: tuple[str, ...] = ("kube-system/kube-dns",)  # namespace/k8s-app, or addresses
     internet: bool = True  # workloads may open connections to public addresses
     blocked_cidrs: tuple[str, ...] = ()  # never reachable, besides private ranges
+    allowed_cidrs: tuple[str, ...] = ()  # range[:port] reachable besides public ones (a store)
+    pod_cidrs: tuple[str, ...] = ()  # where its pods are; (): anywhere but the portal itself
     volume_kind: str = "directory"
     volume_path: str = "/var/lib/berth/volumes"  # directory: on every node (shared) or the only one
     storage_class: str = ""  # storageclass
@@ -52,6 +56,7 @@ class ClusterOptions:
     user_namespaces: bool = False  # the runtime supports hostUsers: false
     sidecar_image: str = ""  # signs people in before a port of a container; "": no web ports
     default_image: str = ""  # for presets that name none
+    data_image: str = ""  # copies data and serves files: has python3 and the package dataplane
     check_image: str = ""  # has python3, for the self-check; "": sidecar's or the default one
     portal_role: str = ""  # ClusterRole that is ours only inside projects; "": ours everywhere
     portal_account: str = ""  # namespace/name of the account that gets it there
@@ -65,7 +70,8 @@ class ClusterOptions:
         return asdict(self)
 
 
-PEERS = ("hub_peers", "proxy_peers", "dns_peers", "blocked_cidrs")
+RANGES = ("blocked_cidrs", "allowed_cidrs", "pod_cidrs")  # addresses only
+PEERS = ("hub_peers", "proxy_peers", "dns_peers", *RANGES)
 
 
 def options_of(stored: Mapping[str, Any] | None) -> ClusterOptions:
@@ -152,10 +158,21 @@ def _volumes(options: ClusterOptions) -> dict[str, list[str]]:
 
 
 def _is_peer(value: str, name: str) -> bool:
-    if name != "blocked_cidrs" and re.fullmatch(r"[a-z0-9-]+/[a-z0-9-]+", value):
+    if name == "allowed_cidrs":
+        return _is_opening(value)
+    if name not in RANGES and re.fullmatch(r"[a-z0-9-]+/[a-z0-9-]+", value):
         return True
     try:
         ipaddress.ip_network(value)
     except ValueError:
         return False
     return True
+
+
+def _is_opening(value: str) -> bool:
+    try:
+        found = opening(value)
+    except ValueError:
+        return False
+    whole = not found.network.prefixlen  # everything: that is what ``internet`` is for
+    return not whole and (found.port is None or 0 < found.port <= PORT_MAX)

@@ -43,10 +43,11 @@ class KindUse:
     waiting: int
     largest: int
     out: int = 0  # on nodes that are not up
+    held: int = 0  # by pods that Berth did not make
 
     @property
     def free(self) -> int:
-        return max(0, self.total - self.used)
+        return max(0, self.total - self.used - self.held)
 
 
 def register_project_clusters(of: Callable[[Any], Collection[str] | None]) -> None:
@@ -164,6 +165,7 @@ def uses(clusters: Iterable[Cluster]) -> list[KindUse]:
             waiting=demand[cluster.key].waiting[flavor.name],
             largest=cluster.kinds[flavor.name]["largest"],
             out=cluster.kinds[flavor.name].get("out", 0),
+            held=cluster.kinds[flavor.name].get("held", 0),
         )
         for cluster in rows
         for flavor in flavors

@@ -107,6 +107,12 @@ def cluster_get(key: str) -> Cluster:
     return row
 
 
+def node_ranges(key: str) -> list[str]:
+    """Return the public addresses of a cluster's nodes, as ranges that nobody need reach."""
+    capacity = Cluster.objects.filter(key=key).values_list("capacity", flat=True).first()
+    return list((capacity or {}).get("node_ranges") or ())
+
+
 def nodes(
     cluster: Cluster, *, search: str = "", kind: str = "", pool: str = "", ready: bool | None = None
 ) -> QuerySet[Node]:

@@ -31,8 +31,9 @@ PERSON = f"{USER}:{USER}"
 SHELL_USER = f"berth:x:{USER}:{USER}:Berth:/home/berth:/bin/bash\n"
 UNNEEDED: tuple[str, ...] = ("var/cache/apt", "var/lib/apt/lists", "usr/share/doc", "usr/share/man")
 UNNEEDED += ("usr/share/locale", "var/log", "var/cache/debconf")
-JUPYTER = "/opt/jupyter"
+JUPYTER, DATA = "/opt/jupyter", "/opt/data"
 LOCK = ROOT / "requirements/image-jupyterlab.txt"
+DATA_LOCK, DATAPLANE = ROOT / "requirements/dataplane.txt", ROOT / "dataplane"
 PATHS = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 UTF8 = {"LANG": "C.UTF-8", "HOME": "/home/berth"}
 REGISTRY = f"http://127.0.0.1:{REGISTRY_PORT}"
@@ -116,28 +117,47 @@ def empty(folder: Path) -> None:
 
 
 def jupyter() -> Recipe:
-    return Recipe("jupyterlab", digest(LOCK, debian().key, "1"), make_jupyter)
+    def make(folder: Path) -> oci.Layer:
+        return make_environment(folder, JUPYTER, LOCK)
+
+    return Recipe("jupyterlab", digest(LOCK, debian().key, "1"), make)
 
 
-def make_jupyter(folder: Path) -> oci.Layer:
+def data_packages() -> Recipe:
+    def make(folder: Path) -> oci.Layer:
+        return make_environment(folder, DATA, DATA_LOCK)
+
+    return Recipe("data", digest(DATA_LOCK, debian().key, "1"), make)
+
+
+def dataplane() -> Recipe:
+    """Our own package, in a layer of its own: it changes more often than what it needs."""
+    site = f"{DATA}/lib/python3.11/site-packages/dataplane"  # the suite's Python
+    found = sorted(path for path in DATAPLANE.rglob("*.py"))
+    files: dict[str, Path | bytes] = {f"{site}/{p.relative_to(DATAPLANE)}": p for p in found}
+    key = digest(*files, *found)
+    return Recipe("dataplane", key, lambda at: oci.write_layer(at, oci.files_as_tar(files)))
+
+
+def make_environment(folder: Path, place: str, lock: Path) -> oci.Layer:
     """Packages exactly as locked, installed inside the image's own system."""
     root = folder / "root"
     oci.unpack(debian().layer(lambda _: None), root)
     work = root / "tmp/work"
     work.mkdir()
     shutil.copy2(fetched_uv(TOOLS), work / "uv")
-    shutil.copy2(LOCK, work / "lock.txt")
+    shutil.copy2(lock, work / "lock.txt")
     shutil.copy2("/etc/resolv.conf", root / "etc/resolv.conf")
     env = {**index_environment(), "UV_CACHE_DIR": "/tmp/work/cache", "PATH": PATHS}  # noqa: S108
     if trusted := system_certificates():
         shutil.copy2(trusted, work / "trusted.pem")
         env["SSL_CERT_FILE"] = "/tmp/work/trusted.pem"  # noqa: S108
     inside = ["chroot", root, "/tmp/work/uv"]  # noqa: S108
-    run([*inside, "venv", "-q", "--python", "/usr/bin/python3", JUPYTER], env=env)
+    run([*inside, "venv", "-q", "--python", "/usr/bin/python3", place], env=env)
     install = ["pip", "sync", "-q", "--require-hashes", "--compile-bytecode"]
-    python = ["--python", f"{JUPYTER}/bin/python", "/tmp/work/lock.txt"]  # noqa: S108
+    python = ["--python", f"{place}/bin/python", "/tmp/work/lock.txt"]  # noqa: S108
     run([*inside, *install, *python], env=env)
-    return packed(folder, root, f".{JUPYTER}")
+    return packed(folder, root, f".{place}")
 
 
 def pause_binary() -> Path:
@@ -209,18 +229,34 @@ def jupyterlab(say: Said) -> oci.Image:
     )
 
 
+def data(say: Said) -> oci.Image:
+    """Copies data and serves files: the package dataplane and nothing of the portal."""
+    layers = [recipe.layer(say) for recipe in (debian(), data_packages(), dataplane())]
+    return oci.Image(
+        "berth/data",
+        "1",
+        layers,
+        ["/usr/bin/tini", "--"],
+        ["python3", "-I", "-m", "dataplane.copy"],
+        environment={"PATH": f"{DATA}/bin:{PATHS}", **UTF8},
+        user=PERSON,
+        folder="/home/berth",
+    )
+
+
 FIRST = (pause, coredns)  # what the cluster itself needs
-LATER = (tool, echo, jupyterlab)
+LATER = (tool, echo, jupyterlab, data)
 
 
 def make_layers(say: Said) -> None:
     """Those that take a while; the others are single files."""
     debian().layer(say)
     jupyter().layer(say)
+    data_packages().layer(say)
 
 
 def need_debian() -> bool:
-    return not (debian().kept() and jupyter().kept())
+    return not all(recipe.kept() for recipe in (debian(), jupyter(), data_packages()))
 
 
 def reference(image: oci.Image) -> str:

@@ -102,6 +102,15 @@ PROGRAMS = {
             packages=("/cmd/traefik",),
             on_demand=True,
         ),
+        # Object stores that the tests of loads talk to (tests/support/stores.py).
+        Program(
+            "versitygw",
+            "github.com/versity/versitygw",
+            "v1.8.0",
+            packages=("/cmd/versitygw",),
+            on_demand=True,
+        ),
+        Program("fake-gcs-server", "github.com/fsouza/fake-gcs-server", "v1.56.1", on_demand=True),
     )
 }
 

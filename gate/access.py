@@ -25,6 +25,11 @@ class Demand(StrEnum):
     OPEN = "open"  # terminal, files, SSH: who may open the workspace
     LOGS = "logs"  # its owner
     LOOK = "look"  # who may see that it is there
+    READ = "read"  # files of a volume: who may use it
+    CHANGE = "change"  # files of a volume: who may write to it
+
+
+FILES = frozenset({Demand.READ, Demand.CHANGE})
 
 
 @dataclass(frozen=True)
@@ -46,6 +51,12 @@ class Target:
     def is_running(self) -> bool:
         return self.phase == Phase.RUNNING
 
+    def end_of(self, before: Target, demand: Demand) -> str:
+        """Return why a stream to ``before`` is over, now that this is what there is; '' if not."""
+        if demand is Demand.OPEN and not (self.is_running and self.launch == before.launch):
+            return _("The workspace was stopped.")
+        return ""
+
 
 def target_of(caller: Caller, short_id: str, demand: Demand) -> Target:
     """Return the workspace, or raise: NotFound for strangers, Forbidden with the reason."""
@@ -63,6 +74,11 @@ def target_for(who: Principal, short_id: str, demand: Demand) -> Target:
         raise Conflict(
             _("This workspace runs on one machine; it has terminal and files in JupyterLab."),
             code="not-on-a-cluster",
+        )
+    if not cluster.enabled:
+        raise Conflict(
+            _("The cluster %(name)s is switched off.") % {"name": cluster.name},
+            code="cluster-off",
         )
     objects = where.objects_of(row, options_of(cluster.options))
     pod = Pod(objects["namespace"], objects["pod"], MAIN)

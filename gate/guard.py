@@ -1,8 +1,8 @@
 """Every open stream, bounded in number, and cut when its access ends.
 
 Access is asked again every ``RECHECK_S`` for all streams together (one question per person,
-way of signing in and workspace, however many streams there are), and at once when the bus tells
-of the workspace. A stream is told why through ``Stream.over``.
+way of signing in and workspace or volume, however many streams there are), and at once when the
+bus tells of it. A stream is told why through ``Stream.over``.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 import structlog
 from django.conf import settings
@@ -20,10 +21,11 @@ from django.db import InterfaceError, OperationalError
 from django.utils.translation import gettext as _
 
 from common.errors import BerthError
-from gate import metrics
-from gate.access import Demand, Target, target_of
+from gate import memory, metrics
+from gate.access import FILES, Demand, Target, target_of
 from gate.callers import Caller
 from gate.db import look
+from gate.volumes.access import VolumeTarget, volume_target
 from runtime import bus
 
 RECHECK_S = 15.0
@@ -32,6 +34,7 @@ UNASKED_MAX = 2  # rounds in which the access of a stream may stay unknown
 log = structlog.get_logger(__name__)
 
 Key = tuple[Caller, str, Demand]
+Held = Target | VolumeTarget
 
 
 class TooMany(BerthError):  # noqa: N818 - named like its siblings in common.errors
@@ -52,7 +55,7 @@ class Stream:
 
     kind: str
     caller: Caller
-    target: Target
+    target: Held
     demand: Demand
     over: asyncio.Event = field(default_factory=asyncio.Event)
     why: str = ""
@@ -83,18 +86,20 @@ class Guard:
         self._named: set[str] = set()  # workspaces the bus told of
         self._known: dict[str, str] = {}  # uid or short id of a workspace with streams → short id
         self._unasked: Counter[Key] = Counter()
+        self._ebb = memory.Ebb()
         self.draining = False
 
     # --- opening -----------------------------------------------------------------------------
 
     @contextlib.asynccontextmanager
     async def hold(
-        self, kind: str, caller: Caller, target: Target, demand: Demand
+        self, kind: str, caller: Caller, target: Held, demand: Demand
     ) -> AsyncIterator[Stream]:
         """Count a stream in, and out at the end of the block; TooMany beyond the limits."""
         self._require_room(caller)
         stream = Stream(kind, caller, target, demand)
         self.streams.add(stream)
+        self._ebb.rise(len(self.streams))
         self._of_user[caller.user_pk] += 1
         self._known[target.uid] = self._known[target.short_id] = target.short_id
         metrics.OPEN.labels(kind).inc()
@@ -125,6 +130,8 @@ class Guard:
             while True:
                 named = await self._next()
                 await self._recheck(named)
+                if self._ebb.has_fallen(len(self.streams)):
+                    await asyncio.to_thread(memory.give_back)
         finally:
             ear.cancel()
 
@@ -152,7 +159,7 @@ class Guard:
                 await asyncio.sleep(2)
 
     def _told(self, message: dict[str, object]) -> None:
-        if message == bus.RESYNC:
+        if message == bus.RESYNC or (message.get("kind") == "cluster" and "changed" in message):
             self._named.update(s.target.short_id for s in self.streams)
         for key in ("id", "uid"):
             if short_id := self._known.get(str(message.get(key))):
@@ -179,7 +186,7 @@ class Guard:
             for stream in list(self.streams):
                 self._apply(stream, answers.get(stream.key))
 
-    def _count_unasked(self, answers: dict[Key, Target | BerthError]) -> None:
+    def _count_unasked(self, answers: dict[Key, Held | BerthError]) -> None:
         """One round without an answer is forgiven: nothing is known, so nothing is cut."""
         for key, answer in list(answers.items()):
             if not isinstance(answer, Unasked):
@@ -191,14 +198,14 @@ class Guard:
             else:
                 del self._unasked[key]
 
-    def _apply(self, stream: Stream, answer: Target | BerthError | None) -> None:
+    def _apply(self, stream: Stream, answer: Held | BerthError | None) -> None:
         if isinstance(answer, BerthError):
             stream.end(answer.code, answer.message)
             metrics.CUT.labels("access").inc()
-        elif isinstance(answer, Target):
-            ended = stream.demand is Demand.OPEN and not answer.is_running
-            if ended or (stream.demand is Demand.OPEN and answer.launch != stream.target.launch):
-                stream.end("stopped", _("The workspace was stopped."))
+        elif answer is not None:
+            before: Any = stream.target  # of the same kind: the key says which
+            if why := answer.end_of(before, stream.demand):
+                stream.end("stopped", why)
 
     def _end_idle(self) -> None:
         limit = time.monotonic() - settings.BERTH_GATE_IDLE_S
@@ -223,11 +230,11 @@ def _batches(keys: Iterable[Key]) -> Iterable[list[Key]]:
         yield rows[at : at + BATCH]
 
 
-def _answers(keys: Iterable[Key]) -> dict[Key, Target | BerthError]:
-    found: dict[Key, Target | BerthError] = {}
+def _answers(keys: Iterable[Key]) -> dict[Key, Held | BerthError]:
+    found: dict[Key, Held | BerthError] = {}
     for key in keys:
         try:
-            found[key] = target_of(*key)
+            found[key] = volume_target(*key) if key[2] in FILES else target_of(*key)
         except BerthError as error:
             found[key] = error
         except (OperationalError, InterfaceError):

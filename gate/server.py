@@ -91,7 +91,7 @@ async def serve(
     await asyncio.gather(*running)
     watching.cancel()
     stopping.cancel()
-    await gate.connections.aclose()
+    await gate.aclose()
 
 
 def bound(fd: int | None, address: str, port: int) -> socket.socket:

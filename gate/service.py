@@ -20,6 +20,8 @@ from gate import logs, terminal
 from gate.connections import Connections, Located
 from gate.files import views as files
 from gate.guard import Guard
+from gate.volumes import views as volumes
+from gate.volumes.carrying import Carrier
 from gate.web import as_error, cors, problem
 from runtime.drivers.kubernetes import addresses
 from runtime.drivers.kubernetes.endpoint import Endpoint
@@ -55,6 +57,7 @@ class Gate:
     def __init__(self, connections: Connections | None = None) -> None:
         self.connections = connections or Connections(locate)
         self.guard = Guard()
+        self.carrier = Carrier()
 
     def app(self) -> ASGIApp:
         one = "/gate/{part}/{workspace}"
@@ -67,10 +70,15 @@ class Gate:
                 self._route(f"/gate/files/{{workspace}}/{name}", handler, method)
                 for name, handler, method in files.ROUTES
             ),
+            self._route("/gate/volumes/{volume}/{act:path}", volumes.serve, *volumes.METHODS),
         ]
         return Starlette(routes=routes)
 
-    def _route(self, path: str, handler: HttpHandler, method: str = "GET") -> Route:
+    async def aclose(self) -> None:
+        await self.connections.aclose()
+        await self.carrier.aclose()
+
+    def _route(self, path: str, handler: HttpHandler, *methods: str) -> Route:
         async def answer(request: Request) -> Response:
             if request.method == "OPTIONS":
                 return _preflight(request)
@@ -79,7 +87,7 @@ class Gate:
             except (BerthError, DriverError) as error:
                 return cors(problem(as_error(error)))
 
-        return Route(path, answer, methods=[method, "OPTIONS"])
+        return Route(path, answer, methods=[*(methods or ("GET",)), "OPTIONS"])
 
     def _socket(self, handler: SocketHandler) -> Callable[[WebSocket], Awaitable[None]]:
         async def serve(ws: WebSocket) -> None:
@@ -96,8 +104,8 @@ async def _alive(request: Request) -> Response:
 def _preflight(request: Request) -> Response:
     """Only the portal's page may send more than a simple request; ``cors`` names it."""
     response = cors(Response(status_code=204))
-    response.headers["Access-Control-Allow-Methods"] = "GET, PUT, POST"
-    response.headers["Access-Control-Allow-Headers"] = "Content-Type"
+    response.headers["Access-Control-Allow-Methods"] = "GET, PUT, POST, PATCH, DELETE"
+    response.headers["Access-Control-Allow-Headers"] = "Content-Type, X-Berth-Checksum"
     response.headers["Access-Control-Max-Age"] = "600"
     del request
     return response

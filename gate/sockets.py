@@ -1,12 +1,16 @@
-"""uvicorn's WebSocket protocol, with an end for handshakes that come to nothing."""
+"""uvicorn's WebSocket protocol: bounded in the kernel too, and no handshake stays for ever."""
 
 from __future__ import annotations
 
 import asyncio
+import socket
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 HANDSHAKE_S = 20.0
+# Left alone the kernel takes up to 4 MiB of output for each browser that does not read: memory
+# that two thousand of them would take from everybody, and work for the pod that fills it.
+UNREAD = 128 * 1024
 
 
 class SocketProtocol(WebSocketsSansIOProtocol):
@@ -16,6 +20,9 @@ class SocketProtocol(WebSocketsSansIOProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
+        sock = transport.get_extra_info("socket")
+        if sock is not None:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, UNREAD)
         self._timer = self.loop.call_later(HANDSHAKE_S, self._give_up)
 
     def data_received(self, data: bytes) -> None:

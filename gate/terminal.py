@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from django.db import transaction
@@ -203,16 +203,24 @@ def check_command(command: Sequence[str]) -> None:
         raise Invalid(_("A command can't hold a NUL."))
 
 
-def record_opened(caller: Caller, target: Target, kind: str) -> None:
+def record_opened(
+    caller: Caller, target: Target, kind: str, said: Mapping[str, Any] | None = None
+) -> None:
     """Who entered whose workspace, for the audit."""
+    record(caller, target, f"{kind}-opened", said)
+
+
+def record(
+    caller: Caller, target: Target, what: str, said: Mapping[str, Any] | None = None
+) -> None:
     row = Workspace.objects.filter(uid=target.uid).first()
     with transaction.atomic():
         events.record(
             actor=principal_of(caller),
-            verb=f"workspace.{kind}-opened",
+            verb=f"workspace.{what}",
             target=row,
             project_uid=row.project.uid if row else None,
-            data={"by": caller.by},
+            data={"by": caller.by, **(said or {})},
         )
 
 

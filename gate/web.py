@@ -82,7 +82,7 @@ def as_error(error: Exception) -> BerthError:
 
 
 def problem(error: BerthError) -> Response:
-    body = problem_body(error.status, error.code, error.message)
+    body = problem_body(error.status, error.code, error.message, extra=error.extra)
     return JSONResponse(body, status_code=error.status, media_type=CONTENT_TYPE)
 
 
@@ -90,7 +90,9 @@ def cors(response: Response) -> Response:
     """Lets the portal's page, and no other, read the answer with the cookie."""
     response.headers["Access-Control-Allow-Origin"] = portal_origin()
     response.headers["Access-Control-Allow-Credentials"] = "true"
-    response.headers["Access-Control-Expose-Headers"] = "Content-Length, Content-Disposition"
+    response.headers["Access-Control-Expose-Headers"] = (
+        "Content-Length, Content-Disposition, Content-Range, ETag"
+    )
     response.headers["Vary"] = "Origin"
     response.headers["X-Content-Type-Options"] = "nosniff"
     response.headers["Cross-Origin-Resource-Policy"] = "same-origin"

@@ -33,6 +33,7 @@ class KindOut(serializers.Serializer[Any]):
     free = serializers.IntegerField()
     waiting = serializers.IntegerField()
     largest = serializers.IntegerField(help_text="most of them on one node")
+    held = serializers.IntegerField(help_text="by pods that Berth did not make")
 
 
 class ClusterBrief(serializers.Serializer[Any]):

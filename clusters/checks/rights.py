@@ -32,6 +32,7 @@ class Act:
 _APPS, _NET, _RBAC = "apps", "networking.k8s.io", "rbac.authorization.k8s.io"
 NEEDED = (
     *(Act(verb, "statefulsets", _APPS) for verb in ("create", "patch", "delete")),
+    *(Act(verb, "jobs", "batch") for verb in ("create", "patch", "delete")),
     *(Act(verb, "secrets") for verb in ("create", "patch", "delete")),
     *(Act(verb, "persistentvolumeclaims") for verb in ("create", "patch", "delete")),
     *(Act(verb, "networkpolicies", _NET) for verb in ("create", "patch")),
@@ -44,6 +45,7 @@ NEEDED = (
     *(Act(verb, "namespaces", inside=False) for verb in ("create", "patch", "delete")),
     *(Act(verb, "pods", inside=False) for verb in ("list", "watch")),
     *(Act(verb, "statefulsets", _APPS, inside=False) for verb in ("list", "watch")),
+    *(Act(verb, "jobs", "batch", inside=False) for verb in ("list", "watch")),
     *(Act(verb, "events", inside=False) for verb in ("list", "watch")),
     *(Act(verb, "nodes", inside=False) for verb in ("list", "watch")),
 )

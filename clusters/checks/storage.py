@@ -65,12 +65,11 @@ def _make(subject: Subject, bench: Bench, where: str) -> str:
 
     options: Any = driver_options(subject.cluster)
     uid = f"check-{bench.mark}"
-    marks = {"project": uid, "owner": uid}
     if options.volume_kind == "directory":
-        made = _plain(builders.volume(uid, where, options, **marks), bench)
+        made = _plain(builders.volume(uid, where, options, project=uid, owner=uid), bench)
         bench.remember_volume(made["metadata"]["name"])
         bench.apply(f"/api/v1/persistentvolumes/{made['metadata']['name']}", made)
-    claim = _plain(builders.claim(uid, where, options, **marks), bench)
+    claim = _plain(builders.claim(uid, where, options, project=uid, owner=uid), bench)
     name = str(claim["metadata"]["name"])
     bench.apply(f"/api/v1/namespaces/{where}/persistentvolumeclaims/{name}", claim)
     return name

@@ -27,6 +27,7 @@ from common.clock import now
 from common.errors import Conflict, Invalid, Unavailable
 from common.ids import slugify
 from events import services as events
+from runtime import bus
 from runtime.models import ObservedWorkload
 from runtime.protocol import DriverError
 
@@ -233,4 +234,6 @@ def _after(cluster: Cluster) -> None:
     """Other apps hear of it; the worker makes a new driver and checks again."""
     Cluster.objects.filter(pk=cluster.pk).update(checks_asked_at=now())
     hooks.cluster_changed(cluster.key)
+    # "changed": the gate asks again for what is open there
+    bus.publish(["operators"], {"kind": "cluster", "uid": str(cluster.uid), "changed": True})
     transaction.on_commit(lambda: registry.forget(cluster.key))

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import ipaddress
 from typing import TYPE_CHECKING, Any
 
 from django.db import transaction
 
-from clusters import accelerators
+from clusters import accelerators, hooks
 from clusters.models import Cluster, Flavor, Node, Pool
 from common.clock import now
+from common.outbound.addresses import is_public
 from runtime import bus
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from runtime.protocol import NodeChanges, NodeFacts
 
@@ -29,6 +31,8 @@ _FACTS = (
     "version",
     "message",
 )
+MOST_RANGES = 200
+_SUMS = ("total", "out", "held", "nodes", "largest")
 _UPDATED = [name.removesuffix("_id") for name in _FACTS] + ["seen_at"]
 
 
@@ -51,10 +55,14 @@ def nodes_store(*, cluster_key: str, changes: NodeChanges) -> int:
     gone = set(changes.gone) & set(known)
     if changes.full:
         gone |= set(known) - {facts.name for facts in changes.seen}
-    if not changed and not gone:
+    news = _note_held(cluster, changes, gone)
+    ranges = _note_ranges(cluster, changes)
+    if not changed and not gone and not news and not ranges:
         return 0
     _write(cluster, changed, gone)
-    _sum_up(cluster, [node for name, node in known.items() if name not in gone])
+    _sum_up(cluster, [node for name, node in known.items() if name not in gone], flavors)
+    if ranges:
+        hooks.cluster_changed(cluster.key)  # network policies close them
     return len(changed) + len(gone)
 
 
@@ -67,7 +75,7 @@ def nodes_rematch(*, cluster: Cluster) -> None:
         node.offers = accelerators.offers(flavors, node.labels, node.accelerators)
         node.flavor = by_name.get(next(iter(node.offers), ""))
     Node.objects.bulk_update(nodes, ["offers", "flavor"], batch_size=500)
-    _sum_up(cluster, nodes)
+    _sum_up(cluster, nodes, flavors)
 
 
 def _write(cluster: Cluster, changed: list[Node], gone: set[str]) -> None:
@@ -139,11 +147,12 @@ def _wanted_labels(flavors: Iterable[Flavor], cluster: Cluster) -> set[str]:
     return wanted
 
 
-def _sum_up(cluster: Cluster, nodes: Iterable[Node]) -> None:
+def _sum_up(cluster: Cluster, nodes: Collection[Node], flavors: Iterable[Flavor]) -> None:
     """Keep the sums with the cluster, so that no page adds up nodes."""
     kinds: dict[str, dict[str, int]] = {}
     known = Pool.objects.filter(cluster=cluster).values_list("tolerations", flat=True)
     tolerations = [entry for entries in known for entry in entries]
+    resources = {flavor.name: flavor.resource for flavor in flavors}
     cpu = memory = ready = count = 0
     for node in nodes:
         count += 1
@@ -155,6 +164,7 @@ def _sum_up(cluster: Cluster, nodes: Iterable[Node]) -> None:
         cpu += node.cpu_milli
         memory += node.memory_mib
         _add(kinds, node.offers, usable=True)
+        _add_held(kinds, node, (cluster.held or {}).get(node.name, {}), resources)
     cluster.kinds = kinds
     cluster.capacity = {
         **(cluster.capacity or {}),
@@ -163,17 +173,80 @@ def _sum_up(cluster: Cluster, nodes: Iterable[Node]) -> None:
         "nodes": count,
         "nodes_ready": ready,
     }
-    cluster.save(update_fields=["kinds", "capacity"])
+    cluster.save(update_fields=["kinds", "capacity", "held"])
     bus.publish(["operators"], {"kind": "cluster", "uid": str(cluster.uid)})
 
 
 def _add(kinds: dict[str, dict[str, int]], offers: Mapping[str, Any], *, usable: bool) -> None:
     """``total`` counts devices that can be given out; ``out`` those of nodes that are not up."""
     for name, devices in offers.items():
-        kind = kinds.setdefault(name, {"total": 0, "out": 0, "nodes": 0, "largest": 0})
+        kind = kinds.setdefault(
+            name, dict.fromkeys(("total", "out", "nodes", "largest", "held"), 0)
+        )
         if usable:
             kind["total"] += devices
             kind["nodes"] += 1
             kind["largest"] = max(kind["largest"], devices)
         else:
             kind["out"] += devices
+
+
+def _add_held(
+    kinds: dict[str, dict[str, int]],
+    node: Node,
+    held: Mapping[str, int],
+    resources: Mapping[str, str],
+) -> None:
+    """Devices that somebody else's pods have are there, and not free."""
+    for name, devices in node.offers.items():
+        taken = held.get(resources.get(name, ""), 0)
+        kinds[name]["held"] += min(int(devices), int(taken))
+
+
+def _note_held(cluster: Cluster, changes: NodeChanges, gone: Iterable[str]) -> bool:
+    """Keep, by node, what others hold; few nodes have any. Return whether it changed."""
+    before = dict(cluster.held or {})
+    held = {} if changes.full else dict(before)
+    for facts in changes.seen:
+        found = {name: count for name, count in (facts.held or {}).items() if count > 0}
+        held.pop(facts.name, None)
+        if found:
+            held[facts.name] = found
+    for name in gone:
+        held.pop(name, None)
+    cluster.held = held
+    return held != before
+
+
+def _note_ranges(cluster: Cluster, changes: NodeChanges) -> bool:
+    """Keep the public addresses of nodes; those that left go with the next full list."""
+    before = (cluster.capacity or {}).get("node_ranges") or []
+    seen = [address for facts in changes.seen for address in facts.addresses]
+    ranges = public_ranges([*seen, *([] if changes.full else before)])
+    cluster.capacity = {**(cluster.capacity or {}), "node_ranges": ranges}
+    return ranges != before
+
+
+def public_ranges(addresses: Iterable[str]) -> list[str]:
+    """Return the public ones among addresses as few ranges: a policy's list has an end.
+
+    Private ones are closed to workloads anyway.
+    """
+    ranges: list[Any] = []
+    for text in addresses:
+        try:
+            one = ipaddress.ip_network(text)
+        except ValueError:
+            continue
+        if is_public(one.network_address):
+            ranges.append(one)
+    ranges = _joined(ranges)
+    while len(ranges) > MOST_RANGES:
+        widest = max(one.prefixlen for one in ranges)
+        ranges = list({one.supernet() if one.prefixlen == widest else one for one in ranges})
+    return [str(one) for one in _joined(ranges)]
+
+
+def _joined(ranges: Iterable[Any]) -> list[Any]:
+    both = [[r for r in ranges if r.version == version] for version in (4, 6)]
+    return [one for family in both for one in ipaddress.collapse_addresses(family)]

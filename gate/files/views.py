@@ -26,6 +26,7 @@ from gate.files import listing, scripts
 from gate.files.running import Script, script, short
 from gate.files.scripts import command, escaped, folder, path_of, split
 from gate.piped import SLOW_S, Broken, Piped
+from gate.terminal import record
 from gate.web import caller_of
 from runtime.drivers.kubernetes.streams import Gone, KubeStreams
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 MOST_BODY = 64 * 1024
 PART = 256 * 1024
+AUDIT_NAME = 300
 
 
 async def _enter(request: Request, gate: Gate) -> tuple[Caller, Target, KubeStreams]:
@@ -88,6 +90,7 @@ async def _give(request: Request, gate: Gate, what: str, *, suffix: str) -> Resp
         hold = gate.guard.hold("download", caller, target, Demand.OPEN)
         stream = await stack.enter_async_context(hold)
         one = await stack.enter_async_context(script(streams, target.pod, command(what, *words)))
+        await _tell_audit(caller, target, "file-downloaded", parts)
         name = (parts[-1] if parts else b"home") + suffix.encode()
         return _file(stack, stream, one, name)
     except BaseException:
@@ -128,7 +131,18 @@ async def upload(request: Request, gate: Gate) -> Response:
             with contextlib.suppress(Gone):  # it ended early, and says why
                 await _send(request, one, stream)
             await _settled(one)
+        parts = path_of(request.query_params.get("path", ""))
+        await _tell_audit(caller, target, "file-uploaded", parts)
     return JSONResponse({"size": int(length)}, status_code=201)
+
+
+async def _tell_audit(
+    caller: Caller, target: Target, kind: str, parts: tuple[bytes, ...], act: str = ""
+) -> None:
+    """What was carried or changed, by name: never what is in it."""
+    name = "/".join(listing.readable(part) for part in parts)[-AUDIT_NAME:]
+    said = {"path": name, **({"act": act} if act else {})}
+    await look(lambda: record(caller, target, kind, said))
 
 
 async def _settled(one: Script) -> None:
@@ -177,6 +191,7 @@ async def act(request: Request, gate: Gate) -> Response:
         raise Invalid(_("Unknown act; it is one of mkdir, rename, delete."))
     async with gate.guard.hold("files", caller, target, Demand.OPEN):
         await short(streams, target.pod, run)
+        await _tell_audit(caller, target, "file-changed", path_of(path), verb)
     return JSONResponse({"done": verb})
 
 

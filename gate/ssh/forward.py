@@ -10,24 +10,25 @@ import asyncssh
 from asyncssh.stream import SSHTCPStreamSession
 
 from common.errors import BerthError
-from gate.access import Demand, running_target
+from gate.access import Demand, Target, running_target
 from gate.callers import Caller
 from gate.db import look
-from gate.terminal import settle
+from gate.terminal import record_opened, settle
 from runtime.drivers.kubernetes.streams import Forward
 from runtime.protocol import DriverError
 
 if TYPE_CHECKING:
     from gate.guard import Stream
-    from gate.service import Gate
+    from gate.ssh.server import Entrance
 
 PART = 64 * 1024
 AFTER_EOF_S = 60.0  # the way to the pod knows no half-close: the answer has so long to come
 
 
 class Forwarded:
-    def __init__(self, gate: Gate, caller: Caller, workspace: str, port: int) -> None:
-        self._gate, self._caller, self._workspace, self._port = gate, caller, workspace, port
+    def __init__(self, entrance: Entrance, caller: Caller, port: int) -> None:
+        self._entrance, self._caller, self._port = entrance, caller, port
+        self._gate, self._workspace = entrance.gate, entrance.workspace
 
     async def open(self) -> Any:
         """Return the session once the pod's side is open; ChannelOpenError with the reason."""
@@ -39,6 +40,7 @@ class Forwarded:
             stream = await stack.enter_async_context(hold)
             made = await streams.forward(target.pod, self._port)
             remote = await stack.enter_async_context(made)
+            await self._tell_audit(target)
         except (BerthError, DriverError) as error:
             await stack.aclose()
             said = error.message if isinstance(error, BerthError) else str(error)
@@ -47,11 +49,21 @@ class Forwarded:
             await stack.aclose()
             raise
 
+        self._entrance.channel_opened()
+        stack.callback(self._entrance.channel_closed)
+
         async def carry(reader: Any, writer: Any) -> None:
             async with stack:
                 await _carry(remote, stream, reader, writer)
 
         return SSHTCPStreamSession(carry)
+
+    async def _tell_audit(self, target: Target) -> None:
+        """Once for each port and connection: a browser opens many for one page."""
+        if self._port not in self._entrance.forwarded:
+            self._entrance.forwarded.add(self._port)
+            told = {"port": self._port}
+            await look(lambda: record_opened(self._caller, target, "forward", told))
 
 
 async def _carry(remote: Forward, stream: Stream, reader: Any, writer: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 import asyncssh
@@ -31,6 +32,17 @@ def caller_for(workspace: str, fingerprint: str, ip: str) -> Caller:
                 target_of(caller, workspace, Demand.OPEN)
                 return caller
     raise SignedOut(_("This key opens no such workspace."))
+
+
+def refusals(pairs: Iterable[tuple[Caller, str]]) -> dict[tuple[Caller, str], str]:
+    """Return why some of these connections may not stay, for those that may not."""
+    found = {}
+    for caller, workspace in pairs:
+        try:
+            target_of(caller, workspace, Demand.OPEN)
+        except BerthError as error:
+            found[(caller, workspace)] = error.message
+    return found
 
 
 def record_refused(workspace: str, ip: str) -> None:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import asyncssh
 import structlog
 from django.conf import settings
+from django.utils.translation import gettext as _
 
 from common.errors import BerthError
 from gate import metrics
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 LOGIN_S = 30
 KEEPALIVE_S = 30
 KEEPALIVE_COUNT = 4
+SWEEP_S = 20.0
 # What OpenSSH of the last ten years speaks; nothing with SHA-1.
 KEX = (
     "mlkem768x25519-sha256",
@@ -77,6 +80,9 @@ class Entrance(asyncssh.SSHServer):
         self._counted = False
         self._tried = False  # a key was shown; a probe of the port shows none
         self._conn: asyncssh.SSHServerConnection | None = None
+        self._channels = 0
+        self._empty_since = time.monotonic()  # meaningful while there is no channel
+        self.forwarded: set[int] = set()  # ports that the audit was told of
 
     def connection_made(self, conn: asyncssh.SSHServerConnection) -> None:
         self._conn = conn
@@ -86,13 +92,30 @@ class Entrance(asyncssh.SSHServer):
             metrics.SSH_REFUSED.labels("throttled").inc()
             conn.abort()
             return
-        self.server.connections.add(conn)
+        self.server.entrances.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         del exc
         self._leave(signed_in=False)
+        self.server.entrances.discard(self)
+
+    def disconnect(self, sentence: str, code: int = asyncssh.DISC_BY_APPLICATION) -> None:
         if self._conn is not None:
-            self.server.connections.discard(self._conn)
+            self._conn.disconnect(code, sentence)
+
+    # --- how long it may stay without anything in it -------------------------------------------
+
+    def channel_opened(self) -> None:
+        self._channels += 1
+
+    def channel_closed(self) -> None:
+        self._channels -= 1
+        self._empty_since = time.monotonic()
+
+    @property
+    def empty_s(self) -> float:
+        """Seconds since its last channel ended; 0 while it has one (a reader that waits)."""
+        return 0.0 if self._channels else time.monotonic() - self._empty_since
 
     def _leave(self, *, signed_in: bool) -> None:
         if not self._counted:
@@ -128,13 +151,20 @@ class Entrance(asyncssh.SSHServer):
 
     def auth_completed(self) -> None:
         # The key that was looked at last is the one whose signature was just verified.
-        self.caller = self._offered
         self._leave(signed_in=True)
+        caller = self._offered
+        most = settings.BERTH_SSH_CONNECTIONS_PER_USER
+        if caller is not None and self.server.connections_of(caller.user_pk) >= most:
+            metrics.SSH_REFUSED.labels("too-many").inc()
+            sentence = _("You have too many SSH connections open; close some.")
+            self.disconnect(sentence, asyncssh.DISC_TOO_MANY_CONNECTIONS)
+            return
+        self.caller = caller
 
     # --- what may be asked for ------------------------------------------------------------------
 
     def session_requested(self) -> Any:
-        return Session(self.gate, self.caller, self.workspace) if self.caller else False
+        return Session(self, self.caller) if self.caller else False
 
     def connection_requested(
         self, dest_host: str, dest_port: int, orig_host: str, orig_port: int
@@ -145,7 +175,7 @@ class Entrance(asyncssh.SSHServer):
                 asyncssh.OPEN_ADMINISTRATIVELY_PROHIBITED,
                 "Only localhost, which is the workspace itself, can be reached.",
             )
-        return Forwarded(self.gate, self.caller, self.workspace, dest_port).open()
+        return Forwarded(self, self.caller, dest_port).open()
 
 
 class SshServer:
@@ -154,7 +184,8 @@ class SshServer:
     def __init__(self, gate: Gate) -> None:
         self.gate = gate
         self.throttle = Throttle()
-        self.connections: set[asyncssh.SSHServerConnection] = set()
+        self.entrances: set[Entrance] = set()
+        self._sweeping: asyncio.Task[None] | None = None
         self._acceptor: asyncssh.SSHAcceptor | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -182,7 +213,37 @@ class SshServer:
             signature_algs=SIGNATURES,
             config=None,
         )
+        self._sweeping = asyncio.create_task(self._sweep())
         return self
+
+    def connections_of(self, user_pk: int) -> int:
+        """How many connections of a person are signed in here."""
+        return sum(1 for one in self.entrances if one.caller and one.caller.user_pk == user_pk)
+
+    async def _sweep(self) -> None:
+        """Streams are the guard's; this looks after connections that have none.
+
+        They end when whoever made them may not come in any more, or after a long while.
+        """
+        while True:
+            await asyncio.sleep(SWEEP_S)
+            try:
+                await self._end_empty()
+            except Exception as error:  # noqa: BLE001 - the database is away: ask again soon
+                log.warning("gate.ssh_sweep_failed", error=repr(error))
+
+    async def _end_empty(self) -> None:
+        empty = [one for one in self.entrances if one.caller is not None and one.empty_s > 0]
+        pairs = {(one.caller, one.workspace) for one in empty if one.caller is not None}
+        lost = await look(lambda: keys.refusals(pairs))
+        for one in empty:
+            if one.caller is None or not one.empty_s:
+                continue
+            if sentence := lost.get((one.caller, one.workspace)):
+                one.disconnect(sentence)
+            elif one.empty_s > settings.BERTH_GATE_IDLE_S:
+                metrics.CUT.labels("idle").inc()
+                one.disconnect(_("Nothing happened for a long time."))
 
     @property
     def port(self) -> int:
@@ -196,6 +257,8 @@ class SshServer:
     async def stop(self) -> None:
         if self._acceptor is not None:
             self._acceptor.close()
-        for conn in list(self.connections):
-            conn.disconnect(asyncssh.DISC_BY_APPLICATION, "The gate is being restarted.")
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+        for one in list(self.entrances):
+            one.disconnect(_("The gate is being restarted; connect again."))
         await asyncio.gather(*self._tasks, return_exceptions=True)

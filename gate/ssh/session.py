@@ -19,7 +19,7 @@ from runtime.protocol import DriverError
 
 if TYPE_CHECKING:
     from gate.guard import Stream
-    from gate.service import Gate
+    from gate.ssh.server import Entrance
 
 QUEUED = 16
 NO_CODE = 255
@@ -52,8 +52,9 @@ def command_of(command: str | None, subsystem: str | None, term: str) -> list[st
 class Session(asyncssh.SSHServerSession[bytes]):
     """asyncssh calls in; one task carries bytes. Reading pauses when the container is slow."""
 
-    def __init__(self, gate: Gate, caller: Caller, workspace: str) -> None:
-        self._gate, self._caller, self._workspace = gate, caller, workspace
+    def __init__(self, entrance: Entrance, caller: Caller) -> None:
+        self._entrance, self._caller = entrance, caller
+        self._gate, self._workspace = entrance.gate, entrance.workspace
         self._chan: Any = None
         self._input: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._held = 0  # bytes in the queue
@@ -69,6 +70,7 @@ class Session(asyncssh.SSHServerSession[bytes]):
 
     def connection_made(self, chan: Any) -> None:
         self._chan = chan
+        self._entrance.channel_opened()
 
     def pty_requested(self, term_type: str, term_size: Any, term_modes: Any) -> bool:
         del term_modes
@@ -117,6 +119,7 @@ class Session(asyncssh.SSHServerSession[bytes]):
 
     def connection_lost(self, exc: Exception | None) -> None:
         del exc
+        self._entrance.channel_closed()
         self._writable.set()
         if self._task is not None:
             self._task.cancel()

@@ -205,14 +205,14 @@ def test_a2_the_secret_is_in_the_one_object_of_the_cluster_and_nowhere_else(
 ) -> None:
     from base64 import b64encode
 
-    from credentials.services import Login, registry_add
+    from credentials.services import Label, credential_add
 
-    registry_add(
+    credential_add(
         principal=principal(alice),
         project=project,
-        name="ours",
-        host=private,
-        login=Login(USER, PASSWORD),
+        kind="registry",
+        label=Label("ours"),
+        fields={"host": private, "username": USER, "password": PASSWORD},
     )
     spec = tenant_of(there, project)
     kept = kube.get("v1", "Secret", "berth-registries", spec.namespace)

@@ -147,6 +147,13 @@ def test_a_second_one_of_the_same_name_is_refused(op):
     [
         ({"namespace_prefix": "Bad_"}, "namespace_prefix"),
         ({"blocked_cidrs": ["10.0.0.0/33"]}, "blocked_cidrs"),
+        ({"allowed_cidrs": ["10.0.0.0/33"]}, "allowed_cidrs"),
+        ({"allowed_cidrs": ["10.0.0.1/8"]}, "allowed_cidrs"),
+        ({"allowed_cidrs": ["10.0.0.0/8:0"]}, "allowed_cidrs"),
+        ({"allowed_cidrs": ["10.0.0.0/8:https"]}, "allowed_cidrs"),
+        ({"allowed_cidrs": ["0.0.0.0/0"]}, "allowed_cidrs"),
+        ({"allowed_cidrs": ["store.example:9000"]}, "allowed_cidrs"),
+        ({"data_image": 1}, "data_image"),
         ({"volume_path": "/var/../etc\n"}, "volume_path"),
         ({"run_as_user": 0}, "run_as_user"),
         ({"run_as_user": True}, "run_as_user"),

@@ -1,11 +1,16 @@
 """Nodes are written in bulk, and each cluster knows what it has of each kind."""
 
 import dataclasses
+import ipaddress
 
 import pytest
 
+from clusters import hooks
 from clusters.models import Cluster, Flavor, Node
+from clusters.placement import uses
+from clusters.selectors import node_ranges
 from clusters.services import nodes_store, pool_save
+from clusters.services.nodes import public_ranges
 from runtime.protocol import NodeChanges
 from tests.clusters.fleet import fleet, node
 
@@ -113,3 +118,53 @@ def test_a_node_that_a_taint_keeps_free_is_no_capacity_until_a_pool_tolerates_it
     }
     pool_save(principal=principal(operator), cluster=cluster, values=values)
     assert totals(cluster) == {"t4": 6}
+
+
+def test_devices_that_others_hold_are_there_and_not_free(cluster):
+    rows = [node("n1", "h100-80", held={"nvidia.com/gpu": 3}), node("n2", "h100-80", held={})]
+    nodes_store(cluster_key="east", changes=full(*rows))
+    cluster.refresh_from_db()
+    (use,) = uses([cluster])
+    assert (use.total, use.held, use.free) == (16, 3, 13)
+    nodes_store(
+        cluster_key="east",
+        changes=NodeChanges(seen=(node("n1", "h100-80", held={"nvidia.com/gpu": 30}),)),
+    )
+    cluster.refresh_from_db()
+    assert uses([cluster])[0].free == 8  # no more than the node has
+
+
+def test_public_addresses_of_nodes_become_few_ranges(cluster):
+    nodes_store(
+        cluster_key="east",
+        changes=full(
+            node("n1", "t4", 1, addresses=("10.0.0.5", "8.8.8.8")),
+            node("n2", "t4", 1, addresses=("8.8.8.9", "2600:1f00::7", "not-one")),
+        ),
+    )
+    assert node_ranges("east") == ["8.8.8.8/31", "2600:1f00::7/128"]
+    many = public_ranges(f"9.{n // 250}.{n % 250}.1" for n in range(1500))
+    assert 0 < len(many) <= 200
+    assert all(
+        any(
+            ipaddress.ip_address(f"9.{n // 250}.{n % 250}.1") in ipaddress.ip_network(r)
+            for r in many
+        )
+        for n in range(1500)
+    )
+
+
+def test_a_node_that_came_with_a_public_address_is_closed_in_every_place(cluster):
+    told = []
+    hooks.on_cluster_changed(told.append)
+    try:
+        nodes_store(cluster_key="east", changes=full(node("n1", addresses=("10.0.0.5",))))
+        assert told == []
+        nodes_store(cluster_key="east", changes=full(node("n1", addresses=("9.9.9.9",))))
+        assert told == ["east"]
+        nodes_store(
+            cluster_key="east", changes=full(node("n1", ready=False, addresses=("9.9.9.9",)))
+        )
+        assert told == ["east"]
+    finally:
+        hooks._cluster_changed.remove(told.append)

@@ -97,32 +97,44 @@ class Running:
             yield ws
 
 
+@contextlib.asynccontextmanager
+async def serving(kube_url: str, *, patience_s: float = 30) -> AsyncIterator[Running]:
+    """A gate whose only cluster is at ``kube_url``; ``patience_s``: with who answers no ping."""
+    from gate.connections import Connections
+    from gate.server import BACKLOG, Listener, config
+    from gate.service import Gate, Place
+    from runtime.drivers.kubernetes.endpoint import Endpoint
+
+    place = Place("1", Endpoint(kube_url))
+    made = Gate(Connections(lambda _key, known: None if known == "1" else place))
+    one = socket.socket()
+    one.bind(("127.0.0.1", 0))
+    one.listen(BACKLOG)
+    how = config(made.app())
+    how.ws_ping_timeout = patience_s
+    server = Listener(how)
+    running = asyncio.create_task(server.serve(sockets=[one]))
+    watching = asyncio.create_task(made.guard.run())
+    try:
+        yield Running(made, one.getsockname()[1])
+    finally:
+        watching.cancel()
+        await made.guard.drain(3)
+        server.should_exit = True
+        await running
+        await made.connections.aclose()
+
+
 @pytest.fixture
 async def gate(
     kube: FakeKube, workspace: Any, settings: Any, monkeypatch: Any
 ) -> AsyncIterator[Running]:
     from gate import guard
-    from gate.connections import Connections
-    from gate.server import Listener, config
-    from gate.service import Gate, Place
-    from runtime.drivers.kubernetes.endpoint import Endpoint
 
     monkeypatch.setattr(guard, "RECHECK_S", 0.3)
     settings.BERTH_PUBLIC_URL = ORIGIN
-    place = Place("1", Endpoint(kube.url))
-    made = Gate(Connections(lambda _key, known: None if known == "1" else place))
-    one = socket.socket()
-    one.bind(("127.0.0.1", 0))
-    one.listen(100)
-    server = Listener(config(made.app()))
-    serving = asyncio.create_task(server.serve(sockets=[one]))
-    watching = asyncio.create_task(made.guard.run())
-    yield Running(made, one.getsockname()[1])
-    watching.cancel()
-    await made.guard.drain(3)
-    server.should_exit = True
-    await serving
-    await made.connections.aclose()
+    async with serving(kube.url) as running:
+        yield running
 
 
 @pytest.fixture

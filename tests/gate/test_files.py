@@ -95,6 +95,25 @@ async def test_large_files_arrive_whole_both_ways(
     assert got.headers["access-control-allow-origin"] == "http://localhost:8000"
 
 
+async def test_what_is_carried_is_in_the_audit_by_name(
+    files: httpx.AsyncClient, base: str, kube: FakeKube
+) -> None:
+    from events.models import Event
+
+    await files.put(f"{base}/upload", params={"path": "a.txt"}, content=b"not in the audit")
+    await files.get(f"{base}/download", params={"path": "a.txt"})
+    await files.post(f"{base}/act", json={"act": "delete", "path": "a.txt"})
+    await files.get(f"{base}/download", params={"path": "nothing"})
+    rows = Event.objects.filter(verb__startswith="workspace.file-").order_by("pk")
+    said = await sync_to_async(lambda: [(e.verb, e.actor_name, e.data) for e in rows])()
+    path = {"by": "session", "path": "a.txt"}
+    assert said == [
+        ("workspace.file-uploaded", "alice", path),
+        ("workspace.file-downloaded", "alice", path),
+        ("workspace.file-changed", "alice", {**path, "act": "delete"}),
+    ]
+
+
 async def test_a_folder_comes_as_a_tar(files: httpx.AsyncClient, base: str, kube: FakeKube) -> None:
     (kube.home / "data").mkdir()
     (kube.home / "data" / "x").write_text("one")

@@ -194,12 +194,20 @@ async def test_local_ports_are_reached_and_no_others(
     there = ("-W", f"localhost:{port}")
     _code, out, err = await run(ssh, key, workspace.short_id, given=b"you\n", extra=there)
     assert out == b"hello you\n", err
+    assert await sync_to_async(forwards)() == [{"by": "ssh", "port": port}]
     for elsewhere in ("10.0.0.1:80", "169.254.169.254:80", "example.org:443"):
         extra = ("-W", elsewhere)
         code, out, err = await run(ssh, key, workspace.short_id, extra=extra)
         assert (code, out) == (255, b"")
         assert b"forwarding failed" in err
     server.close()
+
+
+def forwards() -> list[Any]:
+    from events.models import Event
+
+    rows = Event.objects.filter(verb="workspace.forward-opened")
+    return list(rows.values_list("data", flat=True))
 
 
 async def test_sftp_carries_files(
@@ -234,6 +242,64 @@ async def test_entering_is_an_event_and_refusals_too(
     verbs = await sync_to_async(lambda: list(Event.objects.values_list("verb", flat=True)))()
     assert "workspace.ssh-opened" in verbs
     assert "ssh.denied" in verbs
+
+
+async def hold_open(server: SshServer, key: Path, who: str) -> asyncio.subprocess.Process:
+    """Sign in and ask for nothing, as ``ssh -N`` does; returns when the gate knows of it."""
+    before = len([one for one in server.entrances if one.caller])
+    process = await asyncio.create_subprocess_exec(
+        "ssh",
+        *OPTIONS,
+        *("-N", "-i", str(key), "-p", str(server.port), f"{who}@127.0.0.1"),
+        stdin=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    for _ in range(400):
+        if len([one for one in server.entrances if one.caller]) > before:
+            return process
+        await asyncio.sleep(0.05)
+    pytest.fail("it did not sign in")
+
+
+async def test_f2_one_person_holds_a_bounded_number_of_connections(
+    ssh: SshServer, workspace: Any, alice: Any, key_of: Any, settings: Any
+) -> None:
+    settings.BERTH_SSH_CONNECTIONS_PER_USER = 1
+    key = await key_of(alice)
+    held = await hold_open(ssh, key, workspace.short_id)
+    code, _out, err = await run(ssh, key, workspace.short_id, "true", extra=("-oLogLevel=INFO",))
+    assert code == 255
+    assert b"too many SSH connections" in err
+    held.terminate()
+    await held.wait()
+    assert (await run(ssh, key, workspace.short_id, "true"))[0] == 0
+
+
+async def test_a_connection_with_nothing_in_it_ends_and_one_that_waits_does_not(
+    ssh: SshServer, workspace: Any, alice: Any, key_of: Any
+) -> None:
+    key = await key_of(alice)
+    idle = await hold_open(ssh, key, workspace.short_id)
+    waiting = asyncio.create_task(run(ssh, key, workspace.short_id, "sleep 3; echo over"))
+    await asyncio.sleep(1.5)
+    await ssh._end_empty()
+    assert idle.returncode is None
+    for one in ssh.entrances:
+        one._empty_since -= 5 * 3600
+    await ssh._end_empty()
+    async with asyncio.timeout(10):
+        assert await idle.wait() == 255
+    assert (await waiting)[:2] == (0, b"over\n")
+
+
+async def test_a3_a_connection_with_nothing_in_it_ends_with_its_key(
+    ssh: SshServer, workspace: Any, alice: Any, key_of: Any
+) -> None:
+    idle = await hold_open(ssh, await key_of(alice), workspace.short_id)
+    await sync_to_async(alice.ssh_keys.all().delete)()
+    await ssh._end_empty()
+    async with asyncio.timeout(10):
+        assert await idle.wait() == 255
 
 
 async def test_f2_an_address_that_guesses_must_wait(

@@ -141,6 +141,24 @@ async def test_a_stop_ends_the_terminal_with_a_sentence(
         assert said["code"] == "stopped"
 
 
+async def test_a3_a_cluster_that_is_switched_off_lets_go_of_its_streams(
+    gate: Running, workspace: Any, alice: Any, cookie: Any, operator: Any, principal: Any
+) -> None:
+    from clusters.models import Cluster
+    from clusters.services.attach import cluster_update
+
+    path = f"/gate/terminal/{workspace.short_id}"
+    mine = await cookie(alice)
+    async with gate.socket(path, mine) as ws:
+        assert (await told(ws))["type"] == "ready"
+        row = await sync_to_async(Cluster.objects.get)(key="k1")
+        switch = sync_to_async(cluster_update)
+        await switch(principal=principal(operator), cluster=row, values={"enabled": False})
+        assert (await told(ws))["code"] == "cluster-off"
+    async with gate.socket(path, mine) as ws:
+        assert (await told(ws))["code"] == "cluster-off"
+
+
 async def test_one_person_holds_a_bounded_number_of_streams(
     gate: Running, workspace: Any, alice: Any, cookie: Any, settings: Any
 ) -> None:
