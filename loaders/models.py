@@ -1,0 +1,212 @@
+"""Loads: copies between object stores and volumes, how far they are, and what each run did."""
+
+from django.conf import settings
+from django.db import models
+from django.db.models import F, Q
+from django.utils.translation import gettext_lazy as _
+
+from common.ids import new_uid
+from credentials.models import Credential
+from loaders.choices import Direction, Mode, Result, Stage, StopReason, StoreKind, Task
+from projects.models import Project
+from runtime.models import Reconcilable
+from runtime.protocol import Desired, Phase
+from volumes.models import Volume
+
+ENDED = (Phase.STOPPED, Phase.FAILED)
+
+
+class Progress(models.Model):
+    """What was counted; of a load as it is now, of a run as it ended. Sizes in bytes."""
+
+    files_found = models.PositiveBigIntegerField(default=0)
+    files_done = models.PositiveBigIntegerField(default=0)
+    files_unchanged = models.PositiveBigIntegerField(default=0)
+    files_skipped = models.PositiveBigIntegerField(default=0)
+    files_failed = models.PositiveBigIntegerField(default=0)
+    files_deleted = models.PositiveBigIntegerField(default=0)
+    bytes_found = models.PositiveBigIntegerField(default=0)
+    bytes_done = models.PositiveBigIntegerField(default=0)
+    bytes_read = models.PositiveBigIntegerField(default=0)
+    listed = models.BooleanField(default=False)  # the numbers found are final
+    verified = models.JSONField(default=dict, blank=True)  # way → how many objects
+    errors = models.JSONField(default=list, blank=True)  # [{key, code, message}], newest, ≤ 50
+    manifest = models.CharField(max_length=1024, blank=True, default="")  # a path in the volume
+
+    class Meta:
+        abstract = True
+
+
+class Load(Progress, Reconcilable):
+    """One source, one target, and how it is copied. Runs many times; ``launch`` counts them."""
+
+    KIND = "load"
+
+    project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="loads")
+    owner = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="loads"
+    )
+    name = models.CharField(_("name"), max_length=63)
+    # --- what is copied -------------------------------------------------------------------
+    direction = models.CharField(max_length=8, choices=Direction.choices, default=Direction.IN)
+    mode = models.CharField(max_length=8, choices=Mode.choices, default=Mode.COPY)
+    # None without ``anonymous``: it was removed, and the load does not run any more
+    credential = models.ForeignKey(
+        Credential, null=True, on_delete=models.SET_NULL, related_name="loads"
+    )
+    anonymous = models.BooleanField(default=False)
+    kind = models.CharField(max_length=16, choices=StoreKind.choices)
+    bucket = models.CharField(max_length=255)
+    prefix = models.CharField(max_length=1024, blank=True, default="")
+    objects_listed = models.JSONField(null=True)  # None: all below the prefix
+    # Of a public bucket only: a credential has its own.
+    endpoint = models.CharField(max_length=255, blank=True, default="")
+    region = models.CharField(max_length=63, blank=True, default="")
+    path_style = models.BooleanField(default=False)
+    version = models.CharField(max_length=63, blank=True, default="")  # what people call it
+    volume = models.ForeignKey(Volume, on_delete=models.PROTECT, related_name="loads")
+    folder = models.CharField(max_length=1024, blank=True, default="")
+    include = models.JSONField(default=list, blank=True)
+    exclude = models.JSONField(default=list, blank=True)
+    delete_extra = models.BooleanField(default=False)
+    bandwidth_bytes_s = models.PositiveBigIntegerField(null=True)
+    # What makes two loads the same: source, version, target, and which objects of it.
+    fingerprint = models.CharField(max_length=64, db_index=True)
+    # --- when -----------------------------------------------------------------------------
+    schedule = models.CharField(max_length=100, blank=True, default="")  # five fields
+    time_zone = models.CharField(max_length=63, blank=True, default="")
+    next_run_at = models.DateTimeField(null=True)
+    # why the latest scheduled run did not start
+    schedule_note = models.CharField(max_length=300, blank=True, default="")
+    # --- the latest run ---------------------------------------------------------------------
+    launch = models.PositiveIntegerField(default=0)  # grows with each start; 0: never started
+    task = models.CharField(max_length=8, choices=Task.choices, default=Task.LOAD)
+    stop_reason = models.CharField(
+        max_length=24, choices=StopReason.choices, blank=True, default=""
+    )
+    cpu_milli = models.PositiveIntegerField(default=1000)
+    memory_mib = models.PositiveIntegerField(default=512)
+    asked_at = models.DateTimeField(null=True)  # this run was wanted; its place in the line
+    started_at = models.DateTimeField(null=True)  # its process began
+    ended_at = models.DateTimeField(null=True)
+    result = models.CharField(max_length=16, choices=Result.choices, blank=True, default="")
+    result_code = models.CharField(max_length=32, blank=True, default="")
+    result_message = models.CharField(max_length=500, blank=True, default="")
+    # The data lies in the target as it is described now (a full run ended well); None: not.
+    loaded_at = models.DateTimeField(null=True)
+    dry_run = models.JSONField(null=True)  # {files, bytes, seconds, at}
+    # --- the latest report ------------------------------------------------------------------
+    stage = models.CharField(max_length=16, choices=Stage.choices, blank=True, default="")
+    rate_bytes_s = models.PositiveBigIntegerField(default=0)
+    eta_s = models.PositiveBigIntegerField(null=True)  # None: not known
+    concurrency = models.PositiveIntegerField(default=0)
+    seq = models.PositiveBigIntegerField(default=0)
+    reported_at = models.DateTimeField(null=True)
+    final = models.JSONField(null=True)  # {exit, code, message, manifest} as the run itself told
+    nonce = models.CharField(max_length=64, blank=True, default="")  # of the form that made it
+
+    class Meta(Reconcilable.Meta):
+        abstract = False
+        constraints = [
+            *Reconcilable.Meta.constraints,
+            models.UniqueConstraint(
+                fields=["project", "name"],
+                condition=Q(deleted_at__isnull=True) & ~Q(desired=Desired.ABSENT),
+                name="loaders_name_once",
+            ),
+            models.UniqueConstraint(
+                fields=["owner", "nonce"], condition=~Q(nonce=""), name="loaders_nonce_once"
+            ),
+            models.CheckConstraint(
+                condition=Q(credential__isnull=True) | Q(anonymous=False),
+                name="loaders_anonymous_has_no_credential",
+            ),
+        ]
+        indexes = [
+            *Reconcilable.Meta.indexes,
+            models.Index(fields=["project", "-id"], name="loaders_by_project"),
+            # who is before whom in the line of a project
+            models.Index(
+                fields=["project", "asked_at"],
+                condition=Q(deleted_at__isnull=True, desired=Desired.RUNNING),
+                name="loaders_line",
+            ),
+            models.Index(
+                fields=["next_run_at"],
+                condition=Q(next_run_at__isnull=False, deleted_at__isnull=True),
+                name="loaders_schedule",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+    def get_absolute_url(self) -> str:
+        return f"/projects/{self.project.slug}/loads/{self.uid}/"
+
+    # A load never holds a GPU; the engine asks every workload.
+    gpus = 0
+    gpu_flavor = ""
+
+    @property
+    def url(self) -> str:
+        """The source or target as people write it."""
+        scheme = "gs" if self.kind == StoreKind.GCS else "s3"
+        return f"{scheme}://{self.bucket}/{self.prefix}"
+
+    @property
+    def is_seen(self) -> bool:
+        """Whether the status tells of the latest intent."""
+        return self.observed_generation >= self.generation
+
+    @property
+    def is_on_its_way(self) -> bool:
+        """Whether it runs, or is wanted and will be looked at: starting it changes nothing."""
+        over = bool(self.result) or (self.phase in ENDED and self.is_seen)
+        return self.desired == Desired.RUNNING and not over
+
+    @property
+    def is_active(self) -> bool:
+        """Whether something of it runs or will."""
+        return self.is_on_its_way or self.phase in {
+            Phase.STARTING,
+            Phase.RUNNING,
+            Phase.STOPPING,
+        }
+
+
+# The same as ``is_active``, for the database.
+ACTIVE = Q(deleted_at__isnull=True) & (
+    (
+        Q(desired=Desired.RUNNING, result="")
+        & ~Q(phase__in=ENDED, observed_generation__gte=F("generation"))
+    )
+    | Q(phase__in=[Phase.STARTING, Phase.RUNNING, Phase.STOPPING])
+)
+
+
+class LoadRun(Progress):
+    """One run of a load: what it was asked to do, and how it ended."""
+
+    uid = models.UUIDField(default=new_uid, unique=True, editable=False)
+    load = models.ForeignKey(Load, on_delete=models.CASCADE, related_name="runs")
+    launch = models.PositiveIntegerField()
+    task = models.CharField(max_length=8, choices=Task.choices)
+    started_by = models.ForeignKey(  # None: its schedule, or nobody who is still there
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    scheduled = models.BooleanField(default=False)
+    asked_at = models.DateTimeField()
+    started_at = models.DateTimeField(null=True)
+    ended_at = models.DateTimeField(null=True)
+    result = models.CharField(max_length=16, choices=Result.choices, blank=True, default="")
+    code = models.CharField(max_length=32, blank=True, default="")
+    message = models.CharField(max_length=500, blank=True, default="")
+
+    class Meta:
+        ordering = ["-launch"]
+        constraints = [models.UniqueConstraint(fields=["load", "launch"], name="loaders_run_once")]
+        indexes = [models.Index(fields=["ended_at", "result"], name="loaders_runs_ended")]
+
+    def __str__(self) -> str:
+        return f"{self.load_id}/{self.launch}"

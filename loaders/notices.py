@@ -1,0 +1,51 @@
+"""What people are told about their loads, outside the page they look at."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from django.conf import settings
+from django.utils import translation
+
+from common.templatetags.berth import filesize
+from loaders.choices import Result
+from loaders.codes import meaning_of
+from notifications.services import notify
+
+if TYPE_CHECKING:
+    from accounts.models import User
+    from loaders.models import Load
+
+_KINDS = {Result.DONE: "load.done", Result.PARTIAL: "load.partial", Result.FAILED: "load.failed"}
+
+
+def tell_ended(row: Load) -> None:
+    """Tell the owner how a run ended that he did not end himself."""
+    kind = _KINDS.get(Result(row.result))
+    if kind is None:
+        return
+    with translation.override(language_of(row.owner)):
+        params = {
+            "name": row.name,
+            "files": row.files_done + row.files_unchanged,
+            "size": filesize(row.bytes_done),
+            "failed": row.files_failed + row.files_skipped,
+            "reason": row.result_message or str(meaning_of(row.result_code).text),
+        }
+    notify(
+        users=[row.owner], kind=kind, params=params, url=row.get_absolute_url(), key=str(row.uid)
+    )
+
+
+def tell_not_started(row: Load, sentence: str) -> None:
+    notify(
+        users=[row.owner],
+        kind="load.not-started",
+        params={"name": row.name, "reason": sentence},
+        url=row.get_absolute_url(),
+        key=str(row.uid),
+    )
+
+
+def language_of(user: User) -> str:
+    return user.language or settings.LANGUAGE_CODE

@@ -1,0 +1,87 @@
+"""From a load's row to the program that copies, and back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from django.utils.translation import gettext as _
+
+from loaders.choices import StopReason
+from loaders.models import Load
+from loaders.specs import workload_spec
+from loaders.turns import Turn, turn_of
+from runtime.models import Reconcilable
+from runtime.protocol import Desired, InvalidSpec, Observation, Phase, WorkloadSpec
+from runtime.reasons import Reason
+from runtime.reconcilers import Outcome
+from runtime.status import Status
+from runtime.workload import WorkloadReconciler
+from runtime.workload_state import Pass
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_WHY = {
+    StopReason.PROJECT_ARCHIVED: Reason.PROJECT_ARCHIVED,
+    StopReason.OWNER_DISABLED: Reason.OWNER_DISABLED,
+    StopReason.OWNER_LEFT: Reason.OWNER_DISABLED,
+    StopReason.CREDENTIAL: Reason.OPERATOR,
+}
+
+
+class LoadReconciler(WorkloadReconciler):
+    """What is particular to loads; the order of things is in the base class."""
+
+    kind = Load.KIND
+    model: type[Reconcilable] = Load
+    related: ClassVar[tuple[str, ...]] = (
+        *("project", "owner", "credential"),
+        *("volume", "volume__project", "volume__owner"),
+    )
+    stop_grace_s: ClassVar[float] = 20.0  # it writes down how far it is
+
+    def step(self, row: Load, observation: Observation | None) -> Outcome:
+        if self._lost_its_credential(row):
+            gone = Status(Phase.FAILED, Reason.INVALID_SPEC, _("Its credential was removed."))
+            return self._close(Pass(row, dict(row.external_ref)), gone)
+        outcome = super().step(row, observation)
+        turn: Turn | None = getattr(row, "turn", None)
+        if turn is None or turn.is_now or outcome.phase != Phase.PENDING:
+            return outcome
+        return replace(outcome, requeue_s=turn.look_again_s)
+
+    def _lost_its_credential(self, row: Load) -> bool:
+        """Whether it is wanted without what it needs (D13): what runs of it ends at once."""
+        gone = row.credential is None and not row.anonymous
+        return gone and row.desired == Desired.RUNNING and not Pass(row, row.external_ref).ended
+
+    def spec_of(self, row: Load) -> WorkloadSpec:
+        volume = row.volume
+        if volume.is_being_deleted or volume.project_id != row.project_id:
+            raise InvalidSpec(_("Its volume is gone, or belongs to another project now."))
+        return workload_spec(row)
+
+    def waits_for(self, row: Load) -> tuple[str, str] | None:
+        if row.volume.is_restoring or row.volume.is_moving:
+            return Reason.VOLUME, _("Its volume is being restored or handed over.")
+        turn = turn_of(row)
+        row.turn = turn  # type: ignore[attr-defined]  # for ``step``, of this pass only
+        if turn.is_now:
+            return None
+        said = {"n": turn.bound, "position": turn.position}
+        return Reason.QUEUED, _(
+            "Waiting for its turn: %(n)d loads of the project run at once; position %(position)d."
+        ) % said
+
+    def stop_reason(self, row: Load) -> str:
+        reason = row.stop_reason or StopReason.PAUSED
+        return str(_WHY.get(StopReason(reason), Reason.USER))
+
+    def updates(self, row: Load, observation: Observation, phase: Phase) -> Mapping[str, Any]:
+        del phase
+        if observation.launch != row.launch or observation.started_at is None:
+            return {}
+        began = datetime.fromtimestamp(observation.started_at, tz=UTC)
+        return {} if row.started_at == began else {"started_at": began}

@@ -1,0 +1,123 @@
+"""Reading loads. All rows come through ``projects.access``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from django.db.models import Q
+from django.utils.translation import gettext as _
+
+from common.errors import NotFound
+from loaders.choices import State
+from loaders.models import Load, LoadRun
+from loaders.states import SETTLED, state_of
+from projects.access import Permission, scoped
+from runtime.protocol import Desired
+from runtime.reasons import Reason
+from volumes.choices import VolumeKind
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from django.db.models import QuerySet
+
+    from accounts.principal import Principal
+    from projects.models import Project
+
+RELATED = ("project", "owner", "volume", "volume__owner", "credential")
+
+
+def loads_visible_to(who: Principal, project: Project | None = None) -> QuerySet[Load]:
+    """Return the loads ``who`` may see, newest first; no secret is loaded with them."""
+    rows = (
+        Load.objects.filter(deleted_at__isnull=True)
+        .select_related(*RELATED)
+        .defer("credential__sealed")
+    )
+    if project is not None:
+        rows = rows.filter(project=project)
+    return scoped(rows, who, Permission.LOAD_READ).order_by("-id")
+
+
+def load_get(
+    who: Principal, uid: UUID | str, project: Project | None = None, *, for_update: bool = False
+) -> Load:
+    """Return one load, or NotFound (the same for "not yours")."""
+    rows = loads_visible_to(who, project)
+    if for_update:
+        rows = rows.select_for_update(of=("self",))
+    row = rows.filter(uid=uid).first()
+    if row is None:
+        raise NotFound(_("There is no such load, or you may not see it."))
+    return row
+
+
+def matching(rows: QuerySet[Load], words: str) -> QuerySet[Load]:
+    """Narrow to what carries ``words`` in its name or its bucket's."""
+    plain = words.replace("\x00", "")
+    return rows.filter(
+        Q(name__icontains=plain) | Q(bucket__icontains=plain) | Q(prefix__icontains=plain)
+    )
+
+
+def load_named(project: Project, name: str) -> Load | None:
+    """Return the load of that name in an entered project."""
+    rows = Load.objects.filter(project=project, name=name, deleted_at__isnull=True)
+    return rows.exclude(desired=Desired.ABSENT).select_related(*RELATED).first()
+
+
+def names_taken(project: Project) -> frozenset[str]:
+    rows = Load.objects.filter(project=project, deleted_at__isnull=True)
+    return frozenset(rows.exclude(desired=Desired.ABSENT).values_list("name", flat=True))
+
+
+def sees_inside(who: Principal, row: Load) -> bool:
+    """Whether names of files may be shown: a home is its owner's alone."""
+    return row.volume.kind != VolumeKind.HOME or row.volume.owner_id == who.user.pk
+
+
+def runs_of(row: Load, limit: int = 50) -> Sequence[LoadRun]:
+    """Return what it did so far, the latest first."""
+    return list(row.runs.select_related("started_by").order_by("-launch")[:limit])
+
+
+# --- data before GPU --------------------------------------------------------------------------
+
+
+def load_for_need(who: Principal, project: Project, uid: UUID | str) -> Load:
+    """Return a load that work of ``who`` may wait for, or NotFound."""
+    row = load_get(who, uid, project)
+    if row.desired == Desired.ABSENT:
+        raise NotFound(_("There is no such load, or you may not see it."))
+    return row
+
+
+def missing(load_uids: Collection[UUID | str]) -> tuple[str, str] | None:
+    """Return (reason, sentence) of the first load whose data is not there yet; None: all is.
+
+    Data that was loaded once stays there: a later run of the same load is not waited for.
+    """
+    wanted = {UUID(str(uid)) for uid in load_uids}
+    if not wanted:
+        return None
+    here = Q(deleted_at__isnull=True) & ~Q(desired=Desired.ABSENT)
+    found = {row.uid: row for row in Load.objects.filter(here, uid__in=wanted).order_by("pk")}
+    waits: list[Load] = []
+    for uid in sorted(wanted, key=str):
+        row = found.get(uid)
+        if row is None:
+            return Reason.DATA_MISSING, _("A load that it needs was removed.")
+        if row.loaded_at is not None:
+            continue
+        state = state_of(row)
+        if state in SETTLED or state == State.PAUSING:
+            names = {"name": row.name, "state": State(state).label}
+            return Reason.DATA_MISSING, _("The load “%(name)s” is not done: %(state)s.") % names
+        waits.append(row)
+    return (Reason.DATA, _waits(waits[0])) if waits else None
+
+
+def _waits(row: Load) -> str:
+    """Return what is waited for. No number that changes each second: this is stored."""
+    return _("Waiting for the load “%(name)s”.") % {"name": row.name}

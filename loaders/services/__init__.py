@@ -1,0 +1,65 @@
+"""Every write to loads. Split by subject; this is the door."""
+
+from loaders.services.base import is_own, may_change, may_end
+from loaders.services.create import load_create, load_ensure
+from loaders.services.edit import load_edit, schedule_resume
+from loaders.services.ending import (
+    load_cancel,
+    load_delete,
+    load_pause,
+    loads_request_delete,
+    loads_stop_for,
+)
+from loaders.services.manifest import (
+    load_apply,
+    manifest_of,
+    manifest_parse,
+    manifest_plan,
+    manifest_wrap,
+)
+from loaders.services.plan import Change, Plan, load_plan, public_fields
+from loaders.services.runs import (
+    failed_last,
+    load_dry_run,
+    load_resume,
+    load_retry_failed,
+    load_start,
+    load_verify,
+)
+from loaders.services.schedules import schedules_run
+from loaders.services.specify import spec_of
+from loaders.spec import Spec, Wanted
+
+__all__ = [
+    "Change",
+    "Plan",
+    "Spec",
+    "Wanted",
+    "failed_last",
+    "is_own",
+    "load_apply",
+    "load_cancel",
+    "load_create",
+    "load_delete",
+    "load_dry_run",
+    "load_edit",
+    "load_ensure",
+    "load_pause",
+    "load_plan",
+    "load_resume",
+    "load_retry_failed",
+    "load_start",
+    "load_verify",
+    "loads_request_delete",
+    "loads_stop_for",
+    "manifest_of",
+    "manifest_parse",
+    "manifest_plan",
+    "manifest_wrap",
+    "may_change",
+    "may_end",
+    "public_fields",
+    "schedule_resume",
+    "schedules_run",
+    "spec_of",
+]

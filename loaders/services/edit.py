@@ -1,0 +1,105 @@
+"""Changing how a load runs, and when. What it copies where is chosen once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from django.db import transaction
+from django.utils.translation import gettext as _
+
+from common.clock import now
+from common.errors import Conflict
+from events import services as events
+from loaders import policies, selectors
+from loaders.models import Load
+from loaders.policies import wrong
+from loaders.services.base import changed, lock, require_change
+from loaders.services.create import same_folder, target_of
+from loaders.services.schedules import next_run
+from loaders.services.specify import columns_of, fingerprint_of, spec_edited, spec_of
+from loaders.spec import HARMLESS, PUBLIC, Wanted
+
+if TYPE_CHECKING:
+    from accounts.principal import Principal
+    from loaders.spec import Spec
+
+# Without these the same objects are wanted: what was loaded stays loaded.
+_WHAT = frozenset({"include", "exclude"})
+
+
+@transaction.atomic
+def load_edit(*, principal: Principal, load: Load, wanted: Wanted) -> Load:
+    """Change name, credential, patterns, mode, bandwidth or schedule."""
+    require_change(principal, load)
+    row = lock(load)
+    before, after = spec_of(row), spec_edited(who=principal, row=row, wanted=wanted)
+    fields = changed_fields(before, after)
+    if _rename(row, wanted):
+        fields.insert(0, "name")
+    if not fields:
+        return row
+    check_edit(row, after, fields)
+    for name, value in columns_of(after).items():
+        setattr(row, name, value)
+    if {"schedule", "time_zone"} & set(fields):
+        row.next_run_at = next_run(row.schedule, row.time_zone)
+        row.schedule_note = ""
+    if _WHAT & set(fields):
+        row.fingerprint = fingerprint_of(after, row.volume)
+        row.loaded_at = None
+    row.generation += 1
+    row.save()
+    events.record(
+        actor=principal,
+        verb="load.edited",
+        target=row,
+        project_uid=row.project.uid,
+        data={"fields": fields},
+    )
+    changed(row)
+    return row
+
+
+def changed_fields(before: Spec, after: Spec) -> list[str]:
+    found = [name for name in PUBLIC if getattr(before, name) != getattr(after, name)]
+    if before.anonymous != after.anonymous and "credential" not in found:
+        found.append("credential")
+    return found
+
+
+def check_edit(row: Load, after: Spec, fields: list[str]) -> None:
+    """Raise for what can't be changed now."""
+    if row.is_active and set(fields) - HARMLESS:
+        raise Conflict(_("It runs now: pause it before changing how it copies."), code="running")
+    if after.delete_extra and not after.is_export and "delete_extra" in fields:
+        others = same_folder(row.volume, target_of(after), but=row)
+        if others:
+            raise wrong(
+                "delete_extra",
+                _("“%(name)s” loads into this folder too: what it brought would be deleted.")
+                % {"name": others[0].name},
+            )
+
+
+@transaction.atomic
+def schedule_resume(*, principal: Principal, load: Load) -> Load:
+    """Let the clock start it again, after its owner was away."""
+    require_change(principal, load)
+    row = lock(load)
+    row.next_run_at = next_run(row.schedule, row.time_zone)
+    row.schedule_note = ""
+    row.updated_at = now()
+    row.save(update_fields=["next_run_at", "schedule_note", "updated_at"])
+    return row
+
+
+def _rename(row: Load, wanted: Wanted) -> bool:
+    if wanted.name is None:
+        return False
+    name = policies.clean_name(wanted.name)
+    if name == row.name:
+        return False
+    if name in selectors.names_taken(row.project):
+        raise wrong("name", _("There is a load of that name in this project already."))
+    row.name = name
+    return True

@@ -1,0 +1,95 @@
+"""Loads that start by themselves, and what happens when one can't."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from django.db import transaction
+from django.utils import translation
+from django.utils.translation import gettext as _
+
+from accounts.principal import Principal
+from common.clock import now
+from common.errors import BerthError
+from events import services as events
+from loaders.choices import StopReason, Task
+from loaders.models import Load
+from loaders.notices import language_of, tell_not_started
+from loaders.selectors import RELATED
+from loaders.services.base import require_startable
+from loaders.services.runs import begin
+from loaders.services.specify import parsed
+from projects.access import Permission, require
+from runtime.protocol import Desired
+
+BATCH = 100
+
+
+def next_run(schedule: str, time_zone: str) -> datetime | None:
+    """Return when it starts by itself the next time; None: never."""
+    if not schedule:
+        return None
+    return parsed(schedule, time_zone).next_after(now())
+
+
+def schedules_run() -> int:
+    """Start what is due; return how many were started. One question when nothing is due.
+
+    However long nobody looked, one run follows: a load makes the target as the source is now.
+    """
+    due = Load.objects.filter(next_run_at__lte=now(), deleted_at__isnull=True).exclude(
+        desired=Desired.ABSENT
+    )
+    pks = list(due.order_by("next_run_at").values_list("pk", flat=True)[:BATCH])
+    return sum(_run(pk) for pk in pks)
+
+
+@transaction.atomic
+def _run(pk: int) -> bool:
+    row = Load.objects.select_for_update(of=("self",)).select_related(*RELATED).get(pk=pk)
+    if row.next_run_at is None or row.next_run_at > now() or row.desired == Desired.ABSENT:
+        return False  # another worker was faster
+    row.next_run_at = _after(row)
+    row.save(update_fields=["next_run_at", "updated_at"])
+    said = row.schedule_note
+    with translation.override(language_of(row.owner)):
+        if row.desired == Desired.STOPPED and row.stop_reason == StopReason.PAUSED:
+            return _not_now(row, _("It is paused."), said=said)
+        if row.is_active:
+            return _not_now(row, _("The run before it was not over."), said=said)
+        try:
+            with transaction.atomic():
+                _start(row)
+        except BerthError as error:
+            return _not_now(row, error.message, said=said, tell=True)
+    return True
+
+
+def _start(row: Load) -> None:
+    who = Principal(user=row.owner)
+    require(who, row.project, Permission.LOAD_CREATE)
+    require_startable(who, row)
+    row.schedule_note = ""
+    begin(who, row, task=Task.LOAD, scheduled=True)
+
+
+def _after(row: Load) -> datetime | None:
+    try:
+        return next_run(row.schedule, row.time_zone)
+    except BerthError:  # the operator's shortest pause grew, or the zone is gone
+        return None
+
+
+def _not_now(row: Load, sentence: str, *, said: str, tell: bool = False) -> bool:
+    """Say why nothing started; the same reason is told to people once, not each time."""
+    Load.objects.filter(pk=row.pk).update(schedule_note=sentence[:300])
+    if tell and said != sentence[:300]:
+        events.record(
+            actor=None,
+            verb="load.not-started",
+            target=row,
+            project_uid=row.project.uid,
+            message=sentence,
+        )
+        tell_not_started(row, sentence)
+    return False

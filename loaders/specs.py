@@ -1,0 +1,146 @@
+"""What is run for a load: the copying program with its plan, beside the data.
+
+The plan holds the opened credential. It is made only when a driver really writes it, in the
+worker, and lies only where the workload itself can read.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from django.conf import settings
+
+from clusters.options import ClusterOptions, options_of
+from clusters.placement import engine_placement
+from clusters.where import image_cluster, namespace_of
+from credentials.opening import store_of
+from hubapi import keys
+from loaders import selection
+from loaders.choices import Direction, Mode, Task
+from loaders.reports import PURPOSE
+from loaders.where import image_of, name_of
+from runtime.protocol import InvalidSpec, Resources, WorkloadSpec
+from volumes.mounting import mount_of
+from volumes.selectors import room_left
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from loaders.models import Load
+
+ENVIRONMENT = "dataplane"
+PLAN, AUTHORITIES = "plan.json", "ca.pem"
+REPORT_EVERY_S = 1.0
+_MODES = {Task.DRY_RUN: "dry-run", Task.VERIFY: "verify"}
+
+
+def workload_spec(row: Load) -> WorkloadSpec:
+    """Return the process, or the Job, of this launch."""
+    cluster = image_cluster(row.cluster_key)
+    options = options_of(cluster.options) if cluster is not None else None
+    common: dict[str, Any] = {
+        "uid": str(row.uid),
+        "kind": row.KIND,
+        "name": name_of(row),
+        "launch": row.launch,
+        "generation": row.generation,
+        "project": str(row.project.uid),
+        "owner": str(row.owner.uid),
+        "environment": ENVIRONMENT,
+        # -I: nothing in a folder of people is ever imported
+        "command": ("python3", "-I", "-m", "dataplane.copy", f"{{secrets}}/{PLAN}"),
+        "secret_env": lambda: {"BERTH_REPORT_TOKEN": report_token(row.uid, row.launch)},
+        "secret_files": lambda: _files(row, options),
+        "resources": Resources(row.cpu_milli, row.memory_mib),
+        "mounts": (mount_of(row.volume, role="data"),),
+        "labels": {"project": row.project.slug, "owner": row.owner.username},
+        "once": True,
+        "stop_grace_s": 20.0,
+    }
+    if options is None:
+        return WorkloadSpec(**common)
+    image = image_of(options)
+    if not image:
+        raise InvalidSpec("The cluster has no image for loads: its operator names one.")
+    return WorkloadSpec(
+        **common,
+        namespace=namespace_of(row.project, options),
+        image=image,
+        placement=engine_placement(
+            row.cluster_key, gpus=0, gpu_flavor="", kind=row.KIND, project_uid=row.project.uid
+        ),
+    )
+
+
+def report_token(uid: UUID, launch: int) -> str:
+    """Return the token of one launch's reports: derived, so a repeated step gives the same."""
+    return keys.derive(PURPOSE, uid, launch)
+
+
+def _files(row: Load, options: ClusterOptions | None) -> Mapping[str, str]:
+    files = {PLAN: json.dumps(plan_of(row, options), ensure_ascii=False)}
+    if settings.BERTH_OUTBOUND_CA_FILE:
+        files[AUTHORITIES] = Path(settings.BERTH_OUTBOUND_CA_FILE).read_text()
+    return files
+
+
+def plan_of(row: Load, options: ClusterOptions | None) -> dict[str, Any]:
+    """Return plan.json of this launch, with the opened credential in it."""
+    mount = mount_of(row.volume, role="data")
+    return {
+        "version": 1,
+        "uid": str(row.uid),
+        "launch": row.launch,
+        "direction": row.direction,
+        "mode": _MODES.get(Task(row.task), row.mode),
+        "store": {**_store(row), "bucket": row.bucket, **selection.store_part(row)},
+        "volume": {"name": mount.name, "folder": row.folder},
+        **selection.patterns(row),
+        "delete_extra": bool(row.delete_extra and row.mode == Mode.SYNC),
+        "bandwidth_bytes_s": row.bandwidth_bytes_s,
+        "concurrency": 0,
+        "retry_failed_only": row.task == Task.RETRY,
+        "space_bytes": room_left(row.volume) if row.direction == Direction.IN else None,
+        "outbound": _outbound(options),
+        "report": {"url": report_url(row.uid, options), "every_s": REPORT_EVERY_S},
+    }
+
+
+def _store(row: Load) -> dict[str, Any]:
+    if row.credential is not None:
+        return dict(store_of(row.credential))
+    if not row.anonymous:  # a removed credential never becomes "nobody"
+        raise InvalidSpec("Its credential was removed.", reason="credential-gone")
+    return {
+        "kind": row.kind,
+        "endpoint": row.endpoint,
+        "region": row.region,
+        "path_style": row.path_style,
+        "anonymous": True,
+        "access_key": "",
+        "secret_key": "",
+        "session_token": "",
+        "service_account": None,
+    }
+
+
+def _outbound(options: ClusterOptions | None) -> dict[str, Any]:
+    """Return what the operator opened; nothing that a person wrote is in it."""
+    allowed = [*settings.BERTH_OUTBOUND_ALLOW, *(options.allowed_cidrs if options else ())]
+    return {
+        "allow": list(dict.fromkeys(allowed)),
+        "ports": [int(port) for port in settings.BERTH_OUTBOUND_PORTS if port.isdigit()],
+        "ca_file": AUTHORITIES if settings.BERTH_OUTBOUND_CA_FILE else "",
+        "insecure_hosts": list(settings.BERTH_INSECURE_STORES),
+        "gcs_endpoint": settings.BERTH_GCS_ENDPOINT,
+        "gcs_token_uri": settings.BERTH_GCS_TOKEN_URI,
+    }
+
+
+def report_url(uid: UUID, options: ClusterOptions | None) -> str:
+    """Return where it reports: on the listener that is for workloads."""
+    base = (options.hub_url if options else "") or settings.BERTH_INTERNAL_URL
+    return f"{base.rstrip('/')}/hub/api/berth/loads/{uid}/report"

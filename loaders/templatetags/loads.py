@@ -1,0 +1,80 @@
+"""Words about a load that several pages share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from django import template
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
+
+from common.templatetags.berth import badge, filesize
+from loaders.choices import Result, State, Task
+from loaders.codes import VERIFIED, object_text
+from loaders.states import state_of
+
+if TYPE_CHECKING:
+    from loaders.models import Load
+
+register = template.Library()
+
+# state → (tone, shape): the word and the shape say it, the colour only repeats it
+SHAPES: dict[State, tuple[str, str]] = {
+    State.WAITING: ("info", "hourglass"),
+    State.QUEUED: ("info", "hourglass"),
+    State.STARTING: ("info", "loader-2"),
+    State.LISTING: ("info", "list-search"),
+    State.COPYING: ("info", "transfer"),
+    State.VERIFYING: ("info", "list-check"),
+    State.PAUSING: ("quiet", "loader-3"),
+    State.PAUSED: ("quiet", "player-pause"),
+    State.DONE: ("good", "circle-check"),
+    State.PARTIAL: ("warning", "alert-circle"),
+    State.FAILED: ("danger", "alert-triangle"),
+    State.CANCELLED: ("quiet", "circle-x"),
+    State.STOPPED: ("quiet", "square"),
+    State.DELETING: ("quiet", "trash"),
+}
+
+
+@register.simple_tag
+def load_badge(row: Load) -> SafeString:
+    """The one badge of a load."""
+    state = state_of(row)
+    tone, shape = SHAPES[state]
+    return badge(_word(row, state), tone, shape)
+
+
+def _word(row: Load, state: State) -> object:
+    if state == State.STOPPED and row.launch == 0:
+        return _("Not started")
+    if state == State.DONE and row.task == Task.DRY_RUN:
+        return _("Counted")
+    if state == State.DONE and row.task == Task.VERIFY:
+        return _("Verified")
+    return state.label
+
+
+@register.simple_tag
+def result_badge(result: str) -> SafeString:
+    if not result:
+        return badge(_("Not over"), "info", "loader-2")
+    tone, shape = SHAPES[State(result)]
+    return badge(Result(result).label, tone, shape)
+
+
+@register.filter
+def object_code(code: str) -> str:
+    """Why one object was not copied."""
+    return object_text(code)
+
+
+@register.filter
+def way_of_checking(way: str) -> str:
+    return str(VERIFIED.get(way, way))
+
+
+@register.filter
+def rate(value: float | None) -> str:
+    """Bytes a second for people."""
+    return _("%(size)s/s") % {"size": filesize(value or 0)}

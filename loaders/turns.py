@@ -1,0 +1,72 @@
+"""Whose turn it is among the loads of a project.
+
+The order is that of asking; the first ones up to the project's bound may run. It is derived
+anew each time from the rows, so it needs no lock and no queue of its own: asking again puts a
+load at the end, and nobody who runs falls back behind the bound while it stays the same.
+
+Only those whose turn it is ask for a place on a machine. So a project with ten thousand loads
+stands in the machine's queue with a handful, and others are not behind it (E17).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from django.conf import settings
+from django.db.models import Q
+
+from loaders.models import ACTIVE, Load
+from runtime.protocol import Desired, Phase
+
+if TYPE_CHECKING:
+    from projects.models import Project
+
+REFRESHED = 20  # that are woken when one ends, so that their position is said anew
+LOOK_AGAIN_S = 60.0
+LOOK_AGAIN_MAX_S = 3600.0
+
+
+@dataclass(frozen=True)
+class Turn:
+    """How many of the project are before it, and how many may run at once."""
+
+    ahead: int
+    bound: int
+
+    @property
+    def is_now(self) -> bool:
+        return self.ahead < self.bound
+
+    @property
+    def position(self) -> int:
+        """1: the next one."""
+        return max(0, self.ahead - self.bound) + 1
+
+    @property
+    def look_again_s(self) -> float:
+        """Who is far back looks seldom: those before it wake it (this is the net under that)."""
+        return min(LOOK_AGAIN_MAX_S, LOOK_AGAIN_S * (1 + self.ahead / self.bound))
+
+
+def bound() -> int:
+    return max(1, settings.BERTH_LOADS_PER_PROJECT)
+
+
+def turn_of(row: Load) -> Turn:
+    before = Q(asked_at__lt=row.asked_at) | Q(asked_at=row.asked_at, pk__lt=row.pk)
+    ahead = Load.objects.filter(ACTIVE, before, project_id=row.project_id).count()
+    return Turn(ahead, bound())
+
+
+def next_in_line(project: Project) -> list[UUID]:
+    """Return the first loads of a project that wait."""
+    waiting = Load.objects.filter(
+        project=project,
+        desired=Desired.RUNNING,
+        deleted_at__isnull=True,
+        phase__in=[Phase.PENDING, Phase.STOPPED, Phase.FAILED],
+        result="",
+    )
+    return list(waiting.order_by("asked_at", "pk").values_list("uid", flat=True)[:REFRESHED])

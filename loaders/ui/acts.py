@@ -1,0 +1,86 @@
+# ruff: noqa: ARG002 - handlers get what is in the URL, also when the base class has used it
+"""Buttons: do it, say so, go back to the page. All work without a script."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import ClassVar
+from uuid import UUID
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.utils.functional import Promise
+from django.utils.translation import gettext as _t
+from django.utils.translation import gettext_lazy as _
+
+from loaders import services
+from loaders.models import Load
+from loaders.ui.views import LoadView
+from projects.access import Permission
+
+
+class Act(LoadView):
+    """One press: write the intent, say what follows."""
+
+    required_permissions: ClassVar[Mapping[str, Permission]] = {"POST": Permission.LOAD_CREATE}
+    act: ClassVar[Callable[..., Load]]
+    said: ClassVar[Promise]
+
+    def post(self, request: HttpRequest, project: str, load: UUID) -> HttpResponse:
+        row = type(self).act(principal=self.principal, load=self.row())
+        messages.success(request, str(self.said) % {"name": row.name})
+        return redirect(row.get_absolute_url())
+
+
+class Start(Act):
+    act = staticmethod(services.load_start)
+    said = _("“%(name)s” is starting.")
+
+
+class Resume(Act):
+    act = staticmethod(services.load_resume)
+    said = _("“%(name)s” goes on where it was.")
+
+
+class Retry(Act):
+    act = staticmethod(services.load_retry_failed)
+    said = _("“%(name)s” tries again what failed.")
+
+
+class Verify(Act):
+    act = staticmethod(services.load_verify)
+    said = _("“%(name)s” is being checked against its manifest.")
+
+
+class DryRun(Act):
+    act = staticmethod(services.load_dry_run)
+    said = _("“%(name)s” counts what it would copy.")
+
+
+class Pause(Act):
+    # the owner, or who may manage: services decide
+    required_permissions: ClassVar[Mapping[str, Permission]] = {"POST": Permission.LOAD_READ}
+    act = staticmethod(services.load_pause)
+    said = _("“%(name)s” pauses. What is copied stays.")
+
+
+class Cancel(Act):
+    # the owner, or who may manage: services decide
+    required_permissions: ClassVar[Mapping[str, Permission]] = {"POST": Permission.LOAD_READ}
+    act = staticmethod(services.load_cancel)
+    said = _("“%(name)s” ends. What is copied stays.")
+
+
+class Delete(LoadView):
+    # the owner, or who may manage: services decide
+    required_permissions: ClassVar[Mapping[str, Permission]] = {"POST": Permission.LOAD_READ}
+
+    def post(self, request: HttpRequest, project: str, load: UUID) -> HttpResponse:
+        row = self.row()
+        services.load_delete(
+            principal=self.principal, load=row, typed_name=request.POST.get("confirm", "")
+        )
+        said = _t("“%(name)s” is being deleted. Its data stays where it is.") % {"name": row.name}
+        messages.success(request, said)
+        return redirect("loaders:list", self.project.slug)

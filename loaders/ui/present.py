@@ -1,0 +1,159 @@
+"""What the pages say of a load: facts in words, ready for the templates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from common.templatetags.berth import duration, filesize
+from loaders import selectors, services, turns
+from loaders.choices import Result, State, Task
+from loaders.codes import VERIFIED
+from loaders.states import MOVING, SETTLED, state_of
+from loaders.words import advice_of, message_of, percent_of
+from runtime.protocol import Desired
+from runtime.reasons import Reason
+
+if TYPE_CHECKING:
+    from accounts.principal import Principal
+    from loaders.models import Load
+
+
+@dataclass(frozen=True)
+class Bar:
+    """``percent`` None: not known yet, the bar only says that something moves."""
+
+    moves: bool
+    percent: int | None
+    words: str
+    detail: str
+
+
+def bar_of(row: Load) -> Bar:
+    state = state_of(row)
+    files = row.files_done + row.files_unchanged
+    if state in MOVING:
+        return Bar(True, percent_of(row), _count(row, files), _speed(row))
+    if state == State.STARTING:
+        return Bar(True, None, "", "")
+    if state not in SETTLED or not row.launch:
+        return Bar(False, None, "", "")
+    if row.task == Task.DRY_RUN:
+        return Bar(False, None, dry_words(row.dry_run) if row.result == Result.DONE else "", "")
+    return Bar(False, None, _count(row, files) if row.files_found or files else "", "")
+
+
+def _count(row: Load, files: int) -> str:
+    names = {
+        "done": f"{files:,}",
+        "found": f"{row.files_found:,}",
+        "size": filesize(row.bytes_done),
+        "total": filesize(row.bytes_found),
+    }
+    if row.listed and row.files_found:
+        return _("%(done)s of %(found)s files, %(size)s of %(total)s") % names
+    if row.result:
+        return _("%(done)s files, %(size)s") % names
+    return _("%(done)s files, %(size)s; still listing: %(found)s found") % names
+
+
+def _speed(row: Load) -> str:
+    parts = [_("%(size)s/s") % {"size": filesize(row.rate_bytes_s)}]
+    if row.eta_s is not None:
+        parts.append(_("about %(time)s left") % {"time": duration(row.eta_s)})
+    return ", ".join(parts)
+
+
+@dataclass(frozen=True)
+class Shown:
+    """Everything the state part of a load's page needs."""
+
+    row: Load
+    state: State
+    settled: bool
+    bar: Bar
+    message: str
+    advice: str
+    position: int | None
+    errors: list[dict[str, str]]
+    hidden: bool
+    verified: list[tuple[str, int]]
+    dry_run: dict[str, Any] | None
+    dry_words: str
+    may_start: bool
+    may_resume: bool
+    may_pause: bool
+    may_cancel: bool
+    may_retry: int
+    may_verify: bool
+    may_change: bool
+    may_end: bool
+
+
+def shown(who: Principal, row: Load) -> Shown:
+    state = state_of(row)
+    settled = state in SETTLED
+    changes, ends = services.may_change(who, row), services.may_end(who, row)
+    here = row.desired != Desired.ABSENT
+    cut = row.result in {Result.PAUSED, Result.FAILED, Result.STOPPED} or (
+        state in {State.PAUSED, State.STOPPED, State.FAILED} and row.launch > 0
+    )
+    failed = services.failed_last(row) if settled and changes else 0
+    idle = here and settled and changes
+    copied = row.loaded_at is not None or bool(row.manifest)
+    return Shown(
+        row=row,
+        state=state,
+        settled=settled,
+        bar=bar_of(row),
+        message=message_of(row),
+        advice=advice_of(row),
+        position=_position(row),
+        errors=list(row.errors) if selectors.sees_inside(who, row) else [],
+        hidden=bool(row.errors) and not selectors.sees_inside(who, row),
+        verified=[(str(VERIFIED.get(way, way)), n) for way, n in row.verified.items()],
+        dry_run=row.dry_run if row.task == Task.DRY_RUN and row.result else None,
+        dry_words=dry_words(row.dry_run),
+        may_start=idle,
+        may_resume=idle and cut,
+        may_pause=here and ends and not settled and row.desired == Desired.RUNNING,
+        may_cancel=here
+        and ends
+        and (state == State.PAUSED or (not settled and row.desired == Desired.RUNNING)),
+        may_retry=failed if idle else 0,
+        may_verify=idle and copied,
+        may_change=changes,
+        may_end=here and ends,
+    )
+
+
+def _position(row: Load) -> int | None:
+    """Return its place in the line as it is now, not as it was when it was looked at."""
+    queue = row.external_ref.get("queue")
+    if queue:
+        return int(queue.get("position", 1))
+    if state_of(row) != State.WAITING or row.reason != Reason.QUEUED or row.asked_at is None:
+        return None
+    turn = turns.turn_of(row)
+    return None if turn.is_now else turn.position
+
+
+def dry_words(found: dict[str, Any] | None) -> str:
+    """Return what a dry run counted, in one sentence."""
+    if not found:
+        return ""
+    files = int(found.get("files", 0))
+    said = ngettext(
+        "%(n)s object, %(size)s would be copied.", "%(n)s objects, %(size)s would be copied.", files
+    ) % {"n": f"{files:,}", "size": filesize(found.get("bytes", 0))}
+    if found.get("seconds"):
+        said += " " + _("It would take about %(time)s.") % {"time": duration(found["seconds"])}
+    if skipped := int(found.get("skipped", 0)):
+        said += " " + (
+            ngettext("%(n)d object can't be copied.", "%(n)d objects can't be copied.", skipped)
+            % {"n": skipped}
+        )
+    return said

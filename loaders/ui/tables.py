@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import django_tables2 as tables
+from django.template.loader import render_to_string
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _t
+from django.utils.translation import gettext_lazy as _
+
+from common.templatetags.berth import ago
+from loaders.models import Load, LoadRun
+from loaders.states import SETTLED, state_of
+from loaders.templatetags.loads import load_badge, result_badge
+from loaders.ui.present import bar_of
+from loaders.words import message_of, run_message
+
+
+class LoadTable(tables.Table):
+    """What is loaded from where to where, and how far it is."""
+
+    name = tables.Column(verbose_name=_("Name"))
+    state = tables.Column(verbose_name=_("State"), empty_values=(), orderable=False)
+    way = tables.Column(verbose_name=_("From and to"), empty_values=(), orderable=False)
+    progress = tables.Column(verbose_name=_("Progress"), empty_values=(), orderable=False)
+    owner = tables.Column(verbose_name=_("Owner"), order_by="owner__username")
+    asked = tables.Column(verbose_name=_("Started"), accessor="asked_at")
+
+    class Meta:
+        order_by = "-asked"
+        attrs: ClassVar[dict[str, Any]] = {"aria_label": _("Loads")}
+
+    def render_name(self, value: str, record: Load) -> SafeString:
+        return format_html('<a href="{}">{}</a>', record.get_absolute_url(), value)
+
+    def render_state(self, record: Load) -> SafeString:
+        return load_badge(record)
+
+    def render_way(self, record: Load) -> SafeString:
+        there = record.volume.name + (f"/{record.folder}" if record.folder else "")
+        ends = (record.url, there) if record.direction == "in" else (there, record.url)
+        return format_html(
+            '<span class="mono load-way">{} <i class="ti ti-arrow-right" aria-hidden="true"></i>'
+            '<span class="visually-hidden">{}</span> {}</span>',
+            ends[0],
+            _t("to"),
+            ends[1],
+        )
+
+    def render_progress(self, record: Load) -> SafeString:
+        bar = bar_of(record)
+        settled = state_of(record) in SETTLED
+        waiting = "" if bar.moves or bar.words or settled else message_of(record)
+        return render_to_string(
+            "loaders/_bar.html", {"row": record, "bar": bar, "waiting": waiting}
+        )
+
+    def render_owner(self, record: Load) -> str:
+        return record.owner.label
+
+    def render_asked(self, value: Any) -> SafeString | str:
+        return ago(value)
+
+
+class RunTable(tables.Table):
+    """What a load did so far."""
+
+    launch = tables.Column(verbose_name=_("Run"), orderable=False)
+    task = tables.Column(verbose_name=_("What"), orderable=False)
+    result = tables.Column(verbose_name=_("Result"), empty_values=(), orderable=False)
+    files = tables.Column(verbose_name=_("Files"), empty_values=(), orderable=False)
+    by = tables.Column(verbose_name=_("Started by"), empty_values=(), orderable=False)
+    asked_at = tables.Column(verbose_name=_("Started"), orderable=False)
+
+    class Meta:
+        attrs: ClassVar[dict[str, Any]] = {"aria_label": _("Runs")}
+
+    def render_result(self, record: LoadRun) -> SafeString:
+        shown = result_badge(record.result)
+        return format_html("<span>{} {}</span>", shown, run_message(record))
+
+    def render_files(self, record: LoadRun) -> SafeString:
+        return render_to_string("loaders/_counts.html", {"run": record})
+
+    def render_by(self, record: LoadRun) -> str:
+        if record.scheduled:
+            return _t("its schedule")
+        return record.started_by.label if record.started_by else "-"
+
+    def render_asked_at(self, value: Any) -> SafeString | str:
+        return ago(value)

@@ -1,0 +1,134 @@
+# ruff: noqa: ARG002 - handlers get what is in the URL, also when the base class has used it
+"""The pages of loads: the list, and one load with how far it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+from uuid import UUID
+
+from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
+from django.utils.translation import gettext as _
+from django_tables2 import RequestConfig
+
+from events import selectors as events
+from loaders import selectors, services
+from loaders.models import Load
+from loaders.ui.forms import FilterForm, filtered
+from loaders.ui.present import bar_of, shown
+from loaders.ui.shared import as_command, to_yaml
+from loaders.ui.tables import LoadTable, RunTable
+from projects.access import Permission
+from projects.ui.base import ProjectView
+
+PER_PAGE = 25
+READ: Mapping[str, Permission] = {"GET": Permission.LOAD_READ}
+
+
+class List(ProjectView):
+    """All loads of the project, the latest first."""
+
+    required_permissions: ClassVar[Mapping[str, Permission]] = READ
+    template_name = "loaders/list.html"
+
+    def get(self, request: HttpRequest, project: str) -> HttpResponse:
+        filters = FilterForm(request.GET)
+        rows = selectors.loads_visible_to(self.principal, self.project)
+        table = LoadTable(filtered(filters, rows, self.principal))
+        RequestConfig(request, paginate={"per_page": PER_PAGE, "silent": True}).configure(table)
+        can_load = self.can(Permission.LOAD_CREATE)
+        return self.render({"table": table, "filters": filters, "can_load": can_load})
+
+
+class LoadView(ProjectView):
+    """A page of one load."""
+
+    tab: ClassVar[str] = "overview"
+
+    def row(self) -> Load:
+        return selectors.load_get(self.principal, self.kwargs["load"], self.project)
+
+    def page(self, row: Load, context: dict[str, Any] | None = None) -> dict[str, Any]:
+        state = shown(self.principal, row)
+        return {
+            "row": row,
+            "state": state,
+            "tabs": self._tabs(row, may_change=state.may_change),
+            **(context or {}),
+        }
+
+    def _tabs(self, row: Load, *, may_change: bool) -> list[dict[str, Any]]:
+        names = [
+            ("overview", "loaders:detail", _("Overview")),
+            ("history", "loaders:history", _("History")),
+            ("yaml", "loaders:yaml", "YAML"),
+        ]
+        if may_change:
+            names.append(("settings", "loaders:settings", _("Settings")))
+        keys = {"project": self.project.slug, "load": row.uid}
+        return [
+            {"label": label, "url": reverse(route, kwargs=keys), "current": key == self.tab}
+            for key, route, label in names
+        ]
+
+
+class Detail(LoadView):
+    """What is happening now, what could not be copied, and what it is."""
+
+    required_permissions: ClassVar[Mapping[str, Permission]] = READ
+    template_name = "loaders/detail.html"
+
+    def get(self, request: HttpRequest, project: str, load: UUID) -> HttpResponse:
+        row = self.row()
+        runs = selectors.runs_of(row, 5)
+        return self.render(self.page(row, {"runs": RunTable(runs)}))
+
+
+class State(LoadView):
+    """The part of the page that changes by itself."""
+
+    required_permissions: ClassVar[Mapping[str, Permission]] = READ
+    template_name = "loaders/_state.html"
+
+    def get(self, request: HttpRequest, project: str, load: UUID) -> HttpResponse:
+        return self.render(self.page(self.row()))
+
+
+class Bar(LoadView):
+    """The bar in a list, which changes by itself."""
+
+    required_permissions: ClassVar[Mapping[str, Permission]] = READ
+    template_name = "loaders/_bar.html"
+
+    def get(self, request: HttpRequest, project: str, load: UUID) -> HttpResponse:
+        row = self.row()
+        return self.render({"row": row, "bar": bar_of(row)})
+
+
+class History(LoadView):
+    required_permissions: ClassVar[Mapping[str, Permission]] = READ
+    template_name = "loaders/history.html"
+    tab = "history"
+
+    def get(self, request: HttpRequest, project: str, load: UUID) -> HttpResponse:
+        row = self.row()
+        runs = RunTable(selectors.runs_of(row, 100))
+        told = events.of_target(row.uid)[:100]
+        return self.render(self.page(row, {"runs": runs, "events": told}))
+
+
+class Yaml(LoadView):
+    required_permissions: ClassVar[Mapping[str, Permission]] = READ
+    template_name = "loaders/yaml.html"
+    tab = "yaml"
+
+    def get(self, request: HttpRequest, project: str, load: UUID) -> HttpResponse:
+        row = self.row()
+        inside = selectors.sees_inside(self.principal, row)
+        command = as_command(row.name, row.project.slug, services.spec_of(row))
+        context = {
+            "document": to_yaml(services.manifest_of(row, inside=inside)),
+            "command": command if inside else "",
+        }
+        return self.render(self.page(row, context))

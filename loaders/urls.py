@@ -1,0 +1,34 @@
+"""The pages of loads, and where running loads report."""
+
+from django.urls import include, path
+
+from loaders import hub
+from loaders.ui import acts, form, views
+
+_ALL = "projects/<slug:project>/loads/"
+_ONE = f"{_ALL}<uuid:load>/"
+
+_pages = [
+    path(_ALL, views.List.as_view(), name="list"),
+    path(f"{_ALL}new/", form.New.as_view(), name="new"),
+    path(f"{_ALL}new/plan/", form.NewPlan.as_view(), name="plan"),
+    path(_ONE, views.Detail.as_view(), name="detail"),
+    path(f"{_ONE}state/", views.State.as_view(), name="state"),
+    path(f"{_ONE}bar/", views.Bar.as_view(), name="bar"),
+    path(f"{_ONE}history/", views.History.as_view(), name="history"),
+    path(f"{_ONE}yaml/", views.Yaml.as_view(), name="yaml"),
+    path(f"{_ONE}settings/", form.Settings.as_view(), name="settings"),
+    path(f"{_ONE}start/", acts.Start.as_view(), name="start"),
+    path(f"{_ONE}dry-run/", acts.DryRun.as_view(), name="dry-run"),
+    path(f"{_ONE}pause/", acts.Pause.as_view(), name="pause"),
+    path(f"{_ONE}resume/", acts.Resume.as_view(), name="resume"),
+    path(f"{_ONE}cancel/", acts.Cancel.as_view(), name="cancel"),
+    path(f"{_ONE}retry/", acts.Retry.as_view(), name="retry"),
+    path(f"{_ONE}verify/", acts.Verify.as_view(), name="verify"),
+    path(f"{_ONE}delete/", acts.Delete.as_view(), name="delete"),
+]
+
+urlpatterns = [
+    path("hub/api/berth/loads/<uuid:load>/report", hub.report, name="load-report"),
+    path("", include((_pages, "loaders"))),
+]

@@ -1,0 +1,156 @@
+"""A fake machine, a project's volume, credentials, and the reports that a run would send."""
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from django.test import Client
+
+SECRET = "the-secret-of-the-store"
+
+
+@pytest.fixture(autouse=True)
+def world(db: None) -> Iterator[Any]:
+    """A fresh fake machine for every test."""
+    from clusters import registry
+
+    registry.reset()
+    yield registry
+    registry.reset()
+
+
+@pytest.fixture
+def fake(world: Any) -> Any:
+    return world.driver_for("local")
+
+
+@pytest.fixture
+def shared(project: Any) -> Any:
+    """The project's own volume."""
+    from volumes.services import project_volume_ensure
+
+    return project_volume_ensure(principal=None, project=project)
+
+
+@pytest.fixture
+def credential(project: Any, alice: Any) -> Callable[..., Any]:
+    """Make a credential of an S3-compatible store; of a person where ``project`` is None."""
+    from common.ids import new_uid
+    from credentials.models import Credential
+    from credentials.sealing import seal
+
+    def make(name: str = "store", **columns: Any) -> Any:
+        uid = new_uid()
+        sealed, key = seal(uid, {"secret_key": SECRET})
+        values = {
+            "uid": uid,
+            "project": project,
+            "owner": alice,
+            "kind": "s3-compatible",
+            "name": name,
+            "target": "store.example.org",
+            "public": {"endpoint": "https://store.example.org", "access_key": "AK", "region": ""},
+            "sealed": sealed,
+            "sealed_with": key,
+        }
+        return Credential.objects.create(**{**values, **columns})
+
+    return make
+
+
+@pytest.fixture
+def settle() -> Callable[..., Any]:
+    """Let the engine work until all is quiet; return the row as it is then."""
+    from runtime import engine
+
+    def run(row: Any = None, **options: Any) -> Any:
+        engine.run_due(**options)
+        if row is not None:
+            row.refresh_from_db()
+        return row
+
+    return run
+
+
+@pytest.fixture
+def load(project: Any, shared: Any, principal: Any) -> Callable[..., Any]:
+    """Make and start a load of a public bucket."""
+    from loaders.choices import Task
+    from loaders.services import Wanted, load_create
+
+    def make(user: Any, url: str = "s3://bucket/images", **wanted: Any) -> Any:
+        options = {k: wanted.pop(k) for k in ("task", "nonce") if k in wanted}
+        if options.get("task"):
+            options["task"] = Task(options["task"])
+        said = Wanted(url=url, **wanted)
+        return load_create(principal=principal(user), project=project, wanted=said, **options)
+
+    return make
+
+
+@pytest.fixture
+def end(fake: Any, settle: Any) -> Callable[..., Any]:
+    """Let the program of a load end with an exit code, and the engine see it."""
+
+    from runtime.hints import hint
+
+    def run(row: Any, code: int | None = 0, **how: Any) -> Any:
+        fake.exit(str(row.uid), code=code, **how)
+        hint(row)  # what the watch does
+        return settle(row)
+
+    return run
+
+
+def body_of(row: Any, seq: int = 1, **parts: Any) -> dict[str, Any]:
+    """Return a report as the copying program makes it."""
+    return {
+        "launch": row.launch,
+        "seq": seq,
+        "phase": "copying",
+        "files": {"found": 4, "done": 2, "unchanged": 1, "skipped": 0, "failed": 0, "deleted": 0},
+        "bytes": {"found": 4000, "done": 2000, "read": 2100},
+        "rate_bytes_s": 1000,
+        "eta_s": 2,
+        "listed": True,
+        "concurrency": 8,
+        "errors": [],
+        "verified": {"crc32c": 2, "md5": 0, "sha256": 0, "length": 0},
+        "final": None,
+        **parts,
+    }
+
+
+@pytest.fixture
+def report(settings: Any) -> Callable[..., Any]:
+    """Send a report as the run itself would; answer the response."""
+    from loaders.specs import report_token
+
+    def send(row: Any, seq: int = 1, *, token: str | None = None, **parts: Any) -> Any:
+        body = parts.pop("body", None)
+        body = body_of(row, seq, **parts) if body is None else body
+        text = body if isinstance(body, str) else json.dumps(body)
+        known = report_token(row.uid, row.launch) if token is None else token
+        return Client().post(
+            f"/hub/api/berth/loads/{row.uid}/report",
+            text,
+            content_type="application/json",
+            headers={"Authorization": f"Bearer {known}"},
+            SERVER_PORT=str(settings.BERTH_INTERNAL_PORT),
+        )
+
+    return send
+
+
+@pytest.fixture
+def api(as_user: Any) -> Callable[..., Any]:
+    """Call as somebody: api(user, "POST", path, body, **headers)."""
+
+    def call(user: Any, verb: str, path: str, body: Any = None, **headers: Any) -> Any:
+        client = as_user(user)
+        extra = {f"HTTP_{k.upper()}": v for k, v in headers.items()}
+        data = {} if body is None else {"data": json.dumps(body)}
+        return client.generic(verb, path, content_type="application/json", **data, **extra)
+
+    return call

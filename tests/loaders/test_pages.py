@@ -1,0 +1,152 @@
+"""The pages of loads, without a script: three fields, one press, and what follows."""
+
+import html
+
+import pytest
+
+from loaders.models import Load
+
+BASE = "/projects/vision/loads/"
+
+
+@pytest.fixture
+def text(as_user):
+    def get(user, path=""):
+        answer = as_user(user).get(f"{BASE}{path}")
+        assert answer.status_code == 200
+        return html.unescape(answer.content.decode())
+
+    return get
+
+
+def test_the_empty_list_offers_the_first_load(text, alice, vera, project):
+    assert f'href="{BASE}new/"' in text(alice)
+    assert "No load yet" in text(alice)
+    assert f"{BASE}new/" not in text(vera)
+
+
+def test_three_fields_and_one_press_make_a_load(as_user, alice, project, shared, credential):
+    client, secret = as_user(alice), credential("minio")
+    page = client.get(f"{BASE}new/").content.decode()
+    assert "minio" in page
+    asked = {
+        "credential": str(secret.uid),
+        "url": "s3://bucket/images",
+        "volume": str(shared.uid),
+        "nonce": "n1",
+    }
+    answer = client.post(f"{BASE}new/", asked)
+    row = Load.objects.get()
+    assert (answer.status_code, answer["Location"]) == (302, f"{BASE}{row.uid}/")
+    assert (row.credential, row.volume, row.task, row.launch) == (secret, shared, "load", 1)
+    client.post(f"{BASE}new/", asked)  # E13: a double click
+    assert Load.objects.count() == 1
+
+
+def test_a_dry_run_first_and_then_one_press(as_user, text, alice, shared, settle, report, end):
+    client = as_user(alice)
+    client.post(
+        f"{BASE}new/", {"credential": "", "url": "s3://bucket/a", "start": "dry-run", "nonce": "n"}
+    )
+    row = settle(Load.objects.get())
+    report(row, final={"exit": 0, "code": "done", "message": ""}, eta_s=75)
+    end(row, 0)
+    page = text(alice, f"{row.uid}/")
+    assert "4 objects, 3.9 KiB would be copied. It would take about 1 min 15 s." in page
+    assert "Start loading" in page
+    client.post(f"{BASE}{row.uid}/start/")
+    row.refresh_from_db()
+    assert (row.task, row.launch) == ("load", 2)
+
+
+def test_what_is_wrong_is_said_at_its_field_and_nothing_is_lost(as_user, alice, shared):
+    answer = as_user(alice).post(
+        f"{BASE}new/", {"credential": "", "url": "s3://bucket/a", "folder": "../x", "name": "mine"}
+    )
+    page = html.unescape(answer.content.decode())
+    assert answer.status_code == 422
+    assert "A folder inside the volume" in page
+    assert 'value="mine"' in page
+    assert '<details class="load-more" open>' in page
+    assert not Load.objects.exists()
+
+
+def test_the_foot_says_what_it_does_as_yaml_and_as_a_command(as_user, alice, shared):
+    answer = as_user(alice).post(
+        f"{BASE}new/plan/", {"credential": "", "url": "s3://bucket/a", "folder": "data"}
+    )
+    page = html.unescape(answer.content.decode())
+    assert "Copies everything below s3://bucket/a into “shared/data/a”." in page
+    assert "kind: Load" in page
+    assert "berth loads create s3://bucket/a --project vision --name a" in page
+    assert not Load.objects.exists()
+    empty = as_user(alice).post(f"{BASE}new/plan/", {"url": ""}).content.decode()
+    assert "errorlist" not in empty
+
+
+def test_a_running_load_shows_its_bar_and_a_partial_one_names_what_is_missing(
+    text, alice, load, settle, report, end
+):
+    row = settle(load(alice))
+    report(row)
+    page = text(alice, f"{row.uid}/")
+    assert "3 of 4 files, 2 KiB of 3.9 KiB" in page
+    assert "about 2.0 s left" in page
+    assert 'value="50"' in page
+    assert f'data-live="load:{row.uid}"' in text(alice)
+    error = {"key": "<b>../up", "code": "bad-key", "message": ""}
+    final = {"exit": 3, "code": "partial", "message": ""}
+    files = {"found": 4, "done": 3, "unchanged": 0, "skipped": 0, "failed": 1, "deleted": 0}
+    report(row, 2, errors=[error], final=final, files=files)
+    end(row, 3)
+    page = text(alice, f"{row.uid}/state/")
+    assert "its key can't be a file's name" in page
+    assert "Try the failed one again" in page
+
+
+def test_names_from_a_store_are_text_in_the_page(as_user, alice, load, settle, report):
+    row = settle(load(alice))
+    report(row, errors=[{"key": "<script>x</script>", "code": "io", "message": "<i>"}])
+    page = as_user(alice).get(f"{BASE}{row.uid}/").content.decode()
+    assert "<script>x" not in page
+    assert "&lt;script&gt;x" in page
+
+
+def test_buttons_are_those_that_make_sense(text, alice, vera, load, settle, end):
+    row = settle(load(alice))
+    page = text(alice, f"{row.uid}/state/")
+    assert "Pause" in page
+    assert "Resume" not in page
+    end(row, -9, reason="killed")
+    page = text(alice, f"{row.uid}/state/")
+    assert "Resume" in page
+    assert "Pause" not in page
+    assert "Resume" not in text(vera, f"{row.uid}/state/")
+
+
+def test_a_delete_needs_the_name(as_user, alice, load, settle, end):
+    row = end(settle(load(alice)))
+    client = as_user(alice)
+    assert client.post(f"{BASE}{row.uid}/delete/", {"confirm": "no"}).status_code == 400
+    assert client.post(f"{BASE}{row.uid}/delete/", {"confirm": "images"}).status_code == 302
+    settle(row)
+    assert row.deleted_at is not None
+
+
+def test_settings_change_how_it_copies(as_user, text, alice, load, settle, end):
+    row = end(settle(load(alice)))
+    asked = {"name": "new", "mode": "sync", "bandwidth": "1.5", "schedule": "0 3 * * *"}
+    answer = as_user(alice).post(f"{BASE}{row.uid}/settings/", {**asked, "credential": ""})
+    assert answer.status_code == 302, answer.content
+    row.refresh_from_db()
+    assert (row.name, row.mode, row.bandwidth_bytes_s) == ("new", "sync", 1_500_000)
+    assert row.next_run_at is not None
+    assert 'value="0 3 * * *"' in text(alice, f"{row.uid}/settings/")
+    bad = as_user(alice).post(f"{BASE}{row.uid}/settings/", {"schedule": "x", "credential": ""})
+    assert bad.status_code == 422
+
+
+def test_every_tab_answers(text, alice, load, settle, end):
+    row = end(settle(load(alice)), 0)
+    assert "kind: Load" in text(alice, f"{row.uid}/yaml/")
+    assert "saw done the load" in text(alice, f"{row.uid}/history/")
