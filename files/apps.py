@@ -1,0 +1,19 @@
+from django.apps import AppConfig
+
+
+class FilesConfig(AppConfig):
+    name = "files"
+
+    def ready(self) -> None:
+        from clusters.registry import register_lookup
+        from files import rules, selectors, specs
+        from files.reconciler import FileSessionReconciler
+        from files.ui import tab
+        from runtime import gateway
+        from runtime.reconcilers import register
+
+        register(FileSessionReconciler())
+        register_lookup(specs.lookup)
+        gateway.wanted_when(selectors.any_wanted)
+        rules.connect()
+        tab.register()

@@ -1,0 +1,62 @@
+"""What happens to file browsers when something below them changes: people, projects, volumes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from accounts import hooks as accounts
+from files.models import FileSession
+from files.services import sessions_end_for
+from projects import contents
+from projects import hooks as projects
+from projects.contents import ContentSummary
+from volumes import holders
+from volumes.holders import Holder
+
+if TYPE_CHECKING:
+    from accounts.models import User
+    from accounts.principal import Principal
+    from projects.models import Project
+    from volumes.models import Volume
+
+
+def connect() -> None:
+    accounts.on_user_disabled(_user_disabled)
+    projects.on_member_left(_member_left)
+    contents.register(
+        FileSession.KIND, _summarize, request_delete=_end_with, request_stop=_end_with
+    )
+    holders.register(_looking, yields=True)
+
+
+def _looking(volume: Volume) -> list[Holder]:
+    """Who looks into a volume. They give way: none of them keeps it from being deleted."""
+    rows = FileSession.objects.filter(volume=volume, deleted_at__isnull=True)
+    return [
+        Holder(FileSession.KIND, str(row.uid), _("Files"), who=row.person.label)
+        for row in rows.select_related("person")
+    ]
+
+
+def _user_disabled(user: User, who: Principal | None) -> None:
+    del who
+    sessions_end_for(person=user)
+
+
+def _member_left(project: Project, user: User, who: Principal | None) -> None:
+    del who
+    sessions_end_for(project=project, person=user)
+
+
+def _end_with(project: Project, who: Principal | None) -> None:
+    del who
+    sessions_end_for(project=project)
+
+
+def _summarize(project: Project) -> list[ContentSummary]:
+    total = FileSession.objects.filter(project=project, deleted_at__isnull=True).count()
+    text = ngettext("%(n)d open file browser", "%(n)d open file browsers", total)
+    return [ContentSummary(FileSession.KIND, text % {"n": total}, total)]

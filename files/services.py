@@ -1,0 +1,151 @@
+"""Opening and ending file browsers."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from django.conf import settings
+from django.db import IntegrityError, transaction
+
+from accounts.principal import Principal
+from common.clock import now
+from common.errors import BerthError
+from common.ids import new_uid
+from events import services as events
+from files.models import FileSession
+from files.selectors import place_get, session_of
+from files.specs import new_digest
+from projects.services import require_active
+from runtime.bus import publish
+from runtime.hints import hint
+from runtime.protocol import Desired
+from volumes import services as volumes
+
+if TYPE_CHECKING:
+    from django.db.models import QuerySet
+
+    from accounts.models import User
+    from files.selectors import Place
+    from projects.models import Project
+
+
+def session_open(*, principal: Principal, project: Project, volume_uid: UUID | str) -> FileSession:
+    """Return the person's file browser of a volume; begin one where there is none that works.
+
+    One that was begun with other rights than the person has now gives way to a new one.
+    """
+    place = place_get(principal, volume_uid, project)
+    require_active(project)
+    for _attempt in range(2):
+        try:
+            with transaction.atomic():
+                return _opened(principal, project, place_get(principal, volume_uid, project))
+        except IntegrityError:  # opened twice at the same moment: the other one counts
+            found = session_of(principal, place.volume)
+            if found is not None:
+                return found
+    return _opened(principal, project, place)
+
+
+def _opened(principal: Principal, project: Project, place: Place) -> FileSession:
+    found = session_of(principal, place.volume)
+    if found is not None:
+        if found.read_only != place.may_write and not found.has_failed:
+            session_touch(uid=found.uid)
+            return found
+        _end(found)
+    uid = new_uid()
+    row = FileSession.objects.create(
+        uid=uid,
+        project=project,
+        person=principal.user,
+        volume=place.volume,
+        cluster_key=place.volume.cluster_key,
+        read_only=not place.may_write,
+        token_digest=new_digest(uid),
+        last_used_at=now(),
+        phase_since=now(),
+    )
+    volumes.volume_note_use(uids=[place.volume.uid], user=principal.user)
+    events.record(
+        actor=principal,
+        verb="volume.files-opened",
+        target=place.volume,
+        project_uid=project.uid,
+        data={"read_only": row.read_only},
+    )
+    _changed(row)
+    return row
+
+
+def session_touch(*, uid: UUID | str) -> None:
+    """Note that it is used: it ends when nobody does for a while."""
+    FileSession.objects.filter(uid=uid, deleted_at__isnull=True).update(last_used_at=now())
+
+
+@transaction.atomic
+def session_end(*, principal: Principal, volume_uid: UUID | str, project: Project) -> bool:
+    """End one's own file browser of a volume; False when there is none."""
+    rows = FileSession.objects.filter(volume__uid=volume_uid, project=project)
+    return _end_all(rows.filter(person=principal.user)) > 0
+
+
+@transaction.atomic
+def sessions_end_for(*, project: Project | None = None, person: User | None = None) -> int:
+    """End all of a project, of a person, or of a person in a project. No right is checked."""
+    rows = FileSession.objects.all()
+    if project is not None:
+        rows = rows.filter(project=project)
+    if person is not None:
+        rows = rows.filter(person=person)
+    return _end_all(rows)
+
+
+def sessions_tidy() -> int:
+    """End what nobody uses, and what may not be used any more. Return how many."""
+    idle = now() - timedelta(minutes=settings.BERTH_FILES_IDLE_MINUTES)
+    ended = 0
+    for row in _wanted(FileSession.objects.all()):
+        if row.last_used_at < idle or not _still_allowed(row):
+            with transaction.atomic():
+                ended += _end_all(FileSession.objects.filter(pk=row.pk))
+    return ended
+
+
+def _still_allowed(row: FileSession) -> bool:
+    try:
+        place = place_get(Principal(user=row.person), row.volume.uid)
+    except BerthError:
+        return False
+    at_home = place.volume.project_id == row.project_id  # it may have been handed over
+    return at_home and (row.read_only or place.may_write)
+
+
+def _wanted(rows: QuerySet[FileSession]) -> QuerySet[FileSession]:
+    return rows.filter(deleted_at__isnull=True, desired=Desired.RUNNING).select_related(
+        "project", "person", "volume"
+    )
+
+
+def _end_all(rows: QuerySet[FileSession]) -> int:
+    found = list(_wanted(rows).select_for_update(of=("self",)))
+    for row in found:
+        _end(row)
+    return len(found)
+
+
+def _end(row: FileSession) -> None:
+    row.desired = Desired.ABSENT
+    row.generation += 1
+    row.save(update_fields=["desired", "generation", "updated_at"])
+    _changed(row)
+
+
+def _changed(row: FileSession) -> None:
+    hint(row)
+    publish(
+        [f"user:{row.person.uid}"],
+        {"kind": row.KIND, "id": row.short_id, "uid": str(row.uid)},
+    )

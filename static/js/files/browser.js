@@ -1,0 +1,369 @@
+// The files page of a volume. Everything about files comes from the gate; the portal only says
+// where that is.
+import { askDelete, askName } from "./dialogs.js";
+import { at, below, box, button, make, named, note, number, parent, say, shownName, size, text } from "./dom.js";
+import { address, ask, lines, open as openFiles, post, postJson } from "./gate.js";
+import * as listing from "./listing.js";
+import * as preview from "./preview.js";
+import * as uploads from "./uploads.js";
+import * as views from "./views.js";
+
+const mayWrite = box?.dataset.mayWrite === "yes";
+const { state } = listing;
+let clipboard = null; // {verb, entries}
+let undoS = 300;
+
+async function guarded(work) {
+  try {
+    return await work();
+  } catch (error) {
+    if (error.name !== "AbortError") note("error", "error", error.message);
+    return null;
+  }
+}
+
+const guard = (work) => (...given) => guarded(() => work(...given));
+
+// --- where we are ------------------------------------------------------------------------------------
+
+const wanted = () => location.hash.slice(1);
+
+// Back and a changed address come by hashchange; this does not fire it.
+async function go(path) {
+  if (wanted() !== path) history.pushState(null, "", path ? `#${path}` : location.pathname);
+  await show(path);
+}
+
+async function show(path, options) {
+  views.close();
+  note("error");
+  if (!options?.keep) preview.close();
+  const said = await listing.load(path, options);
+  way(said.parts);
+}
+
+const refresh = () => show(state.path, { keep: true });
+
+function way(parts) {
+  const all = [{ name: box.dataset.title, path: "" }, ...parts];
+  at("path").replaceChildren(
+    ...all.map((part, index) => {
+      const last = index === all.length - 1;
+      return make("li", {}, last
+        ? make("span", { "aria-current": "location" }, named(part.name))
+        : make("button", { type: "button", class: "btn-link", onclick: guard(() => go(part.path)) }, named(part.name)));
+    }),
+  );
+}
+
+async function opened(entry) {
+  if (entry.kind === "folder") {
+    await go(entry.path);
+    listing.focusAt(0);
+  } else if (entry.kind === "file") {
+    listing.choose([entry.path]);
+    await preview.open(entry);
+  } else {
+    say(entry.kind === "link" ? text("leads", { target: entry.target ?? "" }) : text("code:special"));
+  }
+}
+
+function selection() {
+  const chosen = listing.chosen();
+  at("chosen").hidden = !chosen.length;
+  if (!chosen.length) return;
+  const bytes = chosen.reduce((sum, entry) => sum + (entry.kind === "file" ? entry.size : 0), 0);
+  at("chosen-words").textContent = `${text("chosen", { n: chosen.length })}${bytes ? ` · ${size(bytes)}` : ""}`;
+  const single = at("chosen").querySelector("[data-act=rename]");
+  if (single) single.disabled = chosen.length !== 1;
+}
+
+// --- acts ----------------------------------------------------------------------------------------------
+
+// A download is a navigation that the gate answers with an attachment: the page stays.
+function fetchFile(url) {
+  const link = make("a", { href: url, download: "" });
+  document.body.append(link);
+  link.click();
+  link.remove();
+}
+
+async function download(chosen) {
+  await ask("info"); // opened again when it was closed: a navigation could not
+  if (chosen.length === 1) {
+    const [entry] = chosen;
+    fetchFile(address(entry.kind === "file" ? "file" : "zip", { path: entry.path }));
+    return;
+  }
+  const { id } = await postJson("selection", { paths: chosen.map((e) => e.path) });
+  fetchFile(address("zip", { selection: id, name: shownName(state.path) || box.dataset.title }));
+}
+
+async function mkdir() {
+  const name = await askName(text("folder_name"));
+  if (!name) return;
+  if (name.includes("/")) throw new Error(text("slash"));
+  await postJson("mkdir", { path: below(state.path, name) });
+  await refresh();
+}
+
+function rename(entry) {
+  const line = [...at("rows").children].find((row) => row.dataset.path === entry.path);
+  const cell = line?.querySelector("th");
+  if (!cell) return;
+  const input = make("input", { type: "text", class: "form-control form-control-sm", maxlength: "255", "aria-label": text("rename", { name: entry.name }) });
+  const before = [...cell.childNodes];
+  input.value = entry.name;
+  cell.replaceChildren(input);
+  input.focus();
+  const stem = entry.kind === "file" ? entry.name.lastIndexOf(".") : -1;
+  input.setSelectionRange(0, stem > 0 ? stem : entry.name.length);
+  let over = false;
+  const end = async (keep) => {
+    if (over) return;
+    over = true;
+    cell.replaceChildren(...before);
+    const name = input.value.trim();
+    if (!keep || !name || name === entry.name) {
+      before[0].focus?.();
+      return;
+    }
+    if (name.includes("/")) throw new Error(text("slash"));
+    const said = await postJson("rename", { path: entry.path, to: below(parent(entry.path), name) });
+    await refresh();
+    listing.choose([said.done.path]);
+    listing.focusAt(state.entries.findIndex((one) => one.path === said.done.path));
+  };
+  input.addEventListener("keydown", (event) => {
+    event.stopPropagation();
+    if (event.key === "Enter") guarded(() => end(true));
+    if (event.key === "Escape") guarded(() => end(false));
+  });
+  input.addEventListener("blur", () => guarded(() => end(true)));
+}
+
+async function remove(chosen) {
+  const paths = chosen.map((entry) => entry.path);
+  const said = { n: paths.length, name: chosen[0].name };
+  const sure = await askDelete(text("delete_title", said), (line, undo, signal) => {
+    undo.textContent = text("delete_undo", { minutes: Math.round(undoS / 60) });
+    const tell = ({ files, folders, bytes }, key) => {
+      line.textContent = text(key, { files: number(files), folders: number(folders), size: size(bytes) });
+    };
+    lines(post("count", { paths }, { signal }), (part) => tell(part.progress, "delete_more"))
+      .then(({ done }) => tell(done, done.complete ? "delete_lost" : "delete_more"))
+      .catch(() => {});
+  });
+  if (!sure) return;
+  const gone = await postJson("delete", { paths });
+  preview.close();
+  await refresh();
+  told(gone.refused);
+  note("undo", "info", text("deleted", { ...said, n: gone.deleted }), button(text("undo"), guard(async () => {
+    const back = await postJson("restore", { id: gone.id });
+    note("undo", "success", text("restored"));
+    await refresh();
+    listing.choose(back.restored);
+  })));
+}
+
+function told(refused) {
+  const [first] = refused;
+  if (!first) return;
+  const why = text(`code:${first.code}`);
+  note("error", "error", text("refused", { name: shownName(first.path), why }));
+}
+
+function take(verb, entries) {
+  clipboard = { verb, entries };
+  const said = { n: entries.length, name: entries[0].name };
+  note(
+    "clipboard",
+    "info",
+    text(verb === "move" ? "moving" : "copying", said),
+    button(text(verb === "move" ? "move_here" : "copy_here"), guard(paste), "btn btn-sm btn-primary"),
+    button(text("cancel"), () => {
+      clipboard = null;
+      note("clipboard");
+    }),
+  );
+}
+
+async function paste() {
+  if (!clipboard) return;
+  const { verb, entries } = clipboard;
+  const asked = { paths: entries.map((entry) => entry.path), to: state.path };
+  clipboard = null;
+  note("clipboard");
+  if (verb === "move") {
+    const said = await postJson("move", asked);
+    told(said.refused);
+    if (said.moved.length) say(text("moved"));
+    await refresh();
+    return;
+  }
+  const here = asked.paths.every((path) => parent(path) === state.path);
+  const { done } = await lines(post("copy", { ...asked, conflict: here ? "keep-both" : "refuse" }), ({ progress }) => {
+    if (progress) say(text("copy_progress", { files: number(progress.files), size: size(progress.bytes) }));
+  });
+  await refresh();
+  told(done.refused);
+  const left = done.left_out.length ? ` ${text("left_out", { n: done.left_out.length })}` : "";
+  say(`${text("copied", { files: number(done.files), size: size(done.bytes) })}${left}`);
+}
+
+const ACTS = {
+  download,
+  rename: ([entry]) => rename(entry),
+  move: (chosen) => take("move", chosen),
+  copy: (chosen) => take("copy", chosen),
+  delete: remove,
+  clear: () => listing.choose([]),
+};
+
+// --- keys and drops ----------------------------------------------------------------------------------------
+
+function keyed(event) {
+  if (event.target.closest("input, textarea, select, dialog, [popover]") && !event.target.matches("input[type=checkbox]")) return;
+  if (at("main").hidden || !at("view").hidden) return;
+  if (listing.key(event)) {
+    event.preventDefault();
+    return;
+  }
+  const chosen = listing.chosen();
+  const picked = chosen.length ? chosen : [listing.current()].filter(Boolean);
+  const control = event.ctrlKey || event.metaKey;
+  let work = null;
+  if (event.key === "Escape") work = () => (chosen.length ? listing.choose([]) : preview.close());
+  else if (event.key === "Backspace" && state.path) work = () => go(parent(state.path));
+  else if (event.key === "/" && !control) work = () => at("words").focus();
+  else if (mayWrite && picked.length) {
+    if (event.key === "Delete") work = () => remove(picked);
+    else if (event.key === "F2") work = () => rename(picked[0]);
+    else if (control && event.key === "x") work = () => take("move", picked);
+    else if (control && event.key === "c" && !getSelection().toString()) work = () => take("copy", picked);
+  }
+  if (mayWrite && control && event.key === "v" && clipboard) work = paste;
+  if (!work) return;
+  event.preventDefault();
+  guarded(async () => work());
+}
+
+function armDrops() {
+  const area = at("main");
+  const sign = at("drop");
+  let depth = 0;
+  const carries = (event) => [...(event.dataTransfer?.types ?? [])].includes("Files");
+  area.addEventListener("dragenter", (event) => {
+    if (!carries(event)) return;
+    event.preventDefault();
+    depth += 1;
+    sign.hidden = false;
+  });
+  area.addEventListener("dragover", (event) => {
+    if (carries(event)) event.preventDefault();
+  });
+  area.addEventListener("dragleave", () => {
+    depth = Math.max(0, depth - 1);
+    sign.hidden = depth === 0;
+  });
+  area.addEventListener("drop", (event) => {
+    if (!carries(event)) return;
+    event.preventDefault();
+    depth = 0;
+    sign.hidden = true;
+    guarded(async () => {
+      const { items, folders } = await uploads.dropped(event.dataTransfer, state.path);
+      await uploads.add(items, folders);
+    });
+  });
+}
+
+function armUploads() {
+  for (const id of ["upload", "folder"]) {
+    at(id)?.addEventListener("change", (event) => {
+      const items = uploads.chosen(event.target.files, state.path);
+      event.target.value = "";
+      guarded(() => uploads.add(items));
+    });
+  }
+  let soon = null;
+  uploads.start((path) => {
+    // Many small files land in a moment: the list is read again now and then only.
+    if (path !== null && parent(path) !== state.path && !path.startsWith(`${state.path}/`) && state.path) return;
+    soon ??= setTimeout(() => {
+      soon = null;
+      guarded(refresh);
+    }, path === null ? 0 : 700);
+  });
+}
+
+// --- beginning ------------------------------------------------------------------------------------------------
+
+function arm() {
+  listing.on({ open: guard(opened), chosen: selection });
+  at("chosen").addEventListener("click", (event) => {
+    const act = event.target.closest("[data-act]")?.dataset.act;
+    if (act) guarded(async () => ACTS[act](listing.chosen()));
+  });
+  for (const head of document.querySelectorAll("th[data-sort]")) {
+    head.querySelector("button").addEventListener("click", guard(async () => {
+      const same = state.sort === head.dataset.sort;
+      state.order = same && state.order === "asc" ? "desc" : "asc";
+      state.sort = head.dataset.sort;
+      await show(state.path);
+    }));
+  }
+  at("mkdir")?.addEventListener("click", guard(mkdir));
+  at("room").addEventListener("click", guard(() => views.usage(state.path, guard(async (path) => {
+    await views.usage(path, guard(go));
+  }))));
+  at("search").addEventListener("submit", (event) => {
+    event.preventDefault();
+    const words = at("words").value.trim();
+    if (words) guarded(() => views.search(state.path, words, guard(found)));
+    else views.close();
+  });
+  addEventListener("hashchange", () => guarded(() => show(wanted())));
+  document.addEventListener("keydown", keyed);
+  if (mayWrite) {
+    armDrops();
+    armUploads();
+  }
+}
+
+async function found(entry) {
+  await go(entry.kind === "folder" ? entry.path : parent(entry.path));
+  if (entry.kind !== "folder") {
+    listing.choose([entry.path]);
+    if (entry.kind === "file") await preview.open(entry);
+  }
+}
+
+async function begin() {
+  const line = at("opening-words");
+  at("opening").hidden = false;
+  at("opening-bar").hidden = false;
+  at("again").hidden = true;
+  try {
+    const said = await openFiles((why) => {
+      line.textContent = why ? text("waiting", { why }) : text("opening");
+    });
+    undoS = said.undo_s;
+    at("opening").hidden = true;
+    at("main").hidden = false;
+    arm();
+    await guarded(() => show(wanted()));
+  } catch (error) {
+    line.textContent = error.message;
+    at("opening-bar").hidden = true;
+    at("again").hidden = false;
+  }
+}
+
+if (box) {
+  at("again").addEventListener("click", begin);
+  begin();
+}
+
+

@@ -1,0 +1,317 @@
+// Uploads: a queue that survives lost connections and, when the same files are chosen again, a
+// reload. Small files go in one request, large ones in pieces that are checked one by one.
+import { at, below, button, duration, make, note, number, shownName, size, text } from "./dom.js";
+import { askConflict } from "./dialogs.js";
+import { ask, json, lines, post, postJson, send } from "./gate.js";
+
+const SMALL = 8 * 1024 * 1024;
+const PIECE = 16 * 1024 * 1024;
+const AT_ONCE = 3;
+const RETRY_S = [1, 2, 5, 10, 20, 30];
+
+const box = at("uploads");
+const waiting = [];
+const running = new Set();
+let unfinished = []; // of an earlier page
+let totals = null;
+let paused = false;
+let forAll = null; // the answer about names that are taken, for all others
+let question = Promise.resolve(); // one question at a time
+let landed = () => {};
+
+export const start = (whenLanded) => {
+  landed = whenLanded;
+  lookForUnfinished();
+  addEventListener("beforeunload", (event) => {
+    if (totals) event.preventDefault();
+  });
+};
+
+// ``items``: {file, path} with the path below the volume; ``folders``: paths to make.
+export async function add(items, folders = []) {
+  totals ??= { all: 0, done: 0, failed: 0, size: 0, sent: 0, began: Date.now(), last: "", lastSent: 0, lastAt: Date.now(), rate: 0 };
+  for (const path of folders) await postJson("mkdir", { path, parents: true });
+  for (const item of items) {
+    const earlier = unfinished.find((one) => one.name === item.file.name && one.size === item.file.size);
+    if (earlier) item.path = earlier.path;
+    waiting.push({ ...item, sent: 0 });
+    totals.all += 1;
+    totals.size += item.file.size;
+  }
+  show();
+  if (!items.length && !running.size) finish();
+  pump();
+}
+
+function pump() {
+  while (!paused && running.size < AT_ONCE && waiting.length) {
+    const item = waiting.shift();
+    item.stop = new AbortController();
+    running.add(item);
+    carry(item)
+      .then(() => ended(item, true))
+      .catch((error) => {
+        if (error.name === "AbortError") {
+          running.delete(item);
+          if (paused) waiting.unshift(item);
+          return;
+        }
+        totals.failed += 1;
+        note(`upload-${item.path}`, "error", text("refused", { name: item.file.name, why: error.message }));
+        ended(item, false);
+      });
+  }
+}
+
+function ended(item, good) {
+  running.delete(item);
+  if (!totals) return;
+  if (good) {
+    totals.done += 1;
+    totals.last = item.file.name;
+    moved(item, item.file.size);
+    landed(item.path);
+  }
+  if (!running.size && !waiting.length && !paused) finish();
+  else pump();
+}
+
+function finish() {
+  const { done, failed, last } = totals;
+  totals = null;
+  forAll = null;
+  box.hidden = true;
+  if (done) note("uploaded", "success", text("uploaded", { n: done, name: last }));
+  if (failed) note("failed", "error", text("upload_failed", { n: failed, name: "" }));
+  landed(null);
+  lookForUnfinished();
+}
+
+// --- one file -------------------------------------------------------------------------------
+
+async function carry(item) {
+  for (let tries = 0; ; tries += 1) {
+    try {
+      await (item.file.size <= SMALL ? whole(item) : pieces(item));
+      return;
+    } catch (error) {
+      if (error.code === "exists") {
+        const answer = await whatThen(item);
+        if (answer === "skip") return;
+        item.conflict = answer;
+      } else if (error.code === "files-closed" || error.code === "files-away") {
+        await ask("info");
+      } else if (["lost", "short", "checksum", "busy", "in-use"].includes(error.code) && tries < RETRY_S.length) {
+        await sleep(RETRY_S[tries], item);
+      } else throw error;
+    }
+  }
+}
+
+async function whatThen(item) {
+  const mine = question.then(async () => {
+    if (forAll) return forAll;
+    const { answer, all } = await askConflict(shownName(item.path));
+    if (all) forAll = answer;
+    return answer;
+  });
+  question = mine.catch(() => {});
+  return mine;
+}
+
+async function whole(item) {
+  const body = await item.file.slice().arrayBuffer();
+  await send("PUT", "file", {
+    query: {
+      path: item.path,
+      conflict: item.conflict ?? "refuse",
+      modified: String(Math.floor(item.file.lastModified / 1000)),
+    },
+    body,
+    headers: await checksum(body),
+    progress: (sent) => moved(item, sent),
+    signal: item.stop.signal,
+  });
+}
+
+async function pieces(item) {
+  const begun = await postJson("uploads", {
+    path: item.path,
+    size: item.file.size,
+    conflict: item.conflict ?? "refuse",
+    mark: `${item.file.name}:${item.file.size}:${item.file.lastModified}`,
+    modified: item.file.lastModified / 1000,
+  });
+  let { offset } = begun;
+  moved(item, offset);
+  while (offset < item.file.size) {
+    item.stop.signal.throwIfAborted();
+    const body = await item.file.slice(offset, offset + PIECE).arrayBuffer();
+    const before = offset;
+    try {
+      const said = await send("PATCH", `uploads/${begun.id}`, {
+        query: { offset: String(offset) },
+        body,
+        headers: await checksum(body),
+        progress: (sent) => moved(item, before + sent),
+        signal: item.stop.signal,
+      });
+      offset = said.offset;
+    } catch (error) {
+      if (error.code !== "offset") throw error;
+      offset = (await json(`uploads/${begun.id}`)).offset;
+    }
+  }
+  await lines(post(`uploads/${begun.id}/finish`, { conflict: item.conflict ?? "" }));
+}
+
+// What arrives is what was read here: by SHA-256 where the page may, else by CRC-32.
+async function checksum(body) {
+  const said = crypto.subtle
+    ? `sha256=${[...new Uint8Array(await crypto.subtle.digest("SHA-256", body))].map((b) => b.toString(16).padStart(2, "0")).join("")}`
+    : `crc32=${crc32(new Uint8Array(body)).toString(16).padStart(8, "0")}`;
+  return { "X-Berth-Checksum": said };
+}
+
+let table = null;
+function crc32(bytes) {
+  table ??= Uint32Array.from({ length: 256 }, (_none, n) => {
+    let c = n;
+    for (let k = 0; k < 8; k += 1) c = c & 1 ? 0xedb88320 ^ (c >>> 1) : c >>> 1;
+    return c;
+  });
+  let crc = 0xffffffff;
+  for (const byte of bytes) crc = table[(crc ^ byte) & 0xff] ^ (crc >>> 8);
+  return (crc ^ 0xffffffff) >>> 0;
+}
+
+function sleep(seconds, item) {
+  if (totals) totals.trouble = text("retrying", { n: seconds });
+  show();
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(() => {
+      if (totals) totals.trouble = "";
+      resolve();
+    }, seconds * 1000);
+    item.stop.signal.addEventListener("abort", () => {
+      clearTimeout(timer);
+      reject(new DOMException("", "AbortError"));
+    });
+  });
+}
+
+// --- what is seen ------------------------------------------------------------------------------
+
+function moved(item, sent) {
+  if (!totals) return;
+  totals.sent += sent - item.sent;
+  item.sent = sent;
+  const passed = (Date.now() - totals.lastAt) / 1000;
+  if (passed >= 1) {
+    const rate = (totals.sent - totals.lastSent) / passed;
+    totals.rate = totals.rate ? totals.rate * 0.7 + rate * 0.3 : rate;
+    totals.lastAt = Date.now();
+    totals.lastSent = totals.sent;
+  }
+  show();
+}
+
+let bar = null;
+function show() {
+  if (!totals) return;
+  if (box.hidden) {
+    const words = make("p", { class: "mb-1", role: "status" });
+    const rate = make("p", { class: "text-secondary mb-1" });
+    const progress = make("progress", { max: "1", value: "0", "aria-label": text("uploading") });
+    const toggle = button(text("pause"), () => (paused ? resume() : pause()));
+    box.replaceChildren(words, progress, rate, make("div", { class: "browser-acts" }, toggle, button(text("cancel"), cancel)));
+    box.hidden = false;
+    bar = { words, rate, progress, toggle };
+  }
+  const said = {
+    done: number(totals.done),
+    all: number(totals.all),
+    sent: size(totals.sent),
+    size: size(totals.size),
+  };
+  bar.words.textContent = text(paused ? "paused" : "uploading", said);
+  bar.progress.value = totals.size ? totals.sent / totals.size : totals.done / (totals.all || 1);
+  const left = totals.rate > 0 ? (totals.size - totals.sent) / totals.rate : null;
+  bar.rate.textContent =
+    totals.trouble || (left === null || paused ? "" : text("rate", { rate: size(totals.rate), left: duration(left) }));
+  bar.toggle.textContent = text(paused ? "resume" : "pause");
+}
+
+function pause() {
+  paused = true;
+  for (const item of running) item.stop.abort();
+  show();
+}
+
+function resume() {
+  paused = false;
+  show();
+  pump();
+}
+
+function cancel() {
+  waiting.length = 0;
+  paused = false;
+  for (const item of running) item.stop.abort();
+  running.clear();
+  if (totals) finish();
+}
+
+// --- what an earlier page began ------------------------------------------------------------------
+
+async function lookForUnfinished() {
+  const said = await json("uploads").catch(() => ({ uploads: [] }));
+  unfinished = said.uploads;
+  if (!unfinished.length || totals) {
+    note("unfinished");
+    return;
+  }
+  const names = unfinished.slice(0, 5).map((one) => one.name).join(", ");
+  note(
+    "unfinished",
+    "info",
+    text("unfinished", { n: unfinished.length, names: unfinished.length > 5 ? `${names} …` : names }),
+    button(text("choose_again"), () => at("upload").click()),
+    button(text("forget"), async () => {
+      for (const one of unfinished) await ask(`uploads/${one.id}`, { method: "DELETE" }).catch(() => {});
+      lookForUnfinished();
+    }),
+  );
+}
+
+// --- what was dropped or chosen ------------------------------------------------------------------
+
+// Files of an input; those of a folder keep their way below it.
+export const chosen = (files, folder) =>
+  [...files].map((file) => ({
+    file,
+    path: (file.webkitRelativePath || file.name).split("/").reduce(below, folder),
+  }));
+
+// Files and folders of a drop, folders with all that is in them.
+export async function dropped(transfer, folder) {
+  const entries = [...transfer.items].map((item) => item.webkitGetAsEntry?.()).filter(Boolean);
+  const found = { items: [], folders: [] };
+  for (const entry of entries) await walk(entry, folder, found);
+  return found;
+}
+
+async function walk(entry, folder, found) {
+  const path = below(folder, entry.name);
+  if (entry.isFile) {
+    found.items.push({ file: await new Promise((yes, no) => entry.file(yes, no)), path });
+    return;
+  }
+  found.folders.push(path);
+  const reader = entry.createReader();
+  for (;;) {
+    const part = await new Promise((yes, no) => reader.readEntries(yes, no));
+    if (!part.length) return;
+    for (const one of part) await walk(one, path, found);
+  }
+}

@@ -1,0 +1,173 @@
+"""Files of a home from the command line: a whole portal, supervisor and gate."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.support.dataplane import dataplane_environment
+from tests.support.portal import ROOT, Portal
+
+pytestmark = pytest.mark.real
+
+PIECE = 32 << 20  # what the command line sends at once
+PEOPLE = """
+from accounts.models import User; from accounts.principal import Principal
+from projects.models import Membership, Project
+from volumes.services import home_ensure, project_volume_ensure
+project = Project.objects.get(slug='demo')
+for name in ('ann', 'ben'):
+    user = User(username=name, email=f'{name}@example.org'); user.set_unusable_password()
+    user.save(); Membership.objects.create(project=project, user=user, role='member')
+    who = Principal(user=user)
+    home_ensure(principal=who, project=project, owner=user)
+row = project_volume_ensure(principal=who, project=project, cluster_key='local')
+answer = str(row.uid)
+"""
+
+
+@pytest.fixture(scope="module")
+def portal() -> Iterator[Portal]:
+    dataplane_environment()
+    running = Portal({"BERTH_EMAIL_BACKEND": "django.core.mail.backends.dummy.EmailBackend"})
+    try:
+        running.start()
+        running.shared = running.shell(PEOPLE)  # type: ignore[attr-defined]
+        yield running
+    finally:
+        running.close()
+
+
+class Berth:
+    """``berth`` as a person has it."""
+
+    def __init__(self, portal: Portal, user: str, folder: Path) -> None:
+        self.token = portal.token(user)
+        self.env = {
+            **{k: v for k, v in os.environ.items() if not k.startswith("BERTH_")},
+            "PYTHONPATH": str(ROOT / "cli"),
+            "BERTH_URL": portal.url,
+            "BERTH_TOKEN": self.token,
+            "BERTH_PROJECT": "demo",
+            "BERTH_CONFIG": str(folder / "none.json"),
+        }
+
+    def start(self, *words: str | Path) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "berth_cli", *map(str, words)],
+            env=self.env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def __call__(self, *words: str | Path, code: int = 0) -> str:
+        running = self.start(*words)
+        out, errors = running.communicate(timeout=240)
+        assert running.returncode == code, (running.returncode, out, errors)
+        return out + errors
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def test_folders_go_up_and_come_down_as_they_were(portal: Portal, tmp_path: Path) -> None:
+    ann = Berth(portal, "ann", tmp_path)
+    source = tmp_path / "source"
+    (source / "a/b").mkdir(parents=True)
+    (source / "empty").mkdir()
+    (source / "a/b/ü 漢.txt").write_text("text")
+    (source / "a/large.bin").write_bytes(os.urandom(20 << 20))
+    (source / "link").symlink_to("/etc/passwd")
+    said = ann("volumes", "upload", "shared", source)
+    assert "Left out" in said
+    listed = ann("volumes", "files", "shared:source/a", "-o", "json")
+    assert '"large.bin"' in listed
+    assert "ü 漢.txt" in ann("volumes", "files", "shared", "--search", "漢")
+    ann("volumes", "upload", "shared", source, code=5)  # all of it is there
+    ann("volumes", "upload", "shared", source, "--replace")
+    ann("volumes", "download", "shared:source", tmp_path / "back")
+    found = tree(tmp_path / "back/source")
+    (source / "link").unlink()
+    assert found == tree(source)
+    assert (tmp_path / "back/source/empty").is_dir()
+    ann("volumes", "download", "shared:source/none", tmp_path, code=4)
+
+
+def test_a_killed_upload_goes_on_where_it_was(portal: Portal, tmp_path: Path) -> None:
+    ann = Berth(portal, "ann", tmp_path)
+    file = tmp_path / "big.bin"
+    file.write_bytes(os.urandom(1 << 20) * 300)
+    ann("volumes", "files", "shared")  # open
+    http = httpx.Client(headers={"Authorization": f"Bearer {ann.token}"}, timeout=20)
+    where = portal.api(ann.token).get(f"projects/demo/volumes/{portal.shared}/files").json()["url"]  # type: ignore[attr-defined]
+    running = ann.start("volumes", "upload", "shared", file)
+    deadline, offset = time.monotonic() + 60, 0
+    while time.monotonic() < deadline and offset <= PIECE:
+        waiting = http.get(f"{where}/uploads").json()["uploads"]
+        offset = waiting[0]["offset"] if waiting else 0
+    running.kill()
+    running.wait()
+    assert PIECE < offset < file.stat().st_size
+
+    # What had not arrived whole is taken back as soon as the server sees that nobody sends.
+    def left() -> int:
+        (one,) = http.get(f"{where}/uploads").json()["uploads"]
+        return int(one["offset"])
+
+    deadline = time.monotonic() + 20
+    while left() % PIECE:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    assert left() >= PIECE
+    ann("volumes", "upload", "shared", file)
+    assert http.get(f"{where}/uploads").json()["uploads"] == []
+    got = http.get(f"{where}/file", params={"path": "big.bin"}, headers={"Range": "bytes=-100"})
+    assert got.content == file.read_bytes()[-100:]
+    assert http.head(f"{where}/file?path=big.bin").headers["content-length"] == str(300 << 20)
+
+
+def test_a_broken_download_goes_on_and_a_changed_file_begins_anew(
+    portal: Portal, tmp_path: Path
+) -> None:
+    ann = Berth(portal, "ann", tmp_path)
+    file = tmp_path / "data.bin"
+    file.write_bytes(os.urandom(1 << 20) * 40)
+    ann("volumes", "upload", "shared", file)
+    target = tmp_path / "down"
+    target.mkdir()
+    ann("volumes", "download", "shared:data.bin", target)
+    assert (target / "data.bin").read_bytes() == file.read_bytes()
+    ann("volumes", "download", "shared:data.bin", target, code=5)
+    assert [p.name for p in target.iterdir()] == ["data.bin"]
+
+
+def test_a_home_is_seen_by_its_owner_alone(portal: Portal, tmp_path: Path) -> None:
+    ann, ben = Berth(portal, "ann", tmp_path), Berth(portal, "ben", tmp_path)
+    (tmp_path / "private.txt").write_text("mine")
+    ann("volumes", "upload", "home-ann", tmp_path / "private.txt")
+    assert "private.txt" in ann("volumes", "files", "home-ann")
+    said = ben("volumes", "files", "home-ann", code=4)
+    assert re.search("private", said)
+    # As the operating system sees it: a folder of a user that is not ben's.
+    (uid,) = {p.stat().st_uid for p in portal.var.glob("volumes/*/private.txt")}
+    assert os.geteuid() or uid
+
+
+def test_what_is_shared_is_written_by_every_member(portal: Portal, tmp_path: Path) -> None:
+    ann, ben = Berth(portal, "ann", tmp_path), Berth(portal, "ben", tmp_path)
+    (tmp_path / "of-ann.txt").write_text("ann")
+    ann("volumes", "upload", "shared:both", tmp_path / "of-ann.txt")
+    (tmp_path / "of-ann.txt").write_text("ben")
+    ben("volumes", "upload", "shared:both", tmp_path / "of-ann.txt", "--replace")
+    ann("volumes", "download", "shared:both/of-ann.txt", tmp_path / "got.txt")
+    assert (tmp_path / "got.txt").read_text() == "ben"
