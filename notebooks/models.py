@@ -11,6 +11,7 @@ from django.utils.translation import gettext_lazy as _
 
 from clusters.wording import waiting_sentence
 from common.ids import new_short_id, new_uid
+from credentials.models import Credential
 from notebooks.choices import StopReason, WorkspaceKind
 from projects.models import Project
 from runtime import reasons
@@ -273,6 +274,67 @@ class Share(models.Model):
 
     def __str__(self) -> str:
         return f"{self.workspace} / {self.user}"
+
+
+class Attached(models.Model):
+    """What a workspace is given besides its home; kept in the order in which it was said."""
+
+    position = models.PositiveSmallIntegerField(default=0)
+
+    class Meta:
+        abstract = True
+        ordering = ["position", "id"]
+
+
+class WorkspaceVolume(Attached):
+    """A volume that it sees."""
+
+    workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="mounts")
+    volume = models.ForeignKey(Volume, on_delete=models.PROTECT, related_name="mounted_by")
+    read_only = models.BooleanField(default=False)
+
+    class Meta(Attached.Meta):
+        abstract = False
+        constraints = [
+            models.UniqueConstraint(fields=["workspace", "volume"], name="notebooks_mount_once")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.volume}:ro" if self.read_only else str(self.volume)
+
+
+class WorkspaceCredential(Attached):
+    """A credential that is put into it at its start."""
+
+    workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="keys")
+    credential = models.ForeignKey(
+        Credential, on_delete=models.CASCADE, related_name="workspace_keys"
+    )
+
+    class Meta(Attached.Meta):
+        abstract = False
+        constraints = [
+            models.UniqueConstraint(fields=["workspace", "credential"], name="notebooks_key_once")
+        ]
+
+    def __str__(self) -> str:
+        return str(self.credential)
+
+
+class WorkspaceNeed(Attached):
+    """A load that must be done before it asks for its place, so that no GPU waits for data."""
+
+    workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="needs")
+    load = models.ForeignKey("loaders.Load", on_delete=models.CASCADE, related_name="needed_by")
+
+    class Meta(Attached.Meta):
+        abstract = False
+        constraints = [
+            models.UniqueConstraint(fields=["workspace", "load"], name="notebooks_need_once")
+        ]
+
+    def __str__(self) -> str:
+        return str(self.load)
 
 
 class Step(models.Model):

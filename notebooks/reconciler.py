@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from hubapi import services as hub
+from loaders import selectors as loads
 from notebooks.choices import StopReason
 from notebooks.models import Workspace
 from notebooks.program import sidecar_port
@@ -36,6 +37,13 @@ class WorkspaceReconciler(WorkloadReconciler):
     def spec_of(self, row: Workspace) -> WorkloadSpec:
         cluster = cluster_of(row)
         return process_spec(row) if cluster is None else pod_spec(row, cluster)
+
+    def waits_for(self, row: Workspace) -> tuple[str, str] | None:
+        uids = list(row.needs.values_list("load__uid", flat=True))
+        return loads.missing(uids) if uids else None
+
+    def secrets_of(self, row: Workspace) -> str:
+        return ",".join(str(pk) for pk in row.keys.values_list("credential_id", flat=True))
 
     def before_stop(self, row: Workspace) -> None:
         hub.revoke_workload(row.uid)

@@ -13,6 +13,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from accounts import hooks as accounts
+from notebooks import holding
 from notebooks.choices import StopReason
 from notebooks.models import Workspace
 from notebooks.services.lifecycle import workspaces_request_delete, workspaces_stop_for
@@ -21,13 +22,11 @@ from projects import contents
 from projects import hooks as projects
 from projects.contents import ContentSummary
 from runtime.protocol import Phase
-from volumes import holders
 
 if TYPE_CHECKING:
     from accounts.models import User
     from accounts.principal import Principal
     from projects.models import Project
-    from volumes.models import Volume
 
 _NAMED = 20
 
@@ -38,11 +37,7 @@ def connect() -> None:
     contents.register(
         Workspace.KIND, _summarize, request_delete=_request_delete, request_stop=_request_stop
     )
-    holders.register(_uses)
-
-
-def _uses(volume: Volume) -> bool:
-    return Workspace.objects.filter(home=volume, deleted_at__isnull=True).exists()
+    holding.connect()
 
 
 def _user_disabled(user: User, who: Principal | None) -> None:

@@ -149,13 +149,3 @@ def steps_of(workspace: Workspace, launch: int | None = None) -> Sequence[Step]:
 def names_taken(project: Project, owner: User) -> frozenset[str]:
     rows = Workspace.objects.filter(project=project, owner=owner, deleted_at__isnull=True)
     return frozenset(rows.exclude(desired=Desired.ABSENT).values_list("name", flat=True))
-
-
-def next_name(base: str, taken: frozenset[str]) -> str:
-    """Return ``base``, or ``base 2``, ``base 3`` …, whichever is free."""
-    if base not in taken:
-        return base
-    number = 2
-    while f"{base[:58]} {number}" in taken:
-        number += 1
-    return f"{base[:58]} {number}"

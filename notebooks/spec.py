@@ -5,12 +5,12 @@ Pure: no ORM and no HTTP here, so the rules can be read and tested as rules.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from django.utils.translation import gettext as _
 
+from common.envnames import is_name, is_refused
 from common.errors import Invalid
 from notebooks.choices import WorkspaceKind
 
@@ -22,19 +22,6 @@ MAX_ENV_VARIABLES = 100
 MAX_ENV_VALUE = 8 * 1024
 MAX_ENV_TOTAL = 64 * 1024
 MAX_MINUTES = 60 * 24 * 366
-
-_ENV_NAME = re.compile(r"\A[A-Za-z_][A-Za-z0-9_]{0,127}\Z")
-# Names that change what code is loaded, which devices are seen, or who the workload is.
-_REFUSED_PREFIXES = ("LD_", "DYLD_", "NVIDIA_", "CUDA_", "JUPYTERHUB_", "BERTH_", "GLIBC_")
-_REFUSED_NAMES = frozenset(
-    {
-        *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "PWD", "TMPDIR", "VIRTUAL_ENV"),
-        *("PYTHONHOME", "PYTHONPATH", "PYTHONSTARTUP", "PYTHONUSERBASE", "PYTHONINSPECT"),
-        *("JUPYTER_CONFIG_DIR", "JUPYTER_CONFIG_PATH", "JUPYTER_PATH", "JUPYTER_RUNTIME_DIR"),
-        *("JUPYTER_DATA_DIR", "MEM_LIMIT", "CPU_LIMIT", "BASH_ENV", "ENV", "IFS", "GCONV_PATH"),
-        *("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "NODE_OPTIONS"),
-    }
-)
 
 
 @dataclass(frozen=True)
@@ -61,6 +48,10 @@ class Wanted:
     shm_mib: int | None = None
     pool: str | None = None
     network: str | None = None
+    # by name or id; ``notebooks.services.attaching`` knows what may be said
+    volumes: Sequence[Any] | None = None
+    credentials: Sequence[str] | None = None
+    needs: Sequence[str] | None = None
 
     def given(self) -> dict[str, Any]:
         """Return only what was said."""
@@ -116,6 +107,8 @@ PRIVATE = ("env", "command", "args")  # to the owner: secrets are written into a
 LISTS = frozenset({"command", "args", "ports"})
 # Kind and cluster are chosen once: the home lies on that cluster.
 FIXED = frozenset({"kind", "cluster"})
+# What is attached; each is resolved to a row that its owner may use.
+ATTACHED = ("volumes", "credentials", "needs")
 # Changing one of these needs a new process.
 RESTARTING = frozenset({*PUBLIC, "env"}) - FIXED - {"time_limit_minutes"}
 
@@ -154,14 +147,13 @@ def clean_env(env: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _env_name(name: Any) -> str:
-    if not isinstance(name, str) or not _ENV_NAME.match(name):
+    if not is_name(name):
         raise _invalid(
             "env",
             _("“%(name)s” is no name of a variable: letters, digits and _, not a digit first.")
             % {"name": str(name)[:40]},
         )
-    upper = name.upper()
-    if upper in _REFUSED_NAMES or upper.startswith(_REFUSED_PREFIXES):
+    if is_refused(name):
         raise _invalid(
             "env",
             _(

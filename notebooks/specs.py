@@ -6,12 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 from clusters.options import ClusterOptions, options_of
 from clusters.placement import engine_network, engine_placement
+from credentials.embedding import Embedded, embed
+from credentials.selectors import credentials_for_launch
 from hubapi import services as hub
 from notebooks.hub import info_of, port_info_of
 from notebooks.program import sidecar_port
+from notebooks.services.attaching import volumes_seen_by
 from notebooks.where import image_of, namespace_of
 from runtime.drivers.kubernetes.names import HOME, PORT
 from runtime.protocol import Mount, Probe, Sidecar, WorkloadSpec
+from volumes.mounting import mount_of
 
 if TYPE_CHECKING:
     from clusters.models import Cluster
@@ -34,12 +38,14 @@ _LISTENS = Probe(path="")  # a TCP connection: every page of it wants a signed-i
 
 
 def process_spec(row: Workspace) -> WorkloadSpec:
+    keys = _keys(row)
     env, secret_env = hub.launch_environment(info_of(row), _client(row))
     return WorkloadSpec(
-        **_common(row),
+        **_common(row, keys),
         command=("jupyterhub-singleuser", *hub.server_arguments()),
-        env={**row.env, **env},  # ours last: nobody's own variable replaces them
-        secret_env=lambda: secret_env,
+        # ours last: nobody's own variable replaces them
+        env={**keys.env, **row.env, **env},
+        secret_env=lambda: {**keys.secret_env(), **secret_env},
         probe=Probe(path=hub.readiness_path(row.short_id)),
     )
 
@@ -47,8 +53,9 @@ def process_spec(row: Workspace) -> WorkloadSpec:
 def pod_spec(row: Workspace, cluster: Cluster) -> WorkloadSpec:
     options = options_of(cluster.options)
     asked: dict[str, Any] = {"project_uid": row.project.uid, "pool": row.pool}
+    keys = _keys(row)
     common = {
-        **_common(row),
+        **_common(row, keys),
         "namespace": namespace_of(row, options),
         "image": image_of(row, options),
         "shm_mib": row.shm_mib,
@@ -62,10 +69,22 @@ def pod_spec(row: Workspace, cluster: Cluster) -> WorkloadSpec:
         ),
         "network": engine_network(row.cluster_key, name=row.network, gpus=row.gpus, **asked),
     }
-    return _container(row, options, common) if row.is_container else _lab(row, options, common)
+    make = _container if row.is_container else _lab
+    return make(row, options, common, keys)
 
 
-def _common(row: Workspace) -> dict[str, Any]:
+def _keys(row: Workspace) -> Embedded:
+    """What still exists and its owner may still use; decided anew at each start."""
+    uids = row.keys.values_list("credential__uid", flat=True)
+    return embed(credentials_for_launch(row.owner, row.project, uids))
+
+
+def _mounts(row: Workspace) -> tuple[Mount, ...]:
+    others = (mount_of(seen.volume, read_only=seen.read_only) for seen in volumes_seen_by(row))
+    return (mount_of(row.home, role="home"), *others)
+
+
+def _common(row: Workspace, keys: Embedded) -> dict[str, Any]:
     return {
         "uid": str(row.uid),
         "kind": row.KIND,
@@ -76,7 +95,8 @@ def _common(row: Workspace) -> dict[str, Any]:
         "owner": str(row.owner.uid),
         "environment": row.environment,
         "resources": row.resources,
-        "mounts": (Mount(volume_uid=str(row.home.uid), role="home"),),
+        "mounts": _mounts(row),
+        "secret_files": keys.secret_files,
         "labels": {"project": row.project.slug, "owner": row.owner.username},
     }
 
@@ -91,28 +111,33 @@ def _client(row: Workspace) -> LaunchCredentials:
     )
 
 
-def _lab(row: Workspace, options: ClusterOptions, common: dict[str, Any]) -> WorkloadSpec:
+def _lab(
+    row: Workspace, options: ClusterOptions, common: dict[str, Any], keys: Embedded
+) -> WorkloadSpec:
     env, secret_env = hub.launch_environment(
         info_of(row), _client(row), bind=EVERYWHERE, port=str(PORT), hub_url=options.hub_url
     )
     return WorkloadSpec(
         **common,
         command=("jupyterhub-singleuser", *hub.server_arguments(root_dir=HOME)),
-        env={**row.env, **env, "JUPYTER_RUNTIME_DIR": RUNTIME_DIR},
-        secret_env=lambda: secret_env,
+        env={**keys.env, **row.env, **env, "JUPYTER_RUNTIME_DIR": RUNTIME_DIR},
+        secret_env=lambda: {**keys.secret_env(), **secret_env},
         port=PORT,
         probe=Probe(path=hub.readiness_path(row.short_id)),
     )
 
 
-def _container(row: Workspace, options: ClusterOptions, common: dict[str, Any]) -> WorkloadSpec:
+def _container(
+    row: Workspace, options: ClusterOptions, common: dict[str, Any], keys: Embedded
+) -> WorkloadSpec:
     """Run what the person says; it learns nothing of the Hub: its helpers sign people in."""
     info = info_of(row)
     return WorkloadSpec(
         **common,
         command=tuple(row.command),
         args=tuple(row.args),
-        env=dict(row.env),
+        env={**keys.env, **row.env},
+        secret_env=keys.secret_env,
         ports=tuple(port["port"] for port in row.ports),
         sidecars=tuple(_guard(row, info, options, port["port"]) for port in row.web_ports),
     )

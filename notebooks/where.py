@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from clusters.models import Cluster
+from clusters import where
 from clusters.options import ClusterOptions, options_of
-from clusters.placement import QUEUED_HERE
 from images.services import pinned
 from notebooks.models import Workspace
 from runtime.drivers.kubernetes import names
@@ -14,15 +13,16 @@ from runtime.drivers.kubernetes import names
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from clusters.models import Cluster
+
 
 def cluster_of(row: Workspace) -> Cluster | None:
     """Return the cluster that runs images, None for one machine."""
-    cluster = Cluster.objects.filter(key=row.cluster_key).first()
-    return None if cluster is None or cluster.driver in QUEUED_HERE else cluster
+    return where.image_cluster(row.cluster_key)
 
 
 def namespace_of(row: Workspace, options: ClusterOptions) -> str:
-    return names.namespace(options.namespace_prefix, row.project.slug, str(row.project.uid))
+    return where.namespace_of(row.project, options)
 
 
 def image_of(row: Workspace, options: ClusterOptions) -> str:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from hubapi.services import port_short_id, workload_url
 from notebooks.choices import StopReason, WorkspaceKind
 from notebooks.models import Share, Workspace
+from notebooks.services.attaching import attached_to
 from notebooks.services.plan import public_fields
-from notebooks.spec import PRIVATE, PUBLIC
+from notebooks.spec import ATTACHED, PRIVATE, PUBLIC
 from runtime import reasons
 from runtime.protocol import Phase
 
@@ -113,6 +114,7 @@ def _spec_out(row: dict[str, Any], *, is_owner: bool) -> dict[str, Any]:
     """What was asked for; a command line may hold what the environment does, so it is private."""
     found = {name: row.get(name) for name in (*PUBLIC, "env") if name != "cluster"}
     found |= {"cluster": row["cluster_key"], "image_digest": row["image_digest"]}
+    found |= dict.fromkeys(ATTACHED)  # told about one workspace only
     return found if is_owner else {**found, **dict.fromkeys(PRIVATE)}
 
 
@@ -142,12 +144,14 @@ def _message(row: dict[str, Any]) -> str:
 def workspace_one(who: Principal, row: Workspace) -> dict[str, Any]:
     """Return one, with its environment for its owner."""
     values = workspace_values(row.project).values(*COLUMNS, *PRIVATE).get(pk=row.pk)
-    return workspace_out(
+    found = workspace_out(
         values,
         who,
         row.project,
         is_visitor=Share.objects.filter(workspace=row, user=who.user).exists(),
     )
+    found["spec"] |= attached_to(row).detailed()
+    return found
 
 
 def plan_out(plan: Plan) -> dict[str, Any]:
@@ -159,7 +163,12 @@ def plan_out(plan: Plan) -> dict[str, Any]:
         "allowed": plan.allowed,
         "refusal": plan.refusal,
         "restarts": plan.restarts,
-        "spec": {**public_fields(spec), "env": dict(spec.env), "image_digest": ""},
+        "spec": {
+            **public_fields(spec),
+            "env": dict(spec.env),
+            "image_digest": "",
+            **plan.attached.detailed(),
+        },
         "changes": [{"field": c.field, "from": c.before, "to": c.after} for c in plan.changes],
         "quota": [
             {

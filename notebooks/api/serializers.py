@@ -11,6 +11,7 @@ from notebooks.choices import WorkspaceKind
 from notebooks.models import MAX_CPU_MILLI, MAX_GPUS, MAX_MEMORY_MIB
 from notebooks.program import HIGHEST_PORT, LOWEST_PORT, MAX_PORTS, MAX_WORD, MAX_WORDS
 from notebooks.services import Wanted
+from notebooks.services.attaching import MOST
 from notebooks.spec import MAX_MINUTES, MAX_NAME
 
 _OPTIONAL: dict[str, Any] = {"required": False, "allow_null": True}
@@ -31,6 +32,20 @@ class PortIn(StrictSerializer):
         """A bare number is a web port."""
         is_number = isinstance(data, int) and not isinstance(data, bool)
         return super().to_internal_value({"port": data} if is_number else data)
+
+
+class VolumeSeenIn(StrictSerializer):
+    """A volume by name or id; ``read_only`` left out: written to as far as one may."""
+
+    volume = serializers.CharField(max_length=200)
+    read_only = serializers.BooleanField(required=False)  # type: ignore[assignment]
+
+    def to_internal_value(self, data: Any) -> Any:
+        """A bare word is a volume; ``name:ro`` is only read."""
+        if isinstance(data, str):
+            name, _found, mode = data.partition(":ro")
+            data = {"volume": name, "read_only": True} if _found and not mode else {"volume": data}
+        return super().to_internal_value(data)
 
 
 class WorkspaceIn(StrictSerializer):
@@ -66,6 +81,24 @@ class WorkspaceIn(StrictSerializer):
     )
     time_limit_minutes = serializers.IntegerField(
         min_value=0, max_value=MAX_MINUTES, help_text="0: no limit", **_OPTIONAL
+    )
+    volumes = serializers.ListField(
+        child=VolumeSeenIn(),
+        max_length=MOST,
+        help_text="besides the home; left out: the project's own volume",
+        **_OPTIONAL,
+    )
+    credentials = serializers.ListField(
+        child=serializers.CharField(max_length=200),
+        max_length=MOST,
+        help_text="names or ids",
+        **_OPTIONAL,
+    )
+    needs = serializers.ListField(
+        child=serializers.CharField(max_length=200),
+        max_length=MOST,
+        help_text="loads that must be done before it asks for its place",
+        **_OPTIONAL,
     )
 
     def wanted(self) -> Wanted:
@@ -114,6 +147,15 @@ class ProgramOut(serializers.Serializer[Any]):
     network = serializers.CharField(allow_blank=True)
 
 
+class AttachedOut(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+
+
+class VolumeSeenOut(AttachedOut):
+    read_only = serializers.BooleanField()  # type: ignore[assignment]
+
+
 class SpecOut(ProgramOut):
     cluster = serializers.CharField()
     image_digest = serializers.CharField(allow_blank=True)
@@ -128,6 +170,9 @@ class SpecOut(ProgramOut):
         help_text="of one's own workspace; null otherwise, and in lists",
     )
     time_limit_minutes = serializers.IntegerField(allow_null=True)
+    volumes = VolumeSeenOut(many=True, allow_null=True, help_text="null in lists")
+    credentials = AttachedOut(many=True, allow_null=True)
+    needs = AttachedOut(many=True, allow_null=True)
 
 
 class StatusOut(serializers.Serializer[Any]):
@@ -239,3 +284,53 @@ class PresetOut(ProgramOut):
     max_time_limit_minutes = serializers.IntegerField(allow_null=True)
     idle_stop_minutes = serializers.IntegerField(allow_null=True)
     is_active = serializers.BooleanField()
+
+
+class PresetEdit(StrictSerializer):
+    """What an operator says of a preset; what is left out stays as it is."""
+
+    name = serializers.CharField(max_length=60, required=False)
+    description = serializers.CharField(max_length=300, required=False, allow_blank=True)
+    icon = serializers.SlugField(max_length=40, required=False)
+    kind = serializers.ChoiceField(WorkspaceKind.values, required=False)
+    environment = serializers.CharField(max_length=255, required=False)
+    cluster = serializers.CharField(max_length=63, required=False, allow_blank=True)
+    image = serializers.CharField(max_length=512, required=False, allow_blank=True)
+    command = serializers.ListField(child=_word(), max_length=MAX_WORDS, required=False)
+    args = serializers.ListField(child=_word(), max_length=MAX_WORDS, required=False)
+    ports = serializers.ListField(child=PortIn(), max_length=MAX_PORTS, required=False)
+    cpu_milli = serializers.IntegerField(min_value=100, max_value=MAX_CPU_MILLI, required=False)
+    memory_mib = serializers.IntegerField(min_value=256, max_value=MAX_MEMORY_MIB, required=False)
+    gpus = serializers.IntegerField(min_value=0, max_value=MAX_GPUS, required=False)
+    gpu_flavor = serializers.CharField(max_length=255, required=False, allow_blank=True)
+    shm_mib = serializers.IntegerField(min_value=0, max_value=MAX_MEMORY_MIB, required=False)
+    pool = serializers.CharField(max_length=63, required=False, allow_blank=True)
+    network = serializers.CharField(max_length=63, required=False, allow_blank=True)
+    default_env = serializers.DictField(
+        child=serializers.CharField(allow_blank=True, trim_whitespace=False, max_length=8192),
+        required=False,
+    )
+    time_limit_minutes = serializers.IntegerField(
+        min_value=1, max_value=MAX_MINUTES, required=False, allow_null=True
+    )
+    max_time_limit_minutes = serializers.IntegerField(
+        min_value=1, max_value=MAX_MINUTES, required=False, allow_null=True
+    )
+    idle_stop_minutes = serializers.IntegerField(
+        min_value=1, max_value=MAX_MINUTES, required=False, allow_null=True
+    )
+    position = serializers.IntegerField(min_value=0, max_value=100_000, required=False)
+    is_active = serializers.BooleanField(required=False)
+    projects = serializers.ListField(
+        child=serializers.SlugField(max_length=63),
+        max_length=1000,
+        required=False,
+        help_text="none: every project",
+    )
+
+
+class PresetIn(PresetEdit):
+    """A new preset; its short name never changes."""
+
+    slug = serializers.SlugField(max_length=40, required=False)
+    name = serializers.CharField(max_length=60)

@@ -2,16 +2,17 @@
 
 from django.urls import path
 
-from notebooks.api import views
+from notebooks.api import presets, sharing, telling, views
 
 _ALL = "projects/<slug:project>/workspaces"
 _ONE = f"{_ALL}/<slug:workspace>"
 
 urlpatterns = [
-    path("presets", views.PresetList.as_view(), name="api-presets"),
+    path("presets", presets.PresetList.as_view(), name="api-presets"),
+    path("presets/<slug:preset>", presets.PresetDetail.as_view(), name="api-preset"),
     path(
         "projects/<slug:project>/presets",
-        views.ProjectPresetList.as_view(),
+        presets.ProjectPresetList.as_view(),
         name="api-project-presets",
     ),
     path(_ALL, views.WorkspaceList.as_view(), name="api-workspaces"),
@@ -20,14 +21,14 @@ urlpatterns = [
     path(f"{_ONE}/start", views.WorkspaceStart.as_view(), name="api-workspace-start"),
     path(f"{_ONE}/stop", views.WorkspaceStop.as_view(), name="api-workspace-stop"),
     path(f"{_ONE}/extend", views.WorkspaceExtend.as_view(), name="api-workspace-extend"),
-    path(f"{_ONE}/shares", views.WorkspaceShares.as_view(), name="api-workspace-shares"),
+    path(f"{_ONE}/shares", sharing.WorkspaceShares.as_view(), name="api-workspace-shares"),
     path(
         f"{_ONE}/shares/<str:username>",
-        views.WorkspaceShareDetail.as_view(),
+        sharing.WorkspaceShareDetail.as_view(),
         name="api-workspace-share",
     ),
-    path(f"{_ONE}/logs", views.WorkspaceLogs.as_view(), name="api-workspace-logs"),
-    path(f"{_ONE}/events", views.WorkspaceEvents.as_view(), name="api-workspace-events"),
-    path(f"{_ONE}/usage", views.WorkspaceUsage.as_view(), name="api-workspace-usage"),
-    path(f"{_ONE}/manifest", views.WorkspaceManifest.as_view(), name="api-workspace-manifest"),
+    path(f"{_ONE}/logs", telling.WorkspaceLogs.as_view(), name="api-workspace-logs"),
+    path(f"{_ONE}/events", telling.WorkspaceEvents.as_view(), name="api-workspace-events"),
+    path(f"{_ONE}/usage", telling.WorkspaceUsage.as_view(), name="api-workspace-usage"),
+    path(f"{_ONE}/manifest", telling.WorkspaceManifest.as_view(), name="api-workspace-manifest"),
 ]

@@ -12,9 +12,17 @@ from django.utils.translation import gettext as _
 from clusters.placement import launch_check
 from common.clock import now
 from common.errors import Conflict, Invalid
+from common.ids import next_name
 from events import services as events
 from notebooks import selectors
 from notebooks.models import Preset, Workspace
+from notebooks.services.attaching import (
+    Attached,
+    attach,
+    attached_wanted,
+    check_still_usable,
+    where_its_volumes_lie,
+)
 from notebooks.services.base import changed, lock, own, step
 from notebooks.services.pinning import digest_for
 from notebooks.services.placing import amounts_of
@@ -23,6 +31,7 @@ from notebooks.spec import PRIVATE, Wanted, clean_name
 from projects.access import Permission, require
 from quotas import services as quotas
 from runtime.protocol import Desired
+from volumes.selectors import require_usable
 from volumes.services import home_ensure
 
 if TYPE_CHECKING:
@@ -47,9 +56,13 @@ def workspace_launch(
     wanted = wanted or Wanted()
     preset = preset or default_preset(project)
     nonce = "".join(c for c in nonce[:64] if (c.isascii() and c.isalnum()) or c in "-_")
+    wanted = where_its_volumes_lie(principal, project, wanted)
     spec = spec_for(project=project, preset=preset, wanted=wanted)
+    attached = attached_wanted(
+        principal=principal, project=project, cluster_key=spec.cluster, wanted=wanted
+    )
     digest = digest_for(principal, project, spec)
-    new = _New(preset, spec, wanted.name or "", nonce, digest)
+    new = _New(preset, spec, wanted.name or "", nonce, digest, attached)
     try:
         with transaction.atomic():
             return _launch(principal, project, new)
@@ -86,6 +99,7 @@ class _New:
     name: str
     nonce: str
     digest: str
+    attached: Attached
 
 
 def _launch(principal: Principal, project: Project, new: _New) -> Workspace:
@@ -96,6 +110,7 @@ def _launch(principal: Principal, project: Project, new: _New) -> Workspace:
     home = home_ensure(
         principal=principal, project=project, owner=principal.user, cluster_key=spec.cluster
     )
+    require_usable(home)
     row = Workspace.objects.create(
         project=project,
         owner=principal.user,
@@ -111,6 +126,7 @@ def _launch(principal: Principal, project: Project, new: _New) -> Workspace:
         idle_stop_minutes=preset.idle_stop_minutes,
         **columns_of(spec),
     )
+    attach(row, new.attached, principal)
     reserve(principal, row, spec)
     step(row, "accepted")
     events.record(
@@ -118,7 +134,7 @@ def _launch(principal: Principal, project: Project, new: _New) -> Workspace:
         verb="workspace.launched",
         target=row,
         project_uid=project.uid,
-        data={"preset": preset.slug, **_public(spec)},
+        data={"preset": preset.slug, **_public(spec), **_given(new.attached)},
     )
     changed(row)
     return row
@@ -145,6 +161,8 @@ def workspace_resume(*, principal: Principal, workspace: Workspace) -> Workspace
     if row.is_on_its_way:
         return row  # a second press changes nothing
     launch_check(row.cluster_key, row.project.uid)
+    require_usable(row.home)
+    check_still_usable(principal, row)
     begin_launch(row)
     row.desired = Desired.RUNNING
     row.save()
@@ -171,7 +189,7 @@ def begin_launch(row: Workspace) -> None:
 def _name(principal: Principal, project: Project, preset: Preset, asked: str) -> str:
     taken = selectors.names_taken(project, principal.user)
     if not asked.strip():
-        return selectors.next_name(preset.name, taken)
+        return next_name(preset.name, taken)
     name = clean_name(asked)
     if name in taken:
         message = _("You already have a workspace of that name in this project.")
@@ -195,3 +213,7 @@ def _public(spec: Spec) -> dict[str, object]:
     for name in PRIVATE:
         columns.pop(name)
     return {name: value for name, value in columns.items() if value not in ("", [], None)}
+
+
+def _given(attached: Attached) -> dict[str, object]:
+    return {name: value for name, value in attached.public().items() if value}

@@ -15,10 +15,16 @@ from notebooks import selectors
 from notebooks.choices import StopReason
 from notebooks.models import Workspace
 from notebooks.notices import tell_stopped
+from notebooks.services.attaching import (
+    attach,
+    attached_to,
+    attached_wanted,
+    changed_attachments,
+)
 from notebooks.services.base import changed, lock, own, require_end, step
 from notebooks.services.launch import begin_launch, reserve
 from notebooks.services.specify import columns_of, spec_edited, spec_of
-from notebooks.spec import RESTARTING, clean_count, clean_name
+from notebooks.spec import ATTACHED, RESTARTING, clean_count, clean_name
 from runtime.protocol import Desired
 
 if TYPE_CHECKING:
@@ -106,11 +112,23 @@ def workspace_edit(
     row = lock(workspace)
     before, after = spec_of(row), spec_edited(row, wanted)
     renamed = _rename(row, wanted)
-    fields = changed_fields(before, after)
+    had = attached_to(row)
+    gets = attached_wanted(
+        principal=principal,
+        project=row.project,
+        cluster_key=row.cluster_key,
+        wanted=wanted,
+        before=had,
+    )
+    attachments = changed_attachments(had, gets)
+    columns = changed_fields(before, after)
+    fields = [*columns, *attachments]
     if not fields and not renamed:
         return row
-    for field in fields:
+    for field in columns:
         setattr(row, field, columns_of(after)[field])
+    if attachments:
+        attach(row, gets, principal)
     if "image" in fields:
         row.image_digest = digest
     if "time_limit_minutes" in fields:
@@ -146,7 +164,7 @@ def _plain(value: Any) -> Any:
 
 
 def needs_restart(row: Workspace, fields: list[str]) -> bool:
-    return row.is_on_its_way and bool(RESTARTING & set(fields))
+    return row.is_on_its_way and bool((RESTARTING | set(ATTACHED)) & set(fields))
 
 
 def _rename(row: Workspace, wanted: Wanted) -> bool:

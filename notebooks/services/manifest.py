@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from django.db import transaction
-from django.utils.translation import gettext as _
 
-from common.errors import Invalid
+from common import manifests
 from notebooks import selectors
 from notebooks.models import Preset, Workspace
+from notebooks.services.attaching import attached_to
 from notebooks.services.launch import workspace_launch, workspace_resume
 from notebooks.services.lifecycle import workspace_edit
 from notebooks.services.pinning import digest_edited
 from notebooks.services.plan import Plan, workspace_plan
 from notebooks.services.specify import columns_of, spec_of
-from notebooks.spec import PRIVATE, PUBLIC, Wanted, clean_name
+from notebooks.spec import ATTACHED, PRIVATE, PUBLIC, Wanted, clean_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from accounts.principal import Principal
     from projects.models import Project
 
-API_VERSION = "berth.dev/v1"
 KIND = "Workspace"
 _SPEC: dict[str, type] = {
     "preset": str,
@@ -44,9 +43,22 @@ _SPEC: dict[str, type] = {
     "network": str,
     "env": dict,
     "time_limit_minutes": int,
+    "volumes": list,
+    "credentials": list,
+    "needs": list,
 }
 # Said by a document only where they say something: a plain notebook stays a short document.
-_WHEN_SET = ("image", "command", "args", "ports", "shm_mib", "pool", "network")
+_WHEN_SET = (
+    "image",
+    "command",
+    "args",
+    "ports",
+    "shm_mib",
+    "pool",
+    "network",
+    "credentials",
+    "needs",
+)
 
 
 @dataclass(frozen=True)
@@ -61,53 +73,14 @@ class Manifest:
 
 def manifest_parse(document: Any) -> Manifest:
     """Return what the document says; Invalid names the first thing that is not right."""
-    top = _mapping(document, "", {"apiVersion", "kind", "metadata", "spec"})
-    if top.get("apiVersion") != API_VERSION:
-        raise _wrong("apiVersion", _("It must be “%(value)s”.") % {"value": API_VERSION})
-    if top.get("kind") != KIND:
-        raise _wrong("kind", _("It must be “%(value)s”.") % {"value": KIND})
-    meta = _mapping(top.get("metadata"), "metadata", {"name", "project"})
-    name, project = meta.get("name"), meta.get("project", "")
-    if not isinstance(name, str):
-        raise _wrong("metadata.name", _("Give it a name."))
-    if not isinstance(project, str):
-        raise _wrong("metadata.project", _("It must be text."))
-    spec = _mapping(top.get("spec") or {}, "spec", set(_SPEC))
-    for key, value in spec.items():
-        _check_type(key, value)
-    values = {k: v for k, v in spec.items() if k != "preset" and v is not None}
-    if spec.get("time_limit_minutes", 0) is None:
+    said = manifests.parse(document, kind=KIND, spec=_SPEC)
+    values = {k: v for k, v in said.spec.items() if k != "preset" and v is not None}
+    if said.spec.get("time_limit_minutes", 0) is None:
         values["time_limit_minutes"] = 0  # written as null: no limit
-    cleaned = clean_name(name)
-    return Manifest(cleaned, project, spec.get("preset") or "", Wanted(name=cleaned, **values))
-
-
-def _mapping(value: Any, where: str, known: set[str]) -> Mapping[str, Any]:
-    if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
-        raise _wrong(where or "document", _("It must be a mapping."))
-    for key in value:
-        if key not in known:
-            path = f"{where}.{key}" if where else key
-            raise _wrong(path, _("There is no such field."))
-    return value
-
-
-def _check_type(key: str, value: Any) -> None:
-    wanted = _SPEC[key]
-    if value is None:
-        return
-    if not isinstance(value, wanted) or isinstance(value, bool):
-        names = {
-            str: _("text"),
-            int: _("a whole number"),
-            dict: _("a mapping"),
-            list: _("a list"),
-        }
-        raise _wrong(f"spec.{key}", _("It must be %(kind)s.") % {"kind": names[wanted]})
-
-
-def _wrong(where: str, message: str) -> Invalid:
-    return Invalid(f"{where}: {message}", fields={where: [message]})
+    cleaned = clean_name(said.name)
+    return Manifest(
+        cleaned, said.project, said.spec.get("preset") or "", Wanted(name=cleaned, **values)
+    )
 
 
 def manifest_of(row: Workspace, *, with_env: bool) -> dict[str, Any]:
@@ -116,24 +89,20 @@ def manifest_of(row: Workspace, *, with_env: bool) -> dict[str, Any]:
     fields["cluster"] = fields.pop("cluster_key")
     for name in () if with_env else PRIVATE:
         fields.pop(name)
+    fields |= attached_to(row).public()
     preset = row.preset.slug if row.preset else None
     return manifest_wrap(row.name, row.project.slug, said(preset, fields))
 
 
 def said(preset: str | None, fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return a specification as a document says it: short where nothing is said."""
-    order = [*PUBLIC, "env"]
+    order = [*PUBLIC, "env", *ATTACHED]
     kept = {n: fields[n] for n in order if n in fields and (fields[n] or n not in _WHEN_SET)}
     return {"preset": preset, **kept}
 
 
 def manifest_wrap(name: str, project: str, spec: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "apiVersion": API_VERSION,
-        "kind": KIND,
-        "metadata": {"name": name, "project": project},
-        "spec": dict(spec),
-    }
+    return manifests.wrap(KIND, name, project, spec)
 
 
 def manifest_plan(*, principal: Principal, project: Project, document: Any) -> Plan:
@@ -170,8 +139,7 @@ def workspace_apply(*, principal: Principal, project: Project, document: Any) ->
 
 def _for_project(document: Any, project: Project) -> Manifest:
     manifest = manifest_parse(document)
-    if manifest.project not in {"", project.slug}:
-        raise _wrong("metadata.project", _("It names another project than the one it was sent to."))
+    manifests.require_project(manifest.project, project.slug)
     return manifest
 
 

@@ -9,9 +9,17 @@ from typing import TYPE_CHECKING, Any
 from django.utils.translation import gettext as _
 
 from clusters.models import Flavor
+from common.ids import next_name
 from notebooks import selectors
 from notebooks.forecast import Forecast, forecast
 from notebooks.program import flavors_of
+from notebooks.services.attaching import (
+    Attached,
+    attached_to,
+    attached_wanted,
+    changed_attachments,
+    where_its_volumes_lie,
+)
 from notebooks.services.base import own
 from notebooks.services.launch import default_preset, require_startable
 from notebooks.services.lifecycle import changed_fields, needs_restart
@@ -61,6 +69,7 @@ class Plan:
     name: str
     spec: Spec
     preset: str
+    attached: Attached = field(default_factory=Attached)
     changes: tuple[Change, ...] = ()
     restarts: bool = False
     allowed: bool = True
@@ -84,10 +93,15 @@ def workspace_plan(
         return _plan_edit(principal, workspace, wanted)
     require_startable(principal, project)
     preset = preset or default_preset(project)
+    wanted = where_its_volumes_lie(principal, project, wanted)
     spec = spec_for(project=project, preset=preset, wanted=wanted)
+    attached = attached_wanted(
+        principal=principal, project=project, cluster_key=spec.cluster, wanted=wanted
+    )
     taken = selectors.names_taken(project, principal.user)
-    name = clean_name(wanted.name) if wanted.name else selectors.next_name(preset.name, taken)
-    changes = tuple(Change(k, None, v) for k, v in public_fields(spec).items())
+    name = clean_name(wanted.name) if wanted.name else next_name(preset.name, taken)
+    fields = {**public_fields(spec), **attached.public()}
+    changes = tuple(Change(k, None, v) for k, v in fields.items())
     plan = _judged(principal, project, spec, starts=True, workspace=None)
     refusal = plan.refusal
     if name in taken:
@@ -98,6 +112,7 @@ def workspace_plan(
             name=name,
             spec=spec,
             preset=preset.slug,
+            attached=attached,
             changes=changes,
             allowed=not refusal,
             refusal=refusal,
@@ -111,8 +126,17 @@ def workspace_plan(
 def _plan_edit(principal: Principal, workspace: Workspace, wanted: Wanted) -> Plan:
     own(principal, workspace)
     before, after = spec_of(workspace), spec_edited(workspace, wanted)
-    fields = changed_fields(before, after)
-    old, new = public_fields(before), public_fields(after)
+    had = attached_to(workspace)
+    gets = attached_wanted(
+        principal=principal,
+        project=workspace.project,
+        cluster_key=workspace.cluster_key,
+        wanted=wanted,
+        before=had,
+    )
+    fields = [*changed_fields(before, after), *changed_attachments(had, gets)]
+    old = {**public_fields(before), **had.public()}
+    new = {**public_fields(after), **gets.public()}
     changes = [Change(k, old[k], new[k]) for k in fields if k != "env"]
     if "env" in fields:
         changes.append(Change("env", sorted(before.env), sorted(after.env)))
@@ -128,6 +152,7 @@ def _plan_edit(principal: Principal, workspace: Workspace, wanted: Wanted) -> Pl
             name=name,
             spec=after,
             preset=workspace.preset.slug if workspace.preset else "",
+            attached=gets,
             changes=tuple(changes),
             restarts=restarts,
             allowed=not refusal,

@@ -17,10 +17,12 @@ from notebooks.models import MAX_GPUS
 from notebooks.program import flavors_of
 from notebooks.services import Spec, Wanted
 from notebooks.spec import MAX_MINUTES, MAX_NAME
+from notebooks.ui.attach_form import AttachForm
 from notebooks.ui.program_form import ProgramForm, program_initial
 from runtime.protocol import Phase
 
 if TYPE_CHECKING:
+    from accounts.principal import Principal
     from clusters.models import Flavor
     from notebooks.models import Preset, Workspace
     from projects.models import Project
@@ -35,7 +37,7 @@ class KindsField(forms.MultipleChoiceField):
         return [name for name in super().to_python(value) if name]
 
 
-class SizeForm(ProgramForm):
+class SizeForm(ProgramForm, AttachForm):
     """All fields of a workspace. Empty means: as the preset says."""
 
     name = forms.CharField(
@@ -84,7 +86,12 @@ class SizeForm(ProgramForm):
     )
 
     def __init__(
-        self, *args: Any, project: Project, row: Workspace | None = None, **kwargs: Any
+        self,
+        *args: Any,
+        principal: Principal,
+        project: Project,
+        row: Workspace | None = None,
+        **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
         names = services.environments_of(project)
@@ -94,6 +101,7 @@ class SizeForm(ProgramForm):
         gone = [n for n in self.initial.get("gpu_flavor") or () if n not in known]
         self._choices("gpu_flavor", [*kinds, *((name, name) for name in gone)])
         self.fit_program(project, row)
+        self.fit_attachments(principal, project, row)
 
     def _choices(self, name: str, choices: list[tuple[str, Any]]) -> None:
         field = self.fields[name]
@@ -133,6 +141,7 @@ class SizeForm(ProgramForm):
             env=data.get("env") if "env" in self.data else None,
             time_limit_minutes=data.get("time_limit_minutes"),
             **self.program(),
+            **self.attachments(),
         )
 
 
@@ -182,7 +191,9 @@ def initial_of(spec: Spec) -> dict[str, Any]:
     }
 
 
-def launch_form(project: Project, preset: Preset, data: Any = None) -> SizeForm:
+def launch_form(
+    principal: Principal, project: Project, preset: Preset, data: Any = None
+) -> SizeForm:
     initial = {
         "environment": preset.environment,
         "cpu": Decimal(preset.cpu_milli) / _MILLI,
@@ -193,12 +204,12 @@ def launch_form(project: Project, preset: Preset, data: Any = None) -> SizeForm:
         "cluster": preset.cluster_key,
         **program_initial(preset),
     }
-    return SizeForm(data, project=project, initial=initial, prefix=None)
+    return SizeForm(data, principal=principal, project=project, initial=initial, prefix=None)
 
 
-def edit_form(row: Workspace, data: Any = None) -> SizeForm:
+def edit_form(principal: Principal, row: Workspace, data: Any = None) -> SizeForm:
     initial = {"name": row.name, **initial_of(services.spec_of(row))}
-    return SizeForm(data, project=row.project, row=row, initial=initial)
+    return SizeForm(data, principal=principal, project=row.project, row=row, initial=initial)
 
 
 class FilterForm(forms.Form):

@@ -53,11 +53,11 @@ class Launch(ProjectView):
     def get(self, request: HttpRequest, project: str) -> HttpResponse:  # noqa: ARG002
         services.require_startable(self.principal, self.project)
         preset = preset_of(self, request.GET.get("preset", ""))
-        return self._page(preset, launch_form(self.project, preset))
+        return self._page(preset, launch_form(self.principal, self.project, preset))
 
     def post(self, request: HttpRequest, project: str) -> HttpResponse:  # noqa: ARG002
         preset = preset_of(self, request.POST.get("preset", ""))
-        form = launch_form(self.project, preset, request.POST)
+        form = launch_form(self.principal, self.project, preset, request.POST)
         if not form.is_valid():
             return self._page(preset, form, status=422)
         try:
@@ -93,7 +93,7 @@ class LaunchPlan(ProjectView):
 
     def post(self, request: HttpRequest, project: str) -> HttpResponse:  # noqa: ARG002
         preset = preset_of(self, request.POST.get("preset", ""))
-        form = launch_form(self.project, preset, request.POST)
+        form = launch_form(self.principal, self.project, preset, request.POST)
         return self.render(plan_context(self, preset, form))
 
 
@@ -124,7 +124,7 @@ def plan_context(view: ProjectView, preset: Preset, form: SizeForm) -> dict[str,
 
 
 def plan_yaml(plan: Plan, project: str) -> str:
-    fields = {**public_fields(plan.spec), "env": dict(plan.spec.env)}
+    fields = {**public_fields(plan.spec), "env": dict(plan.spec.env), **plan.attached.public()}
     return to_yaml(services.manifest_wrap(plan.name, project, services.said(plan.preset, fields)))
 
 
@@ -143,6 +143,7 @@ def plan_command(plan: Plan, preset: Preset, project: str) -> str:
     words += _program_words(spec, preset)
     if spec.time_limit_minutes != preset.time_limit_minutes:
         words += ["--time-limit", str(spec.time_limit_minutes or 0)]
+    words += _attached_words(plan)
     extra = [name for name in spec.env if name not in preset.default_env]
     words += [part for name in extra for part in ("--env", f"{name}=…")]
     return " ".join(quote(word) if word != "…" else word for word in words)
@@ -168,4 +169,15 @@ def _program_words(spec: Spec, preset: Preset) -> list[str]:
         words += ["--shm", f"{spec.shm_mib}M"]
     if spec.cluster not in {preset.cluster_key, "local"}:
         words += ["--cluster", spec.cluster]
+    return words
+
+
+def _attached_words(plan: Plan) -> list[str]:
+    words: list[str] = []
+    for seen in plan.attached.volumes:
+        words += ["--volume", f"{seen.volume.name}{':ro' if seen.read_only else ''}"]
+    for row in plan.attached.credentials:
+        words += ["--credential", row.name]
+    for load in plan.attached.needs:
+        words += ["--needs", load.name]
     return words

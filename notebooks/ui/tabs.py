@@ -1,34 +1,10 @@
-"""Tabs of a workspace's page that other apps bring."""
+"""Tabs of a workspace's page that other apps bring; their arguments are project and workspace."""
 
-from __future__ import annotations
+from accounts.principal import Principal
+from common.ui.tabs import Tab, Tabs
+from notebooks.models import Workspace
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+__all__ = ["Tab", "more_of", "register"]
 
-if TYPE_CHECKING:
-    from accounts.principal import Principal
-    from notebooks.models import Workspace
-
-
-@dataclass(frozen=True)
-class Tab:
-    """``route`` is the full name of a URL with the arguments project and workspace."""
-
-    key: str
-    route: str
-    label: str
-
-
-More = Callable[["Principal", "Workspace"], Sequence[Tab]]
-_more: list[More] = []
-
-
-def register(more: More) -> None:
-    """Called once by an app above; ``more`` says what it brings for one person and workspace."""
-    if more not in _more:
-        _more.append(more)
-
-
-def more_of(who: Principal, row: Workspace) -> list[Tab]:
-    return [tab for more in _more for tab in more(who, row)]
+_tabs: Tabs[Principal, Workspace] = Tabs()
+register, more_of = _tabs.register, _tabs.of

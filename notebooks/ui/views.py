@@ -181,11 +181,11 @@ class Settings(WorkspaceView):
 
     def get(self, request: HttpRequest, project: str, workspace: str) -> HttpResponse:  # noqa: ARG002
         row = self.owned()
-        return self._page(row, edit_form(row))
+        return self._page(row, edit_form(self.principal, row))
 
     def post(self, request: HttpRequest, project: str, workspace: str) -> HttpResponse:  # noqa: ARG002
         row = self.owned()
-        form = edit_form(row, request.POST)
+        form = edit_form(self.principal, row, request.POST)
         if not form.is_valid():
             return self._page(row, form, status=422)
         before = row.launch

@@ -61,7 +61,8 @@ def main() -> None:
         **results,
         "same": len(made),
         "rows": Workspace.objects.count(),
-        "homes": project.volumes.count(),
+        "homes": project.volumes.filter(kind="home").count(),
+        "shared": project.volumes.filter(kind="project").count(),
         "reserved": Reservation.objects.filter(resource="workspaces").count(),
         "vendor": connection.vendor,
     }

@@ -248,8 +248,8 @@ def test_deleting_through_the_api_is_seen_to_its_end(api, launch, alice, settle)
     assert (answer.status_code, answer.json()["desired"]) == (202, "absent")
     settle()
     assert api(alice, "GET", path).status_code == 404
-    home = api(alice, "GET", "/api/v1/projects/vision/volumes").json()["results"]
-    assert [v["owner"] for v in home] == ["alice"]
+    kept = api(alice, "GET", "/api/v1/projects/vision/volumes").json()["results"]
+    assert {(v["kind"], v["owner"]) for v in kept} == {("home", "alice"), ("project", None)}
 
 
 def test_presets_are_listed_for_a_project(api, presets, project, alice):
@@ -281,3 +281,20 @@ def test_f1_text_that_no_database_keeps_is_an_error_of_the_client(api, as_user, 
     assert shared.status_code == 400
     gone = as_user(alice).delete(f"{one}/shares/a%00b")
     assert gone.status_code in {204, 400, 404}
+
+
+def test_operators_make_presets_and_others_do_not(api, operator, alice, auditor, project):
+    body = {"name": "Two cores", "cpu_milli": 2000, "projects": ["vision"], "position": 3}
+    assert api(alice, "POST", "/api/v1/presets", body).status_code == 403
+    made = api(operator, "POST", "/api/v1/presets", body)
+    assert made.status_code == 201, made.content
+    assert made["Location"].endswith("/presets/two-cores")
+    path = made["Location"]
+    changed = api(operator, "PATCH", path, {"memory_mib": 2048}).json()
+    assert (changed["cpu_milli"], changed["memory_mib"]) == (2000, 2048)
+    assert api(auditor, "GET", path).status_code == 200
+    assert api(auditor, "DELETE", path).status_code == 403
+    bad = api(operator, "PATCH", path, {"projects": ["nowhere"]})
+    assert (bad.status_code, "projects" in bad.json()["fields"]) == (400, True)
+    assert api(operator, "DELETE", path).status_code == 204
+    assert api(operator, "GET", path).status_code == 404

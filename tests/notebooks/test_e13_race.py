@@ -27,7 +27,7 @@ def race(url: str) -> dict[str, Any]:
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
-ONE = {"answered": 12, "same": 1, "rows": 1, "homes": 1, "reserved": 1}
+ONE = {"answered": 12, "same": 1, "rows": 1, "homes": 1, "shared": 1, "reserved": 1}
 
 
 def test_e13_twelve_presses_at_once_make_one_workspace_on_sqlite(tmp_path: Path) -> None:

@@ -56,7 +56,9 @@ class Jupyter:
 def test_a_real_workspace_starts_stops_and_resumes_with_its_files(portal: Portal) -> None:
     api = portal.api(portal.token("admin"))
     base = "projects/demo/workspaces"
-    made = api.post(base, json={}).json()
+    answer = api.post(base, json={})
+    assert answer.status_code == 202, answer.text
+    made = answer.json()
     path = f"{base}/{made['id']}"
 
     def phase(word: str) -> Any:
@@ -82,5 +84,5 @@ def test_a_real_workspace_starts_stops_and_resumes_with_its_files(portal: Portal
 
     api.delete(path)
     until(lambda: api.get(path).status_code == 404)
-    homes = api.get("projects/demo/volumes").json()["results"]
-    assert [home["owner"] for home in homes] == ["admin"]
+    kept = api.get("projects/demo/volumes").json()["results"]
+    assert {(v["kind"], v["owner"]) for v in kept} == {("home", "admin"), ("project", None)}

@@ -238,6 +238,6 @@ def test_deleting_a_project_takes_workspaces_first_and_then_homes(
     )
     settle(row)
     assert row.deleted_at is not None
-    assert Volume.objects.get().deleted_at is not None
+    assert [v.deleted_at is not None for v in Volume.objects.all()] == [True, True]
     project.refresh_from_db()
     assert project.deleted_at is not None

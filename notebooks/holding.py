@@ -1,0 +1,85 @@
+"""What workspaces hold of volumes and credentials, and what wakes those that wait for data."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from django.db.models import Count, Q
+
+from credentials import holders as keys
+from loaders import waiting
+from notebooks.models import Workspace, WorkspaceVolume
+from runtime.hints import hint_uids
+from runtime.protocol import Desired, Phase
+from volumes import holders as volumes
+from volumes.choices import VolumeKind
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from uuid import UUID
+
+    from django.db.models import QuerySet
+
+    from credentials.models import Credential
+    from volumes.models import Volume
+
+_NAMED = 20
+_ENDED = (Phase.STOPPED, Phase.FAILED)
+
+
+def connect() -> None:
+    volumes.register(_uses, counts=_counts)
+    keys.register(_keeps)
+    waiting.register(_wake)
+
+
+def _holding() -> QuerySet[Workspace]:
+    """Return those that may see their volumes now; what is stopped lets go of all but its home."""
+    ended = Q(phase__in=_ENDED) & ~Q(desired=Desired.RUNNING)
+    return Workspace.objects.filter(deleted_at__isnull=True).exclude(ended)
+
+
+def _uses(volume: Volume) -> list[volumes.Holder]:
+    if volume.kind == VolumeKind.HOME:
+        rows = Workspace.objects.filter(home=volume, deleted_at__isnull=True)
+    else:
+        rows = _holding().filter(mounts__volume=volume)
+    return [
+        volumes.Holder(
+            Workspace.KIND,
+            str(row.uid),
+            row.name,
+            row.get_absolute_url(),
+            row.owner.label,
+            mounted=row.desired == Desired.RUNNING or row.phase not in _ENDED,
+        )
+        for row in _named(rows)
+    ]
+
+
+def _counts(uids: Collection[UUID]) -> dict[UUID, int]:
+    """Return how many have each mounted now; a volume is a home or is attached, never both."""
+    rows = WorkspaceVolume.objects.filter(volume__uid__in=uids, workspace__in=_holding())
+    attached = rows.order_by().values_list("volume__uid").annotate(number=Count("id"))
+    homes = _holding().filter(home__uid__in=uids).order_by().values_list("home__uid")
+    # one question for both: lists of volumes ask it for every page
+    return dict(attached.union(homes.annotate(number=Count("id")), all=True))
+
+
+def _keeps(credential: Credential) -> list[keys.Holder]:
+    """Return all of them: each is woken when the credential goes."""
+    rows = Workspace.objects.filter(keys__credential=credential, deleted_at__isnull=True)
+    return [
+        keys.Holder(Workspace.KIND, row.uid, row.name, row.get_absolute_url(), row.owner.label)
+        for row in rows.select_related("owner", "project").order_by("name")
+    ]
+
+
+def _named(rows: QuerySet[Workspace]) -> QuerySet[Workspace]:
+    return rows.select_related("owner", "project").order_by("name")[:_NAMED]
+
+
+def _wake(loads: Collection[UUID]) -> None:
+    """Look again at what waits for loads that ended, one way or the other."""
+    rows = Workspace.objects.filter(needs__load__uid__in=loads, desired=Desired.RUNNING)
+    hint_uids(Workspace.KIND, list(rows.values_list("uid", flat=True)))

@@ -1,0 +1,318 @@
+"""Volumes, credentials and loads of a workspace: said, refused, seen by the driver, taken away."""
+
+import json
+
+import pytest
+import yaml
+
+from clusters.registry import driver_for
+from credentials.models import Credential
+from loaders.models import Load
+from notebooks.models import Workspace
+from projects.models import Membership, Project
+from runtime.protocol import Desired, Phase
+from volumes.models import Volume
+
+SECRET = "wJalrXUtnFEMIK7MDENGbPxRfiCYEXAMPLEKEYAB"
+BASE = "/api/v1/projects/vision/workspaces"
+
+
+@pytest.fixture
+def api(as_user):
+    def call(user, verb, path, body=None):
+        data = {} if body is None else {"data": json.dumps(body)}
+        return as_user(user).generic(verb, path, content_type="application/json", **data)
+
+    return call
+
+
+@pytest.fixture
+def data(project, alice, principal):
+    return _volume(principal(alice), project, "data")
+
+
+@pytest.fixture
+def store_key(project, mona, principal):
+    """A key of the project for an S3 store, made through its own door."""
+    return _key(principal(mona), project, "bucket-key")
+
+
+@pytest.fixture
+def load(project, alice, data):
+    return Load.objects.create(
+        project=project,
+        owner=alice,
+        name="images",
+        kind="s3",
+        bucket="b",
+        anonymous=True,
+        volume=data,
+        fingerprint="f",
+        desired=Desired.RUNNING,
+        phase=Phase.RUNNING,
+        launch=1,
+    )
+
+
+def _spec(body):
+    return body["spec"]
+
+
+def _volume(who, project, name):
+    from clusters.services.health import ensure_local_cluster
+    from volumes.services import NewVolume, volume_create
+
+    ensure_local_cluster()
+    return volume_create(principal=who, project=project, wanted=NewVolume(name, 1024))
+
+
+def _key(who, project, name):
+    from credentials.services import Label, credential_add
+
+    return credential_add(
+        principal=who,
+        project=project,
+        kind="s3",
+        label=Label(name),
+        fields={"access_key": "AKIAIOSFODNN7EXAMPLE", "secret_key": SECRET, "region": "eu-west-1"},
+    )
+
+
+def test_one_press_sees_the_volume_of_the_project(api, presets, project, alice, settle):
+    made = api(alice, "POST", BASE, {}).json()
+    seen = _spec(made)["volumes"]
+    assert [(v["name"], v["read_only"]) for v in seen] == [("shared", False)]
+    settle()
+    row = Workspace.objects.get(short_id=made["id"])
+    mounts = driver_for("local").spec_seen(row.uid)["mounts"]
+    shared = Volume.objects.get(project=project, kind="project")
+    assert mounts == [str(row.home.uid), str(shared.uid)]
+
+
+def test_volumes_are_named_with_how_they_are_seen(api, presets, project, alice, data):
+    said = ["data:ro", {"volume": "shared"}]
+    api(alice, "POST", BASE, {})  # makes the shared one
+    body = api(alice, "POST", BASE, {"volumes": said, "name": "two"}).json()
+    assert [(v["name"], v["read_only"]) for v in _spec(body)["volumes"]] == [
+        ("data", True),
+        ("shared", False),
+    ]
+    none = api(alice, "POST", BASE, {"volumes": [], "name": "none"}).json()
+    assert _spec(none)["volumes"] == []
+
+
+def test_a_full_shared_volume_is_only_read_and_stops_nobody_from_starting(
+    api, presets, project, alice
+):
+    api(alice, "POST", BASE, {})
+    Volume.objects.filter(project=project, kind="project").update(
+        size_limit_mib=1, used_bytes=2 * 1024 * 1024
+    )
+    one_press = api(alice, "POST", BASE, {"name": "two"})
+    assert one_press.status_code == 202, one_press.content
+    assert [v["read_only"] for v in _spec(one_press.json())["volumes"]] == [True]
+    said = [{"volume": "shared", "read_only": False}]
+    assert api(alice, "POST", BASE, {"name": "three", "volumes": said}).status_code == 409
+
+
+@pytest.mark.parametrize(
+    "said",
+    [["nowhere"], ["data", "data"], [{"volume": "data", "mode": "x"}], [7], ["a\u0000b"], "data"],
+)
+def test_what_cannot_be_seen_is_named_and_nothing_starts(api, presets, project, alice, data, said):
+    answer = api(alice, "POST", BASE, {"volumes": said})
+    assert answer.status_code == 400, answer.content
+    assert "volumes" in json.dumps(answer.json()["fields"])
+    assert not Workspace.objects.exists()
+
+
+def test_d12_things_of_another_project_are_like_things_that_are_not(
+    api, presets, project, alice, charlie, principal
+):
+    """Ids of another tenant in the body, compared with ids of nothing."""
+    from common.ids import new_uid
+
+    other = Project.objects.create(slug="other", name="Other", phase="running")
+    Membership.objects.create(project=other, user=charlie, role="owner")
+    volume = _volume(principal(charlie), other, "v")
+    key = _key(principal(charlie), other, "k")
+    load = Load.objects.create(
+        project=other,
+        owner=charlie,
+        name="l",
+        kind="s3",
+        bucket="b",
+        anonymous=True,
+        volume=volume,
+        fingerprint="f",
+    )
+    for field, row in (("volumes", volume), ("credentials", key), ("needs", load)):
+        theirs = api(alice, "POST", BASE, {field: [str(row.uid)]})
+        nothing = api(alice, "POST", BASE, {field: [str(new_uid())]})
+        assert theirs.status_code == nothing.status_code == 400
+        assert len(theirs.content) == len(nothing.content)
+    assert not Workspace.objects.exists()
+
+
+def test_a_home_is_not_mounted_beside_another(api, presets, project, alice, bob):
+    api(bob, "POST", BASE, {})
+    home = Volume.objects.get(owner=bob, kind="home")
+    assert api(alice, "POST", BASE, {"volumes": [str(home.uid)]}).status_code == 400
+
+
+def test_credentials_reach_the_driver_and_no_answer(
+    api, presets, project, alice, store_key, settle
+):
+    body = api(alice, "POST", BASE, {"credentials": ["bucket-key"]})
+    assert body.status_code == 202, body.content
+    assert [c["name"] for c in _spec(body.json())["credentials"]] == ["bucket-key"]
+    settle()
+    row = Workspace.objects.get()
+    assert row.phase == Phase.RUNNING
+    seen = driver_for("local").spec_seen(row.uid)
+    assert seen["secret_files"]
+    text = json.dumps(seen) + api(alice, "GET", f"{BASE}/{row.short_id}").content.decode()
+    assert SECRET not in text
+
+
+@pytest.mark.usefixtures("presets")
+def test_d13_a_removed_credential_goes_from_what_runs(
+    api, alice, mona, store_key, settle, principal
+):
+    """The rule: what runs goes on, its files and the cluster's Secret lose the secret."""
+    from credentials.services import credential_delete
+
+    api(alice, "POST", BASE, {"credentials": ["bucket-key"]})
+    settle()
+    row = Workspace.objects.get()
+    launch = row.launch
+    credential_delete(principal=principal(mona), credential=store_key, confirm="bucket-key")
+    settle()
+    row.refresh_from_db()
+    assert (row.phase, row.launch) == (Phase.RUNNING, launch)
+    assert driver_for("local").calls("refresh_secrets") == 1
+    assert driver_for("local").spec_seen(row.uid)["secret_files"] == []
+    assert not Credential.objects.exists()
+
+
+def test_data_first_no_place_is_asked_for_until_the_load_is_done(
+    api, presets, project, alice, load, settle
+):
+    body = api(alice, "POST", BASE, {"needs": ["images"]}).json()
+    settle()
+    row = Workspace.objects.get(short_id=body["id"])
+    assert (row.phase, row.reason) == (Phase.PENDING, "data")
+    assert "images" in row.message
+    assert driver_for("local").calls("ensure") == 0
+    from clusters.models import Claim
+
+    assert not Claim.objects.exists()  # it does not stand in the queue either
+
+
+def test_data_first_it_starts_by_itself_when_the_load_is_done(
+    api, presets, project, alice, load, settle
+):
+    from common.clock import now
+    from loaders.waiting import tell
+
+    body = api(alice, "POST", BASE, {"needs": ["images"]}).json()
+    settle()
+    Load.objects.filter(pk=load.pk).update(
+        desired=Desired.STOPPED,
+        phase=Phase.STOPPED,
+        result="done",
+        loaded_at=now(),
+        ended_at=now(),
+        observed_generation=1,
+    )
+    tell([load.uid])
+    settle(horizon_s=0)
+    assert Workspace.objects.get(short_id=body["id"]).phase == Phase.RUNNING
+
+
+def test_data_first_a_load_that_failed_is_named_with_what_to_do(
+    api, presets, project, alice, load, settle
+):
+    Load.objects.filter(pk=load.pk).update(
+        desired=Desired.STOPPED, phase=Phase.FAILED, result="failed", observed_generation=1
+    )
+    api(alice, "POST", BASE, {"needs": ["images"]})
+    settle()
+    row = Workspace.objects.get()
+    assert (row.phase, row.reason) == (Phase.PENDING, "data-missing")
+    assert "images" in row.message
+
+
+def test_an_edit_of_what_is_attached_restarts_what_runs(api, presets, project, alice, data, settle):
+    made = api(alice, "POST", BASE, {}).json()
+    settle()
+    path = f"{BASE}/{made['id']}"
+    plan = api(alice, "PATCH", f"{path}?plan=1", {"volumes": ["data"]})
+    edited = api(alice, "PATCH", path, {"volumes": ["data"]}).json()
+    assert plan.status_code in {200, 202}
+    assert [v["name"] for v in _spec(edited)["volumes"]] == ["data"]
+    assert edited["launch"] == made["launch"] + 1
+    same = api(alice, "PATCH", path, {"volumes": ["data"]}).json()
+    assert same["launch"] == edited["launch"]
+
+
+@pytest.mark.usefixtures("presets", "store_key", "load", "data")
+def test_a_document_says_what_is_attached_and_applies_again(api, as_user, alice):
+    said = {"volumes": ["data:ro"], "credentials": ["bucket-key"], "needs": ["images"]}
+    made = api(alice, "POST", BASE, {**said, "name": "one"}).json()
+    page = as_user(alice).get(f"/projects/vision/workspaces/{made['id']}/yaml/")
+    assert page.status_code == 200
+    from notebooks.services import manifest_of
+
+    row = Workspace.objects.get()
+    document = manifest_of(row, with_env=True)
+    assert document["spec"]["volumes"] == [{"volume": "data", "read_only": True}]
+    assert document["spec"]["credentials"] == ["bucket-key"]
+    assert document["spec"]["needs"] == ["images"]
+    document = yaml.safe_load(yaml.safe_dump(document))
+    again = api(alice, "POST", f"{BASE}/apply", document)
+    assert again.status_code == 202, again.content
+    assert again.json()["launch"] == made["launch"]
+
+
+def test_a_volume_that_runs_is_held_and_a_stopped_workspace_says_that_it_is_gone(
+    api, presets, project, alice, data, settle, principal
+):
+    from common.errors import Conflict
+    from volumes.holders import holders_of
+    from volumes.services import volume_delete
+
+    made = api(alice, "POST", BASE, {"volumes": ["data"]}).json()
+    settle()
+    assert [h.name for h in holders_of(data)] == [made["name"]]
+    with pytest.raises(Conflict):
+        volume_delete(principal=principal(alice), volume=data, typed_name="data")
+    api(alice, "POST", f"{BASE}/{made['id']}/stop", {})
+    settle()
+    assert holders_of(data) == []
+    volume_delete(principal=principal(alice), volume=data, typed_name="data")
+    answer = api(alice, "POST", f"{BASE}/{made['id']}/start", {})
+    assert answer.status_code == 409
+    assert "data" in answer.json()["detail"]
+
+
+def test_the_form_offers_what_one_may_use_and_starts_with_it(
+    as_user, presets, project, alice, data, store_key
+):
+    client = as_user(alice)
+    page = client.get("/projects/vision/workspaces/launch/?preset=jupyterlab").content.decode()
+    assert f'name="volume-{data.uid}"' in page
+    assert "bucket-key" in page
+    answer = client.post(
+        "/projects/vision/workspaces/launch/",
+        {
+            "preset": "jupyterlab",
+            "attach": "1",
+            f"volume-{data.uid}": "ro",
+            "credentials": [str(store_key.uid)],
+        },
+    )
+    assert answer.status_code == 302, answer.content
+    row = Workspace.objects.get()
+    assert [(m.volume.name, m.read_only) for m in row.mounts.all()] == [("data", True)]
+    assert [k.credential.name for k in row.keys.all()] == ["bucket-key"]
