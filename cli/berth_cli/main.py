@@ -7,7 +7,19 @@ import sys
 
 import click
 
-from berth_cli import __version__, accounts, inside, kube, projects, workspaces
+from berth_cli import (
+    __version__,
+    accounts,
+    credentials,
+    documents,
+    files,
+    inside,
+    kube,
+    loads,
+    projects,
+    volume_parts,
+    workspaces,
+)
 from berth_cli.client import ApiError
 from berth_cli.context import Session
 
@@ -39,6 +51,8 @@ def cli(ctx: click.Context, server: str | None, project: str | None, output: str
 
 for inner in inside.COMMANDS:
     workspaces.workspace.add_command(inner)
+for inner in files.COMMANDS:
+    volume_parts.volumes.add_command(inner)
 
 for command in (
     accounts.login,
@@ -50,7 +64,10 @@ for command in (
     kube.kube_config,
     kube.kube_credential,
     workspaces.workspace,
-    workspaces.apply,
+    volume_parts.volumes,
+    loads.loads,
+    credentials.credentials,
+    documents.apply,
 ):
     cli.add_command(command)
 

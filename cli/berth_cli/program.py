@@ -26,6 +26,18 @@ _OPTIONS = (
     click.option("--cluster", help="Where it runs; chosen by itself if not given."),
     click.option("--pool", help="Part of the cluster."),
     click.option("--network", help="Extra network."),
+    click.option(
+        "--volume",
+        "volumes",
+        multiple=True,
+        metavar="NAME[:ro]",
+        help="Volume besides the home; :ro: only read. Default: the project's own volume.",
+    ),
+    click.option("--no-volumes", is_flag=True, help="No volume besides the home."),
+    click.option("--credential", "credentials", multiple=True, help="Credential put into it."),
+    click.option(
+        "--needs", "needs", multiple=True, help="Load that must be done before it asks for GPUs."
+    ),
 )
 
 
@@ -42,6 +54,10 @@ def program_body(said: dict[str, Any]) -> dict[str, Any]:
         text = said[f"{name}_line"]
         body[name] = None if text is None else _words(name, text)
     body["ports"] = [_port(text) for text in said["ports"]] or None
+    for name in ("volumes", "credentials", "needs"):
+        body[name] = list(said[name]) or None
+    if said["no_volumes"]:
+        body["volumes"] = []
     body["shm_mib"] = None if said["shm"] is None else _mib(said["shm"])
     return body
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 import time
 import webbrowser
-from pathlib import Path
 from typing import Any
 
 import click
-import yaml
 
 from berth_cli.client import EXIT_CONFLICT, EXIT_ERROR, EXIT_TIMEOUT, EXIT_USAGE, ApiError
 from berth_cli.context import Session, options, session
+from berth_cli.documents import Kind, Waiting, apply_file, emit_plan, register, waiting
 from berth_cli.output import emit, printable
 from berth_cli.program import program_body, program_options
 
@@ -86,13 +84,6 @@ def _settle(s: Session, row: dict[str, Any], *, wait: bool, timeout: float) -> N
     emit(row, fmt=s.fmt, columns=(*_COLUMNS, ("ADDRESS", lambda r: r["status"].get("url"))))
 
 
-def _waiting(command: Any) -> Any:
-    command = click.option("--wait", is_flag=True, help="Wait until it is done.")(command)
-    return click.option(
-        "--timeout", type=float, default=300.0, show_default=True, help="Seconds to wait at most."
-    )(command)
-
-
 @workspace.command("launch")
 @click.argument("preset", required=False)
 @click.option("--name", help="Made from the preset if not given.")
@@ -106,7 +97,7 @@ def _waiting(command: Any) -> Any:
 @click.option("--env", "env", multiple=True, metavar="NAME=VALUE")
 @click.option("--file", "-f", "file", type=click.Path(), help="A manifest; - for standard input.")
 @click.option("--plan", is_flag=True, help="Only say what would happen.")
-@_waiting
+@waiting
 @options
 @click.pass_context
 def launch(  # noqa: PLR0913, PLR0917 - one parameter per option is what click is
@@ -130,7 +121,7 @@ def launch(  # noqa: PLR0913, PLR0917 - one parameter per option is what click i
     """Launch a workspace from a PRESET (the first one if none is named)."""
     s = session(ctx)
     if file:
-        _apply(s, file, plan=plan, wait=wait, timeout=timeout)
+        apply_file(s, file, plan=plan, wanted=Waiting(wait, timeout))
         return
     body: dict[str, Any] = {
         "preset": preset,
@@ -159,59 +150,11 @@ def _pair(item: str) -> tuple[str, str]:
     return name, value
 
 
-def emit_plan(s: Session, plan: dict[str, Any]) -> None:
-    """Print what an apply would do."""
-    if s.fmt != "table":
-        emit(plan, fmt=s.fmt)
-        return
-    click.echo(f"Would {plan['action']}: {plan['name']}")
-    for change in plan.get("changes", []):
-        click.echo(f"  {change['field']}: {change.get('from')} -> {change['to']}")
-    for line in plan.get("sentences", []):
-        click.echo(f"  {printable(line)}")
-    if not plan.get("allowed", True):
-        raise ApiError("This would be refused.", EXIT_CONFLICT)
+def _applied(s: Session, row: dict[str, Any], wanted: Waiting) -> None:
+    _settle(s, row, wait=wanted.wait, timeout=wanted.timeout)
 
 
-@click.command()
-@click.option(
-    "--file",
-    "-f",
-    "file",
-    type=click.Path(),
-    required=True,
-    help="A manifest; - for standard input.",
-)
-@click.option("--plan", is_flag=True, help="Only say what would happen.")
-@_waiting
-@options
-@click.pass_context
-def apply(ctx: click.Context, file: str, *, plan: bool, wait: bool, timeout: float) -> None:
-    """Make things as a YAML file says: create what is missing, change what differs."""
-    _apply(session(ctx), file, plan=plan, wait=wait, timeout=timeout)
-
-
-def _apply(s: Session, file: str, *, plan: bool, wait: bool, timeout: float) -> None:
-    try:
-        text = sys.stdin.read() if file == "-" else Path(file).read_text()
-        documents = [d for d in yaml.safe_load_all(text) if d is not None]
-    except OSError as error:
-        raise ApiError(f"{file} can't be read: {error.strerror}", EXIT_USAGE) from error
-    except yaml.YAMLError as error:
-        raise ApiError(f"{file} is not YAML: {error}", EXIT_USAGE) from error
-    if not documents:
-        raise ApiError(f"{file} holds nothing.", EXIT_USAGE)
-    for document in documents:
-        if not isinstance(document, dict):
-            raise ApiError(f"{file}: each document must be a mapping.", EXIT_USAGE)
-        target = (document.get("metadata") or {}).get("project") or s.project
-        path = f"projects/{target}/workspaces/apply"
-        if plan:
-            emit_plan(s, s.client.post(path, document, plan=1))
-        else:
-            s.project_option = target
-            s.profile.project = target
-            _settle(s, s.client.post(path, document), wait=wait, timeout=timeout)
+register("Workspace", Kind("workspaces", _applied))
 
 
 @workspace.command("list")
@@ -283,7 +226,7 @@ def _act(ctx: click.Context, name: str, verb: str, *, wait: bool, timeout: float
 
 @workspace.command("stop")
 @click.argument("name")
-@_waiting
+@waiting
 @options
 @click.pass_context
 def stop(ctx: click.Context, name: str, *, wait: bool, timeout: float) -> None:
@@ -293,7 +236,7 @@ def stop(ctx: click.Context, name: str, *, wait: bool, timeout: float) -> None:
 
 @workspace.command("resume")
 @click.argument("name")
-@_waiting
+@waiting
 @options
 @click.pass_context
 def resume(ctx: click.Context, name: str, *, wait: bool, timeout: float) -> None:
@@ -317,7 +260,7 @@ def extend(ctx: click.Context, name: str, minutes: int) -> None:
 @workspace.command("delete")
 @click.argument("name")
 @click.option("--yes", is_flag=True, help="Do not ask for the name.")
-@_waiting
+@waiting
 @options
 @click.pass_context
 def delete(ctx: click.Context, name: str, *, yes: bool, wait: bool, timeout: float) -> None:

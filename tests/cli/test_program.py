@@ -14,6 +14,10 @@ NOTHING = {
     "cluster": None,
     "pool": None,
     "network": None,
+    "volumes": (),
+    "no_volumes": False,
+    "credentials": (),
+    "needs": (),
 }
 
 

@@ -1,0 +1,111 @@
+"""Things as YAML: ``berth apply`` reads a file and hands each document to its kind."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+import yaml
+
+from berth_cli.client import EXIT_CONFLICT, EXIT_USAGE, ApiError
+from berth_cli.context import Session, options, session
+from berth_cli.output import emit, printable
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """Whether to wait until it is done, and how long."""
+
+    wait: bool = False
+    timeout: float = 300.0
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Where documents of a kind go below a project, and how the answer is printed."""
+
+    path: str
+    settle: Callable[[Session, dict[str, Any], Waiting], None]
+
+
+KINDS: dict[str, Kind] = {}
+REFUSED: dict[str, str] = {}  # kinds that have no place in a file, and what to do instead
+USUAL = "Workspace"  # the portal says what is wrong with a kind that nobody knows
+
+
+def register(name: str, kind: Kind) -> None:
+    KINDS[name] = kind
+
+
+def waiting(command: Any) -> Any:
+    """Add the options of waiting to a command."""
+    command = click.option("--wait", is_flag=True, help="Wait until it is done.")(command)
+    return click.option(
+        "--timeout", type=float, default=300.0, show_default=True, help="Seconds to wait at most."
+    )(command)
+
+
+def emit_plan(s: Session, plan: dict[str, Any]) -> None:
+    """Print what an apply would do."""
+    if s.fmt != "table":
+        emit(plan, fmt=s.fmt)
+        return
+    click.echo(f"Would {plan['action']}: {plan['name']}")
+    for change in plan.get("changes", []):
+        click.echo(f"  {change['field']}: {change.get('from')} -> {change['to']}")
+    for line in plan.get("sentences", []):
+        click.echo(f"  {printable(line)}")
+    if not plan.get("allowed", True):
+        raise ApiError("This would be refused.", EXIT_CONFLICT)
+
+
+@click.command()
+@click.option(
+    "--file",
+    "-f",
+    "file",
+    type=click.Path(),
+    required=True,
+    help="A manifest; - for standard input.",
+)
+@click.option("--plan", is_flag=True, help="Only say what would happen.")
+@waiting
+@options
+@click.pass_context
+def apply(ctx: click.Context, file: str, *, plan: bool, wait: bool, timeout: float) -> None:
+    """Make things as a YAML file says: create what is missing, change what differs."""
+    apply_file(session(ctx), file, plan=plan, wanted=Waiting(wait, timeout))
+
+
+def apply_file(s: Session, file: str, *, plan: bool, wanted: Waiting) -> None:
+    for document in _documents(file):
+        if instead := REFUSED.get(str(document.get("kind"))):
+            raise ApiError(instead, EXIT_USAGE)
+        kind = KINDS.get(str(document.get("kind")), KINDS[USUAL])
+        target = (document.get("metadata") or {}).get("project") or s.project
+        path = f"projects/{target}/{kind.path}/apply"
+        if plan:
+            emit_plan(s, s.client.post(path, document, plan=1))
+        else:
+            s.project_option = target
+            s.profile.project = target
+            kind.settle(s, s.client.post(path, document), wanted)
+
+
+def _documents(file: str) -> list[dict[str, Any]]:
+    try:
+        text = sys.stdin.read() if file == "-" else Path(file).read_text()
+        documents = [d for d in yaml.safe_load_all(text) if d is not None]
+    except OSError as error:
+        raise ApiError(f"{file} can't be read: {error.strerror}", EXIT_USAGE) from error
+    except yaml.YAMLError as error:
+        raise ApiError(f"{file} is not YAML: {error}", EXIT_USAGE) from error
+    if not documents:
+        raise ApiError(f"{file} holds nothing.", EXIT_USAGE)
+    if not all(isinstance(document, dict) for document in documents):
+        raise ApiError(f"{file}: each document must be a mapping.", EXIT_USAGE)
+    return documents

@@ -1,0 +1,312 @@
+"""Loads: copy a bucket into a volume or back, and watch it; the same object as in the page."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from berth_cli.client import EXIT_ERROR, EXIT_TIMEOUT, EXIT_USAGE, ApiError
+from berth_cli.context import Session, options, session
+from berth_cli.documents import Kind, Waiting, emit_plan, register
+from berth_cli.output import emit, printable
+
+_SETTLED = {"done", "partial", "failed", "paused", "cancelled", "stopped"}
+_EVERY_S = 0.5
+_BAR = 24
+
+
+def _size(value: float) -> str:
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if value < 1024:  # noqa: PLR2004 - binary units
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f} TiB"
+
+
+def _done(row: dict[str, Any]) -> str:
+    percent = row["status"]["percent"]
+    return "" if percent is None else f"{percent} %"
+
+
+def _target(row: dict[str, Any]) -> str:
+    spec = row["spec"]
+    place = "/".join(part for part in (spec["volume_name"], spec["folder"]) if part)
+    ends = (spec["url"], place) if spec["direction"] == "in" else (place, spec["url"])
+    return f"{ends[0]} -> {ends[1]}"
+
+
+_COLUMNS: Any = (
+    ("ID", lambda r: r["id"]),
+    ("NAME", lambda r: r["name"]),
+    ("STATE", lambda r: r["status"]["state"]),
+    ("DONE", _done),
+    ("FROM AND TO", _target),
+    ("OWNER", lambda r: r["owner"]),
+    ("MESSAGE", lambda r: r["status"]["message"]),
+)
+
+
+@click.group()
+def loads() -> None:
+    """Copy data between object stores and volumes, without a GPU."""
+
+
+def _base(s: Session) -> str:
+    return f"projects/{s.project}/loads"
+
+
+def _find(s: Session, name: str) -> dict[str, Any]:
+    """Return one load by id or by name."""
+    if len(name) == 36 and name.count("-") == 4:  # noqa: PLR2004 - the shape of an id
+        found: dict[str, Any] = s.client.get(f"{_base(s)}/{name}")
+        return found
+    for row in s.client.pages(_base(s), q=name[:80]):
+        if row["name"] == name:
+            return dict(row)
+    raise ApiError(f"There is no load called {name} in {s.project}.", 4)
+
+
+def line_of(row: dict[str, Any]) -> str:
+    """Return how far it is in one line."""
+    status = row["status"]
+    files, size = status["files"], status["bytes"]
+    percent = status["percent"]
+    full = int(_BAR * (percent or 0) / 100)
+    bar = "#" * full + "." * (_BAR - full)
+    parts = [f"{status['state']:<9}", f"[{bar}]" if percent is not None else "[listing]"]
+    if percent is not None:
+        parts.append(f"{percent:3d} %")
+    there = files["done"] + files["unchanged"]
+    parts.append(f"{there}/{files['found']} files, {_size(size['done'])}/{_size(size['found'])}")
+    if status["rate_bytes_s"]:
+        parts.append(f"{_size(status['rate_bytes_s'])}/s")
+    if status["eta_s"] is not None and status["state"] not in _SETTLED:
+        parts.append(f"{status['eta_s']} s left")
+    if files["failed"] or files["skipped"]:
+        parts.append(f"{files['failed'] + files['skipped']} left out")
+    return "  ".join(parts)
+
+
+def watch(s: Session, row: dict[str, Any], *, timeout: float) -> dict[str, Any]:
+    """Follow a load until it stands still; one line that is written over on a terminal."""
+    deadline = time.monotonic() + timeout
+    live, last = sys.stderr.isatty(), ""
+    while True:
+        state, message = row["status"]["state"], row["status"]["message"]
+        line = f"{state}: {message}" if state in {"waiting", "queued"} else line_of(row)
+        if line != last:
+            shown = printable(line)
+            click.echo(f"\r\x1b[K{shown}" if live else shown, err=True, nl=not live)
+            last = line
+        if state in _SETTLED:
+            break
+        if time.monotonic() > deadline:
+            raise ApiError(f"Still {state} after {timeout:.0f} s; it goes on.", EXIT_TIMEOUT)
+        time.sleep(_EVERY_S)
+        row = s.client.get(f"{_base(s)}/{row['id']}")
+    if live:
+        click.echo(err=True)
+    return row
+
+
+def settle(s: Session, row: dict[str, Any], *, wait: bool, timeout: float) -> None:
+    """Print it, after it stands still where that was asked; partial and failed are errors."""
+    if wait:
+        row = watch(s, row, timeout=timeout)
+    emit(row, fmt=s.fmt, columns=_COLUMNS)
+    state = row["status"]["state"]
+    if wait and state in {"partial", "failed"}:
+        _tell_errors(s, row)
+        said = f"{row['name']} is {state}: {row['status']['message']}"
+        raise ApiError(f"{said} {row['status']['advice']}".strip(), EXIT_ERROR)
+
+
+def _tell_errors(s: Session, row: dict[str, Any]) -> None:
+    for error in s.client.get(f"{_base(s)}/{row['id']}/errors"):
+        said = f"  {error['code']}: {error['key']}  {error['message']}"
+        click.echo(printable(said.rstrip()), err=True)
+
+
+def _applied(s: Session, row: dict[str, Any], wanted: Waiting) -> None:
+    settle(s, row, wait=wanted.wait, timeout=wanted.timeout)
+
+
+register("Load", Kind("loads", _applied))
+
+
+def _waiting(command: Any) -> Any:
+    command = click.option("--wait", is_flag=True, help="Follow it until it is over.")(command)
+    return click.option(
+        "--timeout", type=float, default=86400.0, show_default=True, help="Seconds to wait at most."
+    )(command)
+
+
+def _described(command: Any) -> Any:
+    """Add the options that describe a load."""
+    for option in reversed(_DESCRIPTION):
+        command = option(command)
+    return command
+
+
+_DESCRIPTION = (
+    click.option("--name", help="Made from the path if not given."),
+    click.option("--credential", help="Name or id; without one the bucket must be public."),
+    click.option("--volume", help="Name or id; the project's own if not given."),
+    click.option("--folder", help="Folder in the volume."),
+    click.option("--export", is_flag=True, help="From the volume to the bucket."),
+    click.option("--mode", type=click.Choice(["copy", "sync"])),
+    click.option("--delete-extra", is_flag=True, help="With sync: delete what is not there."),
+    click.option("--include", multiple=True, metavar="PATTERN"),
+    click.option("--exclude", multiple=True, metavar="PATTERN"),
+    click.option("--object", "objects", multiple=True, metavar="KEY", help="These and no others."),
+    click.option(
+        "--objects-from", type=click.Path(exists=True, dir_okay=False), help="One key a line."
+    ),
+    click.option("--bandwidth", type=int, metavar="BYTES", help="At most so many a second."),
+    click.option("--version", "version", help="A word of yours for this state of the source."),
+    click.option("--schedule", help="Five fields: minute hour day month weekday."),
+    click.option("--time-zone", help="Of the schedule, like Europe/Berlin."),
+    click.option("--endpoint", help="Address of a public S3-compatible store."),
+    click.option("--region", help="Of a public bucket."),
+    click.option("--path-style", is_flag=True, help="Of a public S3-compatible store."),
+)
+
+
+def _body(url: str, said: dict[str, Any]) -> dict[str, Any]:
+    objects = list(said.pop("objects"))
+    if file := said.pop("objects_from"):
+        objects += [line for line in Path(file).read_text().splitlines() if line]
+    body: dict[str, Any] = {
+        "url": url,
+        "direction": "out" if said.pop("export") else None,
+        "bandwidth_bytes_s": said.pop("bandwidth"),
+        "objects": objects or None,
+        "include": list(said.pop("include")) or None,
+        "exclude": list(said.pop("exclude")) or None,
+        "delete_extra": said.pop("delete_extra") or None,
+        "path_style": said.pop("path_style") or None,
+        **said,
+    }
+    return {key: value for key, value in body.items() if value is not None}
+
+
+@loads.command("create")
+@click.argument("url")
+@_described
+@click.option("--dry-run", is_flag=True, help="Count first; nothing is copied.")
+@click.option("--no-start", is_flag=True, help="Only make it.")
+@_waiting
+@options
+@click.pass_context
+def create(
+    ctx: click.Context,
+    url: str,
+    *,
+    dry_run: bool,
+    no_start: bool,
+    wait: bool,
+    timeout: float,
+    **said: Any,
+) -> None:
+    """Load URL (s3://bucket/folder or gs://bucket/folder) into a volume."""
+    s = session(ctx)
+    body = _body(url, said)
+    if dry_run or no_start:
+        body["start"] = "dry-run" if dry_run else "no"
+    settle(s, s.client.post(_base(s), body), wait=wait and not no_start, timeout=timeout)
+
+
+@loads.command("plan")
+@click.argument("url")
+@_described
+@options
+@click.pass_context
+def plan(ctx: click.Context, url: str, **said: Any) -> None:
+    """Say what a load of URL would do; make nothing."""
+    s = session(ctx)
+    answer = s.client.post(_base(s), _body(url, said), plan=1)
+    if s.fmt == "table":
+        for warning in answer["warnings"]:
+            click.echo(f"Note: {printable(warning)}")
+    emit_plan(s, answer)
+
+
+@loads.command("list")
+@click.option("--all", "everyone", is_flag=True, help="Also those of others in the project.")
+@click.option("--state", help="running, waiting, done, partial, failed, paused, cancelled …")
+@options
+@click.pass_context
+def list_(ctx: click.Context, *, everyone: bool, state: str | None) -> None:
+    """List loads of the project."""
+    s = session(ctx)
+    rows = list(s.client.pages(_base(s), mine=None if everyone else 1, state=state))
+    emit(rows, fmt=s.fmt, columns=_COLUMNS)
+
+
+@loads.command("show")
+@click.argument("name")
+@options
+@click.pass_context
+def show(ctx: click.Context, name: str) -> None:
+    """Show one load, and what it could not copy."""
+    s = session(ctx)
+    row = _find(s, name)
+    emit(row, fmt=s.fmt, columns=_COLUMNS)
+    if s.fmt == "table":
+        click.echo(printable(line_of(row)))
+        _tell_errors(s, row)
+
+
+@loads.command("watch")
+@click.argument("name")
+@click.option("--timeout", type=float, default=86400.0, show_default=True)
+@options
+@click.pass_context
+def watch_(ctx: click.Context, name: str, *, timeout: float) -> None:
+    """Follow a load until it is over: a bar, files, bytes, rate and what is left."""
+    s = session(ctx)
+    settle(s, _find(s, name), wait=True, timeout=timeout)
+
+
+def _verb(word: str, text: str, *, path: str = "") -> click.Command:
+    @click.argument("name")
+    @_waiting
+    @options
+    @click.pass_context
+    def run(ctx: click.Context, name: str, *, wait: bool, timeout: float) -> None:
+        s = session(ctx)
+        row = _find(s, name)
+        answer = s.client.post(f"{_base(s)}/{row['id']}/{path or word}")
+        settle(s, answer, wait=wait, timeout=timeout)
+
+    return loads.command(word, help=text)(run)
+
+
+_verb("start", "Run it again; what is there already is not copied again.")
+_verb("pause", "Stop it where it is.")
+_verb("resume", "Go on with what was paused or cut off.")
+_verb("cancel", "End it; what is copied stays.")
+_verb("retry", "Try again what failed, and nothing else.")
+_verb("verify", "Compare what was copied with its manifest.")
+_verb("dry-run", "Count what it would copy.")
+
+
+@loads.command("delete")
+@click.argument("name")
+@click.option("--yes", is_flag=True, help="Do not ask for the name.")
+@options
+@click.pass_context
+def delete(ctx: click.Context, name: str, *, yes: bool) -> None:
+    """Delete a load. The data it copied stays."""
+    s = session(ctx)
+    row = _find(s, name)
+    if not yes:
+        typed = click.prompt(f"This deletes the load {row['name']}. Type its name to confirm")
+        if typed != row["name"]:
+            raise ApiError("The name differs; nothing was deleted.", EXIT_USAGE)
+    s.client.call("DELETE", f"{_base(s)}/{row['id']}")
+    click.echo(f"{row['name']} is being deleted; its data stays.", err=True)

@@ -1,0 +1,300 @@
+"""Volumes: make, share, resize, delete, bring back, copy, hand over."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import Any
+from uuid import UUID
+
+import click
+
+from berth_cli.client import EXIT_ERROR, EXIT_NOT_FOUND, EXIT_TIMEOUT, EXIT_USAGE, ApiError
+from berth_cli.context import Session, options, session
+from berth_cli.documents import Kind, Waiting, apply_file, emit_plan, register, waiting
+from berth_cli.output import emit, printable
+
+_UNITS = {"": 1024, "m": 1, "g": 1024, "t": 1024**2}
+_SIZE = re.compile(r"\A(\d+(?:\.\d+)?)\s*([mgt]?)(?:i?b)?\Z", re.IGNORECASE)
+
+
+def size_words(mib: int | None) -> str | None:
+    if mib is None:
+        return None
+    return f"{mib / 1024:g} GiB" if mib >= 1024 else f"{mib} MiB"  # noqa: PLR2004
+
+
+def used_words(size: int | None) -> str:
+    return "unknown" if size is None else f"{size / 1024**2:.1f} MiB"
+
+
+def state_of(row: dict[str, Any]) -> str:
+    if row["desired"] == "absent":
+        return "being deleted"
+    if row.get("moving"):
+        return "being handed over"
+    if row.get("restoring"):
+        return "being restored"
+    said = str(row["phase"])
+    return f"{said}: {row['message']}" if row.get("message") else said
+
+
+COLUMNS: Any = (
+    ("NAME", lambda r: r["name"]),
+    ("KIND", lambda r: r["kind"]),
+    ("WHOSE", lambda r: r.get("owner") or r.get("created_by")),
+    ("SIZE", lambda r: size_words(r["size_limit_mib"])),
+    ("USED", lambda r: used_words(r["used_bytes"])),
+    ("CLASS", lambda r: r["volume_class"]),
+    ("CLUSTER", lambda r: r["cluster"]),
+    ("MOUNTED", lambda r: r["mounted"]),
+    ("STATE", state_of),
+)
+ONE: Any = (
+    *COLUMNS,
+    ("ID", lambda r: r["id"]),
+    ("DESCRIPTION", lambda r: r["description"]),
+    ("WHO WRITES", lambda r: r["write_policy"]),
+    ("MOUNTED BY", lambda r: [f"{h['name']} ({h['who']})" for h in r.get("mounted_by", [])]),
+    ("LAST USED", lambda r: r["last_used_at"]),
+    ("REMOVED AFTER", lambda r: r["delete_after"]),
+)
+
+
+class Size(click.ParamType):
+    """100GiB, 1.5T, 512M; a plain number is GiB. Binary units, whatever is written."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        found = _SIZE.match(str(value).strip())
+        if found is None:
+            self.fail(f"{value!r} is not a size such as 100GiB", param, ctx)
+        return max(1, round(float(found[1]) * _UNITS[found[2].lower()]))
+
+
+@click.group()
+def volumes() -> None:
+    """Volumes: places for data that workspaces share."""
+
+
+def base(s: Session) -> str:
+    return f"projects/{s.project}/volumes"
+
+
+def find(s: Session, name: str) -> dict[str, Any]:
+    """Return one volume by id, or by name when only one has it (one being deleted counts last)."""
+    try:
+        return dict(s.client.get(f"{base(s)}/{UUID(name)}"))
+    except ValueError:
+        pass
+    same = [row for row in s.client.pages(base(s), q=name) if row["name"] == name]
+    live = [row for row in same if row["desired"] != "absent"] or same
+    if not live:
+        raise ApiError(f"There is no volume called {name} in {s.project}.", EXIT_NOT_FOUND)
+    if len(live) > 1:
+        ids = ", ".join(row["id"] for row in live)
+        raise ApiError(f"Several volumes are called {name}: {ids}", EXIT_USAGE)
+    return dict(s.client.get(f"{base(s)}/{live[0]['id']}"))
+
+
+def _settle(s: Session, row: dict[str, Any], wanted: Waiting) -> None:
+    if wanted.wait:
+        row = _wait(s, row, wanted.timeout)
+    emit(row, fmt=s.fmt, columns=ONE)
+
+
+def _wait(s: Session, row: dict[str, Any], timeout: float) -> dict[str, Any]:
+    """Follow it until the engine has done what was asked; a failure is an error."""
+    deadline = time.monotonic() + timeout
+    while True:
+        busy = row["moving"] or row["restoring"] or row["phase"] == "pending"
+        if row["observed_generation"] >= row["generation"] and not busy:
+            break
+        if time.monotonic() > deadline:
+            raise ApiError(
+                f"Still {state_of(row)} after {timeout:.0f} s; it goes on.", EXIT_TIMEOUT
+            )
+        time.sleep(0.3)
+        row = s.client.get(f"{base(s)}/{row['id']}")
+    if row["phase"] == "failed":
+        raise ApiError(f"{row['name']} failed: {printable(row['message'])}", EXIT_ERROR)
+    return row
+
+
+register("Volume", Kind("volumes", _settle))
+
+
+@volumes.command("list")
+@click.option("--mine", is_flag=True, help="Only those you made, and your homes.")
+@click.option("--deleted", is_flag=True, help="Only those being deleted.")
+@click.option("--kind", type=click.Choice(["home", "project", "data"]))
+@click.option("--cluster")
+@options
+@click.pass_context
+def list_(
+    ctx: click.Context, *, mine: bool, deleted: bool, kind: str | None, cluster: str | None
+) -> None:
+    """List the volumes of the project."""
+    s = session(ctx)
+    asked = {"mine": 1 if mine else None, "deleted": 1 if deleted else None}
+    rows = list(s.client.pages(base(s), kind=kind, cluster=cluster, **asked))
+    emit(rows, fmt=s.fmt, columns=COLUMNS)
+
+
+@volumes.command("classes")
+@options
+@click.pass_context
+def classes(ctx: click.Context) -> None:
+    """List the classes of storage that can be chosen."""
+    s = session(ctx)
+    columns: Any = (
+        ("CLASS", lambda r: r["key"]),
+        ("NAME", lambda r: r["name"]),
+        ("CLUSTER", lambda r: r["cluster"]),
+        ("MEDIUM", lambda r: r["medium"]),
+        ("SPEED", lambda r: r["speed"]),
+        ("PRICE", lambda r: r["price"]),
+        ("DEFAULT", lambda r: r["is_default"]),
+    )
+    rows = list(s.client.pages(f"projects/{s.project}/volume-classes"))
+    emit(rows, fmt=s.fmt, columns=columns)
+
+
+@volumes.command("create")
+@click.argument("name", required=False)
+@click.option("--size", type=Size(), help="For example 100GiB.")
+@click.option("--class", "kind", help="Class of storage (berth volumes classes).")
+@click.option("--cluster")
+@click.option("--description")
+@click.option(
+    "--writers",
+    type=click.Choice(["everybody", "managers"]),
+    help="Who may change files; the others read.",
+)
+@click.option("--file", "-f", "file", type=click.Path(), help="A manifest; - for standard input.")
+@click.option("--plan", is_flag=True, help="Only say what would happen.")
+@waiting
+@options
+@click.pass_context
+def create(  # noqa: PLR0913, PLR0917 - one parameter per option is what click is
+    ctx: click.Context,
+    name: str | None,
+    size: int | None,
+    kind: str | None,
+    cluster: str | None,
+    description: str | None,
+    writers: str | None,
+    file: str | None,
+    *,
+    plan: bool,
+    wait: bool,
+    timeout: float,
+) -> None:
+    """Make a volume."""
+    s, wanted = session(ctx), Waiting(wait, timeout)
+    if file:
+        apply_file(s, file, plan=plan, wanted=wanted)
+        return
+    if not name or size is None:
+        raise ApiError("Give a name and --size, or --file.", EXIT_USAGE)
+    body = {
+        "name": name,
+        "size_mib": size,
+        "volume_class": kind,
+        "cluster": cluster,
+        "description": description,
+        "write_policy": writers,
+    }
+    body = {key: value for key, value in body.items() if value is not None}
+    if plan:
+        emit_plan(s, s.client.post(base(s), body, plan=1))
+        return
+    _settle(s, s.client.post(base(s), body), wanted)
+
+
+@volumes.command("show")
+@click.argument("name")
+@options
+@click.pass_context
+def show(ctx: click.Context, name: str) -> None:
+    """Show one volume."""
+    s = session(ctx)
+    emit(find(s, name), fmt=s.fmt, columns=ONE)
+
+
+@volumes.command("edit")
+@click.argument("name")
+@click.option("--name", "new_name", help="Another name; refused while it is mounted.")
+@click.option("--description")
+@click.option("--writers", type=click.Choice(["everybody", "managers"]))
+@options
+@click.pass_context
+def edit(
+    ctx: click.Context,
+    name: str,
+    new_name: str | None,
+    description: str | None,
+    writers: str | None,
+) -> None:
+    """Rename or describe a volume, or say who writes."""
+    body = {"name": new_name, "description": description, "write_policy": writers}
+    _patch(ctx, name, {key: value for key, value in body.items() if value is not None})
+
+
+@volumes.command("resize")
+@click.argument("name")
+@click.argument("size", type=Size())
+@click.option("--plan", is_flag=True, help="Only say what would happen.")
+@options
+@click.pass_context
+def resize(ctx: click.Context, name: str, size: int, *, plan: bool) -> None:
+    """Make a volume larger, or smaller where its storage can."""
+    _patch(ctx, name, {"size_limit_mib": size}, plan=plan)
+
+
+def _patch(ctx: click.Context, name: str, body: dict[str, Any], *, plan: bool = False) -> None:
+    s = session(ctx)
+    path = f"{base(s)}/{find(s, name)['id']}"
+    if plan:
+        emit_plan(s, s.client.call("PATCH", path, json_body=body, params={"plan": 1}))
+        return
+    emit(s.client.call("PATCH", path, json_body=body), fmt=s.fmt, columns=ONE)
+
+
+@volumes.command("delete")
+@click.argument("name")
+@click.option("--yes", is_flag=True, help="Do not ask for the name.")
+@click.option("--now", is_flag=True, help="Without the days of undo; for managers.")
+@options
+@click.pass_context
+def delete(ctx: click.Context, name: str, *, yes: bool, now: bool) -> None:
+    """Delete a volume; `berth volumes restore` brings it back for some days."""
+    s = session(ctx)
+    row = find(s, name)
+    lost = "removes it with all files for good" if now else "deletes it"
+    confirm(f"This {lost}: {row['name']}.", row["name"], yes=yes)
+    path = f"{base(s)}/{row['id']}"
+    answer = s.client.post(f"{path}/purge") if now else s.client.call("DELETE", path)
+    emit(answer, fmt=s.fmt, columns=ONE)
+
+
+def confirm(question: str, name: str, *, yes: bool) -> None:
+    if not yes and click.prompt(f"{question} Type its name to confirm") != name:
+        raise ApiError("The name differs; nothing was changed.", EXIT_USAGE)
+
+
+@volumes.command("restore")
+@click.argument("name")
+@click.option("--as", "new_name", help="Another name, when its own was taken.")
+@options
+@click.pass_context
+def restore(ctx: click.Context, name: str, new_name: str | None) -> None:
+    """Bring back a volume that is being deleted."""
+    s = session(ctx)
+    gone = [r for r in s.client.pages(base(s), q=name, deleted=1) if r["name"] == name]
+    row = gone[0] if len(gone) == 1 else find(s, name)
+    body = {"name": new_name} if new_name else {}
+    emit(s.client.post(f"{base(s)}/{row['id']}/restore", body), fmt=s.fmt, columns=ONE)

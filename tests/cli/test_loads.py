@@ -1,0 +1,131 @@
+"""Loads from a terminal: the same object as in the page, and a line that follows it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import yaml
+from berth_cli import loads
+
+from tests.cli.conftest import read
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture(autouse=True)
+def machine(transactional_db: None) -> Any:
+    from clusters import registry
+    from notebooks.services import ensure_default_presets
+
+    registry.reset()
+    ensure_default_presets()
+    yield registry.driver_for("local")
+    registry.reset()
+
+
+@pytest.fixture
+def me(project: Any, alice: Any, token_of: Callable[[Any], str]) -> dict[str, str]:
+    return {"token": token_of(alice)}
+
+
+@pytest.fixture
+def moves(monkeypatch: pytest.MonkeyPatch, machine: Any) -> list[dict[str, Any]]:
+    """While the command sleeps, the world goes on: each step reports, the last one ends it."""
+    from loaders.models import Load
+    from loaders.reports import parse, report_store
+    from runtime import engine
+    from runtime.hints import hint
+    from tests.loaders.conftest import body_of
+
+    steps: list[dict[str, Any]] = []
+
+    def sleep(_seconds: float) -> None:
+        engine.run_due()
+        row = Load.objects.latest("pk")
+        if not steps:
+            return
+        step = steps.pop(0)
+        if "exit" in step:
+            machine.exit(str(row.uid), code=step["exit"])
+            hint(row)
+            engine.run_due()
+            return
+        Load.objects.filter(pk=row.pk).update(reported_at=None)
+        report_store(row.uid, parse(body_of(row, **step)))
+
+    monkeypatch.setattr(loads, "time", SimpleNamespace(sleep=sleep, monotonic=time.monotonic))
+    return steps
+
+
+def test_a_load_is_made_followed_and_done(berth: Run, me: Any, moves: list[Any]) -> None:
+    moves += [{"seq": 1, "phase": "listing", "listed": False}, {"seq": 2}, {"exit": 0}]
+    done = berth("loads", "create", "s3://bucket/images", "--folder", "data", "--wait", **me)
+    assert done.exit_code == 0, done.output
+    assert "[listing]" in done.stderr
+    assert "[############............]   50 %  3/4 files, 2.0 KiB/3.9 KiB" in done.stderr
+    assert "s3://bucket/images -> shared/data" in done.stdout
+    assert "done" in done.stdout
+
+
+def test_what_was_left_out_is_named_and_is_an_error(berth: Run, me: Any, moves: list[Any]) -> None:
+    error = {"key": "../up", "code": "bad-key", "message": "no"}
+    files = {"found": 4, "done": 3, "unchanged": 0, "skipped": 1, "failed": 0, "deleted": 0}
+    moves += [{"seq": 1, "errors": [error], "files": files}, {"exit": 3}]
+    done = berth("loads", "create", "gs://bucket/images", "--wait", **me)
+    assert done.exit_code == 1
+    assert "bad-key: ../up" in done.stderr
+    shown = berth("loads", "show", "images", **me)
+    assert "1 left out" in shown.stdout
+
+
+def test_verbs_by_name_and_json_for_programs(berth: Run, me: Any) -> None:
+    made = read(berth("loads", "create", "s3://bucket/a", "-o", "json", **me))
+    assert made["status"]["state"] == "waiting"
+    paused = read(berth("loads", "pause", "a", "-o", "json", **me))
+    assert paused["desired"] == "stopped"
+    assert read(berth("loads", "resume", made["id"], "-o", "json", **me))["run"] == 2
+    listed = read(berth("loads", "list", "-o", "json", **me))
+    assert [row["name"] for row in listed] == ["a"]
+    assert berth("loads", "pause", "nothing", **me).exit_code == 4
+    refused = berth("loads", "delete", "a", stdin="b\n", **me)
+    assert (refused.exit_code, "nothing was deleted" in str(refused.exception)) == (2, True)
+    assert berth("loads", "delete", "a", "--yes", **me).exit_code == 0
+
+
+def test_a_plan_makes_nothing(berth: Run, me: Any) -> None:
+    from loaders.models import Load
+
+    plan = berth("loads", "plan", "s3://bucket/a", "--mode", "sync", "--delete-extra", **me)
+    assert plan.exit_code == 0, plan.output
+    assert "Would create: a" in plan.stdout
+    assert "Note: What is in the folder and not in the bucket is deleted." in plan.stdout
+    assert not Load.objects.exists()
+
+
+def test_keys_may_come_from_a_file(berth: Run, me: Any, tmp_path: Any) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("a/1\na/2\n")
+    asked = ("loads", "create", "s3://bucket/a", "--objects-from", str(keys), "--object", "a/3")
+    made = read(berth(*asked, "-o", "json", **me))
+    assert made["spec"]["objects"] == ["a/3", "a/1", "a/2"]
+
+
+def test_one_file_makes_loads_and_workspaces(berth: Run, me: Any, tmp_path: Any) -> None:
+    made = read(berth("loads", "create", "s3://bucket/a", "-o", "json", **me))
+    document = json.loads(berth("loads", "show", "a", "-o", "json", **me).stdout)
+    assert document["id"] == made["id"]
+    file = tmp_path / "both.yaml"
+    spec = {"url": "s3://bucket/b", "folder": "x", "credential": None}
+    meta = {"name": "b", "project": "vision"}
+    head = {"apiVersion": "berth.dev/v1", "metadata": meta}
+    documents = [{**head, "kind": "Load", "spec": spec}, {**head, "kind": "Workspace", "spec": {}}]
+    file.write_text(yaml.safe_dump_all(documents))
+    done = berth("apply", "-f", str(file), **me)
+    assert done.exit_code == 0, (done.output, done.exception)
+    assert "s3://bucket/b -> shared/x" in done.stdout
+    assert "JupyterLab" in done.stdout or "b" in done.stdout
