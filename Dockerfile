@@ -19,10 +19,14 @@ RUN mkdir /srv/proxy && cp -r node_modules /srv/proxy/node_modules \
 
 # --- Python packages --------------------------------------------------------------------------------
 FROM ${PYTHON_IMAGE} AS environment
-COPY requirements/server.txt /tmp/server.txt
+# dataplane.txt: the same image copies data and serves files as the tenant. Python finds the code
+# without PYTHONPATH, which -I does not read.
+COPY requirements/server.txt requirements/dataplane.txt /tmp/
 RUN python3 -m venv /opt/berth \
-    && /opt/berth/bin/pip install --no-cache-dir --no-compile --only-binary :all: \
-       --require-hashes -r /tmp/server.txt \
+    && for list in server dataplane; do \
+       /opt/berth/bin/pip install --no-cache-dir --no-compile --only-binary :all: \
+       --require-hashes -r /tmp/$list.txt || exit 1; done \
+    && echo /srv/berth > "$(echo /opt/berth/lib/python3.*/site-packages)/berth.pth" \
     && /opt/berth/bin/pip uninstall -q -y setuptools pip \
     && /opt/berth/bin/python -m compileall -q -j 2 /opt/berth/lib
 

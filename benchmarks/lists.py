@@ -13,15 +13,29 @@ from benchmarks.lib import Result
 
 ROWS, PROJECTS, PAGE = 10_000, 200, 50
 
+_STATUS = ("phase", "reason", "message", "observed_generation", "since", "position", "url", "ports")
+_SPEC = (
+    *("cpu_milli", "environment", "gpu_flavor", "gpus", "image", "image_digest", "kind"),
+    *("memory_mib", "network", "pool", "shm_mib", "time_limit_minutes", "cluster"),
+)
+# The same facts as our answer holds, whoever asks (it is the owner of them all).
 _SQL = """
-SELECT w.short_id, w.name, u.username, p.slug, w.phase, w.reason, w.message, w.desired,
-       w.generation, w.observed_generation, w.cpu_milli, w.memory_mib, w.gpus, w.gpu_flavor,
-       w.created_at, w.ends_at
+SELECT w.short_id AS id, w.uid, w.name, p.slug AS project, u.username AS owner, r.slug AS preset,
+       'owner' AS access, w.generation, w.desired, w.phase, w.reason, w.message,
+       w.observed_generation, w.phase_since AS since,
+       json_extract(w.external_ref, '$.queue.position') AS position, NULL AS url, w.ports,
+       w.cpu_milli, w.environment, w.gpu_flavor, w.gpus, w.image, w.image_digest, w.kind,
+       w.memory_mib, w.network, w.pool, w.shm_mib, w.time_limit_minutes, w.cluster_key AS cluster,
+       w.launch, h.uid AS home, w.created_at, w.asked_at, w.started_at, w.ready_at, w.ends_at,
+       w.stopped_at, w.stop_reason, w.idle_stop_minutes
 FROM notebooks_workspace w
 JOIN accounts_user u ON u.id = w.owner_id
 JOIN projects_project p ON p.id = w.project_id
+JOIN volumes_volume h ON h.id = w.home_id
+LEFT JOIN notebooks_preset r ON r.id = w.preset_id
 WHERE w.deleted_at IS NULL AND p.slug = %s ORDER BY w.id DESC LIMIT 51
 """
+_PRIVATE = ("args", "command", "env")  # in no list; their names are in every answer
 
 
 def setup() -> None:
@@ -82,8 +96,28 @@ def hand_written(slug: str) -> bytes:
     with connection.cursor() as cursor:
         cursor.execute(_SQL, [slug])
         names = [c[0] for c in cursor.description]
-        rows = [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
-    return json.dumps({"results": rows[:PAGE]}, default=str).encode()
+        rows = [_shaped(dict(zip(names, row, strict=True))) for row in cursor.fetchall()]
+    return json.dumps({"results": rows[:PAGE], "next": None}, default=str).encode()
+
+
+def _shaped(row: dict[str, Any]) -> dict[str, Any]:
+    """Give a row the shape of our answer."""
+    spec = {name: row.pop(name) for name in _SPEC}
+    ports = json.loads(row.pop("ports"))
+    row["spec"] = {**spec, **dict.fromkeys(_PRIVATE), "ports": ports}
+    row["status"] = {name: row.pop(name) for name in _STATUS if name != "ports"}
+    row["status"]["ports"] = []
+    return row
+
+
+def same_facts(ours: bytes, peer: bytes) -> None:
+    """Refuse to compare answers that do not say the same."""
+    left, right = json.loads(ours)["results"], json.loads(peer)["results"]
+    assert [row["id"] for row in left] == [row["id"] for row in right]
+    for part in (lambda r: r, lambda r: r["spec"], lambda r: r["status"]):
+        assert part(left[0]).keys() == part(right[0]).keys(), (
+            part(left[0]).keys() ^ part(right[0]).keys()
+        )
 
 
 def run(rounds: int = 7, calls: int = 60) -> list[Result]:
@@ -111,6 +145,7 @@ def run(rounds: int = 7, calls: int = 60) -> list[Result]:
 
     ours, peer = [], []
     ours_url = f"/api/v1/projects/{slug}/workspaces?page_size={PAGE}"
+    same_facts(client.get(ours_url).content, client.get("/bench/bare").content)
     rate(ours_url), rate("/bench/bare")
     for number in range(rounds):
         for url in (ours_url, "/bench/bare") if number % 2 else ("/bench/bare", ours_url):

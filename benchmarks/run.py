@@ -12,6 +12,15 @@ from benchmarks.report import write
 from tests.support.portal import ROOT, Portal
 
 ALL = ["warm", "lists", "spawn", "idle", "storm"]
+# Need Go, gigabytes of memory and minutes; sizes by BENCH_… (docs/dev/object-stores.md).
+LOADS = {
+    "loads-large": ("loads_large", "run"),
+    "loads-disk": ("loads_large", "run_disk"),
+    "loads-small": ("loads_small", "run"),
+    "loads-again": ("loads_small", "run_again"),
+    "loads-gcs": ("loads_gcs", "run"),
+    "keys": ("keys_rotate", "run"),
+}
 CLUSTER = ["cluster-start", "cluster-storm", "cluster-watch"]  # need `make cluster-up`
 
 
@@ -34,9 +43,9 @@ def with_portal(names: list[str]) -> list[Result]:
 
 
 def main(names: list[str]) -> int:
-    unknown = set(names) - set(ALL) - set(CLUSTER)
+    unknown = set(names) - set(ALL) - set(CLUSTER) - set(LOADS)
     if unknown:
-        there = ", ".join([*ALL, *CLUSTER])
+        there = ", ".join([*ALL, *LOADS, *CLUSTER])
         print(f"unknown: {', '.join(sorted(unknown))}; there are: {there}")
         return 2
     if len(names) != 1:  # each in a process of its own, so that none inherits another's memory
@@ -55,6 +64,9 @@ def main(names: list[str]) -> int:
         from benchmarks.lists import run
 
         results = run()
+    elif name in LOADS:
+        where, verb = LOADS[name]
+        results = getattr(importlib.import_module(f"benchmarks.{where}"), verb)()
     elif name in CLUSTER:
         module = importlib.import_module(f"benchmarks.{name.replace('-', '_')}")
         results = module.run()

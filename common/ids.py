@@ -3,6 +3,7 @@
 import re
 import secrets
 import uuid
+from collections.abc import Collection
 
 _ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"  # no l, o, 0, 1: people read these aloud
 _SLUG_JUNK = re.compile(r"[^a-z0-9]+")
@@ -30,3 +31,13 @@ def is_uid(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def next_name(base: str, taken: Collection[str]) -> str:
+    """Return ``base``, or ``base 2``, ``base 3`` …, whichever is free."""
+    if base not in taken:
+        return base
+    number = 2
+    while f"{base[:58]} {number}" in taken:
+        number += 1
+    return f"{base[:58]} {number}"

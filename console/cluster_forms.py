@@ -9,7 +9,7 @@ from django import forms
 from django.utils.translation import gettext_lazy as _
 
 from clusters.models import Cluster, Flavor, Pool
-from clusters.options import ACCESS_MODES, PEERS, VOLUME_KINDS, ClusterOptions
+from clusters.options import ACCESS_MODES, PEERS, RANGES, VOLUME_KINDS, ClusterOptions
 from clusters.services.base import KINDS_OF_WORK
 from console import lines
 from console.views.base import FilterForm
@@ -79,6 +79,19 @@ class OptionsForm(forms.Form):
         rows=2,
         help_text=_("Ranges on each line, besides private ones, which are always blocked."),
     )
+    allowed_cidrs = area(
+        _("Allowed addresses"),
+        rows=2,
+        help_text=_(
+            "Ranges on each line that workspaces and loads may reach although they are private,"
+            " best with a port: 10.20.0.0/16:9000."
+        ),
+    )
+    pod_cidrs = area(
+        _("Addresses of pods"),
+        rows=2,
+        help_text=_("Ranges on each line: people are led nowhere else. Empty: not to the portal."),
+    )
     volume_kind = forms.ChoiceField(
         label=_("Homes are"),
         choices=[
@@ -132,6 +145,12 @@ class OptionsForm(forms.Form):
         required=False,
         help_text=_("Runs before ports of containers. Empty: containers have no web ports."),
     )
+    data_image = forms.CharField(
+        label=_("Image that copies data"),
+        max_length=255,
+        required=False,
+        help_text=_("Has Berth's package dataplane. Empty: no loads and no file browser here."),
+    )
     check_image = forms.CharField(
         label=_("Image of the self-check"),
         max_length=255,
@@ -156,7 +175,7 @@ class OptionsForm(forms.Form):
         (
             _("Network"),
             _("Where Berth is, as seen from pods, and what pods may reach."),
-            ("namespace_prefix", "hub_url", *PEERS[:3], "internet", "blocked_cidrs", "trusted"),
+            ("namespace_prefix", "hub_url", *PEERS[:3], "internet", *RANGES, "trusted"),
         ),
         (
             _("Storage"),
@@ -178,7 +197,7 @@ class OptionsForm(forms.Form):
         (
             _("Images"),
             _("What is used where nothing else is named."),
-            ("default_image", "sidecar_image", "check_image"),
+            ("default_image", "sidecar_image", "data_image", "check_image"),
         ),
         (
             _("kubectl"),

@@ -125,6 +125,16 @@ def isolation_words(cluster: Cluster) -> list[tuple[str, bool, str]]:
             _("A workspace can open only the devices it was given."),
             _("Work is told which GPUs to use, but nothing stops it from using others."),
         ),
+        "read_only_volumes": (
+            _("Read-only volumes"),
+            _("A volume that is mounted to be read can't be written."),
+            _("A volume that is mounted to be read can be written by its owner's programs."),
+        ),
+        "memory_secrets": (
+            _("Secret files"),
+            _("They lie in memory and are gone when the work ended."),
+            _("They lie on the disk, closed to others, until the work ended."),
+        ),
     }
     return [
         (words[0], bool(cluster.isolation[key]), words[1] if cluster.isolation[key] else words[2])

@@ -11,6 +11,7 @@ from console.views import (
     overview,
     presets,
     projects,
+    storage,
     system,
     users,
     workspaces,
@@ -64,6 +65,18 @@ urlpatterns = [
     path("console/flavors/new", parts.FlavorEdit.as_view(), name="flavor-create"),
     path("console/flavors/<str:flavor>/", parts.FlavorEdit.as_view(), name="flavor"),
     path("console/flavors/<str:flavor>/delete", parts.FlavorDelete.as_view(), name="flavor-delete"),
+    path("console/storage/", storage.VolumeClassList.as_view(), name="volume-classes"),
+    path("console/storage/new", storage.VolumeClassEdit.as_view(), name="volume-class-create"),
+    path(
+        "console/storage/<slug:volume_class>/",
+        storage.VolumeClassEdit.as_view(),
+        name="volume-class",
+    ),
+    path(
+        "console/storage/<slug:volume_class>/delete",
+        storage.VolumeClassDelete.as_view(),
+        name="volume-class-delete",
+    ),
     path("console/machines/", machines.Machines.as_view(), name="machines"),
     path("console/workspaces/", workspaces.WorkspaceList.as_view(), name="workspaces"),
     path(

@@ -37,6 +37,12 @@ def derive_matching(purpose: str, uid: UUID, launch: int, known: str) -> str:
     return derive(purpose, uid, launch)
 
 
+def matches(purpose: str, uid: UUID, launch: int, given: str) -> bool:
+    """Whether ``given`` is the secret of that launch, under the current key or an older one."""
+    candidates = _candidates(purpose, uid, launch)
+    return any(hmac.compare_digest(one.encode(), given.encode()) for one in candidates)
+
+
 def _candidates(purpose: str, uid: UUID, launch: int) -> Iterator[str]:
     for key in (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS):
         yield _derive(key, purpose, uid, launch)

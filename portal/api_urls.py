@@ -11,6 +11,8 @@ APPS = (
     "images",
     "quotas",
     "volumes",
+    "loaders",
+    "files",
     "notebooks",
     "gate",
     "usage",

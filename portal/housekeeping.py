@@ -2,9 +2,11 @@
 
 import structlog
 
+from credentials import expiry
 from notifications import services as notifications
 from projects import idempotency
 from quotas import listeners as quotas
+from volumes import services as volumes
 
 log = structlog.get_logger(__name__)
 
@@ -15,5 +17,7 @@ def tick() -> None:
     repaired = quotas.repair()
     if repaired:
         log.warning("quota.repaired", workloads=repaired)
+    volumes.shared_volumes_repair()
     idempotency.purge()
     notifications.housekeeping()
+    expiry.tell_due()

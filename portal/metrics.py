@@ -3,10 +3,11 @@
 import hmac
 import ipaddress
 from collections.abc import Iterator
+from datetime import timedelta
 
 from django.conf import settings
 from django.contrib.auth.decorators import login_not_required
-from django.db.models import Count, Max, Min
+from django.db.models import Count, Max, Min, Sum
 from django.http import HttpRequest, HttpResponse
 from django.utils.decorators import method_decorator
 from django.views import View
@@ -18,6 +19,7 @@ from clusters.models import Claim, Cluster, Device
 from common.clock import now
 from common.metrics import REGISTRY
 from events.models import Event, Seal
+from loaders.models import LoadRun
 from runtime.reconcilers import registered
 
 
@@ -28,6 +30,7 @@ class DomainCollector(Collector):
         yield from self._phases()
         yield from self._due()
         yield from self._machines()
+        yield from self._loads()
         yield self._audit()
 
     def _phases(self) -> Iterator[GaugeMetricFamily]:
@@ -71,6 +74,20 @@ class DomainCollector(Collector):
         waiting = GaugeMetricFamily("berth_queue_waiting", "Workloads that wait for room.")
         waiting.add_metric([], Claim.objects.filter(granted_at__isnull=True).count())
         yield waiting
+
+    def _loads(self) -> Iterator[GaugeMetricFamily]:
+        runs = GaugeMetricFamily(
+            "berth_load_runs", "Runs of loads that ended in the last day.", labels=["result"]
+        )
+        size = GaugeMetricFamily("berth_load_read_bytes", "What they read from stores or sent.")
+        day = LoadRun.objects.filter(ended_at__gte=now() - timedelta(days=1))
+        total = 0
+        for row in day.values("result").annotate(n=Count("pk"), read=Sum("bytes_read")):
+            runs.add_metric([row["result"]], row["n"])
+            total += row["read"]
+        size.add_metric([], total)
+        yield runs
+        yield size
 
     def _audit(self) -> GaugeMetricFamily:
         family = GaugeMetricFamily("berth_audit_unsealed_events", "Events not in the chain yet.")

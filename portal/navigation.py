@@ -24,6 +24,7 @@ HOME = Entry(_("Home"), "home", ("home", "notebooks:home"))
 PROJECT = (
     Entry(_("Workspaces"), "device-laptop", ("notebooks:list",), project=True),
     Entry(_("Data"), "database", ("volumes:list",), project=True),
+    Entry(_("Loads"), "database-import", ("loaders:list",), project=True),
     Entry(_("Credentials"), "key", ("credentials:list",), project=True),
     Entry(_("Usage"), "chart-histogram", ("usage:project", "usage:overview"), project=True),
     Entry(_("Members"), "users", ("projects:members",), project=True),
@@ -37,6 +38,7 @@ CONSOLE = (
     Entry(_("Presets"), "layout-grid", ("console:presets",)),
     Entry(_("Clusters"), "topology-star-3", ("console:clusters",)),
     Entry(_("Kinds of GPU"), "cpu-2", ("console:flavors",)),
+    Entry(_("Storage"), "database-cog", ("console:volume-classes",)),
     Entry(_("Machines"), "server-2", ("console:machines",)),
     Entry(_("All workspaces"), "devices", ("console:workspaces",)),
     Entry(_("Queue"), "list-numbers", ("console:queue",)),
@@ -48,6 +50,7 @@ PROFILE = (
     Entry(_("Profile"), "user", ("accounts:profile",)),
     Entry(_("Security and sessions"), "shield-lock", ("accounts:security", "accounts:sessions")),
     Entry(_("API tokens"), "key", ("accounts:tokens",)),
+    Entry(_("Own credentials"), "key", ("credentials:own",)),
     Entry(_("SSH keys"), "terminal-2", ("accounts:ssh-keys", "accounts:ssh_keys")),
     Entry(_("My usage"), "chart-histogram", ("usage:mine",)),
     Entry(_("Notification settings"), "bell-cog", ("notifications:settings",)),

@@ -6,13 +6,15 @@ from django.http import HttpRequest
 
 from accounts.principal import Principal
 from common.middleware import client_ip
+from loaders.models import Load
 from notebooks.models import Workspace
 from projects.access import Permission, projects_visible_to, scoped
 from runtime.sse import make_stream
+from volumes.models import Volume
 
 
 def authorise(request: HttpRequest, topics: list[str]) -> list[str]:
-    """Return those of ``topics`` that the person may hear of now. At most two queries."""
+    """Return those of ``topics`` that the person may hear of now. One query for each kind."""
     who = Principal(user=request.user, ip=client_ip(request))  # type: ignore[arg-type]
     asked: dict[str, set[str]] = {}
     for topic in topics:
@@ -28,6 +30,15 @@ def authorise(request: HttpRequest, topics: list[str]) -> list[str]:
         rows = scoped(Workspace.objects.all(), who, Permission.WORKSPACE_READ)
         shown = rows.filter(uid__in=uids).values_list("uid", flat=True)
         allowed |= {f"workspace:{uid}" for uid in shown}
+    if uids := _uids(asked.get("load", set())):
+        loads = scoped(Load.objects.all(), who, Permission.LOAD_READ)
+        allowed |= {
+            f"load:{uid}" for uid in loads.filter(uid__in=uids).values_list("uid", flat=True)
+        }
+    if uids := _uids(asked.get("volume", set())):
+        volumes = scoped(Volume.objects.all(), who, Permission.VOLUME_READ)
+        seen = volumes.filter(uid__in=uids).values_list("uid", flat=True)
+        allowed |= {f"volume:{uid}" for uid in seen}
     return [topic for topic in topics if topic in allowed]
 
 

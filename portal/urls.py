@@ -29,6 +29,8 @@ APPS = (
     "quotas.urls",
     "volumes.urls",
     "hubapi.urls",
+    "loaders.urls",
+    "files.urls",
     "notebooks.urls",
     "gate.urls",
     "usage.urls",

@@ -24,8 +24,12 @@ class Permission(StrEnum):
 
     CREDENTIAL_MANAGE = "credential:manage"
     CREDENTIAL_READ = "credential:read"
+    CREDENTIAL_USE = "credential:use"
     EVENT_READ = "event:read"
     KUBE_USE = "kube:use"
+    LOAD_CREATE = "load:create"
+    LOAD_MANAGE = "load:manage"
+    LOAD_READ = "load:read"
     MEMBER_MANAGE = "member:manage"
     MEMBER_READ = "member:read"
     PROJECT_ARCHIVE = "project:archive"
@@ -34,8 +38,10 @@ class Permission(StrEnum):
     PROJECT_UPDATE = "project:update"
     QUOTA_READ = "quota:read"
     USAGE_READ = "usage:read"
+    VOLUME_CREATE = "volume:create"
     VOLUME_MANAGE = "volume:manage"
     VOLUME_READ = "volume:read"
+    VOLUME_USE = "volume:use"
     WORKSPACE_CREATE = "workspace:create"
     WORKSPACE_MANAGE = "workspace:manage"
     WORKSPACE_READ = "workspace:read"
@@ -44,8 +50,12 @@ class Permission(StrEnum):
 PERMISSION_TEXT: dict[Permission, Promise] = {
     Permission.CREDENTIAL_MANAGE: _("Store, replace and remove credentials (never read them)"),
     Permission.CREDENTIAL_READ: _("See which credentials there are"),
+    Permission.CREDENTIAL_USE: _("Put credentials of the project to use in own work"),
     Permission.EVENT_READ: _("Read what happened in the project"),
     Permission.KUBE_USE: _("Use kubectl in the project's namespace (own workspaces only)"),
+    Permission.LOAD_CREATE: _("Load data into volumes and out of them; pause and end own loads"),
+    Permission.LOAD_MANAGE: _("Pause, change and remove loads of others"),
+    Permission.LOAD_READ: _("See loads and how far they are"),
     Permission.MEMBER_MANAGE: _("Invite, remove and change members up to the own role"),
     Permission.MEMBER_READ: _("See who belongs to the project"),
     Permission.PROJECT_ARCHIVE: _("Archive the project and bring it back"),
@@ -54,8 +64,10 @@ PERMISSION_TEXT: dict[Permission, Promise] = {
     Permission.PROJECT_UPDATE: _("Rename the project and edit its description"),
     Permission.QUOTA_READ: _("See limits and what is used"),
     Permission.USAGE_READ: _("See the usage of the whole project"),
-    Permission.VOLUME_MANAGE: _("Create, change and delete volumes of the project"),
+    Permission.VOLUME_CREATE: _("Create volumes; change and delete those of one's own making"),
+    Permission.VOLUME_MANAGE: _("Change, delete and hand over every volume of the project"),
     Permission.VOLUME_READ: _("See volumes"),
+    Permission.VOLUME_USE: _("Mount shared volumes, look into them and change their files"),
     Permission.WORKSPACE_CREATE: _("Start own workspaces"),
     Permission.WORKSPACE_MANAGE: _("Stop and delete workspaces of others (not open them)"),
     Permission.WORKSPACE_READ: _("See names and states of all workspaces"),
@@ -64,6 +76,7 @@ PERMISSION_TEXT: dict[Permission, Promise] = {
 _VIEWER = frozenset(
     {
         Permission.KUBE_USE,
+        Permission.LOAD_READ,
         Permission.PROJECT_READ,
         Permission.MEMBER_READ,
         Permission.QUOTA_READ,
@@ -74,11 +87,16 @@ _VIEWER = frozenset(
 )
 _MEMBER = _VIEWER | {
     Permission.CREDENTIAL_READ,
+    Permission.CREDENTIAL_USE,
     Permission.EVENT_READ,
+    Permission.LOAD_CREATE,
+    Permission.VOLUME_CREATE,
+    Permission.VOLUME_USE,
     Permission.WORKSPACE_CREATE,
 }
 _MANAGER = _MEMBER | {
     Permission.CREDENTIAL_MANAGE,
+    Permission.LOAD_MANAGE,
     Permission.MEMBER_MANAGE,
     Permission.PROJECT_UPDATE,
     Permission.VOLUME_MANAGE,
@@ -92,9 +110,18 @@ ROLE_PERMISSIONS: dict[Role, frozenset[Permission]] = {
     Role.MANAGER: frozenset(_MANAGER),
     Role.OWNER: frozenset(_OWNER),
 }
-# An operator acts in every project but does not become a member: he cannot start work or use
-# kubectl there and, like everybody, cannot open a workspace that was not shared with him.
-_MEMBERS_ONLY = frozenset({Permission.KUBE_USE, Permission.WORKSPACE_CREATE})
+# An operator acts in every project but does not become a member: he cannot start work, use
+# kubectl or the project's secrets, or look into its files there and, like everybody, cannot
+# open a workspace that was not shared with him.
+_MEMBERS_ONLY = frozenset(
+    {
+        Permission.CREDENTIAL_USE,
+        Permission.KUBE_USE,
+        Permission.LOAD_CREATE,
+        Permission.VOLUME_USE,
+        Permission.WORKSPACE_CREATE,
+    }
+)
 OPERATOR_PERMISSIONS: frozenset[Permission] = frozenset(_OWNER - _MEMBERS_ONLY)
 AUDITOR_PERMISSIONS: frozenset[Permission] = frozenset(
     (_VIEWER | {Permission.EVENT_READ}) - _MEMBERS_ONLY

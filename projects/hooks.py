@@ -15,11 +15,20 @@ if TYPE_CHECKING:
     from projects.choices import Role
     from projects.models import Project
 
+ProjectCreated = Callable[["Project", "Principal | None"], None]
 MemberLeft = Callable[["Project", "User", "Principal | None"], None]
 RoleChanged = Callable[["Project", "User", "Role", "Principal | None"], None]
 
+_project_created: list[ProjectCreated] = []
 _member_left: list[MemberLeft] = []
 _role_changed: list[RoleChanged] = []
+
+
+def on_project_created(callback: ProjectCreated) -> ProjectCreated:
+    """Register what a new project has without anybody's asking."""
+    if callback not in _project_created:
+        _project_created.append(callback)
+    return callback
 
 
 def on_member_left(callback: MemberLeft) -> MemberLeft:
@@ -34,6 +43,11 @@ def on_role_changed(callback: RoleChanged) -> RoleChanged:
     if callback not in _role_changed:
         _role_changed.append(callback)
     return callback
+
+
+def project_created(project: Project, who: Principal | None) -> None:
+    for callback in _project_created:
+        callback(project, who)
 
 
 def member_left(project: Project, user: User, who: Principal | None) -> None:

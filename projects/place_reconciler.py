@@ -13,6 +13,7 @@ from typing import Any
 
 from django.utils.translation import gettext as _
 
+from clusters.selectors import node_ranges
 from common.clock import now
 from events.services import record
 from projects import contents, places, registries
@@ -125,6 +126,7 @@ def spec_of(row: ProjectPlace) -> TenantSpec:
         registries=logins,
         registries_version=version,
         kube_users=kube_users(row),
+        closed=tuple(node_ranges(row.cluster_key)),
     )
 
 
@@ -181,6 +183,7 @@ def _mark(spec: TenantSpec, driver: Driver | SupportsTenants) -> str:
         spec.generation,
         spec.slug,
         spec.registries_version,
+        spec.closed,
         [(u.user, u.viewer, u.pods, u.grants) for u in spec.kube_users],
         repr(getattr(driver, "options", "")),
     )

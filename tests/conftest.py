@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from django.test import Client
 
+pytest_plugins = ["tests.support.store_fixtures"]
+
 
 @pytest.fixture(autouse=True)
 def fresh_limits() -> None:

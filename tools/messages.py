@@ -31,6 +31,8 @@ APPS = (
     "console",
     "events",
     "hubapi",
+    "loaders",
+    "files",
     "notebooks",
     "notifications",
     "portal",

@@ -24,6 +24,7 @@ from tools.setup_steps import (
     SERVER_VENV,
     TOOLS,
     base_python,
+    dataplane_environment,
     environment,
     notebook_environment,
 )
@@ -49,7 +50,10 @@ EXTRA = {
     "ssh": "openssh-client",
     "/usr/lib/openssh/sftp-server": "openssh-sftp-server",  # stands for a container's own
 }
+# An NFS server without a kernel's, and who talks to it: only root may serve files by handle.
+NFS = {"ganesha.nfsd": ("nfs-ganesha", "nfs-ganesha-vfs"), "nfs-ls": ("libnfs-utils",)}
 SINGLEUSERS = ("singleuser-5.5", "singleuser-4.1")
+STORES = ("versitygw", "fake-gcs-server")
 START_TIMEOUT_S = 30
 NO_CLUSTER = 3  # what `devcluster status` answers then
 ELSEWHERE = Path("/var/lib/berth-test-environments")
@@ -67,6 +71,7 @@ def provision() -> dict[str, str]:
         wanted += FONTS
     if os.geteuid() == 0:
         wanted += [package for name, package in ENGINE.items() if not shutil.which(name)]
+        wanted += [one for name, some in NFS.items() if not shutil.which(name) for one in some]
     if wanted:
         install(wanted)
     missing = {
@@ -131,10 +136,27 @@ def notebook_environments() -> None:
         ELSEWHERE.chmod(0o755)
         os.environ["BERTH_ENVIRONMENTS_DIR"] = os.environ["BERTH_TEST_ENVS"] = str(ELSEWHERE)
     base, uv = base_python(), find_uv(TOOLS)
-    for name in ("jupyterlab", *SINGLEUSERS):
+    for name in ("jupyterlab", "stores", *SINGLEUSERS):
         notebook_environment(base, uv, name)
+    dataplane_environment(base, uv)
     if os.geteuid() == 0:  # a start as root is tested with what `make run` would use
         environment("portal", SERVER_VENV, LOCKS / "server.txt", base, uv)
+
+
+def object_stores() -> None:
+    """The stores' programs, built before the tests so that none waits for a compiler."""
+    from devcluster.programs import PROGRAMS, build, go
+
+    for name in STORES:
+        program = PROGRAMS[name]
+        if program.built():
+            continue
+        try:
+            go()
+            with step(f"Building {name} for the tests, once on this machine"):
+                build(program, lambda _: None)
+        except SetupError as error:
+            say(f"  without the tests that talk to {name}: {error}")
 
 
 def open_to_all(folder: Path) -> bool:

@@ -18,6 +18,7 @@ from tools.provision_tests import (  # noqa: E402
     Cluster,
     Services,
     notebook_environments,
+    object_stores,
     provision,
 )
 from tools.setup_shell import SetupError, explain, say  # noqa: E402
@@ -30,6 +31,7 @@ def main(arguments: list[str]) -> int:
     say("Preparing the tests:")
     missing = provision()
     notebook_environments()
+    object_stores()
     services, cluster = Services(), Cluster()
     # A kill must reach the throwaway servers as well.
     for number in (signal.SIGTERM, signal.SIGHUP):

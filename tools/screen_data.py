@@ -27,11 +27,12 @@ from accounts.principal import Principal  # noqa: E402
 from clusters.models import Claim, Cluster, Device, Flavor, Hold  # noqa: E402
 from common.clock import now  # noqa: E402
 from events.services import record  # noqa: E402
+from loaders.models import Load  # noqa: E402
 from notebooks.models import Preset, Sample, Step, Workspace  # noqa: E402
 from notifications.models import Announcement, Notification  # noqa: E402
 from projects.models import Membership, Project  # noqa: E402
 from quotas.models import Limit, Reservation  # noqa: E402
-from tools import screen_clusters  # noqa: E402
+from tools import screen_clusters, screen_loads, screen_volumes  # noqa: E402
 from usage.models import Interval  # noqa: E402
 from volumes.models import Volume  # noqa: E402
 
@@ -385,7 +386,11 @@ def url(name: str, **kwargs: Any) -> str:
 
 
 def pages(
-    who: dict[str, User], made: dict[str, Workspace], vision: Project
+    who: dict[str, User],
+    made: dict[str, Workspace],
+    loads: dict[str, Load],
+    volume: Volume,
+    vision: Project,
 ) -> list[dict[str, str]]:
     slug = {"project": vision.slug}
     found: list[tuple[str, str, str]] = [
@@ -445,6 +450,8 @@ def pages(
         )
     ]
     found += screen_clusters.pages()
+    found += screen_loads.pages(vision, loads)
+    found += screen_volumes.pages(vision, volume)
     preset = Preset.objects.first()
     found += [
         ("olga", "console-user", url("console:user", user=who["alice"].uid)),
@@ -466,7 +473,10 @@ def main() -> None:
     ensure_default_presets()
     screen_clusters.make(tenants["vision"])
     news(who, made)
-    json.dump({"password": PASSWORD, "pages": pages(who, made, tenants["vision"])}, sys.stdout)
+    loads = screen_loads.make(tenants["vision"], who["alice"])
+    volume = screen_volumes.make(tenants["vision"], who)
+    shown = pages(who, made, loads, volume, tenants["vision"])
+    json.dump({"password": PASSWORD, "pages": shown}, sys.stdout)
 
 
 if __name__ == "__main__":

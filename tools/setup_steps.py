@@ -3,6 +3,7 @@
 import os
 import shutil
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tools.setup_shell import SetupError, digest, run, stamped, step, warn, works, write_stamp
@@ -27,6 +28,7 @@ def prepare_server() -> Path:
     uv = find_uv(TOOLS)
     python = environment("portal", SERVER_VENV, LOCKS / "server.txt", base, uv)
     notebook_environment(base, uv)
+    dataplane_environment(base, uv)
     node = node_program(base, uv)
     node_packages(node, developers=False)
     catalogues(python)
@@ -107,6 +109,7 @@ def environment(what: str, folder: Path, lock: Path, base: Path, uv: Path) -> Pa
         if not same_base(folder, base):
             run([uv, "venv", "-q", "--clear", "--python", base, folder], env=index_environment())
         command = [uv, "pip", "sync", "-q", "--require-hashes", "--compile-bytecode"]
+        command.append("--allow-empty-requirements")
         run([*command, "--python", python, lock], env=index_environment(), hint=offline_hint())
     write_stamp(stamp, value)
     return python
@@ -117,19 +120,59 @@ def same_base(folder: Path, base: Path) -> bool:
 
 
 def notebook_environment(base: Path, uv: Path, name: str = "jupyterlab") -> Path:
-    """The read-only environment of workspaces.
+    """The read-only environment of workspaces."""
+    lock = LOCKS / ("notebook.txt" if name == "jupyterlab" else f"{name}.txt")
+    return named_environment(base, uv, name, lock)
+
+
+def dataplane_environment(base: Path, uv: Path) -> Path:
+    """The read-only environment of what runs next to the data: our own package is part of it.
+
+    A change of that package makes another environment, and what runs keeps the one it has.
+    """
+    package = ROOT / "dataplane"
+    sources = sorted(path for path in package.rglob("*") if is_source(path))
+    names = [str(path.relative_to(package)) for path in sources]
+
+    def add(folder: Path) -> None:
+        site = next(folder.glob("lib/python3.*/site-packages"))
+        for name, source in zip(names, sources, strict=True):
+            target = site / "dataplane" / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(source.read_bytes())  # not its mode: others must read it too
+        run([folder / "bin/python", "-m", "compileall", "-q", site / "dataplane"])
+
+    lock = LOCKS / "dataplane.txt"
+    return named_environment(base, uv, "dataplane", lock, parts=(*names, *sources), add=add)
+
+
+def is_source(path: Path) -> bool:
+    return path.is_file() and path.suffix != ".pyc"
+
+
+def named_environment(
+    base: Path,
+    uv: Path,
+    name: str,
+    lock: Path,
+    *,
+    parts: Sequence[str | Path] = (),
+    add: Callable[[Path], None] | None = None,
+) -> Path:
+    """An environment at a name that never changes, made from ``lock`` and ``parts``.
 
     It is built in its final folder, because an environment remembers its path; it counts only
     once the link without the hash leads to it.
     """
-    lock = LOCKS / ("notebook.txt" if name == "jupyterlab" else f"{name}.txt")
     environments = Path(os.environ.get("BERTH_ENVIRONMENTS_DIR") or VAR / "environments")
-    folder = environments / f"{name}-{digest(lock, str(base))}"
+    folder = environments / f"{name}-{digest(lock, str(base), *parts)}"
     link = environments / name
     if link.is_symlink() and link.resolve() == folder.resolve() and folder.is_dir():
         return folder
     make_folder(environments)
     environment(f"{name} environment's", folder, lock, base, uv)
+    if add is not None:
+        add(folder)
     fresh = environments / f".{name}.new"
     fresh.unlink(missing_ok=True)
     fresh.symlink_to(folder.name)

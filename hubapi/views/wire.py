@@ -74,9 +74,9 @@ def holder_from(request: HttpRequest, *kinds: TokenKind) -> Holder:
     return holder
 
 
-def body_json(request: HttpRequest) -> dict[str, Any]:
+def body_json(request: HttpRequest, *, limit: int = MAX_BODY) -> dict[str, Any]:
     """Return the body as an object; small, and what it says it is."""
-    if int(request.META.get("CONTENT_LENGTH") or 0) > MAX_BODY:
+    if int(request.META.get("CONTENT_LENGTH") or 0) > limit:
         raise Invalid("The body is too large.")
     try:
         data = json.loads(request.body or b"{}")

@@ -16,13 +16,15 @@ from clusters.checks import run as checks
 from clusters.models import Cluster
 from clusters.placement import QUEUED_HERE
 from events import sealer
+from files import services as files
 from hubapi import activity, cutting
+from loaders import services as loaders
 from notebooks import services as notebooks
 from notifications import outbox
 from portal import beat, housekeeping
 from portal.celery import app, prepare_broker
 from portal.server.standby import wanted_file
-from runtime import incarnation, leases, observe, orphans, routes, sweep
+from runtime import gateway, incarnation, leases, observe, orphans, routes, sweep
 from runtime.bus_backends import EngineEar
 
 log = structlog.get_logger(__name__)
@@ -31,6 +33,7 @@ CELERY_THREADS = 4
 DUTY_LEASE_S = 15.0
 SAMPLE_S = 30.0
 CHECK_S = 5.0
+GATE_S = 1.0  # somebody may be waiting for it
 SILENT_S = 600.0
 
 
@@ -44,7 +47,8 @@ def usage_tick() -> None:
 def gate_tick() -> None:
     """Tell the manager of this machine whether a gate is needed (portal.server.standby)."""
     file = wanted_file(settings.BERTH_VAR)
-    wanted = Cluster.objects.filter(enabled=True).exclude(driver__in=QUEUED_HERE).exists()
+    attached = Cluster.objects.filter(enabled=True).exclude(driver__in=QUEUED_HERE).exists()
+    wanted = attached or gateway.is_wanted()
     with contextlib.suppress(OSError):  # no manager here, and no such folder
         if wanted and not file.exists():
             file.touch(mode=0o600)
@@ -176,12 +180,14 @@ class Worker:
             Loop("routes", routes.Keeper().tick, routes.EPOCH_S, leased=True),
             Loop("health", Health().tick, CHECK_S, leased=True),
             Loop("watches", self.watches.tick, CHECK_S),
-            Loop("gate-wanted", gate_tick, CHECK_S),
+            Loop("gate-wanted", gate_tick, GATE_S),
+            Loop("files-idle", files.sessions_tidy, 15.0, leased=True),
             Loop("cluster-checks", checks.run_due, CHECK_S, leased=True),
             Loop("orphans", orphans.collect_orphans, 60.0, leased=True),
             Loop("notebook-tokens", cutting.Keeper().tick, cutting.Keeper.EVERY_S, leased=True),
             Loop("notebook-activity", activity.poll, activity.POLL_S, leased=True),
             Loop("workspace-limits", notebooks.limits_enforce, 15.0, leased=True),
+            Loop("load-schedules", loaders.schedules_run, 15.0, leased=True),
             Loop("workspace-usage", usage_tick, SAMPLE_S, leased=True),
             Loop("audit-seal", sealer.seal, sealer.EVERY_S, leased=True),
             Loop("mail", outbox.send_due, outbox.EVERY_S, leased=True),

@@ -1,4 +1,5 @@
-"""A process that runs only while a file says so: the gate, while a cluster is attached.
+"""A process that runs only while a file says so: the gate, while a cluster is attached or
+somebody looks at files.
 
 The worker, which has the database, writes and removes the file; the manager, which has not,
 looks at it every few seconds.
@@ -16,7 +17,7 @@ from typing import Any
 from portal.server.places import Places, Refusal
 from portal.server.processes import Child
 
-LOOK_EVERY_S = 3.0
+LOOK_EVERY_S = 1.0
 AGAIN_AFTER_S = 30.0  # a port was busy
 GRACE_S = 12.0
 Bind = Callable[[Mapping[str, Any], str], socket.socket]
@@ -94,4 +95,6 @@ def wanted_file(var: Path) -> Path:
 
 def state_of(places: Places) -> str:
     """One line for ``berth status``."""
-    return "runs" if wanted_file(places.var).exists() else "is not needed: no cluster is attached"
+    if wanted_file(places.var).exists():
+        return "runs"
+    return "is not needed: no cluster is attached, and nobody looks at files"

@@ -14,6 +14,7 @@ from common.logs import mask_links
 from portal.settings import database
 from portal.settings.deploy import *
 from portal.settings.env import ROOT, VAR, flag, number, text, words
+from portal.settings.loads import *
 from portal.settings.people import *
 
 BASE_DIR = ROOT
@@ -54,6 +55,8 @@ BERTH_GATE_TOKEN = text("GATE_TOKEN")
 BERTH_GATE_STREAMS = number("GATE_STREAMS", 4000)
 BERTH_GATE_STREAMS_PER_USER = number("GATE_STREAMS_PER_USER", 32)
 BERTH_GATE_IDLE_S = number("GATE_IDLE_S", 4 * 3600)
+BERTH_SSH_CONNECTIONS_PER_USER = number("SSH_CONNECTIONS_PER_USER", 32)
+BERTH_FILES_IDLE_MINUTES = number("FILES_IDLE_MINUTES", 10)  # then a file browser ends
 BERTH_SSH_HOST = text("SSH_HOST")  # as people reach it; "": the portal's host
 BERTH_SSH_HOST_KEY_FILE = text("SSH_HOST_KEY_FILE", str(VAR / "ssh" / "host_key"))
 ALLOWED_HOSTS = words("ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]")
@@ -91,6 +94,8 @@ INSTALLED_APPS = [
     "images",
     "quotas",
     "volumes",
+    "loaders",
+    "files",
     "hubapi",
     "notebooks",
     "usage",
@@ -210,6 +215,7 @@ BERTH_BUS_DIR = VAR / "run" / "bus"
 BERTH_SUPERVISOR_SOCKET = Path(text("SUPERVISOR_SOCKET", str(VAR / "supervisor" / "sock")))
 BERTH_WORKLOADS_DIR = Path(text("WORKLOADS_DIR", str(VAR / "workloads")))
 BERTH_VOLUMES_DIR = Path(text("VOLUMES_DIR", str(VAR / "volumes")))
+BERTH_VOLUME_UNDO_DAYS = number("VOLUME_UNDO_DAYS", 7)  # a deleted volume can be brought back
 BERTH_ENVIRONMENTS_DIR = Path(text("ENVIRONMENTS_DIR", str(VAR / "environments")))
 BERTH_LOG_DIR = VAR / "log"
 # clusters that exist without a row being made by hand: key -> driver

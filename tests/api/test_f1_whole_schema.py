@@ -65,7 +65,7 @@ class RollBack(Exception):  # noqa: N818 - no error
 def real_ids(project: Any, alice: Any, principal: Any, db: None) -> dict[str, str]:
     """Ids that exist, so that operations get past their look-up."""
     from clusters import registry
-    from credentials.services import Login, registry_add
+    from credentials.services import Label, credential_add
     from notebooks.services import Wanted, ensure_default_presets, workspace_launch
 
     registry.reset()
@@ -73,18 +73,26 @@ def real_ids(project: Any, alice: Any, principal: Any, db: None) -> dict[str, st
     row = workspace_launch(
         principal=principal(alice), project=project, preset=None, wanted=Wanted(name="lab")
     )
-    kept = registry_add(
+    kept = credential_add(
         principal=principal(alice),
         project=project,
-        name="ours",
-        host="registry.example.com",
-        login=Login("robot", "secret"),
+        kind="registry",
+        label=Label("ours"),
+        fields={"host": "registry.example.com", "username": "robot", "password": "secret"},
+    )
+    own = credential_add(
+        principal=principal(alice),
+        project=None,
+        kind="generic",
+        label=Label("mine"),
+        fields={"values": {"TOKEN": "secret"}},
     )
     return {
         "project": project.slug,
         "workspace": row.short_id,
         "username": "bob",
         "credential": str(kept.uid),
+        "own": str(own.uid),
     }
 
 

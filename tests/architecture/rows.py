@@ -107,6 +107,7 @@ def _kubeconfigs(project: Any, people: list[Any], mark: str) -> None:
 
 def _workspaces(n: int, project: Any, user: Any, people: list[Any], mark: str) -> None:
     from credentials.models import Credential
+    from loaders.models import Load
     from notebooks.models import Preset, Share, Workspace
     from volumes.models import Volume
 
@@ -117,6 +118,10 @@ def _workspaces(n: int, project: Any, user: Any, people: list[Any], mark: str) -
         Credential(project=project, kind="registry", name=f"c{mark}{i}", target=f"c{mark}{i}.ex")
         for i in range(n)
     )
+    Credential.objects.bulk_create(
+        Credential(owner=user, kind="git", name=f"o{mark}{i}") for i in range(n)
+    )
+    _volumes(n, project, user, people, mark)
     homes = Volume.objects.bulk_create(
         Volume(project=project, owner=p, name=f"h{mark}{i}") for i, p in enumerate(people)
     )
@@ -132,7 +137,61 @@ def _workspaces(n: int, project: Any, user: Any, people: list[Any], mark: str) -
         )
         for i, p in enumerate(people)
     )
+    Load.objects.bulk_create(
+        Load(
+            project=project,
+            owner=p,
+            name=f"l{mark}-{i}",
+            volume=homes[i],
+            anonymous=True,
+            kind="s3",
+            bucket="bucket",
+            launch=1,
+            phase="running" if i % 3 else "pending",
+            stage="copying",
+        )
+        for i, p in enumerate(people)
+    )
     Share.objects.bulk_create(Share(workspace=w, user=p) for w, p in zip(rows, people, strict=True))
+
+
+def _volumes(n: int, project: Any, user: Any, people: list[Any], mark: str) -> None:
+    from clusters.models import Cluster
+    from volumes.models import ClassPlace, Volume, VolumeClass, VolumeTransfer
+
+    classes = VolumeClass.objects.bulk_create(
+        VolumeClass(key=f"c{mark}-{i}", name=f"C {mark} {i}", backing_kind="directory")
+        for i in range(n)
+    )
+    cluster, _made = Cluster.objects.get_or_create(
+        key="stored", defaults={"name": "Stored", "driver": "fake"}
+    )
+    ClassPlace.objects.bulk_create(ClassPlace(volume_class=c, cluster=cluster) for c in classes)
+    made = Volume.objects.bulk_create(
+        Volume(
+            project=project,
+            created_by=p,
+            last_used_by=p,
+            last_used_at=now(),
+            kind="data",
+            name=f"d{mark}-{i}",
+            volume_class=classes[i],
+            size_limit_mib=1024,
+        )
+        for i, p in enumerate(people)
+    )
+    VolumeTransfer.objects.bulk_create(
+        VolumeTransfer(
+            volume=row,
+            from_project=project,
+            to_project=project,
+            to_slug=project.slug,
+            asked_by=user,
+            asked_at=now(),
+            expires_at=now() + timedelta(days=1),
+        )
+        for row in made
+    )
 
 
 def _own(n: int, user: Any, mark: str) -> None:

@@ -53,6 +53,9 @@ def test_every_list_costs_the_same_for_one_row_and_for_thirty(
     one = {url: measure(client, url) for url in urls.values()}
     rows.fill(29, project=project, user=alice, mark="b")
     thirty = {url: measure(client, url) for url in urls.values()}
+    # what is written once a minute (when somebody was last seen) belongs to no page: look again
+    for url in [u for u in one if thirty[u] > one[u]]:
+        thirty[url] = min(thirty[url], measure(client, url))
     grown = {u: (one[u], thirty[u]) for u in one if thirty[u] > one[u]}
     assert not grown, f"queries grow with the rows: {grown}"
     api = {r.path: thirty[u] for r, u in urls.items() if r.is_api}

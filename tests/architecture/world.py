@@ -11,6 +11,7 @@ def build(project: Any, owner: Any, *, mark: str = "") -> dict[str, str]:
     """Make a workspace, its volume, an invitation … of ``owner`` in ``project``."""
     from accounts.models import ApiToken, SshKey
     from credentials.models import Credential
+    from loaders.models import Load
     from notebooks.models import Workspace
     from notifications.models import Announcement, Notification
     from projects.models import Invitation, KubeGrant, ProjectPlace
@@ -40,6 +41,7 @@ def build(project: Any, owner: Any, *, mark: str = "") -> dict[str, str]:
     credential = Credential.objects.create(
         project=project, kind="registry", name=f"r{mark}", target="r.example", sealed="x"
     )
+    own = Credential.objects.create(owner=owner, kind="git", name=f"own{mark}", sealed="x")
     place, _made = ProjectPlace.objects.get_or_create(
         project=project, cluster_key="guard", namespace=f"berth-{project.slug}"
     )
@@ -51,13 +53,28 @@ def build(project: Any, owner: Any, *, mark: str = "") -> dict[str, str]:
         expires_at=now().replace(year=now().year + 1),
     )
     banner = Announcement.objects.create(message="m", starts_at=now())
+    load = Load.objects.create(
+        project=project,
+        owner=owner,
+        name=f"load{mark}",
+        volume=volume,
+        anonymous=True,
+        kind="s3",
+        bucket="bucket",
+        fingerprint=mark,
+        launch=1,
+        phase="stopped",
+        result="done",
+    )
     return {
         "project": project.slug,
         "project_slug": project.slug,
         "workspace": workspace.short_id,
         "workspace_uid": str(workspace.uid),
+        "load": str(load.uid),
         "volume": str(volume.uid),
         "credential": str(credential.uid),
+        "own": str(own.uid),
         "invitation": str(invitation.uid),
         "username": owner.username,
         "user": str(owner.uid),
@@ -68,7 +85,32 @@ def build(project: Any, owner: Any, *, mark: str = "") -> dict[str, str]:
         "kubeconfig": str(grant.uid),
         "project_uid": str(project.uid),
         "preset": _preset(),
+        **_of_volume(volume, owner, mark),
         **_cluster(),
+    }
+
+
+def _of_volume(volume: Any, owner: Any, mark: str) -> dict[str, str]:
+    """A copy of a volume, an offer of it, and a class of storage."""
+    from volumes.models import VolumeClass, VolumeSnapshot, VolumeTransfer
+
+    copy = VolumeSnapshot.objects.create(volume=volume, name=f"copy{mark}", created_by=owner)
+    transfer = VolumeTransfer.objects.create(
+        volume=volume,
+        from_project=volume.project,
+        to_project=volume.project,
+        to_slug=volume.project.slug,
+        asked_by=owner,
+        asked_at=now(),
+        expires_at=now().replace(year=now().year + 1),
+    )
+    kind, _made = VolumeClass.objects.get_or_create(
+        key="guard", defaults={"name": "Guard", "backing_kind": "directory"}
+    )
+    return {
+        "snapshot": str(copy.uid),
+        "transfer": str(transfer.uid),
+        "volume_class": kind.key,
     }
 
 

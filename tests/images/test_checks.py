@@ -35,14 +35,18 @@ def check(project: Any, bob: Any, as_user: Any) -> Any:
 @pytest.fixture
 def signed_in(registry: Registry, project: Any, alice: Any, principal: Any) -> Any:
     """The project has a sign-in for the registry."""
-    from credentials.services import Login, registry_add
+    from credentials.services import Label, credential_add
 
-    return registry_add(
+    return credential_add(
         principal=principal(alice),
         project=project,
-        name="ours",
-        host=registry.host,
-        login=Login(*registry.login),
+        kind="registry",
+        label=Label("ours"),
+        fields={
+            "host": registry.host,
+            "username": registry.login[0],
+            "password": registry.login[1],
+        },
     )
 
 

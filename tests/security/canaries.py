@@ -9,8 +9,10 @@ from urllib.parse import parse_qs, urlsplit
 
 from django.test import Client
 
+from credentials.kinds import KINDS, Part
 from hubapi import keys
 from hubapi.addresses import callback_url
+from tests.credentials import samples
 
 PASSWORD = "canary-password-Yw2qPz"
 ENV_VALUE = "canary-env-value-Kd83hs"
@@ -47,9 +49,10 @@ def plant(*, owner: Any, project: Any, launch: Any, settle: Any, settings: Any) 
     _api_token(browser, done)
     _invitation(owner, project, done)
     _credential(browser, project, done)
+    kept = _every_kind(browser, project, done)
     _kubeconfig(settings, done)
     _terminal(browser, done)
-    row = launch(owner, env={"CANARY": ENV_VALUE})
+    row = launch(owner, env={"CANARY": ENV_VALUE}, credentials=kept)
     _by_api(browser, project)
     settle(row)
     done.workspace = row
@@ -163,6 +166,42 @@ def _credential(browser: Client, project: Any, done: Planted) -> None:
     assert browser.post(page, form).status_code == 302
     wrong = browser.post(base, json.dumps({**body, "host": "a b"}), content_type="application/json")
     assert wrong.status_code == 400
+
+
+def _every_kind(browser: Client, project: Any, done: Planted) -> list[str]:
+    """Of the project and of the person, by API and by page, good and wrong, replaced and tested."""
+    kept: list[str] = []
+    shelves = (
+        (f"/api/v1/projects/{project.slug}/credentials", f"/projects/{project.slug}/credentials/"),
+        ("/api/v1/me/credentials", "/settings/credentials"),
+    )
+    for api, page in shelves:
+        for kind in samples.KINDS:
+            if kind == "registry":
+                continue
+            body = {"kind": kind, "name": f"canary {kind}", **samples.fields(kind)}
+            made = browser.post(
+                api,
+                json.dumps(body),
+                content_type="application/json",
+                headers={"Idempotency-Key": f"canary-{kind}-{len(kept)}"},
+            )
+            assert made.status_code == 201, made.content
+            kept.append(made.json()["id"])
+            one = f"{api}/{kept[-1]}"
+            parts = KINDS[kind].names(Part.SECRET)
+            again = json.dumps({n: v for n, v in samples.fields(kind).items() if n in parts})
+            answer = browser.post(f"{one}/rotate", again, content_type="application/json")
+            assert answer.status_code == 200, answer.content
+            for wrong in ({**body, "name": ""}, {**body, "name": "x", "profile": "x"}):
+                refused = browser.post(api, json.dumps(wrong), content_type="application/json")
+                assert refused.status_code == 400
+                form = {name: str(value) for name, value in wrong.items()}
+                assert browser.post(page, form).status_code in {200, 302, 422}
+            names = {f"{kind}-{n}": s for n, s in enumerate(samples.secrets_of(kind))}
+            done.secrets |= names
+        browser.post(f"{one}/test", "{}", content_type="application/json")
+    return kept
 
 
 def _terminal(browser: Client, done: Planted) -> None:

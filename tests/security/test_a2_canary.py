@@ -197,6 +197,20 @@ def test_a2_no_answer_to_anybody_holds_a_secret(
     assert not wrong, "\n".join(wrong)
 
 
+def test_a2_the_work_itself_is_given_what_was_stored(planted: Planted) -> None:
+    """The canaries are where they have to be, or the other tests would find nothing for nothing."""
+    from notebooks.reconciler import WorkspaceReconciler
+
+    spec = WorkspaceReconciler().spec_of(planted.workspace)
+    handed = "\n".join([*spec.secret_files().values(), *spec.secret_env().values()])
+    stored = {
+        n for n in planted.secrets if n.split("-")[0] in {"s3", "gcs", "git", "ssh", "generic"}
+    }
+    assert len(stored) >= 7
+    assert {n for n in stored if planted.secrets[n] not in handed.replace("\\n", "\n")} == set()
+    assert not found_in(repr(spec.env), planted) - {"env"}
+
+
 def test_a2_the_database_holds_no_secret_in_clear(planted: Planted) -> None:
     wrong = {
         f"{place}: {sorted(leaks)}"

@@ -1,0 +1,91 @@
+"""Documents that people write (YAML, JSON): one shape, every key known, every value of its type.
+
+apiVersion: berth.dev/v1
+kind: …
+metadata: {name: …, project: …}
+spec: {…}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django.utils.translation import gettext as _
+
+from common.errors import Invalid
+
+API_VERSION = "berth.dev/v1"
+
+
+@dataclass(frozen=True)
+class Document:
+    """What a document says; keys of ``spec`` that were not written are not there."""
+
+    name: str
+    project: str
+    spec: Mapping[str, Any]
+
+
+def parse(document: Any, *, kind: str, spec: Mapping[str, type]) -> Document:
+    """Return what the document says; Invalid names the first thing that is not right."""
+    top = mapping(document, "", {"apiVersion", "kind", "metadata", "spec"})
+    if top.get("apiVersion") != API_VERSION:
+        raise wrong("apiVersion", _("It must be “%(value)s”.") % {"value": API_VERSION})
+    if top.get("kind") != kind:
+        raise wrong("kind", _("It must be “%(value)s”.") % {"value": kind})
+    meta = mapping(top.get("metadata"), "metadata", {"name", "project"})
+    name, project = meta.get("name"), meta.get("project", "")
+    if not isinstance(name, str):
+        raise wrong("metadata.name", _("Give it a name."))
+    if not isinstance(project, str):
+        raise wrong("metadata.project", _("It must be text."))
+    said = mapping(top.get("spec") or {}, "spec", set(spec))
+    for key, value in said.items():
+        _check_type(key, value, spec[key])
+    return Document(name, project, said)
+
+
+def wrap(kind: str, name: str, project: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a document that ``parse`` reads."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": kind,
+        "metadata": {"name": name, "project": project},
+        "spec": dict(spec),
+    }
+
+
+def require_project(named: str, slug: str) -> None:
+    """Refuse a document that names another project than the one it was sent to."""
+    if named not in {"", slug}:
+        raise wrong("metadata.project", _("It names another project than the one it was sent to."))
+
+
+def mapping(value: Any, where: str, known: set[str]) -> Mapping[str, Any]:
+    if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
+        raise wrong(where or "document", _("It must be a mapping."))
+    for key in value:
+        if key not in known:
+            path = f"{where}.{key}" if where else key
+            raise wrong(path, _("There is no such field."))
+    return value
+
+
+def wrong(where: str, message: str) -> Invalid:
+    return Invalid(f"{where}: {message}", fields={where: [message]})
+
+
+def _check_type(key: str, value: Any, wanted: type) -> None:
+    if value is None:
+        return
+    if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
+        names = {
+            str: _("text"),
+            int: _("a whole number"),
+            bool: _("true or false"),
+            dict: _("a mapping"),
+            list: _("a list"),
+        }
+        raise wrong(f"spec.{key}", _("It must be %(kind)s.") % {"kind": names[wanted]})

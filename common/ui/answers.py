@@ -1,0 +1,37 @@
+"""What pages answer with: a redirect, a form that says what was wrong, a document as YAML."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+from django import forms
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+
+from common.errors import BerthError
+
+
+def go(request: HttpRequest, url: str) -> HttpResponse:
+    """Redirect; an htmx form is told to go there as a whole page."""
+    if getattr(request, "htmx", False):
+        return HttpResponse(status=204, headers={"HX-Redirect": url})
+    return HttpResponseRedirect(url)
+
+
+def show_error(
+    form: forms.BaseForm, error: BerthError, names: Mapping[str, str] | None = None
+) -> None:
+    """Put what a service said where the person looks: at the field, or on top.
+
+    ``names`` leads from a service's field to the form's, where they differ.
+    """
+    if not error.fields:
+        form.add_error(None, error.message)
+    for field, said in error.fields.items():
+        name = (names or {}).get(field, field)
+        form.add_error(name if name in form.fields else None, said)
+
+
+def to_yaml(document: Mapping[str, Any]) -> str:
+    return yaml.safe_dump(dict(document), sort_keys=False, allow_unicode=True)

@@ -1,0 +1,198 @@
+"""The form, table and filter of classes of storage."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any, ClassVar
+
+import django_tables2 as tables
+from django import forms
+from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.translation import gettext as _t
+from django.utils.translation import gettext_lazy as _
+
+from clusters.models import Cluster
+from common.templatetags import berth as tags
+from console import lines
+from console.cluster_forms import area
+from console.views.base import FilterForm, Table
+from volumes.choices import BackingKind, Medium
+from volumes.models import VolumeClass
+
+_GIB = Decimal(1024)
+_SIZES = ("min_size", "max_size", "default_size")
+
+
+def _gib(label: Any, *, required: bool = False, help_text: Any = "") -> forms.DecimalField:
+    return forms.DecimalField(
+        label=label,
+        required=required,
+        min_value=Decimal("0.01"),
+        max_value=2**30,
+        decimal_places=2,
+        widget=forms.NumberInput(attrs={"step": "any"}),
+        help_text=help_text,
+    )
+
+
+class VolumeClassForm(forms.Form):
+    """A kind of storage: what people see, what it lies on, where it is offered."""
+
+    key = forms.SlugField(
+        label=_("Short name"),
+        max_length=63,
+        help_text=_("As files and commands name it, for example fast-nfs. It never changes."),
+    )
+    name = forms.CharField(label=_("Name"), max_length=80)
+    description = forms.CharField(label=_("Description"), max_length=300, required=False)
+    medium = forms.ChoiceField(
+        label=_("Medium"), required=False, choices=[("", _("not said")), *Medium.choices]
+    )
+    speed = forms.CharField(
+        label=_("Speed"),
+        max_length=120,
+        required=False,
+        help_text=_("In words: what people can expect."),
+    )
+    price = forms.DecimalField(
+        label=_("Price of a GiB for a month"),
+        min_value=0,
+        max_digits=9,
+        decimal_places=4,
+        initial=0,
+    )
+    backing_kind = forms.ChoiceField(label=_("It lies on"), choices=BackingKind.choices)
+    options = area(
+        _("Options of that"),
+        help_text=_(
+            "name=value on each line. Folder: path. NFS: server, export. NFS by CSI: server,"
+            " export, driver. Storage class: storage_class, access_mode, snapshot_class. Volumes"
+            " that exist stay where they are."
+        ),
+    )
+    can_snapshot = forms.BooleanField(
+        label=_("Snapshots, where the cluster can make them"), required=False, initial=True
+    )
+    min_size = _gib(_("Smallest size in GiB"), required=True)
+    max_size = _gib(_("Largest size in GiB"), help_text=_("Empty: no largest size."))
+    default_size = _gib(
+        _("Size of homes and shared volumes in GiB"),
+        help_text=_("Of those that come by themselves here. Empty: no limit of their own."),
+    )
+    clusters = forms.MultipleChoiceField(
+        label=_("Offered on"), required=False, widget=forms.CheckboxSelectMultiple
+    )
+    default_on = forms.MultipleChoiceField(
+        label=_("Taken unasked on"), required=False, widget=forms.CheckboxSelectMultiple
+    )
+    enabled = forms.BooleanField(label=_("Offered for new volumes"), required=False, initial=True)
+    position = forms.IntegerField(
+        label=_("Position"),
+        min_value=0,
+        max_value=10_000,
+        initial=0,
+        help_text=_("Smaller numbers come first."),
+    )
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        kwargs.setdefault("initial", {"min_size": 1})
+        super().__init__(*args, **kwargs)
+        known = list(Cluster.objects.order_by("name").values_list("key", "name"))
+        for name in ("clusters", "default_on"):
+            field = self.fields[name]
+            assert isinstance(field, forms.MultipleChoiceField)  # noqa: S101 - for the types
+            field.choices = known
+
+    def values(self) -> dict[str, Any]:
+        """Return what the service takes; raises when a line of the options says nothing."""
+        found = dict(self.cleaned_data)
+        found["options"] = lines.pairs(found["options"], "options")
+        for name in _SIZES:
+            size = found.pop(name)
+            found[f"{name}_mib"] = None if size is None else max(1, round(size * _GIB))
+        return found
+
+    @staticmethod
+    def initial_of(row: VolumeClass) -> dict[str, Any]:
+        names = (
+            "key",
+            "name",
+            "description",
+            "medium",
+            "speed",
+            "price",
+            "backing_kind",
+            "can_snapshot",
+            "enabled",
+            "position",
+        )
+        places = list(row.places.all())
+        sizes = {name: getattr(row, f"{name}_mib") for name in _SIZES}
+        return {
+            **{name: getattr(row, name) for name in names},
+            **{n: None if v is None else Decimal(v) / _GIB for n, v in sizes.items()},
+            "options": lines.pairs_text(row.options),
+            "clusters": [place.cluster.key for place in places],
+            "default_on": [place.cluster.key for place in places if place.is_default],
+        }
+
+
+# A service's field → the form's
+NAMES = {f"{name}_mib": name for name in _SIZES}
+
+
+class VolumeClassFilter(FilterForm):
+    q = forms.CharField(
+        label=_("Search"),
+        required=False,
+        max_length=80,
+        widget=forms.TextInput(attrs={"type": "search"}),
+    )
+
+
+class VolumeClassTable(Table):
+    name = tables.Column(verbose_name=_("Class"))
+    backing_kind = tables.Column(verbose_name=_("It lies on"))
+    places = tables.Column(verbose_name=_("Offered on"), empty_values=(), orderable=False)
+    sizes = tables.Column(verbose_name=_("Sizes"), empty_values=(), orderable=False)
+    price = tables.Column(verbose_name=_("Price of a GiB"))
+    held = tables.Column(verbose_name=_("Volumes"), accessor="volumes_held")
+    enabled = tables.Column(verbose_name=_("State"))
+
+    class Meta:
+        attrs: ClassVar[Any] = {"aria_label": _("Classes of storage")}
+
+    def render_name(self, record: VolumeClass) -> Any:
+        return format_html(
+            '<a href="{}"><strong>{}</strong></a><br><span class="text-secondary">{}</span>',
+            reverse("console:volume-class", kwargs={"volume_class": record.key}),
+            record.name,
+            record.key,
+        )
+
+    def render_backing_kind(self, record: VolumeClass) -> Any:
+        options = ", ".join(f"{k}={v}" for k, v in sorted(record.options.items()))
+        return format_html(
+            '{}<br><span class="mono text-secondary">{}</span>',
+            record.get_backing_kind_display(),
+            options,
+        )
+
+    def render_places(self, record: VolumeClass) -> str:
+        said = [
+            _t("%(name)s (default)") % {"name": p.cluster.name} if p.is_default else p.cluster.name
+            for p in record.places.all()
+        ]
+        return ", ".join(said) or tags.NOTHING
+
+    def render_sizes(self, record: VolumeClass) -> str:
+        most = tags.mib(record.max_size_mib) if record.max_size_mib else _t("no limit")
+        return f"{tags.mib(record.min_size_mib)} – {most}"  # noqa: RUF001 - a range
+
+    def render_enabled(self, record: VolumeClass) -> Any:
+        if not record.enabled:
+            return tags.badge(_t("Not offered"), "quiet", "eye-off")
+        if record.derived:
+            return tags.badge(_t("Follows its cluster"), "info")
+        return tags.badge(_t("Offered"), "good")

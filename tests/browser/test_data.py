@@ -1,0 +1,161 @@
+"""Journey J1d, with real parts: a key, a bucket into a volume, pandas on it, and back to the bucket."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.browser.conftest import MAIL
+from tests.browser.test_two_clicks import LAB_WITHIN_MS, Visitor, run_in_notebook
+from tests.support.portal import Portal, environments
+from tests.support.store_programs import stores_bin
+from tests.support.stores import VersityS3, run_client
+
+pytestmark = [pytest.mark.browser, pytest.mark.real]
+
+ROWS = 500
+LOADED_MS = 90_000
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[VersityS3]:
+    with VersityS3() as running:
+        running.make_bucket("lake")
+        table = "n,square\n" + "".join(f"{n},{n * n}\n" for n in range(ROWS))
+        put = {"do": "put", "bucket": "lake", "body": base64.b64encode(table.encode()).decode()}
+        small = base64.b64encode(b"x" * 2000).decode()
+        run_client(
+            running,
+            [
+                {**put, "key": "tables/squares.csv"},
+                *({**put, "key": f"tables/more/{n:03}.bin", "body": small} for n in range(40)),
+            ],
+        )
+        yield running
+
+
+@pytest.fixture(scope="module")
+def machine_portal(store: VersityS3) -> Iterator[Portal]:
+    """A portal whose operator allows this one store on loopback."""
+    if not (environments() / "jupyterlab").exists():
+        pytest.skip("the JupyterLab environment is not built (make run or make test builds it)")
+    allowed = store.outbound()
+    env = {
+        "BERTH_OUTBOUND_ALLOW": ",".join(allowed["allow"]),
+        "BERTH_OUTBOUND_PORTS": ",".join(map(str, allowed["ports"])),
+        "BERTH_INSECURE_STORES": ",".join(allowed["insecure_hosts"]),
+    }
+    running = Portal({**MAIL, **env})
+    try:
+        running.start()
+        yield running
+    finally:
+        running.close()
+
+
+@pytest.fixture(scope="module")
+def portal(machine_portal: Portal) -> Portal:
+    return machine_portal
+
+
+@pytest.fixture(scope="module")
+def people(portal: Portal) -> dict[str, str]:
+    from tests.browser.conftest import PASSWORD
+
+    portal.shell(
+        "from accounts.models import User; from projects.models import Membership, Project\n"
+        f"user = User(username='ann', email='ann@example.org'); user.set_password({PASSWORD!r})\n"
+        "user.save()\n"
+        "Membership.objects.create(project=Project.objects.get(slug='demo'), user=user,"
+        " role='owner')\n"
+        "answer = True"
+    )
+    return {"owner": "ann"}
+
+
+def last_output(page: Page, text: str) -> None:
+    out = page.locator(".jp-OutputArea-output pre").last
+    expect(out).to_contain_text(re.compile(text), timeout=LOADED_MS)
+
+
+def test_j1d_from_a_bucket_to_pandas_and_back(
+    chromium: Browser, portal: Portal, people: dict[str, str], store: VersityS3
+) -> None:
+    ann = Visitor(chromium, portal)
+    ann.sign_in(people["owner"])
+    page = ann.page
+
+    # the key, stored once; the page never shows it again, and it is tested at the store itself
+    page.goto(f"{portal.url}/projects/demo/credentials/?kind=s3-compatible#store")
+    page.get_by_label("Name", exact=True).fill("lake-key")
+    page.get_by_label(re.compile("Endpoint", re.IGNORECASE)).fill(store.url)
+    page.get_by_label("Access key id").fill(store.keys.access)
+    page.get_by_label("Secret access key").fill(store.keys.secret)
+    page.get_by_role("button", name="Store", exact=True).click()
+    page.goto(f"{portal.url}/projects/demo/credentials/")
+    page.get_by_role("link", name="lake-key").first.click()
+    assert store.keys.secret not in page.content()
+    page.get_by_role("button", name=re.compile("^Test")).first.click()
+    expect(page.get_by_text(re.compile("accept|works", re.IGNORECASE)).first).to_be_visible(
+        timeout=20_000
+    )
+
+    # three presses and three fields from the list of loads to data in the volume
+    page.goto(f"{portal.url}/projects/demo/loads/")
+    ann.clicks = 0
+    ann.click(page.get_by_role("link", name=re.compile("Load data")).first)
+    page.get_by_label(re.compile("^Credential")).select_option(
+        label=next(
+            text
+            for text in page.get_by_label(re.compile("^Credential"))
+            .locator("option")
+            .all_inner_texts()
+            if "lake-key" in text
+        )
+    )
+    page.get_by_label(re.compile("^Bucket and path")).fill("s3://lake/tables/")
+    ann.click(page.get_by_role("button", name="Load", exact=True))
+    assert ann.clicks <= 3
+    expect(page.get_by_text(re.compile(r"^\s*Done")).first).to_be_visible(timeout=LOADED_MS)
+    api = portal.api(portal.token("ann"))
+    load = api.get("projects/demo/loads").json()["results"][0]
+    load = api.get(f"projects/demo/loads/{load['id']}").json()
+    assert load["status"]["files"]["done"] == 41, load
+
+    # JupyterLab with that key, on that volume
+    page.goto(f"{portal.url}/projects/demo/workspaces/launch/?preset=jupyterlab")
+    page.get_by_text("Volumes, credentials, data").click()
+    page.get_by_label(re.compile("lake-key")).check()
+    page.get_by_role("button", name="Start", exact=True).click()
+    page.wait_for_url(re.compile(r"//[a-z0-9-]+\.nb\.localhost"), timeout=LAB_WITHIN_MS)
+    tile = page.locator('.jp-LauncherCard[data-category="Notebook"]').first
+    tile.wait_for(timeout=LAB_WITHIN_MS)
+    tile.click()
+    run_in_notebook(
+        page,
+        "import sys, os; os.system(f'{sys.executable} -m pip install -q pandas');"
+        " import pandas; print('have', pandas.__name__)",
+    )
+    last_output(page, "have pandas")
+    where = load["spec"]["folder"] or "."
+    run_in_notebook(
+        page,
+        "import os, pandas as pd; t = pd.read_csv(os.path.join(os.environ['BERTH_VOLUMES'],"
+        f" 'shared', {where!r}, 'squares.csv')); print('sum', int(t.square.sum()))",
+    )
+    last_output(page, f"sum {sum(n * n for n in range(ROWS))}")
+
+    # and back with the unmodified aws CLI, which finds key, region and endpoint by itself
+    run_in_notebook(
+        page,
+        "t.assign(cube=t.n**3).to_csv('cubes.csv', index=False);"
+        f" print('aws', os.system('{stores_bin() / 'aws'} s3 cp cubes.csv s3://lake/out/cubes.csv'))",
+    )
+    last_output(page, "aws 0")
+    [written] = run_client(store, [{"do": "get", "bucket": "lake", "key": "out/cubes.csv"}])
+    text = base64.b64decode(written).decode()
+    assert text.splitlines()[3] == "2,4,8"

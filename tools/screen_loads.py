@@ -1,0 +1,151 @@
+"""Loads in every state, for the pictures (tools/screen_data.py)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from django.urls import reverse
+
+from common.clock import now
+from loaders.models import Load, LoadRun
+from volumes.services import project_volume_ensure
+
+if TYPE_CHECKING:
+    from accounts.models import User
+    from projects.models import Project
+
+GIB = 2**30
+_ERRORS = [
+    {"key": "labels/../../etc/passwd", "code": "bad-key", "message": "“..” leads elsewhere."},
+    {"key": "images/cell-00417.tif", "code": "checksum", "message": ""},
+]
+
+
+def _load(owner: User, project: Project, name: str, **columns: Any) -> Load:
+    volume = project_volume_ensure(principal=None, project=project)
+    asked = now() - timedelta(minutes=columns.pop("minutes", 6))
+    values: dict[str, Any] = {
+        "anonymous": True,
+        "kind": "s3",
+        "bucket": "open-microscopy",
+        "prefix": f"{name}/",
+        "folder": f"data/{name}",
+        "fingerprint": name,
+        "launch": 1,
+        "phase": "running",
+        "observed_generation": 1,
+        "asked_at": asked,
+        "started_at": asked,
+        "reported_at": now(),
+        "listed": True,
+        "files_found": 12_480,
+        "bytes_found": 96 * GIB,
+        **columns,
+    }
+    row = Load.objects.create(project=project, owner=owner, name=name, volume=volume, **values)
+    LoadRun.objects.create(
+        load=row,
+        launch=1,
+        task=row.task,
+        started_by=owner,
+        asked_at=asked,
+        started_at=asked,
+        ended_at=row.ended_at,
+        result=row.result,
+        code=row.result_code,
+        files_done=row.files_done,
+        files_failed=row.files_failed,
+        bytes_done=row.bytes_done,
+    )
+    return row
+
+
+def make(vision: Project, alice: User) -> dict[str, Load]:
+    ended = {"phase": "stopped", "ended_at": now(), "stage": "ended"}
+    return {
+        "running": _load(
+            alice,
+            vision,
+            "cells-2026",
+            stage="copying",
+            files_done=7_311,
+            bytes_done=57 * GIB,
+            bytes_read=57 * GIB,
+            rate_bytes_s=118 * 2**20,
+            eta_s=338,
+            concurrency=32,
+            verified={"crc64nvme": 7_311},
+            schedule="30 2 * * *",
+            time_zone="Asia/Tokyo",
+            next_run_at=now() + timedelta(hours=9),
+        ),
+        "waiting": _load(
+            alice,
+            vision,
+            "embryos",
+            phase="pending",
+            reason="queued",
+            message="Waiting for its turn: 4 loads of the project run at once; position 1.",
+            started_at=None,
+            files_found=0,
+            bytes_found=0,
+            listed=False,
+        ),
+        "partial": _load(
+            alice,
+            vision,
+            "annotations",
+            minutes=190,
+            result="partial",
+            result_code="partial",
+            files_done=12_478,
+            files_skipped=1,
+            files_failed=1,
+            bytes_done=95 * GIB,
+            errors=_ERRORS,
+            verified={"md5": 12_478},
+            **ended,
+        ),
+        "done": _load(
+            alice,
+            vision,
+            "weights",
+            minutes=2_000,
+            result="done",
+            result_code="done",
+            files_done=12_480,
+            bytes_done=96 * GIB,
+            loaded_at=now(),
+            verified={"sha256": 12_480},
+            **ended,
+        ),
+        "counted": _load(
+            alice,
+            vision,
+            "archive",
+            task="dry-run",
+            result="done",
+            result_code="done",
+            dry_run={"files": 12_480, "bytes": 96 * GIB, "seconds": 840, "skipped": 0, "at": ""},
+            **ended,
+        ),
+    }
+
+
+def pages(vision: Project, made: dict[str, Load]) -> list[tuple[str, str, str]]:
+    slug = {"project": vision.slug}
+    found = [
+        ("alice", "loads", reverse("loaders:list", kwargs=slug)),
+        ("alice", "load-new", reverse("loaders:new", kwargs=slug)),
+    ]
+    found += [
+        ("alice", f"load-{word}", reverse("loaders:detail", kwargs={**slug, "load": row.uid}))
+        for word, row in made.items()
+    ]
+    one = {**slug, "load": made["partial"].uid}
+    found += [
+        ("alice", f"load-tab-{tab}", reverse(f"loaders:{tab}", kwargs=one))
+        for tab in ("history", "yaml", "settings")
+    ]
+    return found
