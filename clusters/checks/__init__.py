@@ -2,7 +2,7 @@
 
 from django.utils.translation import gettext_lazy as _
 
-from clusters.checks import image, network, rights, simple, storage
+from clusters.checks import host, image, network, rights, simple, storage
 from clusters.checks.base import Check
 
 CHECKS: tuple[Check, ...] = (
@@ -27,6 +27,12 @@ CHECKS: tuple[Check, ...] = (
         _("Network policies"),
         network.act,
         _("Projects can't reach each other: probed with pods, not assumed."),
+    ),
+    Check(
+        "host",
+        _("Nodes and metadata"),
+        host.act,
+        _("Pods of projects reach neither a kubelet nor a cloud's metadata: probed with a pod."),
     ),
     Check("storage", _("Storage"), storage.act, _("Homes can be made and written.")),
     Check("gpus", _("GPUs"), simple.gpus, _("Nodes say what they have.")),

@@ -25,6 +25,10 @@ INSTANCE = "berth.dev/instance"
 LEFT_OVER_S = 600.0
 PORT = 8080
 NOT_FOUND = 404
+_NODE_ADDRESS = {
+    "name": "NODE_ADDRESS",
+    "valueFrom": {"fieldRef": {"fieldPath": "status.hostIP"}},
+}
 
 
 class BenchError(Exception):
@@ -201,7 +205,8 @@ class Bench:
             "name": "main",
             "image": self.image,
             "command": ["python3", "-c", script],
-            "env": [{"name": k, "value": v} for k, v in env.items()],
+            # first: what follows may name it as $(NODE_ADDRESS)
+            "env": [_NODE_ADDRESS, *({"name": k, "value": v} for k, v in env.items())],
             "resources": {
                 "requests": {"cpu": "10m", "memory": "32Mi"},
                 "limits": {"cpu": "500m", "memory": "128Mi"},

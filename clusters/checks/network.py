@@ -27,17 +27,18 @@ while True:
     other, _ = server.accept()
     other.close()
 """
-# EXPECT: "open ADDRESS" and "closed ADDRESS" by comma. Ends with 0 as soon as everything is as
-# expected three times in a row, else with 10 + the number of what is not.
+# EXPECT: "open ADDRESS [PORT]" and "closed ADDRESS [PORT]" by comma. Ends with 0 as soon as
+# everything is as expected three times in a row, else with 10 + the number of what is not.
 CLIENT = f"""
 import os, socket, sys, time
 wanted = [entry.split() for entry in os.environ["EXPECT"].split(",")]
 until, good, wrong = time.monotonic() + float(os.environ["WAIT"]), 0, 0
 while time.monotonic() < until and good < 3:
     good += 1
-    for number, (state, address) in enumerate(wanted):
+    for number, (state, address, *port) in enumerate(wanted):
         try:
-            socket.create_connection((address, {PORT}), timeout=0.7).close()
+            where = (address, int(port[0]) if port else {PORT})
+            socket.create_connection(where, timeout=0.7).close()
             seen = "open"
         except OSError:
             seen = "closed"

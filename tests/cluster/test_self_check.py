@@ -7,7 +7,7 @@ import pytest
 
 from accounts.principal import Principal
 from clusters import registry
-from clusters.checks import network, rights, run
+from clusters.checks import host, network, rights, run
 from clusters.checks.base import Answer, Subject
 from clusters.checks.bench import MARK, Bench
 from clusters.models import CheckResult, Cluster
@@ -57,7 +57,8 @@ def test_c10_the_whole_check_proves_what_this_cluster_keeps(cluster, kube):
     found = {row.name: row for row in CheckResult.objects.filter(cluster=cluster)}
     told = {name: f"{row.state}: {row.sentence} {row.values}" for name, row in found.items()}
     green = {name for name, row in found.items() if row.state == "green"}
-    wanted = {"version", "clock", "rights", "security", "image", "network", "storage", "queue"}
+    wanted = {"version", "clock", "rights", "security", "image", "network", "host"}
+    wanted |= {"storage", "queue"}
     assert wanted <= green, told
     # an administrator's kubeconfig may do far more than is needed, and that is said
     assert found["restraint"].state == "red", told
@@ -94,6 +95,15 @@ def test_c10_policies_without_effect_are_found_and_nothing_starts(cluster, api, 
     assert found.state == "red", found
     assert "not enforced" in found.text()
     assert "does not keep projects apart" in launch_refusal("dev")
+
+
+def test_c10_a_kubelet_that_pods_reach_is_found(cluster, api, monkeypatch):
+    monkeypatch.setattr(host, "WAIT_S", "5")
+    monkeypatch.setattr(run, "CHECKS", tuple(c for c in run.CHECKS if c.name == "host"))
+    (found,) = run.run(cluster, Ignoring(api))
+    assert found.state == "red", found
+    assert "kubelet of their own node" in found.text()
+    assert launch_refusal("dev")  # that is the network check's word, which was not asked
 
 
 def test_a_fault_while_asking_leaves_what_was_proved(cluster, api, monkeypatch):

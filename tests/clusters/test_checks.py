@@ -6,7 +6,7 @@ from email.utils import format_datetime
 import pytest
 
 from clusters import registry
-from clusters.checks import CHECKS, network, rights, run, simple
+from clusters.checks import CHECKS, host, network, rights, run, simple
 from clusters.checks.base import Answer, Subject, green, red, text_of, unknown
 from clusters.checks.bench import Bench
 from clusters.models import CheckResult, Cluster
@@ -52,6 +52,69 @@ def test_c10_without_an_image_nothing_is_claimed():
     api = Api()
     assert network.act(subject(api), bench(api)).state == "unknown"
     assert api.asked == []
+
+
+def node(address, ready="True"):
+    conditions = [{"type": "Ready", "status": ready}]
+    where = [{"type": "Hostname", "address": "n"}, {"type": "InternalIP", "address": address}]
+    return {"status": {"conditions": conditions, "addresses": where}}
+
+
+def test_c10_the_own_node_others_and_metadata_are_probed():
+    nodes = host.addresses(
+        {"items": [node("10.0.0.1"), node("10.0.0.2", "Unknown"), node("fd00::3"), node("x,y")]}
+    )
+    assert nodes == ["10.0.0.1", "fd00::3"]
+    tried = host.targets(nodes)
+    assert tried == [
+        ("$(NODE_ADDRESS)", 10250),
+        ("10.0.0.1", 10250),
+        ("fd00::3", 10250),
+        ("169.254.169.254", 80),
+    ]
+    assert len(host.targets([f"10.0.0.{n}" for n in range(90)])) == 5
+
+
+@pytest.mark.parametrize(
+    ("code", "state", "words"),
+    [
+        (0, "green", "neither kubelet nor metadata"),
+        (10, "red", "their own node"),
+        (11, "red", "kubelet of 10.0.0.1"),
+        (12, "red", "metadata address 169.254.169.254"),
+        (1, "unknown", "ended with 1"),
+        (13, "unknown", "ended with 13"),
+    ],
+)
+def test_c10_what_was_reached_is_named_with_a_fix(code, state, words):
+    found = host.judge(code, host.targets(["10.0.0.1"]))
+    assert found.state == state
+    assert words in found.text()
+    assert bool(found.fix) == (state == "red")
+
+
+def test_c10_the_probing_pod_is_closed_as_those_of_projects_are():
+    made = {}
+
+    def keep(body):
+        made[body["kind"] + "/" + body["metadata"]["name"]] = body
+        return Answer(200, {})
+
+    ended = {"status": {"containerStatuses": [{"state": {"terminated": {"exitCode": 10}}}]}}
+    api = Api(
+        nodes=Answer(200, {"items": [node("10.0.0.1")]}),
+        networkpolicies=keep,
+        statefulsets=keep,
+        pods=Answer(200, ended),
+    )
+    found = host.act(subject(api), bench(api, check_image="x"))
+    assert found.state == "red"
+    assert made["NetworkPolicy/default-deny"]["spec"]["policyTypes"] == ["Ingress", "Egress"]
+    env = made["StatefulSet/probe"]["spec"]["template"]["spec"]["containers"][0]["env"]
+    assert [entry["name"] for entry in env] == ["NODE_ADDRESS", "EXPECT", "WAIT"]
+    assert env[0]["valueFrom"]["fieldRef"]["fieldPath"] == "status.hostIP"
+    assert env[1]["value"].startswith("closed $(NODE_ADDRESS) 10250,closed 10.0.0.1 10250,")
+    assert host.act(subject(api), bench(api)).state == "unknown"  # without an image
 
 
 def clock(seconds):
