@@ -87,9 +87,9 @@ def only_one(what: str) -> Iterator[None]:
         yield
 
 
-def free_port() -> int:
+def free_port(host: str = "127.0.0.1") -> int:
     with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
+        one.bind((host, 0))
         return int(one.getsockname()[1])
 
 
@@ -103,7 +103,12 @@ class Process:
     """One server: started in its folder, ended by its number, or with the thread that began it."""
 
     def __init__(
-        self, command: Sequence[str | Path], folder: Path, port: int, env: Mapping[str, str]
+        self,
+        command: Sequence[str | Path],
+        folder: Path,
+        port: int,
+        env: Mapping[str, str],
+        host: str = "127.0.0.1",
     ) -> None:
         self.log = folder / f"{Path(command[0]).name}-{port}.log"
         with self.log.open("ab") as out:
@@ -116,20 +121,20 @@ class Process:
                 preexec_fn=end_with_parent,  # noqa: PLW1509 - one system call, loaded before
                 env={"PATH": os.environ.get("PATH", ""), "HOME": str(folder), **env},
             )
-        self._wait(port)
+        self._wait(host, port)
 
     @property
     def pid(self) -> int:
         return self.child.pid
 
-    def _wait(self, port: int) -> None:
+    def _wait(self, host: str, port: int) -> None:
         deadline = time.monotonic() + READY_WITHIN_S
         while time.monotonic() < deadline:
             if self.child.poll() is not None:
                 break
             with socket.socket() as one:
                 # A free port may answer itself: both ends are then the same socket.
-                if not one.connect_ex(("127.0.0.1", port)) and one.getsockname()[1] != port:
+                if not one.connect_ex((host, port)) and one.getsockname()[1] != port:
                     return
             time.sleep(0.02)
         self.end()

@@ -31,6 +31,7 @@ from tests.support.store_google import TOKEN_PATH, ServiceAccount, Tokens
 from tests.support.store_programs import Process, built, free_port, stores_bin
 
 REGION = "us-east-1"
+LOOPBACK, LOOPBACKS = "127.0.0.1", "127.0.0.0/8"
 # versitygw writes "… operation key address status code …", and a key may hold blanks.
 SERVED = re.compile(r" s3_(?P<operation>\w+) (?P<key>.*) /\S.* (?P<status>\d{3}) \S+ \d+ \d+ \d+ ")
 
@@ -46,15 +47,23 @@ class Keys:
 
 
 class Store:
-    """A running server; what it keeps goes with it. ``folder`` says where, for large ones."""
+    """A running server; what it keeps goes with it. ``folder`` says where, for large ones.
+
+    ``host`` is an address of this machine: pods do not reach its loopback.
+    """
 
     kind = ""
 
-    def __init__(self, *, folder: Path | None = None, tls: bool = False) -> None:
+    def __init__(
+        self, *, folder: Path | None = None, tls: bool = False, host: str = LOOPBACK
+    ) -> None:
+        if tls and host != LOOPBACK:
+            raise ValueError("the test's certificates are for loopback only")
+        self.host = host
         self.folder = Path(tempfile.mkdtemp(prefix="berth-store-", dir=folder))
         self.data = self.folder / "data"
         self.data.mkdir()
-        self.port = free_port()
+        self.port = free_port(host)
         self.authority = Authority(self.folder) if tls else None
         self._processes: list[Process] = []
 
@@ -77,7 +86,7 @@ class Store:
 
     @property
     def url(self) -> str:
-        return f"{'https' if self.authority else 'http'}://127.0.0.1:{self.port}"
+        return f"{'https' if self.authority else 'http'}://{self.host}:{self.port}"
 
     @property
     def pid(self) -> int:
@@ -95,7 +104,7 @@ class Store:
         address = (at or self.url).partition("://")[2]
         port = int(address.rpartition(":")[2])
         return {
-            "allow": [f"127.0.0.0/8:{port}"],
+            "allow": [f"{LOOPBACKS if self.host == LOOPBACK else self.host}:{port}"],
             "ports": [443, 80, port],
             "ca_file": str(self.authority.certificate) if self.authority else "",
             "insecure_hosts": [] if self.authority else [address],
@@ -114,9 +123,14 @@ class S3Store(Store):
     kind = "s3-compatible"
 
     def __init__(
-        self, *, keys: Keys | None = None, folder: Path | None = None, tls: bool = False
+        self,
+        *,
+        keys: Keys | None = None,
+        folder: Path | None = None,
+        tls: bool = False,
+        host: str = LOOPBACK,
     ) -> None:
-        super().__init__(folder=folder, tls=tls)
+        super().__init__(folder=folder, tls=tls, host=host)
         self.keys = keys or Keys.fresh()
 
     def make_bucket(self, name: str) -> str:
@@ -163,13 +177,13 @@ class RcloneS3(S3Store):
 
     def start(self) -> None:
         command: list[str | Path] = [stores_bin() / "rclone", "serve", "s3", self.data]
-        command += ["--addr", f"127.0.0.1:{self.port}", "--config", self.folder / "rclone.conf"]
+        command += ["--addr", f"{self.host}:{self.port}", "--config", self.folder / "rclone.conf"]
         command += ["--dir-cache-time", "1s"]
         if not self.anonymous:
             command += ["--auth-key", f"{self.keys.access},{self.keys.secret}"]
         if self.authority:
             command += ["--cert", self.authority.serving, "--key", self.authority.serving_key]
-        self._processes.append(Process(command, self.folder, self.port, {}))
+        self._processes.append(Process(command, self.folder, self.port, {}, self.host))
 
     def change_keys(self) -> Keys:
         """Other keys at the same address, by a restart: the old ones are unknown then."""
@@ -188,7 +202,7 @@ class VersityS3(S3Store):
 
     def start(self) -> None:
         (self.folder / "iam").mkdir(exist_ok=True)
-        command: list[str | Path] = [built("versitygw"), "--port", f"127.0.0.1:{self.port}"]
+        command: list[str | Path] = [built("versitygw"), "--port", f"{self.host}:{self.port}"]
         command += ["--region", REGION, "--keep-alive", "--quiet"]
         command += ["--access-log", self.folder / "access.log"] if self.logged else []
         command += ["--iam-dir", self.folder / "iam", "--iam-cache-disable"]
@@ -196,7 +210,7 @@ class VersityS3(S3Store):
             command += ["--cert", self.authority.serving, "--key", self.authority.serving_key]
         env = {"ROOT_ACCESS_KEY": self.keys.access, "ROOT_SECRET_KEY": self.keys.secret}
         command += ["posix", self.data]
-        self._processes.append(Process(command, self.folder, self.port, env))
+        self._processes.append(Process(command, self.folder, self.port, env, self.host))
 
     def make_bucket(self, name: str) -> str:
         """By the server, which keeps who owns it."""
