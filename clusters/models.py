@@ -1,6 +1,7 @@
 """Where work can run: a cluster (one machine counts as one), its kinds of GPU, its devices."""
 
 from typing import Any
+from uuid import UUID
 
 from django.db import models
 
@@ -235,3 +236,26 @@ class CheckResult(models.Model):
         constraints = [
             models.UniqueConstraint(fields=["cluster", "name"], name="clusters_check_once")
         ]
+
+
+class Farewell(models.Model):
+    """A cluster that was detached, until its empty namespaces were removed; then it is deleted."""
+
+    KIND = "cluster"
+
+    cluster_uid = models.UUIDField()
+    name = models.CharField(max_length=120)
+    server = models.CharField(max_length=255)
+    prefix = models.CharField(max_length=20)
+    sealed_kubeconfig = models.TextField()
+    places = models.JSONField(default=dict)  # namespace → uid of the place it was made for
+    next_at = models.DateTimeField()
+    until = models.DateTimeField()  # when nobody answers: given up, and said so
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def uid(self) -> UUID:
+        """As the cluster's own, for events."""
+        return self.cluster_uid

@@ -19,6 +19,7 @@ from django.utils.translation import gettext as _
 
 from clusters import hooks, registry
 from clusters.demand import live_on
+from clusters.farewell import farewell
 from clusters.models import CheckResult, Cluster
 from clusters.options import ClusterOptions, changed, options_of
 from clusters.services.base import clean_name, require_operator, wrong
@@ -152,7 +153,10 @@ def cluster_update(
 
 @transaction.atomic
 def cluster_detach(*, principal: Principal, cluster: Cluster, confirm: str) -> None:
-    """Forget a cluster, and the credential with it. Refused while anything of ours is there."""
+    """Forget a cluster, and the credential with it. Refused while anything of ours is there.
+
+    The worker then removes its empty namespaces; the sealed credential goes after that.
+    """
     require_operator(principal)
     row = _attached(cluster)
     if confirm.strip() != row.name:
@@ -167,6 +171,7 @@ def cluster_detach(*, principal: Principal, cluster: Cluster, confirm: str) -> N
     events.record(actor=principal, verb="cluster.detached", target=row)
     ObservedWorkload.objects.filter(cluster_key=row.key).delete()
     key = row.key
+    farewell(row, options_of(row.options).namespace_prefix)
     row.delete()
     hooks.cluster_changed(key)
     transaction.on_commit(lambda: registry.forget(key))

@@ -10,7 +10,7 @@ import structlog
 from django.conf import settings
 from django.db import DatabaseError, close_old_connections, connection
 
-from clusters import in_cluster
+from clusters import farewell, in_cluster
 from clusters import services as clusters
 from clusters.checks import run as checks
 from clusters.models import Cluster
@@ -183,6 +183,7 @@ class Worker:
             Loop("gate-wanted", gate_tick, GATE_S),
             Loop("files-idle", files.sessions_tidy, 15.0, leased=True),
             Loop("cluster-checks", checks.run_due, CHECK_S, leased=True),
+            Loop("cluster-farewells", farewell.run_due, CHECK_S, leased=True),
             Loop("orphans", orphans.collect_orphans, 60.0, leased=True),
             Loop("notebook-tokens", cutting.Keeper().tick, cutting.Keeper.EVERY_S, leased=True),
             Loop("notebook-activity", activity.poll, activity.POLL_S, leased=True),

@@ -11,6 +11,7 @@ import pytest
 
 from devcluster.kube import Kube, KubeError, path_of
 from runtime.drivers.kubernetes import names
+from runtime.drivers.kubernetes.leaving import Leaving
 from runtime.protocol import InvalidSpec, KubeUser, NotYet, TenantSpec
 from tests.cluster.pods import pod
 from tests.cluster.tenants import World, world
@@ -235,3 +236,19 @@ def test_everything_carries_the_marks(here: World, demo: TenantSpec) -> None:
         found = here.kube.list(version, kind, demo.namespace, labelSelector=selector)
         assert found
         assert all(o["metadata"]["labels"][names.PROJECT] == demo.project for o in found)
+
+
+def test_leaving_takes_an_empty_namespace_and_leaves_one_that_holds_something(
+    here: World, kube: Kube
+) -> None:
+    user = KubeUser(ALICE, viewer=True, pods=("ws-a1-0",), grants=(GRANT,))
+    spec = here.ensure(here.tenant("leaving"), kube_users=(user,))
+    leaving = Leaving(here.driver.client)
+    meta = {"name": "notes", "namespace": spec.namespace}
+    kube.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta})
+    assert leaving.remove_if_empty(spec.namespace, spec.uid) == "configmaps/notes"
+    kube.delete("v1", "ConfigMap", "notes", spec.namespace)
+    assert leaving.remove_if_empty(spec.namespace, "another") == "not made for this project"
+    assert leaving.remove_if_empty(spec.namespace, spec.uid) == ""
+    kube.until("gone", lambda: kube.get("v1", "Namespace", spec.namespace) is None, 60)
+    assert leaving.remove_if_empty(spec.namespace, spec.uid) == ""

@@ -301,9 +301,10 @@ def _handler(stub: Stub) -> type[BaseHTTPRequestHandler]:
 
 def _matches(obj: dict[str, Any], query: dict[str, str]) -> bool:
     labels = obj["metadata"].get("labels") or {}
-    terms = [t.split("=", 1) for t in query.get("labelSelector", "").split(",") if t]
-    if not all(labels.get(k) == v for k, v in terms):
-        return False
+    for term in filter(None, query.get("labelSelector", "").split(",")):
+        key, value = term.split("=", 1)
+        if (labels.get(key.rstrip("!")) == value) == key.endswith("!"):
+            return False
     for term in query.get("fieldSelector", "").split(","):
         if term.startswith("involvedObject.name="):
             wanted = term.split("=", 1)[1]

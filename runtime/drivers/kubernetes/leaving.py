@@ -1,0 +1,85 @@
+"""Taking Berth's empty namespaces off a cluster that it leaves, and nothing that anybody needs.
+
+A namespace goes only when every kind of object that the API server knows was looked at, and
+nothing was there but what Berth put in to keep the project apart and what Kubernetes makes by
+itself. What can't be looked at counts as something.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from runtime.drivers.kubernetes import names
+from runtime.drivers.kubernetes.answers import Answer, raise_for
+from runtime.drivers.kubernetes.builders.tenant import PLACE
+from runtime.drivers.kubernetes.client import KubeClient, path_of
+from runtime.drivers.kubernetes.tenant import WATCHED
+
+Object = dict[str, Any]
+
+BUNDLE = {(version, plural) for version, plural, _kind in WATCHED} | {("v1", "secrets")}
+BY_ITSELF = {("serviceaccounts", "default"), ("configmaps", "kube-root-ca.crt")}
+NOTHING = frozenset({"events", "endpoints", "endpointslices"})  # only tell of other objects
+MEASURED = "metrics.k8s.io"  # numbers about pods
+FIRST = ("pods", "persistentvolumeclaims")  # so that these are what is named
+_NOT_THERE = frozenset({404, 405})
+_FORBIDDEN = 403
+
+
+class Leaving:
+    """For one cluster; what kinds it has is asked once."""
+
+    def __init__(self, client: KubeClient) -> None:
+        self._client = client
+        self._kinds: list[tuple[str, str]] | None = None
+
+    def remove_if_empty(self, namespace: str, uid: str) -> str:
+        """Return why it stays, or '' when it goes (or is gone)."""
+        found = self._client.get("v1", "namespaces", namespace)
+        if found is None or found["metadata"].get("deletionTimestamp"):
+            return ""
+        if (found["metadata"].get("labels") or {}).get(names.UID) != uid:
+            return "not made for this project"
+        if why := self._held(namespace):
+            return why
+        self._client.delete("v1", "namespaces", namespace, uid=found["metadata"]["uid"])
+        return ""
+
+    def _held(self, namespace: str) -> str:
+        if self._kinds is None:
+            self._kinds = sorted(self._discover(), key=lambda kind: kind[1] not in FIRST)
+        for version, plural in self._kinds:
+            # One of the bundle's kinds may be ours; of any other kind nothing is.
+            ours = f"{names.KIND}!={PLACE}" if (version, plural) in BUNDLE else ""
+            path = path_of(version, plural, "", namespace)
+            answer = self._client.read(path, {"limit": "5", "labelSelector": ours})
+            if answer.status in _NOT_THERE:
+                continue
+            if answer.status == _FORBIDDEN:
+                return f"{plural}: may not be listed"
+            for row in _body(raise_for(answer)).get("items") or ():
+                name = str((row.get("metadata") or {}).get("name"))
+                if (plural, name) not in BY_ITSELF:
+                    return f"{plural}/{name}"
+        return ""
+
+    def _discover(self) -> Iterator[tuple[str, str]]:
+        versions = ["v1"]
+        groups = _body(raise_for(self._client.read("/apis"))).get("groups") or ()
+        versions += [
+            str(group["preferredVersion"]["groupVersion"])
+            for group in groups
+            if group.get("name") != MEASURED
+        ]
+        for version in versions:
+            root = "/api/v1" if version == "v1" else f"/apis/{version}"
+            for kind in _body(raise_for(self._client.read(root))).get("resources") or ():
+                listed = kind.get("namespaced") and "list" in (kind.get("verbs") or ())
+                if listed and "/" not in kind["name"] and kind["name"] not in NOTHING:
+                    yield version, str(kind["name"])
+
+
+def _body(answer: Answer) -> Object:
+    found = answer.json()
+    return found if isinstance(found, dict) else {}

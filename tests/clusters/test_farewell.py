@@ -1,0 +1,183 @@
+"""After detaching: empty namespaces go, what holds anything stays, and an event says which."""
+
+import base64
+from datetime import timedelta
+
+import pytest
+import yaml
+
+from clusters import farewell, registry
+from clusters.models import Cluster, Farewell
+from common import sealing
+from common.clock import now
+from events.models import Event
+from projects.models import ProjectPlace
+from tests.clusters import kubeconfigs
+from tests.drivers.kubernetes.stub import Stub
+
+pytestmark = pytest.mark.django_db
+CLUSTERS = "/api/v1/clusters"
+KINDS = {
+    "/api/v1": ("pods", "persistentvolumeclaims", "secrets", "configmaps", "events"),
+    "/apis/apps/v1": ("statefulsets",),
+    "/apis/networking.k8s.io/v1": ("networkpolicies",),
+}
+
+
+@pytest.fixture
+def stub(tmp_path, settings):
+    settings.BERTH_ALLOW_PRIVATE_CLUSTERS = True
+    public, private = sealing.new_pair()
+    settings.BERTH_CLUSTER_PUBLIC_KEY = public
+    settings.BERTH_CLUSTER_PRIVATE_KEY = [private]
+    registry.reset()
+    made = Stub(tmp_path)
+    made.fault = discovery
+    yield made
+    made.stop()
+    registry.reset()
+
+
+def discovery(handler, _method, path, _query):
+    """What an API server says it has."""
+    if path == "/apis":
+        groups = [
+            {"name": group.split("/")[2], "preferredVersion": {"groupVersion": group[6:]}}
+            for group in KINDS
+            if group.startswith("/apis/")
+        ]
+        handler.say(200, {"groups": [*groups, {"name": "metrics.k8s.io"}]})
+        return True
+    if path in KINDS:
+        rows = [{"name": n, "namespaced": True, "verbs": ["list"]} for n in KINDS[path]]
+        rows += [{"name": "pods/log", "namespaced": True, "verbs": ["list"]}]
+        handler.say(200, {"resources": rows})
+        return True
+    return False
+
+
+@pytest.fixture
+def detach(stub, as_user, operator, project):
+    """A cluster where ``project`` has a namespace with its bundle; detached when it is called."""
+    document = kubeconfigs.document(token="good")
+    document["clusters"][0]["cluster"] = {
+        "server": f"https://127.0.0.1:{stub.port}",
+        "certificate-authority-data": base64.b64encode(stub.ca.encode()).decode(),
+    }
+    op = as_user(operator)
+    body = {"name": "East", "kubeconfig": yaml.safe_dump(document)}
+    made = op.post(CLUSTERS, body, content_type="application/json")
+    assert made.status_code == 201, made.content
+    place = ProjectPlace.objects.create(
+        project=project, cluster_key="east", namespace="berth-demo", phase_since=now()
+    )
+    ours = {"berth.dev/uid": str(place.uid), "berth.dev/kind": "place"}
+    stub.put("/api/v1/namespaces", {"metadata": {"name": "berth-demo", "labels": ours}})
+    put(stub, "/apis/networking.k8s.io/v1/networkpolicies", "default-deny", ours)
+    put(stub, "/api/v1/secrets", "berth-registries", ours)
+    put(stub, "/api/v1/configmaps", "kube-root-ca.crt")
+    put(stub, "/api/v1/events", "something-happened")
+
+    def act():
+        answer = op.delete(f"{CLUSTERS}/east?confirm=East")
+        assert answer.status_code == 204, answer.content
+
+    return act
+
+
+def put(stub, collection, name, labels=None):
+    meta = {"name": name, "namespace": "berth-demo", "labels": labels or {}}
+    stub.put(collection, {"metadata": meta})
+
+
+def is_there(stub):
+    return ("/api/v1/namespaces", "/berth-demo") in stub.objects
+
+
+def test_an_empty_namespace_goes_and_then_the_credential(stub, detach):
+    detach()
+    assert not Cluster.objects.filter(key="east").exists()
+    assert is_there(stub)  # nothing is done by the request itself
+    assert "good" not in Farewell.objects.get().sealed_kubeconfig
+    assert farewell.run_due() == 1
+    assert not is_there(stub)
+    assert not Farewell.objects.exists()
+    told = Event.objects.get(verb="cluster.namespaces-removed")
+    assert (told.target_name, told.data["removed"]) == ("East", ["berth-demo"])
+
+
+@pytest.mark.parametrize(
+    ("collection", "name", "labels"),
+    [
+        ("/api/v1/pods", "somebody", {}),
+        ("/api/v1/persistentvolumeclaims", "vol-1", {"berth.dev/kind": "volume"}),
+        ("/api/v1/persistentvolumeclaims", "vol-2", {"berth.dev/kind": "place"}),
+        ("/api/v1/secrets", "mine", {}),
+        ("/api/v1/configmaps", "notes", {"berth.dev/kind": "place"}),
+        ("/apis/apps/v1/statefulsets", "ws-1", {}),
+        ("/apis/networking.k8s.io/v1/networkpolicies", "by-hand", {}),
+    ],
+)
+def test_a_namespace_that_holds_anything_stays_and_it_is_said_what(
+    stub, detach, collection, name, labels
+):
+    put(stub, collection, name, labels)
+    detach()
+    assert farewell.run_due() == 1
+    assert is_there(stub)
+    assert stub.count("DELETE") == 0
+    told = Event.objects.get(verb="cluster.namespaces-left")
+    assert told.data["left"] == {"berth-demo": f"{collection.rsplit('/', 1)[1]}/{name}"}
+
+
+def test_what_may_not_be_looked_at_counts_as_something(stub, detach):
+    def closed(handler, method, path, query):
+        if path.partition("?")[0].endswith("/secrets"):
+            handler.refuse(403)
+            return True
+        return discovery(handler, method, path, query)
+
+    stub.fault = closed
+    detach()
+    farewell.run_due()
+    assert is_there(stub)
+    told = Event.objects.get(verb="cluster.namespaces-left")
+    assert told.data["left"] == {"berth-demo": "secrets: may not be listed"}
+
+
+def test_a_namespace_of_the_same_name_that_is_not_ours_stays(stub, detach):
+    stub.put("/api/v1/namespaces", {"metadata": {"name": "berth-demo", "labels": {}}})
+    detach()
+    farewell.run_due()
+    assert is_there(stub)
+    assert Event.objects.filter(verb="cluster.namespaces-left").exists()
+
+
+def test_a_cluster_that_does_not_answer_is_asked_again_for_an_hour(stub, detach):
+    detach()
+    stub.stop()
+    assert farewell.run_due() == 0
+    row = Farewell.objects.get()
+    assert now() < row.next_at < row.until
+    Farewell.objects.update(next_at=now(), until=now() - timedelta(seconds=1))
+    assert farewell.run_due() == 1
+    assert Event.objects.filter(verb="cluster.namespaces-left").exists()
+    assert not Farewell.objects.exists()
+
+
+def test_one_that_was_attached_again_keeps_its_namespaces(stub, detach):
+    server = Cluster.objects.get(key="east").server
+    detach()
+    Cluster.objects.create(
+        key="back", name="Back", server=server, options={"namespace_prefix": "berth-"}
+    )
+    assert farewell.run_due() == 1
+    assert is_there(stub)
+    assert stub.seen == []
+
+
+def test_without_the_key_nothing_is_touched(stub, detach, settings):
+    detach()
+    settings.BERTH_CLUSTER_PRIVATE_KEY = []
+    assert farewell.run_due() == 0
+    assert Farewell.objects.exists()
