@@ -40,6 +40,15 @@ class Result(models.TextChoices):
     STOPPED = "stopped", _("Stopped")
 
 
+class Uploads(models.TextChoices):
+    """What an export may have left half sent at the store."""
+
+    NONE = ""
+    OPEN = "open"  # perhaps some
+    CLOSING = "closing"  # being given up
+    LEFT = "left"  # the store did not give them up
+
+
 class StopReason(models.TextChoices):
     """Why a load was asked to stop."""
 

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 from common.clock import now
 from events import services as events
 from loaders import turns, waiting
-from loaders.choices import Result, Task
+from loaders.choices import Result, StopReason, Task, Uploads
 from loaders.models import ENDED, Load, LoadRun, Progress
 from loaders.notices import tell_ended
 from loaders.results import Ended, ended
+from loaders.services import uploads
 from runtime.hints import hint_uids
 from runtime.protocol import Desired
 from volumes.services import volume_measure_soon
@@ -35,7 +36,10 @@ def on_transition(change: Transition) -> None:
         open_runs = LoadRun.objects.filter(load=row, result="")
         open_runs.update(result=Result.CANCELLED, ended_at=now())
     elif is_over(change, launch):
-        _close(change, launch)
+        if _is_closing(row, change.seen):
+            uploads.closing_ended(change)
+        else:
+            _close(change, launch)
     if change.gone or change.after in ENDED:
         hint_uids(Load.KIND, turns.next_in_line(row.project))
         waiting.tell([row.uid])
@@ -49,6 +53,11 @@ def is_over(change: Transition, launch: int) -> bool:
     if ref is None:  # refused or set aside as a whole: nothing is tried again by itself
         return change.outcome.requeue_s is None
     return bool(ref.get("ended") == launch)
+
+
+def _is_closing(row: Load, seen: Load) -> bool:
+    """Whether what ended gave up parts at the store, and nothing else was wanted meanwhile."""
+    return seen.uploads == row.uploads == Uploads.CLOSING and row.launch == seen.launch
 
 
 def _close(change: Transition, launch: int) -> None:
@@ -76,6 +85,8 @@ def _close(change: Transition, launch: int) -> None:
     )
     if latest:
         _close_load(row, run)
+        if row.desired == Desired.STOPPED and row.stop_reason == StopReason.CANCELLED:
+            uploads.close_later(row)
 
 
 def _how(change: Transition, launch: int) -> Ended:
@@ -119,6 +130,8 @@ def _close_load(row: Load, run: LoadRun) -> None:
         values["manifest"] = run.manifest
     if run.result == Result.DONE and run.task in _BRINGS:
         values["loaded_at"] = run.ended_at
+    if run.result == Result.DONE and run.task == Task.LOAD:
+        values["uploads"] = Uploads.NONE
     if run.task == Task.DRY_RUN and run.result in {Result.DONE, Result.PARTIAL}:
         values["dry_run"] = {
             "files": run.files_found,

@@ -7,7 +7,7 @@ from django.utils.translation import gettext_lazy as _
 
 from common.ids import new_uid
 from credentials.models import Credential
-from loaders.choices import Direction, Mode, Result, Stage, StopReason, StoreKind, Task
+from loaders.choices import Direction, Mode, Result, Stage, StopReason, StoreKind, Task, Uploads
 from projects.models import Project
 from runtime.models import Reconcilable
 from runtime.protocol import Desired, Phase
@@ -103,6 +103,9 @@ class Load(Progress, Reconcilable):
     seq = models.PositiveBigIntegerField(default=0)
     reported_at = models.DateTimeField(null=True)
     final = models.JSONField(null=True)  # {exit, code, message, manifest} as the run itself told
+    # --- parts of files at the store (exports): given up when it is cancelled or removed -----
+    uploads = models.CharField(max_length=8, choices=Uploads.choices, blank=True, default="")
+    uploads_at = models.DateTimeField(null=True)  # giving up began
     nonce = models.CharField(max_length=64, blank=True, default="")  # of the form that made it
 
     class Meta(Reconcilable.Meta):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.utils.translation import gettext as _
 
-from loaders.choices import StopReason
+from loaders.choices import StopReason, Uploads
 from loaders.models import Load
 from loaders.specs import workload_spec
 from loaders.turns import Turn, turn_of
@@ -43,6 +43,8 @@ class LoadReconciler(WorkloadReconciler):
     stop_grace_s: ClassVar[float] = 20.0  # it writes down how far it is
 
     def step(self, row: Load, observation: Observation | None) -> Outcome:
+        if row.uploads == Uploads.CLOSING and row.desired != Desired.RUNNING:
+            return self._close_uploads(row, observation)
         if self._lost_its_credential(row):
             gone = Status(Phase.FAILED, Reason.INVALID_SPEC, _("Its credential was removed."))
             return self._close(Pass(row, dict(row.external_ref)), gone)
@@ -51,6 +53,14 @@ class LoadReconciler(WorkloadReconciler):
         if turn is None or turn.is_now or outcome.phase != Phase.PENDING:
             return outcome
         return replace(outcome, requeue_s=turn.look_again_s)
+
+    def _close_uploads(self, row: Load, observation: Observation | None) -> Outcome:
+        """On the way to stopped or absent its program runs once more (``services.uploads``)."""
+        wanted, row.desired = row.desired, Desired.RUNNING
+        try:
+            return super().step(row, observation)
+        finally:
+            row.desired = wanted
 
     def _lost_its_credential(self, row: Load) -> bool:
         """Whether it is wanted without what it needs (D13): what runs of it ends at once."""
@@ -66,6 +76,8 @@ class LoadReconciler(WorkloadReconciler):
     def waits_for(self, row: Load) -> tuple[str, str] | None:
         if row.volume.is_restoring or row.volume.is_moving:
             return Reason.VOLUME, _("Its volume is being restored or handed over.")
+        if row.uploads == Uploads.CLOSING:
+            return None  # a moment's work, of a load that is nobody's turn any more
         turn = turn_of(row)
         row.turn = turn  # type: ignore[attr-defined]  # for ``step``, of this pass only
         if turn.is_now:

@@ -19,7 +19,7 @@ from clusters.where import image_cluster, namespace_of
 from credentials.opening import store_of
 from hubapi import keys
 from loaders import selection
-from loaders.choices import Direction, Mode, Task
+from loaders.choices import Direction, Mode, Task, Uploads
 from loaders.reports import PURPOSE
 from loaders.where import image_of, name_of
 from runtime.protocol import InvalidSpec, Resources, WorkloadSpec
@@ -95,7 +95,7 @@ def plan_of(row: Load, options: ClusterOptions | None) -> dict[str, Any]:
         "uid": str(row.uid),
         "launch": row.launch,
         "direction": row.direction,
-        "mode": _MODES.get(Task(row.task), row.mode),
+        "mode": _mode(row),
         "store": {**_store(row), "bucket": row.bucket, **selection.store_part(row)},
         "volume": {"name": mount.name, "folder": row.folder},
         **selection.patterns(row),
@@ -107,6 +107,12 @@ def plan_of(row: Load, options: ClusterOptions | None) -> dict[str, Any]:
         "outbound": _outbound(options),
         "report": {"url": report_url(row.uid, options), "every_s": REPORT_EVERY_S},
     }
+
+
+def _mode(row: Load) -> str:
+    if row.uploads == Uploads.CLOSING:
+        return "abandon"
+    return str(_MODES.get(Task(row.task), row.mode))
 
 
 def _store(row: Load) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from django.utils.translation import gettext as _
 
 from clusters.wording import waiting_sentence
-from loaders.choices import Result, State, StopReason, Task
+from loaders.choices import Result, State, StopReason, Task, Uploads
 from loaders.codes import meaning_of
 from loaders.states import SETTLED, state_of
 from runtime import reasons
@@ -37,6 +37,11 @@ def message_of(row: Load) -> str:
 
 def _ended(row: Load) -> str:
     if row.result in _BY_INTENT or not row.result:
+        if row.uploads == Uploads.LEFT:
+            return _(
+                "The store did not give up parts of files that were being sent: "
+                "delete the unfinished uploads there."
+            )
         if row.stop_reason:
             return str(StopReason(row.stop_reason).label)
         return row.message or str(reasons.info(row.reason).text)

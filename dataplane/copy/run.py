@@ -7,6 +7,7 @@ import json
 import sqlite3
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Protocol
 
 from dataplane.copy import check
@@ -60,6 +61,9 @@ def run(
                 order = check.check(state, progress)
             else:
                 order = asyncio.run(_run(plan, state, progress, times or Times()))
+                if _leaves_uploads(plan, state, order):
+                    rest = replace(plan, mode="abandon")
+                    asyncio.run(_run(rest, state, progress, times or Times()))
             if order.final in {Final.DONE, Final.PARTIAL} and plan.mode in _WRITES:
                 state.clean()
                 write_manifest(state, progress)
@@ -73,6 +77,14 @@ def run(
         return meant if isinstance(meant, Stop) else Stop(Final.INTERNAL, meant.message)
     except sqlite3.Error as error:
         return of_journal(error)
+
+
+def _leaves_uploads(plan: Plan, state: State, order: Stop) -> bool:
+    """Whether everything was sent, and the store still holds parts of files that are gone here."""
+    whole = plan.direction == "out" and plan.mode in _WRITES and not plan.retry_failed_only
+    if not whole or order.final is not Final.DONE:
+        return False
+    return any(partial.upload for partial in state.journal.partials())
 
 
 async def _run(plan: Plan, state: State, progress: Progress, times: Times) -> Stop:
@@ -100,16 +112,20 @@ async def _run(plan: Plan, state: State, progress: Progress, times: Times) -> St
 
 
 async def _abandon(engine: Engine) -> Stop:
-    """Give up what is half done, here and at the store; what is done stays."""
+    """Give up what is half done, here and at the store; what is done stays.
+
+    An upload that the store did not give up stays in the journal, for the next try.
+    """
     journal = engine.state.journal
-    uploads = [partial for partial in journal.partials() if partial.upload]
-    if uploads:
-        uploader = open_uploader(engine, None)
-        for partial in uploads:
-            await uploader.abandon(partial.key, partial.upload)
+    uploader, kept = open_uploader(engine, None), 0
     for partial in journal.partials():
-        journal.finish(partial.path)
+        if partial.upload and not await uploader.abandon(partial.key, partial.upload):
+            kept += 1
+        else:
+            journal.finish(partial.path)
     engine.state.clean()
+    if kept:
+        return Stop(Final.UNREACHABLE, f"The store did not give up {kept} unfinished uploads.")
     return Stop(Final.DONE, "What was half done was given up; what is done stays.")
 
 

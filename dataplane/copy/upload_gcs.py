@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from contextlib import suppress
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -155,13 +154,16 @@ class GcsUploader:
             )
         )
 
-    async def abandon(self, key: str, upload: str) -> None:
+    async def abandon(self, key: str, upload: str) -> bool:
         del key
-        with suppress(Trouble):
+        try:
             await self._calls.once(
                 lambda: self._store.question("DELETE", upload, {"content-length": "0"}),
                 good=OK | {499},
             )
+        except Trouble as trouble:
+            return trouble.code is Code.GONE
+        return True
 
     async def close(self) -> None:
         return

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import os
-from contextlib import suppress
 from dataclasses import dataclass, field
 from xml.sax.saxutils import escape
 
@@ -291,13 +290,16 @@ class S3Uploader:
             lambda: self._calls.once(lambda: self._store.question("DELETE", key))
         )
 
-    async def abandon(self, key: str, upload: str) -> None:
-        with suppress(Trouble):
+    async def abandon(self, key: str, upload: str) -> bool:
+        try:
             await self._calls.tried(
                 lambda: self._calls.once(
                     lambda: self._store.question("DELETE", key, {"uploadId": upload})
                 )
             )
+        except Trouble as trouble:
+            return trouble.code is Code.GONE
+        return True
 
     async def close(self) -> None:
         for fd in self._open:

@@ -58,8 +58,8 @@ class Uploader(Protocol):
 
     async def delete(self, key: str) -> None: ...
 
-    async def abandon(self, key: str, upload: str) -> None:
-        """Give up what the store holds of an upload that will not go on."""
+    async def abandon(self, key: str, upload: str) -> bool:
+        """Give up what the store holds of an upload that will not go on; False: it still does."""
 
     async def close(self) -> None: ...
 

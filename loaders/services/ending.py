@@ -14,6 +14,7 @@ from loaders.choices import StopReason
 from loaders.models import Load
 from loaders.selectors import RELATED
 from loaders.services.base import changed, lock, require_end
+from loaders.services.uploads import COLUMNS, begin_closing
 from runtime.protocol import Desired
 
 if TYPE_CHECKING:
@@ -55,7 +56,8 @@ def _cancel_paused(row: Load, principal: Principal) -> None:
     row.generation += 1
     if row.result == "paused":
         row.result = "cancelled"
-    row.save(update_fields=["stop_reason", "generation", "result", "updated_at"])
+        begin_closing(row)  # a run that still ends does it when it is seen to have ended
+    row.save(update_fields=["stop_reason", "result", *COLUMNS, "updated_at"])
     _tell(row, StopReason.CANCELLED, principal)
 
 
@@ -130,7 +132,8 @@ def request_delete(row: Load, *, actor: Principal | None) -> bool:
     row.desired = Desired.ABSENT
     row.generation += 1
     row.next_run_at = None
-    row.save(update_fields=["desired", "generation", "next_run_at", "updated_at"])
+    begin_closing(row)
+    row.save(update_fields=["desired", "next_run_at", *COLUMNS, "updated_at"])
     events.record(actor=actor, verb="load.deleted", target=row, project_uid=row.project.uid)
     waiting.tell([row.uid])
     changed(row)

@@ -14,6 +14,7 @@ from loaders import waiting
 from loaders.choices import Task
 from loaders.models import Load, LoadRun, Progress
 from loaders.services.base import changed, lock, require_change, require_startable
+from loaders.services.uploads import note_begun
 from quotas import services as quotas
 from runtime.protocol import Desired
 from volumes.services import volume_note_use
@@ -86,6 +87,7 @@ def begin(principal: Principal, row: Load, *, task: Task, scheduled: bool = Fals
     row.stop_reason = ""
     row.asked_at = now()
     row.started_at = row.ended_at = None
+    note_begun(row, task)
     _forget_progress(row)
     row.save()
     LoadRun.objects.create(

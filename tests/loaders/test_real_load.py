@@ -271,3 +271,50 @@ def test_a_dry_run_counts_and_an_export_brings_files_back(
     assert done["status"]["state"] == "done", done["status"]
     (there,) = run_client(store, [{"do": "listed", "bucket": bucket, "prefix": "back/"}])
     assert there == {f"back/{key}": size for key, size in everything().items()}
+
+
+def left_at_the_store(store: S3Store, bucket: str) -> list[str]:
+    (keys,) = run_client(store, [{"do": "uploads", "bucket": bucket}])
+    found: list[str] = keys
+    return found
+
+
+@pytest.mark.parametrize("how", ["cancel", "pause, then cancel", "delete"])
+def test_an_export_that_is_ended_leaves_no_part_of_a_file_at_the_store(
+    loads: Loads, credential: str, bucket: str, store: S3Store, how: str
+) -> None:
+    row = loads.create(
+        url=f"s3://{bucket}/out",
+        credential=credential,
+        folder=f"{bucket}-large",
+        direction="out",
+        bandwidth_bytes_s=8 * SLOW,
+        start="no",
+    )
+    target = loads.folder(row)
+    target.mkdir(parents=True)
+    (target / "large.bin").write_bytes(os.urandom(64 * 2**20))
+    loads.act(row, "start")
+    loads.until(row, "copying", look=lambda _row: left_at_the_store(store, bucket))
+    if how == "delete":
+        assert loads.api.delete(f"{loads.base}/{row['id']}").status_code == 202
+        gone(loads, row)
+    else:
+        for verb in how.split(", then "):
+            loads.act(row, verb)
+            loads.until(row, "paused" if verb == "pause" else "cancelled")
+            assert verb == "cancel" or left_at_the_store(store, bucket)
+    deadline = time.monotonic() + WITHIN_S
+    while left_at_the_store(store, bucket) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert left_at_the_store(store, bucket) == []
+    if how != "delete":
+        assert loads.get(row)["status"]["state"] == "cancelled"
+    assert (target / "large.bin").stat().st_size == 64 * 2**20
+
+
+def gone(loads: Loads, row: dict[str, Any]) -> None:
+    deadline = time.monotonic() + WITHIN_S
+    while loads.api.get(f"{loads.base}/{row['id']}").status_code != 404:
+        assert time.monotonic() < deadline, loads.portal.tail(30)
+        time.sleep(0.1)

@@ -58,6 +58,11 @@ class S3:
         found = self.client.head_object(Bucket=bucket, Key=key, ChecksumMode="ENABLED")
         return {name: value for name, value in found.items() if isinstance(value, str | int)}
 
+    def uploads(self, bucket: str) -> list[str]:
+        """Keys of uploads that were begun and neither completed nor ended."""
+        found = self.client.list_multipart_uploads(Bucket=bucket)
+        return [item["Key"] for item in found.get("Uploads", ())]
+
     def delete(self, bucket: str, key: str) -> None:
         self.client.delete_object(Bucket=bucket, Key=key)
 
