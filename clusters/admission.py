@@ -42,17 +42,23 @@ class _Free:
             short.append("cpu")
         if claim.memory_mib and (claim.memory_mib > self.memory_mib or "memory" in self.blocked):
             short.append("memory")
-        if claim.gpus > len(self.matching(claim.gpu_flavor)):
+        if claim.gpus > len(self.choice(claim)):
             short.append(_gpu_word(claim.gpu_flavor))
         return short
 
     def matching(self, flavor: str) -> list[Device]:
         return [d for d in self.devices if _is_of(d, flavor)]
 
+    def choice(self, claim: Claim) -> list[Device]:
+        """The devices to take from: of several kinds the first that has enough (A3)."""
+        kinds = [self.matching(name) for name in _names(claim.gpu_flavor) or [""]]
+        enough = [devices for devices in kinds if len(devices) >= claim.gpus]
+        return enough[0] if enough else []
+
     def take(self, claim: Claim) -> list[Device]:
         self.cpu_milli -= claim.cpu_milli
         self.memory_mib -= claim.memory_mib
-        chosen = self.matching(claim.gpu_flavor)[: claim.gpus]
+        chosen = self.choice(claim)[: claim.gpus]
         self.devices = [d for d in self.devices if d not in chosen]
         return chosen
 
@@ -272,7 +278,13 @@ def _gpu_word(flavor: str) -> str:
 
 
 def _is_of(device: Device, flavor: str) -> bool:
-    return not flavor or (device.flavor is not None and device.flavor.name == flavor)
+    """``flavor``: '' any, 'a,b' one of these."""
+    names = _names(flavor)
+    return not names or (device.flavor is not None and device.flavor.name in names)
+
+
+def _names(flavor: str) -> list[str]:
+    return [name.strip() for name in flavor.split(",") if name.strip()]
 
 
 def _overlap(verdict: Verdict, short: list[str]) -> bool:
@@ -280,9 +292,13 @@ def _overlap(verdict: Verdict, short: list[str]) -> bool:
         return False
     if set(verdict.lacking) & set(short):
         return True
-    gpus = [w for w in (*verdict.lacking, *short) if w.startswith("gpu")]
-    return (
-        "gpu" in gpus
-        and any(w.startswith("gpu") for w in verdict.lacking)
-        and any(w.startswith("gpu") for w in short)
+    return any(
+        not one or not other or set(one) & set(other)
+        for one in _kinds_in(verdict.lacking)
+        for other in _kinds_in(short)
     )
+
+
+def _kinds_in(lacking: Iterable[str]) -> list[list[str]]:
+    """The names in each word about GPUs; none: of any kind."""
+    return [_names(w.partition(":")[2]) for w in lacking if w == "gpu" or w.startswith("gpu:")]

@@ -199,10 +199,13 @@ def placement_for(
     wanted = {flavor.name for flavor in flavors}
     holding = [row for row in usable if wanted & {f.name for f in row.flavors.all()}]
     tolerations = _tolerations([chosen] if chosen else holding)
+    found = [(rank, t) for rank, f in enumerate(flavors) for t in terms(f.node_labels)]
     return p.Placement(
         resource=resource,
         node_labels=labels,
-        any_of=tuple(term for flavor in flavors for term in terms(flavor.node_labels)),
+        any_of=tuple(term for _rank, term in found),
+        # "any kind" has no order; kinds that were named are liked as they were named (A3)
+        ranks=tuple(rank for rank, _term in found) if "," in gpu_flavor else (),
         # nodes with devices are often tainted by the device's own name
         tolerations=({"key": resource, "operator": "Exists"}, *tolerations),
         avoid=avoid,
@@ -330,7 +333,7 @@ def _hidden(pools: Iterable[Pool], kind: str, project_uid: Any) -> set[str]:
 
 
 def _flavors(cluster_key: str, asked: str, hidden: set[str], pool: Pool | None) -> list[Flavor]:
-    """Return the kinds that will do. ``asked``: '' any, 'a,b' any of."""
+    """Return the kinds that will do. ``asked``: '' any, 'a,b' any of, a liked more than b."""
     cluster = Cluster.objects.filter(key=cluster_key).first()
     if cluster is None:
         raise Unavailable(_("There is no such cluster."))

@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
-# Exit codes of a ``once`` workload that mean what they say: done, and ended on purpose.
-FINAL_EXITS = (0, 3, 4, 5)
+# Exit codes of a ``once`` workload that mean what they say: another try would end the same. Told
+# to stop (5) is none of them: who puts it out does not always say so.
+FINAL_EXITS = (0, 3, 4)
 
 
 class Desired(StrEnum):
@@ -110,12 +111,14 @@ class Placement:
 
     A node must carry all of ``node_labels`` and, when there are any, all labels of at least
     one entry of ``any_of`` (one entry per kind of GPU that is acceptable).  It must carry none
-    of the values in ``avoid``: these mark nodes that are reserved for others.
+    of the values in ``avoid``: these mark nodes that are reserved for others.  ``ranks`` says for
+    each entry of ``any_of`` how much it is liked, 0 the most; empty: all the same.
     """
 
     resource: str = "nvidia.com/gpu"  # what one GPU of ``Resources.gpus`` is called there
     node_labels: Mapping[str, str] = field(default_factory=dict)
     any_of: tuple[Mapping[str, str], ...] = ()
+    ranks: tuple[int, ...] = ()
     tolerations: tuple[Mapping[str, str], ...] = ()
     avoid: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # label → values it lacks
 

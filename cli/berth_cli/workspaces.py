@@ -91,7 +91,9 @@ def _settle(s: Session, row: dict[str, Any], *, wait: bool, timeout: float) -> N
 @click.option("--cpu", type=float, help="Cores.")
 @click.option("--memory", type=int, metavar="MIB", help="Memory in MiB.")
 @click.option("--gpus", type=int)
-@click.option("--gpu", "flavor", multiple=True, help="Kind of GPU; several: any of them.")
+@click.option(
+    "--gpu", "flavor", multiple=True, help="Kind of GPU; several: the first that is free."
+)
 @program_options
 @click.option("--time-limit", type=int, metavar="MINUTES")
 @click.option("--env", "env", multiple=True, metavar="NAME=VALUE")

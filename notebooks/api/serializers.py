@@ -62,7 +62,7 @@ class WorkspaceIn(StrictSerializer):
         required=False,
         allow_blank=True,
         allow_null=True,
-        help_text="empty: any kind; names with commas: any of these",
+        help_text="empty: any kind; names with commas: any of these, the first one preferred",
     )
     kind = serializers.ChoiceField(
         WorkspaceKind.values, help_text="notebook or container", **_OPTIONAL

@@ -67,8 +67,8 @@ class SizeForm(ProgramForm, AttachForm):
     gpu_flavor = KindsField(
         label=_("Kind of GPU"),
         required=False,
-        widget=forms.CheckboxSelectMultiple,
-        help_text=_("Several: any of them. None: any kind."),
+        widget=forms.CheckboxSelectMultiple(attrs={"data-ordered": _("Prefer")}),
+        help_text=_("Several: any of them, the upper ones preferred. None: any kind."),
     )
     time_limit_minutes = forms.IntegerField(
         label=_("Time limit in minutes"),
@@ -98,8 +98,11 @@ class SizeForm(ProgramForm, AttachForm):
         self._choices("environment", [(name, name) for name in names])
         kinds = _flavors(project, row)
         known = {name for name, _label in kinds}
-        gone = [n for n in self.initial.get("gpu_flavor") or () if n not in known]
-        self._choices("gpu_flavor", [*kinds, *((name, name) for name in gone)])
+        chosen = list(self.initial.get("gpu_flavor") or ())
+        kinds += [(name, name) for name in chosen if name not in known]
+        # What is chosen stands first, in its order: a form without a script sends it so again.
+        rank = {name: number for number, name in enumerate(chosen)}
+        self._choices("gpu_flavor", sorted(kinds, key=lambda k: rank.get(k[0], len(rank))))
         self.fit_program(project, row)
         self.fit_attachments(principal, project, row)
 

@@ -39,6 +39,32 @@ panel()?.addEventListener("toggle", (event) => {
   if (event.newState === "closed") panel().replaceChildren();
 });
 
+// Kinds of GPU are liked from top to bottom: a button on each moves it up. The form sends them as
+// they stand.
+function order(field) {
+  const row = field.closest("label").parentElement;
+  const up = document.createElement("button");
+  up.type = "button";
+  up.className = "btn btn-sm btn-up";
+  up.textContent = "↑";
+  up.title = field.dataset.ordered;
+  up.setAttribute("aria-label", `${field.dataset.ordered}: ${row.textContent.trim()}`);
+  up.addEventListener("click", () => {
+    row.previousElementSibling?.before(row);
+    up.focus();
+    field.dispatchEvent(new Event("change", { bubbles: true }));
+  });
+  row.append(up);
+  delete field.dataset.ordered;
+}
+
+const orderAll = () => {
+  const fields = document.querySelectorAll("input[data-ordered]");
+  if (fields.length > 1) fields.forEach(order);
+};
+document.addEventListener("htmx:afterSettle", orderAll);
+orderAll();
+
 // What only a container, or only this machine, has is shown when that is chosen.
 function showFitting(form) {
   const kind = form.querySelector("[data-kind-switch]:checked, [data-kind-switch] :checked")?.value;

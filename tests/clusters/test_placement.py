@@ -70,6 +70,17 @@ def test_any_of_two_kinds_gives_one_term_for_each(cluster):
     assert found.any_of == (H100, {"nvidia.com/gpu.product": "Tesla-T4"})
 
 
+def test_a3_the_order_of_the_kinds_is_the_order_of_preference(cluster):
+    assert place("h100-80,t4").ranks == (0, 1)
+    assert place("t4, h100-80").any_of[0] == {"nvidia.com/gpu.product": "Tesla-T4"}
+    Flavor.objects.filter(name="t4").update(
+        node_labels={"nvidia.com/gpu.product": ["Tesla-T4", "NVIDIA-T4"]}
+    )
+    assert place("t4,h100-80").ranks == (0, 0, 1)  # two labels of the one kind
+    assert place("").ranks == ()
+    assert place("t4").ranks == ()
+
+
 def test_any_kind_gives_all_there_are(cluster):
     assert len(place("").any_of) == 5
 

@@ -91,6 +91,23 @@ def test_any_gpu_does_not_take_the_one_that_the_head_waits_for(machine, ask):
     assert granted == Granted(("GPU-2",))
 
 
+def test_a3_of_several_kinds_the_first_that_has_enough_is_given(machine, ask):
+    machine(gpus=["H100", "A100", "A100", "T4"])
+    several = "h100,a100,t4"
+    assert admission.admit(ask(gpus=1, flavor=several)) == Granted(("GPU-0",))
+    assert admission.admit(ask(gpus=2, flavor=several)) == Granted(("GPU-1", "GPU-2"))
+    assert admission.admit(ask(gpus=1, flavor=several)) == Granted(("GPU-3",))
+    waiting = admission.admit(ask(gpus=1, flavor="t4,h100"))
+    assert (waiting.position, waiting.reason) == (1, Reason.QUEUED)
+    assert admission.admit(ask(gpus=1, flavor="a100,t4")).position == 2  # both want a T4
+    assert admission.admit(ask(gpus=3, flavor=several)).reason == Reason.DOES_NOT_FIT
+
+
+def test_a3_the_order_is_that_of_the_request_not_of_the_machine(machine, ask):
+    machine(gpus=["H100", "A100"])
+    assert admission.admit(ask(gpus=1, flavor="a100,h100")) == Granted(("GPU-1",))
+
+
 def test_memory_and_cpu_of_the_machine_count_with_their_factors(machine, ask, settings):
     settings.BERTH_CPU_OVERCOMMIT, settings.BERTH_MEMORY_OVERCOMMIT = 4, 1
     machine(cpu_milli=1000, memory_mib=4096)

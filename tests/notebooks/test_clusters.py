@@ -387,6 +387,21 @@ def test_form_file_and_api_make_the_same_container(post, api, as_user, gpu, alic
         assert len(values) == 1, (name, values)
 
 
+def test_a3_every_door_keeps_the_order_of_kinds(post, api, as_user, gpu, alice):
+    """Listed in the form: what was chosen stands first, in the order it was chosen in."""
+    asked = {**WHOLE, "gpu_flavor": "l40s,h100-80"}
+    row = row_of(post({**asked, "name": "api"}))
+    assert row.gpu_flavor == "l40s,h100-80"
+    assert spec(row).placement.ranks == (0, 1)
+    assert next(iter(spec(row).placement.any_of)) == {"gpu": "l40s"}
+    document = api(alice, "GET", f"{BASE}/{row.short_id}/manifest").json()
+    assert document["spec"]["gpu_flavor"] == "l40s,h100-80"
+    page = as_user(alice).get(f"/projects/vision/workspaces/{row.short_id}/settings/")
+    text = page.content.decode()
+    assert text.index('value="l40s"') < text.index('value="h100-80"')
+    assert 'data-ordered="Prefer"' in text
+
+
 def test_the_file_of_a_workspace_makes_it_again_and_hides_its_command_from_others(
     post, api, gpu, alice, bob
 ):

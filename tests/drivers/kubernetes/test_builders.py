@@ -213,3 +213,30 @@ def test_another_kind_of_accelerator_is_only_a_name():
     limits = container(workload.statefulset(given, OPTIONS))["resources"]["limits"]
     assert limits["amd.com/gpu"] == "4"
     assert "nvidia.com/gpu" not in limits
+
+
+def test_a3_an_order_of_kinds_becomes_weights_that_fall_by_a_factor():
+    kinds = tuple({"gpu": name} for name in ("h100", "a100-80", "a100-40", "t4"))
+    asked = Resources(gpus=1)
+    placement = Placement(any_of=kinds, ranks=(0, 1, 2, 3))
+    made = workload.statefulset(spec(resources=asked, placement=placement), OPTIONS)
+    made = made["spec"]["template"]["spec"]
+    affinity = made["affinity"]["nodeAffinity"]
+    liked = affinity["preferredDuringSchedulingIgnoredDuringExecution"]
+    told = [(p["weight"], p["preference"]["matchExpressions"][0]["values"]) for p in liked]
+    assert told == [(100, ["h100"]), (10, ["a100-80"]), (1, ["a100-40"])]
+    required = affinity["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert len(required["nodeSelectorTerms"]) == 4
+    assert "podAffinity" not in made["affinity"]  # it would outweigh the order
+
+
+def test_a3_without_an_order_nothing_is_preferred():
+    kinds, asked = ({"gpu": "h100"}, {"gpu": "t4"}), Resources(gpus=1)
+    for ranks in ((), (0, 0)):
+        placement = Placement(any_of=kinds, ranks=ranks)
+        made = workload.statefulset(spec(resources=asked, placement=placement), OPTIONS)
+        made = made["spec"]["template"]["spec"]
+        assert set(made["affinity"]["nodeAffinity"]) == {
+            "requiredDuringSchedulingIgnoredDuringExecution"
+        }
+        assert "podAffinity" in made["affinity"]

@@ -10,6 +10,7 @@ from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.protocol import Placement, WorkloadSpec
 
 _HOSTNAME = "kubernetes.io/hostname"
+_HEAVIEST = 100
 
 
 def placing(spec: WorkloadSpec, options: KubernetesOptions) -> dict[str, Any]:
@@ -22,7 +23,11 @@ def placing(spec: WorkloadSpec, options: KubernetesOptions) -> dict[str, Any]:
         affinity["nodeAffinity"] = {
             "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}
         }
-    if spec.resources.gpus and not options.scheduler:
+    liked = _liked(spec.placement)
+    if liked:
+        affinity["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"] = liked
+    # Where an order is asked for, being together must not outweigh it: both count the same.
+    if spec.resources.gpus and not options.scheduler and not liked:
         affinity["podAffinity"] = _together()
     if affinity:
         found["affinity"] = affinity
@@ -47,6 +52,29 @@ def _terms(placement: Placement) -> list[dict[str, Any]]:
     kinds: Iterable[Mapping[str, str]] = placement.any_of or ({},)
     wanted = [[*_carries(labels), *avoided] for labels in kinds]
     return [{"matchExpressions": term} for term in wanted if term]
+
+
+def _liked(placement: Placement) -> list[dict[str, Any]]:
+    """What makes the scheduler take the first kind that has room, when there is an order.
+
+    It scales the sum of each node by the best of those that have room. So weights fall by a
+    factor: whichever kind is the first with room, the next is far behind it.
+    """
+    kinds = len(set(placement.ranks))
+    if kinds < 2:  # noqa: PLR2004 - one kind has no order
+        return []
+    return [
+        {"weight": weight, "preference": {"matchExpressions": _carries(labels)}}
+        for labels, rank in zip(placement.any_of, placement.ranks, strict=True)
+        if labels and (weight := _weight(rank, kinds))
+    ]
+
+
+def _weight(rank: int, kinds: int) -> int:
+    """100 for the first of several kinds, 1 for the one before the last, nothing for the last."""
+    if rank >= kinds - 1:
+        return 0
+    return round(_HEAVIEST ** (1 - rank / (kinds - 2))) if rank else _HEAVIEST
 
 
 def _carries(labels: Mapping[str, str]) -> list[dict[str, Any]]:
