@@ -61,6 +61,8 @@ def test_exit_codes_that_are_final_end_the_job_and_a_disruption_comes_first():
     rules = workload.job(load(), OPTIONS)["spec"]["podFailurePolicy"]["rules"]
     assert [rule["action"] for rule in rules] == ["Ignore", "FailJob"]
     assert {0, *rules[1]["onExitCodes"]["values"]} == set(FINAL_EXITS)
+    # A queue that puts a Job out deletes its pods without a word, and the policy looks at those too.
+    assert 5 not in rules[1]["onExitCodes"]["values"]
 
 
 def test_a2_secret_files_are_no_variables_and_stand_in_no_other_object():
@@ -167,6 +169,16 @@ TABLE = [
     ("partial", job(), over(3, message="2 bad"), Seen.EXITED, "", 3, "2 bad"),
     ("failed for good", job(over="Failed"), over(1), Seen.EXITED, "", 1, ""),
     ("failed once", job(), over(1), Seen.STARTING, Reason.TRIED_AGAIN, None, "exit code 1"),
+    (
+        "told to stop by a deletion that nobody explains",
+        job(),
+        over(5),
+        Seen.STARTING,
+        Reason.TRIED_AGAIN,
+        None,
+        "exit code 5",
+    ),
+    ("told to stop time after time", job(over="Failed"), over(5), Seen.EXITED, "", 5, ""),
     (
         "evicted",
         job(),
