@@ -45,6 +45,7 @@ WORDS: dict[str, Promise] = {
     "load.ended-partial": _("saw end with some objects missing the load"),
     "load.ended-paused": _("saw paused the load"),
     "load.ended-stopped": _("saw stopped the load"),
+    "load.not-resumed": _("could not go on by itself with the load"),
     "load.not-started": _("could not start by its schedule the load"),
     "load.paused": _("paused the load"),
     "load.started": _("started the load"),

@@ -14,7 +14,7 @@ from loaders.choices import Result, StopReason, Task, Uploads
 from loaders.models import ENDED, Load, LoadRun, Progress
 from loaders.notices import tell_ended
 from loaders.results import Ended, ended
-from loaders.services import uploads
+from loaders.services import retries, uploads
 from runtime.hints import hint_uids
 from runtime.protocol import Desired
 from volumes.services import volume_measure_soon
@@ -142,10 +142,14 @@ def _close_load(row: Load, run: LoadRun) -> None:
         }
     for name, value in values.items():
         setattr(row, name, value)
+    goes_on = row.desired == Desired.RUNNING and retries.retry_later(row)
+    if goes_on:
+        values["retry_at"] = row.retry_at
     Load.objects.filter(pk=row.pk, launch=run.launch).update(**values)
     if run.task in _BRINGS:
         volume_measure_soon(uids=[row.volume.uid])
-    tell_ended(row)
+    if not goes_on:
+        tell_ended(row)
 
 
 def _seconds(row: Load) -> int | None:

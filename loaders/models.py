@@ -103,6 +103,9 @@ class Load(Progress, Reconcilable):
     seq = models.PositiveBigIntegerField(default=0)
     reported_at = models.DateTimeField(null=True)
     final = models.JSONField(null=True)  # {exit, code, message, manifest} as the run itself told
+    # --- cut off (killed, its machine gone): it goes on by itself -----------------------------
+    retry_at = models.DateTimeField(null=True)
+    tries = models.PositiveSmallIntegerField(default=0)  # by itself, since a person started it
     # --- parts of files at the store (exports): given up when it is cancelled or removed -----
     uploads = models.CharField(max_length=8, choices=Uploads.choices, blank=True, default="")
     uploads_at = models.DateTimeField(null=True)  # giving up began
@@ -163,8 +166,15 @@ class Load(Progress, Reconcilable):
         return self.observed_generation >= self.generation
 
     @property
+    def goes_on(self) -> bool:
+        """Whether it was cut off and starts again by itself."""
+        return self.retry_at is not None and self.desired == Desired.RUNNING
+
+    @property
     def is_on_its_way(self) -> bool:
         """Whether it runs, or is wanted and will be looked at: starting it changes nothing."""
+        if self.goes_on:
+            return True
         over = bool(self.result) or (self.phase in ENDED and self.is_seen)
         return self.desired == Desired.RUNNING and not over
 

@@ -40,6 +40,8 @@ def state_of(row: Load) -> State:
     """Return the one word for people."""
     if row.desired == Desired.ABSENT or row.deleted_at is not None:
         return State.DELETING
+    if row.goes_on:
+        return State.WAITING
     if row.result:
         return _OF_RESULT[Result(row.result)]
     return _stopping(row) if row.desired == Desired.STOPPED else _on_its_way(row)
@@ -63,6 +65,7 @@ def _on_its_way(row: Load) -> State:
     return State.QUEUED if "queue" in row.external_ref else State.WAITING
 
 
+_GOES_ON = Q(desired=Desired.RUNNING, retry_at__isnull=False)
 _RUNS = Q(desired=Desired.RUNNING, result="")
 # Coarse groups that a list can be narrowed to.
 FILTERS: dict[str, Q] = {
@@ -71,10 +74,11 @@ FILTERS: dict[str, Q] = {
     & (
         Q(phase__in=[Phase.PENDING, Phase.UNKNOWN])
         | Q(phase__in=ENDED, observed_generation__lt=F("generation"))
-    ),
+    )
+    | _GOES_ON,
     "done": Q(result=Result.DONE),
     "partial": Q(result=Result.PARTIAL),
-    "failed": Q(result=Result.FAILED)
+    "failed": (Q(result=Result.FAILED) & ~_GOES_ON)
     | (_RUNS & Q(phase=Phase.FAILED, observed_generation__gte=F("generation"))),
     "paused": Q(result=Result.PAUSED)
     | Q(desired=Desired.STOPPED, result="", stop_reason=StopReason.PAUSED),

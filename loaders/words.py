@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from django.conf import settings
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from clusters.wording import waiting_sentence
 from loaders.choices import Result, State, StopReason, Task, Uploads
@@ -26,6 +28,8 @@ def message_of(row: Load) -> str:
         return _("It has not been started yet.")
     if state_of(row) in SETTLED:
         return _ended(row)
+    if row.goes_on:
+        return _goes_on(row)
     queue = row.external_ref.get("queue")
     if row.reason == Reason.QUEUED and queue:
         size = Resources(row.cpu_milli, row.memory_mib)
@@ -33,6 +37,13 @@ def message_of(row: Load) -> str:
     if not row.is_seen:
         return _("A moment, please.")
     return row.message or str(reasons.info(row.reason).text)
+
+
+def _goes_on(row: Load) -> str:
+    """It was cut off and starts again by itself; why the last try could not stands first."""
+    why = row.result_message or str(meaning_of(row.result_code).text)
+    said = {"n": row.tries + 1, "most": settings.BERTH_LOAD_RETRIES}
+    return why + " " + _("It goes on by itself in a moment: try %(n)d of %(most)d.") % said
 
 
 def _ended(row: Load) -> str:
@@ -49,8 +60,19 @@ def _ended(row: Load) -> str:
         return _DONE[Task(row.task)]()
     if row.result == Result.PARTIAL and row.task == Task.VERIFY:
         return _("Some files are not as they were copied.")
-    text = str(meaning_of(row.result_code).text)
-    return f"{text} {row.result_message}".strip() if row.result == Result.FAILED else text
+    return _failed(row) if row.result == Result.FAILED else str(meaning_of(row.result_code).text)
+
+
+def _failed(row: Load) -> str:
+    parts = [str(meaning_of(row.result_code).text), row.result_message]
+    if row.tries:
+        tried = ngettext(
+            "It went on by itself %(n)d time before.",
+            "It went on by itself %(n)d times before.",
+            row.tries,
+        )
+        parts.append(tried % {"n": row.tries})
+    return " ".join(part for part in parts if part)
 
 
 _DONE = {

@@ -85,6 +85,8 @@ def _status_out(row: Load) -> dict[str, Any]:
         "eta_s": row.eta_s,
         "verified": row.verified,
         "reported_at": row.reported_at,
+        "tries": row.tries,
+        "retry_at": row.retry_at,
     }
 
 

@@ -134,6 +134,10 @@ class LoadStatusOut(serializers.Serializer[Any]):
     eta_s = serializers.IntegerField(allow_null=True)
     verified = serializers.DictField(child=serializers.IntegerField())
     reported_at = serializers.DateTimeField(allow_null=True)
+    tries = serializers.IntegerField(help_text="how often it went on by itself after being cut off")
+    retry_at = serializers.DateTimeField(
+        allow_null=True, help_text="when it goes on by itself; null: it does not"
+    )
 
 
 class DryRunOut(serializers.Serializer[Any]):

@@ -18,6 +18,7 @@ from loaders.services.manifest import (
     manifest_wrap,
 )
 from loaders.services.plan import Change, Plan, load_plan, public_fields
+from loaders.services.retries import retries_run
 from loaders.services.runs import (
     failed_last,
     load_dry_run,
@@ -59,6 +60,7 @@ __all__ = [
     "may_change",
     "may_end",
     "public_fields",
+    "retries_run",
     "schedule_resume",
     "schedules_run",
     "spec_of",

@@ -10,7 +10,7 @@ from django.utils.translation import gettext as _
 from common.errors import Conflict, Invalid
 from events import services as events
 from loaders import waiting
-from loaders.choices import StopReason
+from loaders.choices import Result, StopReason
 from loaders.models import Load
 from loaders.selectors import RELATED
 from loaders.services.base import changed, lock, require_end
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from projects.models import Project
 
 _VERBS = {StopReason.PAUSED: "load.paused", StopReason.CANCELLED: "load.cancelled"}
+
+_RESULTS = {StopReason.PAUSED: Result.PAUSED, StopReason.CANCELLED: Result.CANCELLED}
 
 
 @transaction.atomic
@@ -65,10 +67,17 @@ def request_stop(row: Load, *, reason: StopReason, actor: Principal | None) -> b
     """Write the intent to stop; False when it was written before."""
     if row.desired != Desired.RUNNING:
         return False
-    row.desired = Desired.STOPPED
     row.generation += 1
     row.stop_reason = reason
-    row.save(update_fields=["desired", "generation", "stop_reason", "updated_at"])
+    if row.goes_on:  # nothing of it runs that could end so
+        row.retry_at = None
+        row.result = _RESULTS.get(reason, Result.STOPPED)
+        if reason == StopReason.CANCELLED:
+            begin_closing(row)
+    row.desired = Desired.STOPPED
+    row.save(
+        update_fields=[*("desired", "stop_reason", "retry_at", "result"), *COLUMNS, "updated_at"]
+    )
     _tell(row, reason, actor)
     return True
 
@@ -131,9 +140,9 @@ def request_delete(row: Load, *, actor: Principal | None) -> bool:
         return False
     row.desired = Desired.ABSENT
     row.generation += 1
-    row.next_run_at = None
+    row.next_run_at = row.retry_at = None
     begin_closing(row)
-    row.save(update_fields=["desired", "next_run_at", *COLUMNS, "updated_at"])
+    row.save(update_fields=["desired", "next_run_at", "retry_at", *COLUMNS, "updated_at"])
     events.record(actor=actor, verb="load.deleted", target=row, project_uid=row.project.uid)
     waiting.tell([row.uid])
     changed(row)

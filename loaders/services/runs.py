@@ -31,7 +31,7 @@ def load_start(*, principal: Principal, load: Load, task: Task = Task.LOAD) -> L
     """
     require_change(principal, load)
     row = lock(load)
-    if row.is_on_its_way:
+    if row.is_on_its_way and not row.goes_on:  # one that was cut off goes on now
         return row
     require_startable(principal, row)
     begin(principal, row, task=task)
@@ -78,15 +78,22 @@ def _require_idle(load: Load) -> None:
         raise Conflict(_("It runs now: pause it, or wait until it is done."), code="running")
 
 
-def begin(principal: Principal, row: Load, *, task: Task, scheduled: bool = False) -> None:
-    """Write the intent of a new run. The caller checked rights and holds the row's lock."""
+def begin(
+    principal: Principal, row: Load, *, task: Task, scheduled: bool = False, tries: int = 0
+) -> None:
+    """Write the intent of a new run. The caller checked rights and holds the row's lock.
+
+    ``tries``: which one this is in a row that nobody asked for, of a load that was cut off.
+    """
+    alone = scheduled or tries > 0
     row.launch += 1
     row.generation += 1
     row.desired = Desired.RUNNING
     row.task = task
     row.stop_reason = ""
     row.asked_at = now()
-    row.started_at = row.ended_at = None
+    row.started_at = row.ended_at = row.retry_at = None
+    row.tries = tries
     note_begun(row, task)
     _forget_progress(row)
     row.save()
@@ -94,18 +101,18 @@ def begin(principal: Principal, row: Load, *, task: Task, scheduled: bool = Fals
         load=row,
         launch=row.launch,
         task=task,
-        started_by=None if scheduled else principal.user,
+        started_by=None if alone else principal.user,
         scheduled=scheduled,
         asked_at=row.asked_at,
     )
     reserve(principal, row)
     volume_note_use(uids=[row.volume.uid], user=row.owner)
     events.record(
-        actor=None if scheduled else principal,
+        actor=None if alone else principal,
         verb="load.started",
         target=row,
         project_uid=row.project.uid,
-        data={"run": row.launch, "task": task.value, "scheduled": scheduled},
+        data={"run": row.launch, "task": task.value, "scheduled": scheduled, "tries": tries},
     )
     waiting.tell([row.uid])
     changed(row)

@@ -101,6 +101,7 @@ def shown(who: Principal, row: Load) -> Shown:
     cut = row.result in {Result.PAUSED, Result.FAILED, Result.STOPPED} or (
         state in {State.PAUSED, State.STOPPED, State.FAILED} and row.launch > 0
     )
+    now = here and changes and row.goes_on  # it would by itself, in a moment
     failed = services.failed_last(row) if settled and changes else 0
     idle = here and settled and changes
     copied = row.loaded_at is not None or bool(row.manifest)
@@ -118,7 +119,7 @@ def shown(who: Principal, row: Load) -> Shown:
         dry_run=row.dry_run if row.task == Task.DRY_RUN and row.result else None,
         dry_words=dry_words(row.dry_run),
         may_start=idle,
-        may_resume=idle and cut,
+        may_resume=now or (idle and cut),
         may_pause=here and ends and not settled and row.desired == Desired.RUNNING,
         may_cancel=here
         and ends

@@ -189,6 +189,7 @@ class Worker:
             Loop("notebook-activity", activity.poll, activity.POLL_S, leased=True),
             Loop("workspace-limits", notebooks.limits_enforce, 15.0, leased=True),
             Loop("load-schedules", loaders.schedules_run, 15.0, leased=True),
+            Loop("load-retries", loaders.retries_run, CHECK_S, leased=True),
             Loop("workspace-usage", usage_tick, SAMPLE_S, leased=True),
             Loop("audit-seal", sealer.seal, sealer.EVERY_S, leased=True),
             Loop("mail", outbox.send_due, outbox.EVERY_S, leased=True),

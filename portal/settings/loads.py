@@ -7,6 +7,8 @@ BERTH_LOADS_PER_PROJECT = number("LOADS_PER_PROJECT", 4)
 # What one load asks of a machine and takes of its project's limits.
 BERTH_LOAD_CPU_MILLI = number("LOAD_CPU_MILLI", 1000)
 BERTH_LOAD_MEMORY_MIB = number("LOAD_MEMORY_MIB", 512)
+# How often a load that was cut off (killed, its machine gone) goes on by itself.
+BERTH_LOAD_RETRIES = number("LOAD_RETRIES", 5)
 # The shortest time between two scheduled runs of one load.
 BERTH_LOAD_SCHEDULE_MINUTES = number("LOAD_SCHEDULE_MINUTES", 5)
 # Stores (host:port) that speak plain HTTP; without this list every store must speak TLS.

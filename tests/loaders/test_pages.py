@@ -112,12 +112,20 @@ def test_names_from_a_store_are_text_in_the_page(as_user, alice, load, settle, r
     assert "&lt;script&gt;x" in page
 
 
-def test_buttons_are_those_that_make_sense(text, alice, vera, load, settle, end):
+def test_buttons_are_those_that_make_sense(as_user, text, alice, vera, load, settle, end, report):
     row = settle(load(alice))
     page = text(alice, f"{row.uid}/state/")
     assert "Pause" in page
     assert "Resume" not in page
-    end(row, -9, reason="killed")
+    end(row, -9, reason="killed")  # goes on by itself, or now
+    page = text(alice, f"{row.uid}/state/")
+    assert "try 1 of 5" in page
+    assert "Resume" in page
+    assert "Pause" in page
+    assert as_user(alice).post(f"{BASE}{row.uid}/resume/").status_code in {200, 302}
+    settle(row)
+    report(row, 1, final={"exit": 4, "code": "denied", "message": "", "manifest": ""})
+    end(row, 4)
     page = text(alice, f"{row.uid}/state/")
     assert "Resume" in page
     assert "Pause" not in page

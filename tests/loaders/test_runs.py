@@ -23,7 +23,8 @@ def test_one_press_starts_a_load_in_the_project_s_volume(load, alice, settle, sh
 )
 def test_the_exit_code_decides_when_no_report_ever_came(load, alice, settle, end, code, state):
     row = end(settle(load(alice)), code)
-    assert state_of(row) == state
+    # what was interrupted goes on by itself (test_retries.py)
+    assert state_of(row) == (State.WAITING if code == 5 else state)
     assert row.runs.get().result == state
     assert (row.loaded_at is not None) == (state == "done")
 

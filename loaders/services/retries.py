@@ -1,0 +1,89 @@
+"""A run that was cut off (killed, its machine gone) goes on by itself, a bounded number of times.
+
+It reads nothing again: the journal in the volume says what is there. What a store refused, or a
+person ended, is not tried again.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from django.conf import settings
+from django.db import transaction
+
+from accounts.principal import Principal
+from common.clock import now
+from common.errors import BerthError
+from events import services as events
+from loaders.choices import Result, Task
+from loaders.models import Load
+from loaders.notices import tell_ended
+from loaders.selectors import RELATED
+from loaders.services.base import require_startable
+from loaders.services.runs import begin
+from projects.access import Permission, require
+from runtime.reasons import Reason
+
+BATCH = 100
+FIRST_PAUSE = timedelta(seconds=5)
+LONGEST_PAUSE = timedelta(minutes=10)
+# How runs end that nobody ended and no store refused. "stopped": it was asked to, not by us.
+CUT = frozenset(
+    {Reason.KILLED, Reason.VANISHED, Reason.NODE_LOST, Reason.EVICTED, Reason.PREEMPTED, "stopped"}
+)
+
+
+def pause_after(tries: int) -> timedelta:
+    return min(LONGEST_PAUSE, FIRST_PAUSE * 4 ** min(tries, 8))
+
+
+def retry_later(row: Load) -> bool:
+    """Plan the next try of what was cut off; False: it stays as it ended. The caller saves."""
+    if row.result != Result.FAILED or row.result_code not in CUT:
+        return False
+    if row.tries >= settings.BERTH_LOAD_RETRIES:
+        return False
+    row.retry_at = now() + pause_after(row.tries)
+    return True
+
+
+def retries_run() -> int:
+    """Start what is due again; return how many. One question when nothing is due."""
+    due = Load.objects.filter(retry_at__lte=now(), deleted_at__isnull=True)
+    pks = list(due.order_by("retry_at").values_list("pk", flat=True)[:BATCH])
+    return sum(_run(pk) for pk in pks)
+
+
+@transaction.atomic
+def _run(pk: int) -> bool:
+    row = Load.objects.select_for_update(of=("self",)).select_related(*RELATED).get(pk=pk)
+    if not row.goes_on or row.retry_at is None or row.retry_at > now():
+        return False  # another worker was faster, or a person
+    who = Principal(user=row.owner)
+    try:
+        with transaction.atomic():
+            require(who, row.project, Permission.LOAD_CREATE)
+            require_startable(who, row)
+            begin(who, row, task=Task(row.task), tries=row.tries + 1)
+    except BerthError as error:
+        _not_now(row.pk, error.message)
+        return False
+    return True
+
+
+def _not_now(pk: int, sentence: str) -> None:
+    """It may not start: a limit may have room later, the bound is the same."""
+    row = Load.objects.select_related(*RELATED).get(pk=pk)
+    row.tries += 1
+    row.retry_at = None
+    row.result_message = sentence[:500]
+    if not retry_later(row):
+        events.record(
+            actor=None,
+            verb="load.not-resumed",
+            target=row,
+            project_uid=row.project.uid,
+            message=sentence,
+        )
+        tell_ended(row)
+    row.save(update_fields=["tries", "retry_at", "result_message", "updated_at"])
