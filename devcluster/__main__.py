@@ -51,13 +51,12 @@ def build(names: list[str]) -> int:
     unknown = [name for name in names if name not in PROGRAMS]
     if unknown:
         raise SetupError(f"No such program: {', '.join(unknown)}. Known: {', '.join(PROGRAMS)}.")
-    with alone():
-        for name in names or OF_THE_CLUSTER:
-            program = PROGRAMS[name]
-            if program.built():
-                say(f"  {name} {program.version} is built: {program.kept}")
-            else:
-                build_one(program, lambda text: say(f"  built {text}"))
+    for name in names or OF_THE_CLUSTER:
+        program = PROGRAMS[name]
+        if program.built():
+            say(f"  {name} {program.version} is built: {program.kept}")
+        else:
+            build_one(program, lambda text: say(f"  built {text}"))
     return 0
 
 

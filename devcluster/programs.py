@@ -4,12 +4,14 @@ Each has a small Go module of its own under ``modules/``: their versions of the 
 libraries differ, and one module would raise all of them.  ``go.sum`` pins every byte.
 """
 
+import fcntl
 import json
 import os
 import shutil
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -148,6 +150,22 @@ def fetch(program: Program) -> None:
 
 
 def build(program: Program, say: Callable[[str], None]) -> None:
+    """Builds what is not there; two that want the same program at once make it once."""
+    with only_one(program.name):
+        if not program.built():
+            compiled(program, say)
+
+
+@contextmanager
+def only_one(what: str) -> Iterator[None]:
+    """Holds back others on this machine who make the same thing."""
+    cache().mkdir(parents=True, exist_ok=True)
+    with (cache() / f".{what}.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def compiled(program: Program, say: Callable[[str], None]) -> None:
     """All binaries of one module, by one ``go build``, under their final name only when done."""
     begun, used = time.monotonic(), os.times()
     unfinished = program.kept.with_name(f"{program.kept.name}.new-{os.getpid()}")

@@ -10,8 +10,6 @@ import shutil
 import socket
 import stat
 import subprocess
-import sys
-import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +27,7 @@ from tools.setup_steps import (
     notebook_environment,
 )
 from tools.setup_uv import find_uv
+from tools.suite_cluster import Cluster
 
 PACKAGES = {
     "postgres": "postgresql",
@@ -53,9 +52,7 @@ EXTRA = {
 # An NFS server without a kernel's, and who talks to it: only root may serve files by handle.
 NFS = {"ganesha.nfsd": ("nfs-ganesha", "nfs-ganesha-vfs"), "nfs-ls": ("libnfs-utils",)}
 SINGLEUSERS = ("singleuser-5.5", "singleuser-4.1")
-STORES = ("versitygw", "fake-gcs-server")
 START_TIMEOUT_S = 30
-NO_CLUSTER = 3  # what `devcluster status` answers then
 ELSEWHERE = Path("/var/lib/berth-test-environments")
 
 
@@ -143,22 +140,6 @@ def notebook_environments() -> None:
         environment("portal", SERVER_VENV, LOCKS / "server.txt", base, uv)
 
 
-def object_stores() -> None:
-    """The stores' programs, built before the tests so that none waits for a compiler."""
-    from devcluster.programs import PROGRAMS, build, go
-
-    for name in STORES:
-        program = PROGRAMS[name]
-        if program.built():
-            continue
-        try:
-            go()
-            with step(f"Building {name} for the tests, once on this machine"):
-                build(program, lambda _: None)
-        except SetupError as error:
-            say(f"  without the tests that talk to {name}: {error}")
-
-
 def open_to_all(folder: Path) -> bool:
     """Whether any user may pass through ``folder`` and all above it."""
     return all(p.stat().st_mode & stat.S_IXOTH for p in (folder, *folder.parents))
@@ -191,12 +172,10 @@ def wait_for(port: int, process: "subprocess.Popen[bytes]", log: Path) -> None:
 class Services:
     """The throwaway PostgreSQL and Redis."""
 
-    folder: Path | None = None
+    folder: Path
     processes: "list[subprocess.Popen[bytes]]" = field(default_factory=list)
 
     def start(self, missing: dict[str, str]) -> dict[str, str]:
-        self.folder = Path(tempfile.mkdtemp(prefix="berth-services-"))
-        self.folder.chmod(0o755)
         env = {}
         if "postgres" not in missing:
             with step("Starting a PostgreSQL for the tests"):
@@ -214,8 +193,6 @@ class Services:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-        if self.folder:
-            shutil.rmtree(self.folder, ignore_errors=True)
 
     def postgres(self, folder: Path) -> str:
         folder.mkdir()
@@ -269,48 +246,6 @@ class Services:
         self.processes.append(process)
         wait_for(port, process, log)
         return f"redis://127.0.0.1:{port}/0"
-
-
-@dataclass
-class Cluster:
-    """The Kubernetes cluster: brought up for the tests unless it is up, and then left as it was."""
-
-    started: bool = False
-    broken: bool = False  # a machine that could have one and has none fails the run at its end
-
-    @staticmethod
-    def lacks() -> str:
-        if os.environ.get("BERTH_TEST_CLUSTER") or Cluster.status() == 0:
-            return ""
-        from devcluster import checks
-
-        return " ".join(checks.lacks())
-
-    @staticmethod
-    def status() -> int:
-        return Cluster.call("status", stdout=subprocess.DEVNULL)
-
-    @staticmethod
-    def call(verb: str, **options: Any) -> int:
-        command = [sys.executable, "-m", "devcluster", verb]
-        done = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, check=False, **options)
-        return done.returncode
-
-    def start(self, missing: dict[str, str]) -> None:
-        if "cluster" in missing or os.environ.get("BERTH_TEST_CLUSTER") or self.status() == 0:
-            return
-        say("Bringing up a Kubernetes cluster for the tests:")
-        self.started = self.status() == NO_CLUSTER  # a broken one is repaired, and stays
-        if self.call("up"):
-            self.broken = True
-            missing["cluster"] = "it did not come up (see above)"
-
-    def stop(self) -> bool:
-        """Whether all went well and nothing is left; a cluster that was there before stays."""
-        if not self.started:
-            return not self.broken
-        say("Taking down the cluster of the tests:")
-        return self.call("down") == 0 and not self.broken
 
 
 def postgres_user() -> pwd.struct_passwd | None:

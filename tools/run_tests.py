@@ -4,61 +4,71 @@ What can't be had is said by name and counted, and its tests are left out; nothi
 skipped.  The last line is pytest's own summary.
 """
 
+import itertools
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tools.provision_tests import (  # noqa: E402
-    Cluster,
-    Services,
-    notebook_environments,
-    object_stores,
-    provision,
-)
+from tools.provision_tests import Services, notebook_environments, provision  # noqa: E402
 from tools.setup_shell import SetupError, explain, say  # noqa: E402
+from tools.suite_cluster import Cluster  # noqa: E402
 
 SUMMARY = re.compile(r"\d+ (passed|failed|error|skipped|deselected).* in [\d.]+s")
 MARKS = ("postgres", "redis", "browser", "root", "gpu", "cluster", "deploy")
+# One lane waits most of the time (for the compiler, then for pods), so two cores carry one more
+# worker than they are; more would make what is timed inside the tests unfair.
+WORKERS = ("-n", "3", "--dist", "loadgroup", "--no-loadscope-reorder")
 
 
 def main(arguments: list[str]) -> int:
     say("Preparing the tests:")
     missing = provision()
     notebook_environments()
-    object_stores()
-    services, cluster = Services(), Cluster()
+    folder = Path(tempfile.mkdtemp(prefix="berth-tests-"))
+    folder.chmod(0o755)
+    services, cluster = Services(folder), Cluster(folder, missing)
     # A kill must reach the throwaway servers as well.
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: sys.exit(143))
     try:
-        cluster.start(missing)
-        env = services.start(missing)
-        code = run_pytest(arguments, missing, env)
+        env = services.start(missing) | cluster.start()
+        status, summary = run_pytest(arguments, missing, env)
     finally:
         services.stop()
         clean = cluster.stop()
-    return code if clean else code or 1
+        shutil.rmtree(folder, ignore_errors=True)
+    say(summary)
+    return status if clean else status or 1
 
 
-def run_pytest(arguments: list[str], missing: dict[str, str], env: dict[str, str]) -> int:
+def run_pytest(
+    arguments: list[str], missing: dict[str, str], env: dict[str, str]
+) -> tuple[int, str]:
     left_out = [mark for mark in MARKS if mark in missing]
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments]
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *WORKERS, *arguments]
     if left_out:
-        command += ["-m", " and ".join(f"not {mark}" for mark in left_out)]
+        command += ["-m", expression(arguments, left_out)]
         for mark in left_out:
             say(f"  without the tests marked {mark}: {missing[mark]}")
     say(f"Running the tests{' (all of them)' if not left_out and not arguments else ''}:")
-    code, summary = relayed(command, {**os.environ, **env})
+    ended = relayed(command, {**os.environ, **env})
     if left_out:
         say(f"Left out by what this machine lacks: {', '.join(left_out)} (reasons above).")
-    say(summary)
-    return code
+    return ended
+
+
+def expression(arguments: list[str], left_out: list[str]) -> str:
+    """What ``-m`` says: the last one counts for pytest, so one that was asked for is kept in it."""
+    asked = [f"({word})" for flag, word in itertools.pairwise(arguments) if flag == "-m"][-1:]
+    return " and ".join([*asked, *(f"not {mark}" for mark in left_out)])
 
 
 def relayed(command: list[str], env: dict[str, str]) -> tuple[int, str]:

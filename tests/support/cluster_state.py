@@ -21,6 +21,8 @@ def cluster_state() -> dict[str, Any]:
     """
     chosen, access = os.environ.get("BERTH_TEST_CLUSTER"), os.environ.get("KUBECONFIG")
     found = json.loads(Path(chosen).read_text()) if chosen else state.read(Layout.usual())
+    if found is None and (word := os.environ.get("BERTH_TEST_CLUSTER_WORD")):
+        pytest.fail(f"the cluster of this run is not up: {Path(word).read_text()} (see above)")
     if found is None and access:
         pytest.skip(
             "KUBECONFIG alone is not enough: BERTH_TEST_CLUSTER must name a state file of that "

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
-import fcntl
 import functools
 import os
 import signal
@@ -12,11 +10,10 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from devcluster.layout import cache
-from devcluster.programs import PROGRAMS, build, go
+from devcluster.programs import PROGRAMS, build, go, only_one
 from tests.support.portal import ROOT, environments
 from tools.setup_shell import SetupError
 
@@ -68,23 +65,11 @@ def built(name: str) -> Path:
             go()
         except SetupError as error:
             raise MissingError(f"there is no Go on this machine, which builds {name}") from error
-        with only_one(name):
-            try:
-                if not program.built():
-                    build(program, lambda text: None)
-            except (SetupError, OSError) as error:
-                raise MissingError(f"{name} could not be built: {error}") from error
+        try:
+            build(program, lambda text: None)
+        except (SetupError, OSError) as error:
+            raise MissingError(f"{name} could not be built: {error}") from error
     return program.kept / name
-
-
-@contextlib.contextmanager
-def only_one(what: str) -> Iterator[None]:
-    """Several runs of the tests make the same thing once."""
-    folder = cache()
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / f".{what}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def free_port(host: str = "127.0.0.1") -> int:

@@ -1,0 +1,69 @@
+"""Which tests may run side by side in one run, and in which order.
+
+``make test`` runs several workers.  What drives the cluster is one lane, so that no two tests
+change it at once; what starts servers, browsers and workspaces of its own keeps together by
+folder; everything else keeps together by file.  A lane stays on one worker, in the order written.
+
+The cluster is built while the other lanes go on: a test that needs it waits here, before its own
+clock starts (``tools/suite_cluster.py`` says when it is there).
+"""
+
+import os
+import time
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from tools.suite_cluster import ENDED, UP
+
+CLUSTER = ("cluster", "deploy")
+MACHINE = ("real", "browser", "root", "postgres", "redis", "gpu")
+PATIENCE_S = 75 * 60
+POLL_S = 1.0
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Long lanes come first: what is handed out last decides when the run ends."""
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(lane(item)))
+    items.sort(key=rank)
+
+
+def lane(item: pytest.Item) -> str:
+    if has_any(item, CLUSTER):
+        return "cluster"
+    if has_any(item, MACHINE):
+        return item.nodeid.split("/")[1]
+    return item.nodeid.split("::")[0]
+
+
+def rank(item: pytest.Item) -> int:
+    """Deployments build images for minutes and need no cluster at first: they lead its lane."""
+    if item.get_closest_marker("cluster"):
+        return 1
+    if item.get_closest_marker("deploy"):
+        return 0
+    return 2 if has_any(item, MACHINE) else 3
+
+
+def has_any(item: pytest.Item, marks: tuple[str, ...]) -> bool:
+    return any(item.get_closest_marker(mark) for mark in marks)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    if item.get_closest_marker("cluster"):
+        wait_for_cluster()
+    return (yield)
+
+
+def wait_for_cluster() -> None:
+    """Until it is up, or known not to come; ``cluster_state`` then says which."""
+    word = os.environ.get("BERTH_TEST_CLUSTER_WORD")
+    deadline = time.monotonic() + PATIENCE_S
+    while word and time.monotonic() < deadline:
+        if Path(word).read_text().strip() in (UP, ENDED):
+            return
+        time.sleep(POLL_S)
