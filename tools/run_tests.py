@@ -12,7 +12,10 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Timer
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -21,11 +24,14 @@ from tools.provision_tests import Services, notebook_environments, provision  # 
 from tools.setup_shell import SetupError, explain, say  # noqa: E402
 from tools.suite_cluster import Cluster  # noqa: E402
 
-SUMMARY = re.compile(r"\d+ (passed|failed|error|skipped|deselected).* in [\d.]+s")
+SUMMARY = re.compile(r"(\d+ (passed|failed|error|skipped|deselected)|no tests ran).* in [\d.]+s")
 MARKS = ("postgres", "redis", "browser", "root", "gpu", "cluster", "deploy")
 # One lane waits most of the time (for the compiler, then for pods), so two cores carry one more
 # worker than they are; more would make what is timed inside the tests unfair.
 WORKERS = ("-n", "3", "--dist", "loadgroup", "--no-loadscope-reorder")
+
+LIMIT_MIN = int(os.environ.get("BERTH_TEST_LIMIT_MIN", "78"))
+LAST_WORDS_S = 120
 
 
 def main(arguments: list[str]) -> int:
@@ -59,7 +65,8 @@ def run_pytest(
         for mark in left_out:
             say(f"  without the tests marked {mark}: {missing[mark]}")
     say(f"Running the tests{' (all of them)' if not left_out and not arguments else ''}:")
-    ended = relayed(command, {**os.environ, **env})
+    with relaying(command, {**os.environ, **env}) as process, patience(process):
+        ended = relayed(process)
     if left_out:
         say(f"Left out by what this machine lacks: {', '.join(left_out)} (reasons above).")
     return ended
@@ -71,22 +78,52 @@ def expression(arguments: list[str], left_out: list[str]) -> str:
     return " and ".join([*asked, *(f"not {mark}" for mark in left_out)])
 
 
-def relayed(command: list[str], env: dict[str, str]) -> tuple[int, str]:
-    """Shows pytest's output as it comes, and keeps its summary for the very end."""
-    summary = "pytest gave no summary"
+@contextmanager
+def relaying(command: list[str], env: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
     with subprocess.Popen(
         command, cwd=ROOT, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
     ) as process:
         try:
-            for line in process.stdout or ():
-                if SUMMARY.search(line):
-                    summary = line.strip()
-                else:
-                    print(line, end="", flush=True)
+            yield process
         except BaseException:
             process.terminate()
             raise
-    return process.returncode, summary
+
+
+def relayed(process: subprocess.Popen[str]) -> tuple[int, str]:
+    """Shows pytest's output as it comes, and keeps its summary for the very end."""
+    summary = "pytest gave no summary"
+    for line in process.stdout or ():
+        if SUMMARY.search(line):
+            summary = line.strip()
+        else:
+            print(line, end="", flush=True)
+    return process.wait(), summary
+
+
+@contextmanager
+def patience(process: subprocess.Popen[str]) -> Iterator[None]:
+    """Ends a run that takes too long: it fails, but with all that is known by then.
+
+    Whoever waits for it would cut it off a little later, and see nothing.
+    """
+
+    def interrupt() -> None:
+        say(f"\nThe tests are ended after {LIMIT_MIN} minutes, with some not run.")
+        process.send_signal(signal.SIGINT)
+
+    limits = (
+        Timer(LIMIT_MIN * 60, interrupt),
+        Timer(LIMIT_MIN * 60 + LAST_WORDS_S, process.kill),
+    )
+    for timer in limits:
+        timer.daemon = True
+        timer.start()
+    try:
+        yield
+    finally:
+        for timer in limits:
+            timer.cancel()
 
 
 if __name__ == "__main__":
