@@ -5,6 +5,7 @@ from django.urls import path
 from console.views import (
     audit,
     banners,
+    capacity,
     clusters,
     groups,
     machines,
@@ -43,6 +44,7 @@ urlpatterns = [
     path(
         "console/presets/<uuid:preset>/delete", presets.PresetDelete.as_view(), name="preset-delete"
     ),
+    path("console/capacity/", capacity.Capacity.as_view(), name="capacity"),
     path("console/clusters/", clusters.ClusterList.as_view(), name="clusters"),
     path("console/clusters/attach", clusters.ClusterAttach.as_view(), name="cluster-attach"),
     path(f"{_CLUSTER}/", clusters.ClusterDetail.as_view(), name="cluster"),

@@ -6,6 +6,7 @@ from credentials import expiry
 from notifications import services as notifications
 from projects import idempotency
 from quotas import listeners as quotas
+from usage import capacity
 from volumes import services as volumes
 
 log = structlog.get_logger(__name__)
@@ -21,3 +22,4 @@ def tick() -> None:
     idempotency.purge()
     notifications.housekeeping()
     expiry.tell_due()
+    capacity.sample()

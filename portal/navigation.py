@@ -38,6 +38,7 @@ CONSOLE = (
     Entry(_("Presets"), "layout-grid", ("console:presets",)),
     Entry(_("Clusters"), "topology-star-3", ("console:clusters",)),
     Entry(_("Kinds of GPU"), "cpu-2", ("console:flavors",)),
+    Entry(_("Capacity"), "chart-histogram", ("console:capacity",)),
     Entry(_("Storage"), "database-cog", ("console:volume-classes",)),
     Entry(_("Machines"), "server-2", ("console:machines",)),
     Entry(_("All workspaces"), "devices", ("console:workspaces",)),

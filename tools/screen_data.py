@@ -434,6 +434,7 @@ def pages(
         ("olga", f"console-{name}", url(f"console:{name}"))
         for name in (
             "machines",
+            "capacity",
             "users",
             "user-create",
             "projects",

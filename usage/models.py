@@ -46,3 +46,30 @@ class Interval(models.Model):
 
     def __str__(self) -> str:
         return f"{self.kind} {self.uid} #{self.launch}"
+
+
+class CapacityHour(models.Model):
+    """One kind of GPU on one cluster in one hour: sums over ``samples``, and peaks.
+
+    ``flavor`` '' is what waits and takes any kind; it has no supply of its own.
+    """
+
+    cluster_key = models.CharField(max_length=63)
+    flavor = models.CharField(max_length=63, blank=True, default="")
+    hour = models.DateTimeField()
+    samples = models.PositiveIntegerField(default=0)
+    supply = models.PositiveBigIntegerField(default=0)
+    attached = models.PositiveBigIntegerField(default=0)
+    waiting = models.PositiveBigIntegerField(default=0)
+    peak = models.PositiveIntegerField(default=0)
+    peak_waiting = models.PositiveIntegerField(default=0)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["hour", "cluster_key", "flavor"], name="usage_capacity_once"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.flavor} on {self.cluster_key} at {self.hour:%Y-%m-%d %H}"

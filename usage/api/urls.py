@@ -15,4 +15,6 @@ urlpatterns = [
     path("projects/<slug:project>/usage.csv", views.ProjectUsageCsvView.as_view(), name="csv"),
     path("me/usage", views.MyUsageView.as_view(), name="mine"),
     path("usage", views.AllUsageView.as_view(), name="all"),
+    path("capacity", views.CapacityView.as_view(), name="capacity"),
+    path("capacity.csv", views.CapacityCsvView.as_view(), name="capacity-csv"),
 ]

@@ -14,7 +14,7 @@ from rest_framework.response import Response
 from common import csvsafe
 from projects.access import Permission
 from projects.api.base import PlatformAPIView, ProjectAPIView
-from usage import export, selectors
+from usage import capacity, export, selectors
 from usage.models import Interval
 from usage.ranges import range_of
 from usage.selectors import Range
@@ -135,3 +135,52 @@ class AllUsageView(PlatformAPIView):
     def get(self, request: Request) -> Response:
         span = range_of(request.query_params)
         return summary(selectors.everywhere(span), span, by_project=True)
+
+
+class FiguresSerializer(serializers.Serializer[Any]):
+    supply = serializers.FloatField(help_text="devices, on average")
+    attached = serializers.FloatField()
+    waiting = serializers.FloatField()
+    requested = serializers.FloatField(help_text="attached and waiting")
+    peak = serializers.IntegerField(help_text="most requested at one moment")
+    peak_waiting = serializers.IntegerField()
+    hours_with_waiting = serializers.IntegerField()
+    hours_seen = serializers.IntegerField()
+
+
+class CapacityDaySerializer(serializers.Serializer[Any]):
+    day = serializers.DateField()
+    figures = FiguresSerializer()
+
+
+class CapacityKindSerializer(serializers.Serializer[Any]):
+    cluster = serializers.CharField()
+    kind = serializers.CharField(help_text="empty: what takes any kind", allow_blank=True)
+    total = FiguresSerializer()
+    days = CapacityDaySerializer(many=True)
+
+
+class CapacitySerializer(serializers.Serializer[Any]):
+    span = SpanSerializer()
+    kinds = CapacityKindSerializer(many=True)
+
+
+class CapacityView(PlatformAPIView):
+    """Demand against supply by kind of GPU, day by day. Operators and auditors."""
+
+    required_platform: ClassVar = {"GET": "auditor"}
+
+    @extend_schema(parameters=_SPAN, responses=CapacitySerializer)
+    def get(self, request: Request) -> Response:
+        span = range_of(request.query_params)
+        found = {"span": span, "kinds": capacity.report(span)}
+        return Response(CapacitySerializer(found).data)
+
+
+class CapacityCsvView(PlatformAPIView):
+    required_platform: ClassVar = {"GET": "auditor"}
+
+    @extend_schema(parameters=_SPAN, responses={(200, "text/csv"): OpenApiTypes.STR})
+    def get(self, request: Request) -> HttpResponseBase:
+        kinds = capacity.report(range_of(request.query_params))
+        return csvsafe.download("capacity.csv", capacity.HEAD, capacity.csv_rows(kinds))

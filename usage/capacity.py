@@ -1,0 +1,218 @@
+"""Demand against supply by kind of GPU over time (A15): what there was, was held, was waited for.
+
+``sample`` adds what is so at this moment to the row of its hour; averages are sums divided by the
+number of samples, so that an hour in which nobody looked counts for nothing. An hour keeps its
+peaks. A waiting workload that takes any of several kinds counts for each of them, one that takes
+any kind for the kind ''.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta
+from typing import Any
+
+from django.db import transaction
+from django.db.models import Count, F, Max, Q, Sum
+from django.db.models.functions import TruncDay
+
+from clusters.demand import Demand, demand_on
+from clusters.models import Cluster
+from clusters.placement import QUEUED_HERE, uses
+from clusters.selectors import flavor_use
+from common.clock import now
+from usage.models import CapacityHour
+from usage.selectors import Range
+
+KEPT = timedelta(days=400)
+HEAD = ("day", "cluster", "gpu_kind", "supply", "attached", "waiting", "requested", "peak",
+        "peak_waiting", "hours_with_waiting", "hours_seen")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Sight:
+    """One kind on one cluster at one moment, in devices."""
+
+    cluster: str
+    kind: str
+    supply: int
+    attached: int
+    waiting: int
+
+
+@dataclass
+class Figures:
+    """Averages of a span of hours, its peaks, and how much of it was seen."""
+
+    supply: float = 0.0
+    attached: float = 0.0
+    waiting: float = 0.0
+    peak: int = 0  # of requested: attached and waiting at one moment
+    peak_waiting: int = 0
+    hours_with_waiting: int = 0
+    hours_seen: int = 0
+
+    @property
+    def requested(self) -> float:
+        return self.attached + self.waiting
+
+    @property
+    def used(self) -> float | None:
+        """Attached, of what there was; None where there was nothing."""
+        return min(1.0, self.attached / self.supply) if self.supply else None
+
+    @property
+    def short(self) -> int:
+        """How many more there would have had to be, so that nobody waited at the peak."""
+        return max(0, round(self.peak - self.supply))
+
+
+@dataclass(frozen=True)
+class Day:
+    day: date
+    figures: Figures
+
+
+@dataclass
+class Kind:
+    """One kind on one cluster: the whole span, and each of its days."""
+
+    cluster: str
+    kind: str
+    total: Figures = field(default_factory=Figures)
+    days: list[Day] = field(default_factory=list)
+
+
+# --- writing --------------------------------------------------------------------------------
+def sample() -> int:
+    """Note how it is now; returns how many kinds there are. Called by one worker at a time."""
+    at = now()
+    hour = at.replace(minute=0, second=0, microsecond=0)
+    seen = list(_look())
+    with transaction.atomic():
+        for one in seen:
+            _add(one, hour)
+        CapacityHour.objects.filter(hour__lt=at - KEPT).delete()
+    return len(seen)
+
+
+def _look() -> Iterator[Sight]:
+    clusters = list(Cluster.objects.filter(enabled=True))
+    demand = demand_on([c.key for c in clusters])
+    known: dict[str, set[str]] = {c.key: set() for c in clusters}
+    for use in uses([c for c in clusters if c.driver not in QUEUED_HERE]):
+        known[use.cluster.key].add(use.flavor.name)
+        supply = max(0, use.total - use.held)
+        yield Sight(use.cluster.key, use.flavor.name, supply, use.used, use.waiting)
+    for cluster in clusters:
+        found = demand[cluster.key]
+        if cluster.driver in QUEUED_HERE:
+            for local in flavor_use(cluster.key):
+                name = local.flavor.name
+                known[cluster.key].add(name)
+                held = local.total - local.free
+                yield Sight(cluster.key, name, local.total, held, found.waiting[name])
+        yield from _elsewhere(cluster.key, found, known[cluster.key])
+
+
+def _elsewhere(key: str, demand: Demand, known: set[str]) -> Iterator[Sight]:
+    """What is waited for and is not there at all, and what takes any kind."""
+    for name, count in demand.waiting.items():
+        if name not in known and count:
+            yield Sight(key, name, 0, 0, count)
+
+
+def _add(one: Sight, hour: datetime) -> None:
+    requested = one.attached + one.waiting
+    row, made = CapacityHour.objects.select_for_update().get_or_create(
+        cluster_key=one.cluster,
+        flavor=one.kind,
+        hour=hour,
+        defaults={
+            "samples": 1,
+            "supply": one.supply,
+            "attached": one.attached,
+            "waiting": one.waiting,
+            "peak": requested,
+            "peak_waiting": one.waiting,
+        },
+    )
+    if made:
+        return
+    CapacityHour.objects.filter(pk=row.pk).update(
+        samples=F("samples") + 1,
+        supply=F("supply") + one.supply,
+        attached=F("attached") + one.attached,
+        waiting=F("waiting") + one.waiting,
+        peak=max(row.peak, requested),
+        peak_waiting=max(row.peak_waiting, one.waiting),
+    )
+
+
+# --- reading --------------------------------------------------------------------------------
+def report(span: Range) -> list[Kind]:
+    """Return every kind that was there or asked for, with its days. One query."""
+    rows = (
+        CapacityHour.objects.filter(hour__gte=span.since, hour__lt=span.until)
+        .annotate(day=TruncDay("hour"))
+        .values("cluster_key", "flavor", "day")
+        .annotate(
+            n=Sum("samples"),
+            sum_supply=Sum("supply"),
+            sum_attached=Sum("attached"),
+            sum_waiting=Sum("waiting"),
+            top=Max("peak"),
+            top_waiting=Max("peak_waiting"),
+            hours=Count("id"),
+            hours_waiting=Count("id", filter=Q(peak_waiting__gt=0)),
+        )
+        .order_by("cluster_key", "flavor", "day")
+    )
+    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    looks: dict[tuple[str, date], int] = {}  # a kind that is not there is seen only when wanted
+    for found in rows:
+        row: dict[str, Any] = {**found}
+        groups.setdefault((row["cluster_key"], row["flavor"]), []).append(row)
+        where = (row["cluster_key"], row["day"])
+        looks[where] = max(looks.get(where, 0), row["n"])
+    for days in groups.values():
+        for one in days:
+            one["n"] = looks[one["cluster_key"], one["day"]]
+    return [
+        Kind(*key, _figures(days), [Day(row["day"].date(), _figures([row])) for row in days])
+        for key, days in groups.items()
+    ]
+
+
+def _figures(rows: list[dict[str, Any]]) -> Figures:
+    samples = sum(row["n"] for row in rows) or 1
+    return Figures(
+        supply=sum(row["sum_supply"] for row in rows) / samples,
+        attached=sum(row["sum_attached"] for row in rows) / samples,
+        waiting=sum(row["sum_waiting"] for row in rows) / samples,
+        peak=max(row["top"] for row in rows),
+        peak_waiting=max(row["top_waiting"] for row in rows),
+        hours_with_waiting=sum(row["hours_waiting"] for row in rows),
+        hours_seen=sum(row["hours"] for row in rows),
+    )
+
+
+def csv_rows(kinds: Iterable[Kind]) -> Iterator[tuple[Any, ...]]:
+    """One line for each day of each kind; ``HEAD`` names the columns."""
+    for kind in kinds:
+        for one in kind.days:
+            seen = one.figures
+            yield (
+                one.day.isoformat(),
+                kind.cluster,
+                kind.kind,
+                round(seen.supply, 2),
+                round(seen.attached, 2),
+                round(seen.waiting, 2),
+                round(seen.requested, 2),
+                seen.peak,
+                seen.peak_waiting,
+                seen.hours_with_waiting,
+                seen.hours_seen,
+            )
