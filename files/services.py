@@ -34,14 +34,17 @@ if TYPE_CHECKING:
 def session_open(*, principal: Principal, project: Project, volume_uid: UUID | str) -> FileSession:
     """Return the person's file browser of a volume; begin one where there is none that works.
 
-    One that was begun with other rights than the person has now gives way to a new one.
+    One that was begun with other rights than the person has now gives way to a new one. It is
+    the person's, whatever token opens it: what a token may do there is asked at each request.
     """
-    place = place_get(principal, volume_uid, project)
+    place_get(principal, volume_uid, project)
+    person = Principal(user=principal.user, ip=principal.ip)
+    place = place_get(person, volume_uid, project)
     require_active(project)
     for _attempt in range(2):
         try:
             with transaction.atomic():
-                return _opened(principal, project, place_get(principal, volume_uid, project))
+                return _opened(principal, project, place_get(person, volume_uid, project))
         except IntegrityError:  # opened twice at the same moment: the other one counts
             found = session_of(principal, place.volume)
             if found is not None:

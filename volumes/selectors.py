@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from django.db.models import F, Q
 from django.utils.translation import gettext as _
 
+from accounts.principal import Principal
 from common.clock import now
 from common.errors import Conflict, Forbidden, NotFound
 from projects.access import Permission, permissions_of, require, role_of, scoped
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
     from django.db.models import QuerySet
 
-    from accounts.principal import Principal
     from clusters.models import Cluster
     from projects.models import Project
 
@@ -76,7 +76,7 @@ def volume_for_use(who: Principal, project: Project, uid: UUID | str, *, write: 
             raise Forbidden(_("A home is private: only its owner may use it."))
         require(who, project, Permission.VOLUME_READ)
     else:
-        require(who, project, Permission.VOLUME_USE)
+        _require_use(who, project, write=write)
     require_usable(volume)
     if write:
         if not may_write(who, volume):
@@ -86,6 +86,17 @@ def volume_for_use(who: Principal, project: Project, uid: UUID | str, *, write: 
             )
         require_room(volume)
     return volume
+
+
+def _require_use(who: Principal, project: Project, *, write: bool) -> None:
+    """Raise unless ``who`` may use shared volumes. A token that only reads may read what its
+    person may use: it starts nothing, so reading is all that the right means to it.
+    """
+    if write or who.token is None or not who.token.read_only:
+        require(who, project, Permission.VOLUME_USE)
+        return
+    require(who, project, Permission.VOLUME_READ)
+    require(Principal(user=who.user, ip=who.ip), project, Permission.VOLUME_USE)
 
 
 def require_usable(volume: Volume) -> None:

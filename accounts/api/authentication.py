@@ -17,6 +17,12 @@ SAFE = {"GET", "HEAD", "OPTIONS"}
 _MAX_HEADER = 256
 
 
+def _reading(request: Request) -> frozenset[str]:
+    """Return the unsafe methods by which the view lets people read, and nothing else."""
+    view = (request.parser_context or {}).get("view")
+    return getattr(view, "reading_methods", frozenset())
+
+
 class TokenAuthentication(authentication.BaseAuthentication):
     """``Authorization: Bearer berth_…``, and nowhere else: never a query or a cookie."""
 
@@ -38,7 +44,7 @@ class TokenAuthentication(authentication.BaseAuthentication):
         who = Principal(user=token.user, token=token, ip=ip)
         plain.principal = who  # type: ignore[attr-defined]
         structlog.contextvars.bind_contextvars(user=token.user.username)
-        if token.read_only and plain.method not in SAFE:
+        if token.read_only and plain.method not in SAFE | _reading(request):
             record_denied(verb="token.write-denied", ip=ip, who=who)
             raise PermissionDenied(_("This token may only read."))
         return token.user, token

@@ -27,6 +27,8 @@ class VolumeFiles(ProjectAPIView):
         "POST": Permission.VOLUME_READ,
         "DELETE": Permission.VOLUME_READ,
     }
+    # Opening is on the way to reading; what a token may do there is asked at each request.
+    reading_methods = frozenset({"POST"})
     serializer_class = s.FilesOut
 
     @extend_schema(responses=s.FilesOut)

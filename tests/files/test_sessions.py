@@ -240,7 +240,45 @@ def test_the_api_opens_asks_and_ends(
     assert mine.get(api_url(project, shared)).json()["is_open"] is True
     assert mine.delete(api_url(project, shared)).status_code == 204
     assert rows().get().desired == "absent"
-    assert client(read_only=True).post(api_url(project, shared)).status_code == 403
+
+
+def test_a_token_that_only_reads_opens_a_shared_volume_and_ends_nobodys_work(
+    as_user: Any, project: Any, bob: Any, vera: Any, shared: Any, settle: Any, principal: Any
+) -> None:
+    from accounts.services import token_create
+    from common.errors import Forbidden
+    from files.selectors import place_get
+
+    as_user(bob).post(session_url(project, shared))
+    settle()
+    token, secret = token_create(who=principal(bob), name="reads", read_only=True)
+    said = Client(HTTP_AUTHORIZATION=f"Bearer {secret}").post(api_url(project, shared))
+    assert (said.status_code, said.json()["is_open"], said.json()["read_only"]) == (202, True, True)
+    assert (rows().count(), rows().get().read_only) == (1, False)  # it is still bob's own
+    reading = principal(bob, token)
+    assert not place_get(reading, shared.uid).may_write
+    with pytest.raises(Forbidden):
+        place_get(reading, shared.uid, write=True)
+    # a person who may not look into it gains nothing by such a token
+    token, secret = token_create(who=principal(vera), name="reads", read_only=True)
+    refused = Client(HTTP_AUTHORIZATION=f"Bearer {secret}").post(api_url(project, shared))
+    assert refused.status_code == 403
+
+
+def test_a_reading_token_of_other_scopes_or_projects_opens_nothing(
+    project: Any, bob: Any, shared: Any, principal: Any
+) -> None:
+    from accounts.models import ApiToken
+    from common.errors import Forbidden, NotFound
+    from common.ids import new_uid
+    from files.selectors import place_get
+
+    token = ApiToken(user=bob, read_only=True, scopes=["project:read"])
+    with pytest.raises((Forbidden, NotFound)):
+        place_get(principal(bob, token), shared.uid)
+    token = ApiToken(user=bob, read_only=True, project_uids=[str(new_uid())])
+    with pytest.raises((Forbidden, NotFound)):
+        place_get(principal(bob, token), shared.uid)
 
 
 def test_opening_is_history_and_use(as_user: Any, project: Any, bob: Any, shared: Any) -> None:

@@ -256,7 +256,7 @@ async def test_files_that_are_not_open_are_said_so(
     assert (answer.status_code, answer.json()["code"]) == (409, "files-closed")
 
 
-async def test_a_token_needs_no_origin_and_a_reading_one_gets_no_shared_files(
+async def test_a_token_needs_no_origin_and_a_reading_one_only_reads_shared_files(
     gate: Running, alice: Any, files: httpx.AsyncClient, served: Served, volume: Any, principal: Any
 ) -> None:
     from accounts.services import token_create
@@ -267,7 +267,12 @@ async def test_a_token_needs_no_origin_and_a_reading_one_gets_no_shared_files(
     _token, secret = await make(who=principal(alice), name="all")
     _token, reading = await make(who=principal(alice), name="reads", read_only=True)
     async with httpx.AsyncClient(headers={"Authorization": f"Bearer {reading}"}) as client:
-        assert (await client.get(f"{url}/file?path=a")).status_code == 403
+        assert (await client.get(f"{url}/file?path=a")).text == "x"
+        assert (await client.get(f"{url}/list?path=")).status_code == 200
+        assert (await client.post(f"{url}/delete", json={"paths": ["a"]})).status_code == 403
+        assert (await client.put(f"{url}/file?path=b", content=b"y")).status_code == 403
+        assert (await client.post(f"{url}/mkdir", json={"path": "c"})).status_code == 403
+    assert [entry.name for entry in served.root.iterdir()] == ["a"]
     async with httpx.AsyncClient(headers={"Authorization": f"Bearer {secret}"}) as client:
         assert (await client.get(f"{url}/file?path=a")).text == "x"
         assert (await client.post(f"{url}/delete", json={"paths": ["a"]})).status_code == 200
