@@ -16,11 +16,9 @@ from common.clock import now
 from events import guard, sealer
 from events.models import Event, Seal
 from events.services import record
-from tests.quotas.test_c12_last_gpu import fresh_postgres
 
 ROOT = Path(__file__).resolve().parents[2]
 NOW = timedelta(0)
-__all__ = ["fresh_postgres"]
 
 
 def fresh(url: str) -> dict[str, Any]:

@@ -4,8 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import uuid
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -160,13 +158,13 @@ def race(url: str) -> Any:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def test_a14_one_of_many_redemptions_at_once_wins_on_sqlite(tmp_path: Path) -> None:
-    check(race(f"sqlite:///{tmp_path}/race.sqlite3"))
+def test_a14_one_of_many_redemptions_at_once_wins_on_sqlite(migrated_sqlite: str) -> None:
+    check(race(migrated_sqlite))
 
 
 @pytest.mark.postgres
-def test_a14_one_of_many_redemptions_at_once_wins_on_postgresql(fresh_postgres: str) -> None:
-    check(race(fresh_postgres))
+def test_a14_one_of_many_redemptions_at_once_wins_on_postgresql(migrated_postgres: str) -> None:
+    check(race(migrated_postgres))
 
 
 def check(result: dict[str, int]) -> None:
@@ -174,20 +172,3 @@ def check(result: dict[str, int]) -> None:
     assert result["tokens"] == 1
     assert result["live"] <= result["won"] <= 1
     assert result["won"] + result["refused"] == 8
-
-
-@pytest.fixture
-def fresh_postgres() -> Iterator[str]:
-    """The URL of an empty database that is dropped afterwards."""
-    url = os.environ.get("BERTH_TEST_POSTGRES", "")
-    if not url:
-        pytest.skip("no PostgreSQL: BERTH_TEST_POSTGRES is not set")
-    import psycopg
-
-    name = f"berth_race_{uuid.uuid4().hex[:8]}"
-    with psycopg.connect(url, autocommit=True) as admin:
-        admin.execute(f'CREATE DATABASE "{name}"')
-        try:
-            yield f"{url.rpartition('/')[0]}/{name}"
-        finally:
-            admin.execute(f'DROP DATABASE "{name}" WITH (FORCE)')

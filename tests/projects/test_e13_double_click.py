@@ -8,11 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.quotas.test_c12_last_gpu import fresh_postgres
-
 ROOT = Path(__file__).resolve().parents[2]
 ONCE = {"answers": {"201": 20}, "bodies": 1, "projects": 1, "members": 1, "keys": 1}
-__all__ = ["fresh_postgres"]
 
 
 def press(url: str) -> object:
@@ -29,12 +26,12 @@ def press(url: str) -> object:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def test_e13_twenty_equal_presses_at_once_make_one_project_on_sqlite(tmp_path: Path) -> None:
-    assert press(f"sqlite:///{tmp_path}/double.sqlite3") == ONCE
+def test_e13_twenty_equal_presses_at_once_make_one_project_on_sqlite(migrated_sqlite: str) -> None:
+    assert press(migrated_sqlite) == ONCE
 
 
 @pytest.mark.postgres
 def test_e13_twenty_equal_presses_at_once_make_one_project_on_postgresql(
-    fresh_postgres: str,
+    migrated_postgres: str,
 ) -> None:
-    assert press(fresh_postgres) == ONCE
+    assert press(migrated_postgres) == ONCE

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import uuid
 from pathlib import Path
 from typing import Any
 
@@ -34,28 +33,10 @@ def expected(vendor: str) -> list[dict[str, Any]]:
     return [{"won": n, "refused": 50 - n, "reserved": n, "vendor": vendor} for n in LIMITS]
 
 
-def test_c12_fifty_at_once_for_the_last_gpus_on_sqlite(tmp_path: Path) -> None:
-    assert race(f"sqlite:///{tmp_path}/race.sqlite3") == expected("sqlite")
+def test_c12_fifty_at_once_for_the_last_gpus_on_sqlite(migrated_sqlite: str) -> None:
+    assert race(migrated_sqlite) == expected("sqlite")
 
 
 @pytest.mark.postgres
-def test_c12_fifty_at_once_for_the_last_gpus_on_postgresql(fresh_postgres: str) -> None:
-    assert race(fresh_postgres) == expected("postgresql")
-
-
-@pytest.fixture
-def fresh_postgres() -> Any:
-    """The URL of an empty database that is dropped afterwards."""
-    url = os.environ.get("BERTH_TEST_POSTGRES", "")
-    if not url:
-        pytest.skip("no PostgreSQL: BERTH_TEST_POSTGRES is not set")
-    import psycopg
-
-    name = f"berth_race_{uuid.uuid4().hex[:8]}"
-    base, _, _ = url.rpartition("/")
-    with psycopg.connect(url, autocommit=True) as admin:
-        admin.execute(f'CREATE DATABASE "{name}"')
-        try:
-            yield f"{base}/{name}"
-        finally:
-            admin.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
+def test_c12_fifty_at_once_for_the_last_gpus_on_postgresql(migrated_postgres: str) -> None:
+    assert race(migrated_postgres) == expected("postgresql")

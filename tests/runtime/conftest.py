@@ -1,11 +1,7 @@
 import json
 import os
-import shutil
-import sqlite3
 import subprocess
 import sys
-import uuid
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -15,6 +11,7 @@ from common.clock import now
 from runtime import hints
 from runtime.engine import run_due
 from tests.engineapp.models import Note, Thing
+from tests.support.migrated import head_start, postgres_database
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -89,14 +86,8 @@ def words():
     return read
 
 
-@pytest.fixture(scope="session")
-def template(tmp_path_factory):
-    """Where the first test leaves a migrated SQLite database for the others."""
-    return tmp_path_factory.mktemp("template") / "berth.sqlite3"
-
-
 @pytest.fixture
-def portal(tmp_path, template):
+def portal(tmp_path):
     """Environment of a portal of its own; run(*args) runs Python in it."""
 
     class Portal:
@@ -127,12 +118,7 @@ def portal(tmp_path, template):
             if "BERTH_DATABASE_URL" in self.env:
                 self.run("manage.py", "migrate", "--run-syncdb", "-v0")
                 return
-            if not template.exists():
-                self.run("manage.py", "migrate", "--run-syncdb", "-v0")
-                with closing(sqlite3.connect(tmp_path / "berth.sqlite3")) as made:
-                    made.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-                shutil.copy(tmp_path / "berth.sqlite3", template)
-            shutil.copy(template, tmp_path / "berth.sqlite3")
+            head_start(tmp_path / "berth.sqlite3", self.env["DJANGO_SETTINGS_MODULE"])
 
         def scenario(self, name, *args):
             out = self.run("-m", "tests.engineapp.scenario", name, *map(str, args))
@@ -143,17 +129,7 @@ def portal(tmp_path, template):
 
 @pytest.fixture
 def postgres_portal(portal):
-    """The same with an empty PostgreSQL database that is dropped afterwards."""
-    url = os.environ.get("BERTH_TEST_POSTGRES", "")
-    if not url:
-        pytest.skip("no PostgreSQL: BERTH_TEST_POSTGRES is not set")
-    import psycopg
-
-    name = f"berth_engine_{uuid.uuid4().hex[:8]}"
-    with psycopg.connect(url, autocommit=True) as admin:
-        admin.execute(f'CREATE DATABASE "{name}"')
-        portal.env["BERTH_DATABASE_URL"] = url.rpartition("/")[0] + "/" + name
-        try:
-            yield portal
-        finally:
-            admin.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
+    """The same with a PostgreSQL database that is dropped afterwards."""
+    with postgres_database(portal.env["DJANGO_SETTINGS_MODULE"]) as url:
+        portal.env["BERTH_DATABASE_URL"] = url
+        yield portal

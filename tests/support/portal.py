@@ -20,6 +20,8 @@ from typing import Any
 
 import httpx
 
+from tests.support.migrated import head_start
+
 ROOT = Path(__file__).resolve().parents[2]
 UP_WITHIN_S = 90.0
 
@@ -66,6 +68,8 @@ class Portal:
 
     def start(self) -> Portal:
         """Prepare the database, then ``berth up``; return when it answers."""
+        if "BERTH_DATABASE_URL" not in self.env:
+            head_start(self.var / "berth.sqlite3", self.env["DJANGO_SETTINGS_MODULE"])
         self.manage("migrate", "--noinput")
         seeded = self.manage("berth_bootstrap")
         if found := re.search(r"[Pp]assword:?\s+(\S+)", seeded):

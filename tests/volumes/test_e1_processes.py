@@ -1,12 +1,11 @@
 """E1, C12: real workers killed at every named step of a volume, and real threads in a race."""
 
 import json
-import os
-import uuid
 
 import pytest
 
-from tests.runtime.conftest import portal, template  # noqa: F401 - fixtures
+from tests.runtime.conftest import portal  # noqa: F401 - a fixture
+from tests.support.migrated import postgres_database
 
 ENGINE = {"claimed", "stepped", "applied", "committed"}
 
@@ -47,16 +46,6 @@ def test_c12_people_who_press_at_once_stay_within_names_and_limits_on_sqlite(por
 
 @pytest.mark.postgres
 def test_c12_people_who_press_at_once_stay_within_names_and_limits_on_postgresql(portal):  # noqa: F811
-    url = os.environ.get("BERTH_TEST_POSTGRES", "")
-    if not url:
-        pytest.skip("no PostgreSQL: BERTH_TEST_POSTGRES is not set")
-    import psycopg
-
-    name = f"berth_volumes_{uuid.uuid4().hex[:8]}"
-    with psycopg.connect(url, autocommit=True) as admin:
-        admin.execute(f'CREATE DATABASE "{name}"')
-        portal.env["BERTH_DATABASE_URL"] = url.rpartition("/")[0] + "/" + name
-        try:
-            check(run(portal, "race"))
-        finally:
-            admin.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
+    with postgres_database(portal.env["DJANGO_SETTINGS_MODULE"]) as url:
+        portal.env["BERTH_DATABASE_URL"] = url
+        check(run(portal, "race"))

@@ -1,0 +1,138 @@
+"""Migrated and empty databases, made once and copied: a migration of all apps takes ten CPU seconds.
+
+A copy is a head start, nothing more. Whoever gets one migrates it as before, which finds nothing
+left to do or does what is missing.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import uuid
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import psycopg
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+KEPT = ROOT / "var" / "test-databases"
+WITHIN_S = 300
+# what a migrated database follows from; a change of any makes it again
+SOURCES = (
+    "*/migrations/*.py",
+    "events/guard.py",
+    "portal/settings/*.py",
+    "requirements/*.txt",
+    "tests/engineapp/*.py",
+)
+
+
+def head_start(target: Path, settings: str) -> None:
+    """Leave at ``target`` an SQLite file migrated under ``settings``, where there is none yet."""
+    if target.exists():
+        return
+    made = kept(settings)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(made, target)
+
+
+@contextmanager
+def postgres_database(settings: str = "") -> Iterator[str]:
+    """Give the URL of a database of its own, dropped afterwards; empty without ``settings``."""
+    url = os.environ.get("BERTH_TEST_POSTGRES", "")
+    if not url:
+        pytest.skip("no PostgreSQL: BERTH_TEST_POSTGRES is not set")
+    name = f"berth_{uuid.uuid4().hex[:12]}"
+    with psycopg.connect(url, autocommit=True) as admin:
+        origin = f' TEMPLATE "{_template(admin, url, settings)}"' if settings else ""
+        admin.execute(f'CREATE DATABASE "{name}"{origin}')
+        try:
+            yield _beside(url, name)
+        finally:
+            admin.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
+
+
+def _beside(url: str, name: str) -> str:
+    return f"{url.rpartition('/')[0]}/{name}"
+
+
+def _template(admin: psycopg.Connection, url: str, settings: str) -> str:
+    name = f"berth_{settings.replace('.', '_')}_{_fingerprint(settings)}"
+    with _alone(f"postgres-{settings}"):
+        there = admin.execute("SELECT 1 FROM pg_database WHERE datname = %s", (name,)).fetchone()
+        if not there:
+            fresh = f"{name}_new"
+            admin.execute(f'DROP DATABASE IF EXISTS "{fresh}" WITH (FORCE)')
+            admin.execute(f'CREATE DATABASE "{fresh}"')
+            with tempfile.TemporaryDirectory(prefix="berth-migrated-") as folder:
+                _migrate(folder, settings, _beside(url, fresh))
+            admin.execute(f'ALTER DATABASE "{fresh}" RENAME TO "{name}"')
+    return name
+
+
+def kept(settings: str) -> Path:
+    """Return the file that is copied; made here, or waited for while another process makes it."""
+    made = KEPT / f"{settings}-{_fingerprint(settings)}.sqlite3"
+    if not made.exists():
+        with _alone(settings):
+            if not made.exists():
+                _make(made, settings)
+    return made
+
+
+@contextmanager
+def _alone(name: str) -> Iterator[None]:
+    KEPT.mkdir(parents=True, exist_ok=True)
+    with (KEPT / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _migrate(folder: str, settings: str, url: str = "") -> None:
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("BERTH_", "DJANGO_"))}
+    env |= {
+        "BERTH_VAR": folder,
+        "DJANGO_SETTINGS_MODULE": settings,
+        "BERTH_SECRET_KEY": "only-for-a-database-that-is-empty-when-it-is-copied",
+        # the settings of the tests and those of a server each know one of them
+        "BERTH_DATABASE_URL": url,
+        "BERTH_TEST_DATABASE_URL": url,
+    }
+    done = subprocess.run(
+        [sys.executable, "manage.py", "migrate", "--run-syncdb", "--skip-checks", "-v0"],
+        cwd=ROOT,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=WITHIN_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+
+
+def _make(made: Path, settings: str) -> None:
+    with tempfile.TemporaryDirectory(prefix="berth-migrated-") as folder:
+        _migrate(folder, settings)
+        fresh = made.with_suffix(".new")
+        fresh.unlink(missing_ok=True)
+        with closing(sqlite3.connect(Path(folder) / "berth.sqlite3")) as database:
+            database.execute("VACUUM INTO ?", (str(fresh),))  # one file, nothing left in a WAL
+        for old in KEPT.glob(f"{settings}-*.sqlite3"):
+            old.unlink()
+        fresh.replace(made)
+
+
+def _fingerprint(settings: str) -> str:
+    found = hashlib.sha256(f"{settings} {sys.version}".encode())
+    for pattern in SOURCES:
+        for path in sorted(ROOT.glob(pattern)):
+            found.update(path.read_bytes())
+    return found.hexdigest()[:16]
