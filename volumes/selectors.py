@@ -68,8 +68,13 @@ def volumes_mountable(
     return rows.order_by("cluster_key", "kind", "name", "id")
 
 
-def volume_for_use(who: Principal, project: Project, uid: UUID | str, *, write: bool) -> Volume:
-    """Return a volume that ``who`` may use now, or raise what is in the way of it."""
+def volume_for_use(
+    who: Principal, project: Project, uid: UUID | str, *, write: bool, even_full: bool = False
+) -> Volume:
+    """Return a volume that ``who`` may use now, or raise what is in the way of it.
+
+    ``even_full``: for work whose files lie there, so that somebody can delete some of them.
+    """
     volume = volume_get(who, uid, project)
     if volume.kind == VolumeKind.HOME:
         if volume.owner_id != who.user.pk:
@@ -84,7 +89,8 @@ def volume_for_use(who: Principal, project: Project, uid: UUID | str, *, write: 
                 _("“%(name)s” may only be read by you: its maker and the project's managers write.")
                 % {"name": volume.name}
             )
-        require_room(volume)
+        if not even_full:
+            require_room(volume)
     return volume
 
 

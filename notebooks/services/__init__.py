@@ -1,5 +1,6 @@
 """Every write to presets and workspaces. Split by subject; this is the door."""
 
+from notebooks.services.attaching import warning_of_full
 from notebooks.services.base import may_end
 from notebooks.services.launch import (
     default_preset,
@@ -68,6 +69,7 @@ __all__ = [
     "shares_revoke_for",
     "spec_of",
     "usage_sample",
+    "warning_of_full",
     "workspace_apply",
     "workspace_delete",
     "workspace_edit",

@@ -169,9 +169,24 @@ def check_still_usable(principal: Principal, row: Workspace) -> None:
     volume_note_use(uids=uids, user=principal.user)
 
 
+def warning_of_full(row: Workspace) -> str:
+    """Return a sentence about volumes that it writes to and that are full; "" where none is.
+
+    It starts nevertheless: the way to room is often to delete files in it.
+    """
+    seen = [row.home, *(s.volume for s in attached_to(row).volumes if not s.read_only)]
+    full = [volume.name for volume in seen if volume.is_full]
+    if not full:
+        return ""
+    names = ", ".join(f"“{name}”" for name in full)
+    return _("Full: %(names)s. Delete files there or make it larger.") % {"names": names}
+
+
 def _still_there(principal: Principal, project: Project, seen: Seen) -> None:
     try:
-        volumes.volume_for_use(principal, project, seen.volume.uid, write=not seen.read_only)
+        volumes.volume_for_use(
+            principal, project, seen.volume.uid, write=not seen.read_only, even_full=True
+        )
     except NotFound:
         raise Conflict(
             _("Its volume “%(name)s” is gone. Take it off in the settings, then start it.")

@@ -21,6 +21,7 @@ from notebooks.services.attaching import (
     attach,
     attached_wanted,
     check_still_usable,
+    warning_of_full,
     where_its_volumes_lie,
 )
 from notebooks.services.base import changed, lock, own, step
@@ -167,7 +168,7 @@ def workspace_resume(*, principal: Principal, workspace: Workspace) -> Workspace
     row.desired = Desired.RUNNING
     row.save()
     reserve(principal, row, spec_of(row))
-    step(row, "accepted")
+    step(row, "accepted", warning_of_full(row))
     events.record(
         actor=principal, verb="workspace.resumed", target=row, project_uid=row.project.uid
     )

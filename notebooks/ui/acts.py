@@ -38,8 +38,10 @@ class Act(WorkspaceView):
 class Start(Act):
     query = "?open=1"
 
-    def act(self, row: Workspace, request: HttpRequest) -> str:  # noqa: ARG002
+    def act(self, row: Workspace, request: HttpRequest) -> str:
         services.workspace_resume(principal=self.principal, workspace=row)
+        if full := services.warning_of_full(row):
+            messages.warning(request, full)
         return _("“%(name)s” is starting.") % {"name": row.name}
 
 

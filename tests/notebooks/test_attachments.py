@@ -115,6 +115,31 @@ def test_a_full_shared_volume_is_only_read_and_stops_nobody_from_starting(
     assert api(alice, "POST", BASE, {"name": "three", "volumes": said}).status_code == 409
 
 
+def test_a_stopped_workspace_whose_volume_became_full_starts_with_a_warning(
+    api, as_user, presets, project, alice, data, principal
+):
+    from notebooks.services import workspace_stop
+    from runtime import engine
+
+    said = [{"volume": "data", "read_only": False}]
+    made = api(alice, "POST", BASE, {"volumes": said, "name": "one"}).json()
+    row = Workspace.objects.get()
+    engine.run_due()
+    workspace_stop(principal=principal(alice), workspace=row)
+    engine.run_due()
+    Volume.objects.filter(pk=data.pk).update(size_limit_mib=1, used_bytes=2 * 1024 * 1024)
+    answer = api(alice, "POST", f"{BASE}/{made['id']}/start")
+    assert answer.status_code == 202, answer.content
+    engine.run_due()
+    row.refresh_from_db()
+    assert (row.phase, row.launch) == ("running", 2)
+    assert "“data”" in row.steps.filter(launch=2, word="accepted").get().message
+    workspace_stop(principal=principal(alice), workspace=row)
+    engine.run_due()
+    page = as_user(alice).post(f"/projects/vision/workspaces/{made['id']}/start/", follow=True)
+    assert "Full: “data”." in page.content.decode()
+
+
 @pytest.mark.parametrize(
     "said",
     [["nowhere"], ["data", "data"], [{"volume": "data", "mode": "x"}], [7], ["a\u0000b"], "data"],
