@@ -10,6 +10,7 @@ import concurrent.futures
 import json
 import os
 import time
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -160,18 +161,14 @@ class Storm:
 
     def requests(self, since: float, verbs: tuple[str, ...] = WRITES) -> int:
         """Count Berth's requests of these kinds, from the API server's audit log."""
-        count = 0
-        with Path(self.cluster["audit_log"]).open() as log:
-            for line in log:
-                seen = json.loads(line)
-                if (
-                    seen.get("stage") == "ResponseComplete"
-                    and seen.get("userAgent", "").startswith("berth")
-                    and seen.get("verb") in verbs
-                    and _moment(seen["requestReceivedTimestamp"]) >= since
-                ):
-                    count += 1
-        return count
+        return sum(
+            1
+            for seen in audited(Path(self.cluster["audit_log"]))
+            if seen.get("stage") == "ResponseComplete"
+            and seen.get("userAgent", "").startswith("berth")
+            and seen.get("verb") in verbs
+            and _moment(seen["requestReceivedTimestamp"]) >= since
+        )
 
     def close(self) -> None:
         for _, api in self.people:
@@ -179,6 +176,13 @@ class Storm:
         self.portal.close()
         self.kube.close()
         self.services.stop()
+
+
+def audited(log: Path) -> Iterator[dict[str, Any]]:
+    """All entries: a storm fills more than one file, and full ones are put aside by date."""
+    for path in sorted(log.parent.glob(f"{log.stem}*{log.suffix}")):
+        with path.open() as file:
+            yield from map(json.loads, file)
 
 
 def _moment(text: str) -> float:

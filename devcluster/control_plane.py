@@ -156,7 +156,7 @@ def apiserver(layout: Layout) -> Iterable[object]:
                 "audit-policy-file": layout.config / "audit.yaml",
                 "audit-log-path": layout.logs / "audit.log",
                 "audit-log-maxsize": 200,
-                "audit-log-maxbackup": 1,
+                "audit-log-maxbackup": 5,
                 "max-requests-inflight": 800,
                 "max-mutating-requests-inflight": 400,
                 "shutdown-delay-duration": "0s",

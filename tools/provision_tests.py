@@ -10,6 +10,7 @@ import shutil
 import socket
 import stat
 import subprocess
+import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -172,10 +173,11 @@ def wait_for(port: int, process: "subprocess.Popen[bytes]", log: Path) -> None:
 class Services:
     """The throwaway PostgreSQL and Redis."""
 
-    folder: Path
+    folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="berth-services-")))
     processes: "list[subprocess.Popen[bytes]]" = field(default_factory=list)
 
     def start(self, missing: dict[str, str]) -> dict[str, str]:
+        self.folder.chmod(0o755)  # PostgreSQL runs as somebody else
         env = {}
         if "postgres" not in missing:
             with step("Starting a PostgreSQL for the tests"):
@@ -193,6 +195,7 @@ class Services:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def postgres(self, folder: Path) -> str:
         folder.mkdir()

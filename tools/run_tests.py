@@ -38,9 +38,8 @@ def main(arguments: list[str]) -> int:
     say("Preparing the tests:")
     missing = provision()
     notebook_environments()
-    folder = Path(tempfile.mkdtemp(prefix="berth-tests-"))
-    folder.chmod(0o755)
-    services, cluster = Services(folder), Cluster(folder, missing)
+    folder = Path(tempfile.mkdtemp(prefix="berth-suite-"))
+    services, cluster = Services(), Cluster(folder, missing)
     # A kill must reach the throwaway servers as well.
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: sys.exit(143))
