@@ -17,6 +17,7 @@ from typing import Any
 
 import httpx
 
+from benchmarks import kubespawner
 from benchmarks.cluster_start import bare_copy
 from benchmarks.lib import Result, poll
 from devcluster import state
@@ -127,6 +128,10 @@ class Storm:
         self._bare_delete()
         return seconds
 
+    def delete_pod(self, pod: dict[str, Any]) -> None:
+        meta = pod["metadata"]
+        self.kube.delete("v1", "Pod", meta["name"], meta["namespace"])
+
     def _patterns(self) -> list[list[dict[str, Any]]]:
         names = {f"ws-{short_id}" for short_id in self.first}
         found: dict[str, list[dict[str, Any]]] = {}
@@ -201,6 +206,7 @@ def run() -> list[Result]:
         since = time.time()
         ours = storm.ours()
         writes = storm.requests(since) / LAUNCHES
+        peer = kubespawner.storm(cluster, storm.kube, LAUNCHES)
     finally:
         storm.close()
     what = f"{LAUNCHES} launches of {PROJECTS} projects on simulated nodes"
@@ -213,6 +219,16 @@ def run() -> list[Result]:
             "bare client, same objects",
             0.8,
             0.5,
+            "higher",
+        ),
+        Result(
+            f"{what}, launches/s, against a hub",
+            "launches/s",
+            [LAUNCHES / ours],
+            [LAUNCHES / peer],
+            "JupyterHub 6, KubeSpawner",
+            5,
+            2,
             "higher",
         ),
         Result(f"{what}, API writes per launch", "writes", [writes], goal=6, floor=6),

@@ -62,8 +62,7 @@ def noticed(storm: Storm, wanted: set[str], until: float) -> dict[str, float]:
 def churn(storm: Storm, pods: list[dict[str, Any]]) -> None:
     for pod in pods:
         begin = time.perf_counter()
-        meta = pod["metadata"]
-        storm.kube.delete("v1", "Pod", meta["name"], meta["namespace"])
+        storm.delete_pod(pod)
         time.sleep(max(0.0, 1 / PER_SECOND - (time.perf_counter() - begin)))
 
 

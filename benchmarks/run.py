@@ -21,7 +21,8 @@ LOADS = {
     "loads-gcs": ("loads_gcs", "run"),
     "keys": ("keys_rotate", "run"),
 }
-CLUSTER = ["cluster-start", "cluster-storm", "cluster-watch"]  # need `make cluster-up`
+# Need `make cluster-up`.
+CLUSTER = ["cluster-start", "cluster-storm", "cluster-watch", "cluster-outage"]
 
 
 def with_portal(names: list[str]) -> list[Result]:
