@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TypeVar
 
 from dataplane.copy.client import Client
 from dataplane.copy.head import Broken
+from dataplane.copy.lanes import Lane
 from dataplane.copy.pace import Backoff
 from dataplane.copy.problems import Code, Denied, Final, Skewed, Stop, Trouble, Unknown
 from dataplane.copy.stores.base import Question, Reading
@@ -48,29 +50,40 @@ class Calls:
         body: Body | None = None,
         good: frozenset[int] = OK,
         alone: bool = False,
+        lane: Lane | None = None,
     ) -> Answer:
-        """Ask one question. The question is made when it is sent: signatures are of a moment."""
+        """Ask one question. The question is made when it is sent: signatures are of a moment.
+
+        With a ``lane`` the answer is read there, and ``accept`` is called there.
+        """
         if not self.store.fresh():
             await self.renewed()
         try:
-            answer = await self._asked(ask, accept, body, alone=alone)
+            answer = await self._asked(ask, accept, body, lane, alone=alone)
         except _Stale:  # kept too long: the store closed it, and has not seen the question
-            answer = await self._asked(ask, accept, body, alone=alone)
+            answer = await self._asked(ask, accept, body, lane, alone=alone)
         if answer.head.status not in good:
             raise self.store.trouble(answer.head, answer.body)
         self._down = 0
         return answer
 
     async def _asked(
-        self, ask: Callable[[], Question], accept: Accept | None, body: Body | None, *, alone: bool
+        self,
+        ask: Callable[[], Question],
+        accept: Accept | None,
+        body: Body | None,
+        lane: Lane | None,
+        *,
+        alone: bool,
     ) -> Answer:
-        async with self.client.line(alone=alone) as line:
+        async with self.client.line(alone=alone, lane=lane) as line:
             question = ask()
             used, got = line.used, line.got
+            asking = partial(
+                line.ask, question.raw, method=question.method, accept=accept, body=body
+            )
             try:
-                return await line.ask(
-                    question.raw, method=question.method, accept=accept, body=body
-                )
+                return await (asking() if lane is None else lane.run(asking))
             except Broken as error:
                 if used and line.got == got and line.lost:
                     raise _Stale(error.message) from None

@@ -48,7 +48,7 @@ def _take(progress: Progress, row: Row, future: Future[Trouble | None]) -> None:
         return
     progress.unchanged += 1
     progress.bytes_done += row.size
-    progress.bytes_read += row.size
+    progress.read(row.size)
     progress.verified["crc32c"] += 1
 
 

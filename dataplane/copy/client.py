@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from dataplane.copy.dial import Dialer, Endpoint
 from dataplane.copy.head import Broken
+from dataplane.copy.lanes import Lane
 from dataplane.copy.pace import Backoff
 from dataplane.copy.problems import Stop
 from dataplane.copy.wire import Line, now
@@ -41,7 +44,7 @@ class Client:
         self.on_slow: Callable[[], None] = lambda: None
         self.calls = 0
         self._dialer = dialer
-        self._idle: list[Line] = []
+        self._idle: defaultdict[Lane | None, list[Line]] = defaultdict(list)
         self._lines: set[Line] = set()
         self._gate = asyncio.Event()
         self._gate.set()
@@ -51,7 +54,7 @@ class Client:
         if self._watching is not None:
             self._watching.cancel()
         for line in list(self._lines):
-            line.close()
+            line.soon(line.close)
         self._lines.clear()
         self._idle.clear()
         await asyncio.sleep(0)
@@ -72,7 +75,7 @@ class Client:
             self._gate.set()
 
     @asynccontextmanager
-    async def line(self, *, alone: bool = False) -> AsyncIterator[Line]:
+    async def line(self, *, alone: bool = False, lane: Lane | None = None) -> AsyncIterator[Line]:
         """Lend a connection; it is kept for the next one when its answer was complete."""
         if not alone and not self._gate.is_set():
             await self._gate.wait()
@@ -80,7 +83,7 @@ class Client:
             await asyncio.sleep(pause * (1 + random.random()))  # noqa: S311 - jitter
         if self.stopped is not None:
             raise self.stopped
-        line = await self._get()
+        line = await self._get(lane)
         self.calls += 1
         line.watched_at, line.watched_bytes = now(), line.got + line.sent
         line.deadline = line.watched_at + self.times.answer_s
@@ -89,20 +92,22 @@ class Client:
         finally:
             line.deadline = 0.0
             if line.reusable and line.used < REUSED_MOST:
-                self._idle.append(line)
+                self._idle[lane].append(line)
             else:
                 self._lines.discard(line)
-                line.close()
+                line.soon(line.close)
 
-    async def _get(self) -> Line:
-        while self._idle:
-            line = self._idle.pop()
+    async def _get(self, lane: Lane | None) -> Line:
+        idle = self._idle[lane]
+        while idle:
+            line = idle.pop()
             if line.reusable:
                 return line
             self._lines.discard(line)
         if self._watching is None:
             self._watching = asyncio.create_task(self._watch())
-        line = await self._dialer.connect(self.endpoint)
+        connect = partial(self._dialer.connect, self.endpoint)
+        line = await (connect() if lane is None else lane.run(connect))
         self._lines.add(line)
         return line
 
@@ -113,16 +118,19 @@ class Client:
             at = now()
             for line in list(self._lines):
                 if line.deadline:
-                    self._look(line, at)
+                    line.soon(partial(self._look, line, at))
 
-    def _look(self, line: Line, at: float) -> None:
+    def _look(self, line: Line, asked: float) -> None:
+        """In the line's own loop. A disk may have kept that: then, too, it is we who are slow."""
+        at = now()
+        ours = line.paused or at - asked > 2 * WATCH_S
         moved = line.got + line.sent - line.watched_bytes
         if moved:
             line.deadline = at + self.times.answer_s
-        elif at > line.deadline and not line.paused:
+        elif at > line.deadline and not ours:
             line.fail(Broken("The store does not answer in time."))
             return
-        if line.paused:  # it is we who are slow
+        if ours:
             line.watched_at, line.watched_bytes = at, line.got + line.sent
             line.deadline = at + self.times.answer_s
         elif at - line.watched_at > self.times.slow_s:

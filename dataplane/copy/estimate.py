@@ -67,7 +67,7 @@ class Estimate:
             )
         except Trouble:
             return 0
-        self._engine.progress.bytes_read += len(answer.body)
+        self._engine.progress.read(len(answer.body))
         return 1
 
 

@@ -7,8 +7,9 @@ from typing import Any
 from dataplane.copy.checksums import Update
 from dataplane.copy.engine import Engine
 from dataplane.copy.head import Head
+from dataplane.copy.lanes import Lane
 from dataplane.copy.problems import Code, Trouble
-from dataplane.copy.sinks import DirectSink, FileSink, Sink
+from dataplane.copy.sinks import FileSink, Place
 from dataplane.copy.stores.base import Item, Reading
 from dataplane.copy.wire import Line
 
@@ -49,7 +50,8 @@ class Fetch:
         self._start = start
         self._end = end
         self.head: Head | None = None
-        self.sink: Sink | None = None
+        self.sink: FileSink | None = None
+        self._lane: Lane | None = None
 
     def into(self, line: Line, head: Head) -> tuple[dict[str, Update], dict[str, int], Any]:
         """Say what is computed on the way: functions, values so far, a hasher or None."""
@@ -59,26 +61,29 @@ class Fetch:
         calls, item = self._engine.calls, self._item
         whole = self._start == 0 and self._end == item.size
         end = None if whole else self._end
-        try:
+        with self._engine.hands.lane(self._end - self._start) as self._lane:
             await calls.once(
-                lambda: calls.store.get_question(item, self._start, end), accept=self._accept
+                lambda: calls.store.get_question(item, self._start, end),
+                accept=self._accept,
+                lane=self._lane,
             )
-        finally:
-            if self.sink is not None:
-                await self.sink.finish()
 
-    def _accept(self, line: Line, head: Head) -> Sink | None:
+    def _accept(self, line: Line, head: Head) -> FileSink | None:
+        """Run where the body is read: in the lane, if there is one."""
         if head.status not in _GOOD:
             return None
         check_head(self._engine.calls.store, self._item, head, self._start, self._end)
         self.head = head
         updates, crcs, hashing = self.into(line, head)
-        hands, fd, start = self._engine.hands, self._fd, self._start
-        if hands.direct and hashing is None:
-            self.sink = DirectSink(hands, line, fd, start, updates=updates, crcs=crcs)
-        else:
-            hashers = () if hashing is None else (hashing,)
-            self.sink = FileSink(
-                hands, line, fd, start, updates=updates, crcs=crcs, hashers=hashers
-            )
+        hands = self._engine.hands
+        scratch = hands.scratch if self._lane is None else self._lane.scratch
+        self.sink = FileSink(
+            hands,
+            line,
+            scratch,
+            Place(self._fd, self._start),
+            updates=updates,
+            crcs=crcs,
+            hashing=hashing,
+        )
         return self.sink

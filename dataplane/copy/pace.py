@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -18,22 +19,24 @@ PATIENCE = 6
 
 
 class Bucket:
-    """A token bucket: what was taken too early is owed."""
+    """A token bucket for all threads: what was taken too early is owed."""
 
     def __init__(self, rate: int | None, clock: Callable[[], float] = now) -> None:
         self._rate = rate
         self._clock = clock
         self._tokens = float(rate or 0) / 4
         self._at = clock()
+        self._lock = threading.Lock()
 
     def take(self, count: int) -> float:
         """Take ``count`` bytes; return how many seconds to wait before the next."""
         if not self._rate:
             return 0.0
-        at = self._clock()
-        self._tokens = min(self._rate / 4, self._tokens + (at - self._at) * self._rate) - count
-        self._at = at
-        return max(0.0, -self._tokens / self._rate)
+        with self._lock:
+            at = self._clock()
+            self._tokens = min(self._rate / 4, self._tokens + (at - self._at) * self._rate) - count
+            self._at = at
+            return max(0.0, -self._tokens / self._rate)
 
 
 @dataclass

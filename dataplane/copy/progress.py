@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,6 +33,7 @@ class Progress:
     verified: Counter[str] = field(default_factory=Counter)
     errors: deque[dict[str, str]] = field(default_factory=lambda: deque(maxlen=ERRORS))
     _marks: deque[tuple[float, int, int]] = field(default_factory=lambda: deque(maxlen=64))
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def fails(self, key: str, code: Code, message: str) -> None:
         """One file will not be copied, and why. A bad name is skipped, the rest failed."""
@@ -40,6 +42,11 @@ class Progress:
         else:
             self.failed += 1
         self.errors.append({"key": shown(key), "code": str(code), "message": message})
+
+    def read(self, count: int) -> None:
+        """Count bytes that came or were sent; lanes do so at once."""
+        with self._lock:
+            self.bytes_read += count
 
     def mark(self) -> None:
         """Remember where we are, for the rate; called about once a second."""

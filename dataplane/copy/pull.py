@@ -110,7 +110,7 @@ class Puller:
         answer = await calls.tried(lambda: calls.once(lambda: calls.store.get_question(item)))
         # Nothing is awaited from here on: the body lies in the memory of its connection.
         head, body = answer
-        self._engine.progress.bytes_read += len(body)
+        self._engine.progress.read(len(body))
         check_head(calls.store, item, head, 0, item.size)
         if len(body) != item.size:
             raise Trouble(Code.LENGTH, f"{len(body)} bytes came instead of {item.size}.")

@@ -104,9 +104,9 @@ async def _run(plan: Plan, state: State, progress: Progress, times: Times) -> St
         finally:
             await side.close()
     finally:
+        await client.close()
         hands.close()
         settler.end()
-        await client.close()
         await store.close()
     return settler.stopped or order
 

@@ -1,222 +1,127 @@
-"""Where a body goes: to the file at once, or into blocks that threads write and hash."""
+"""Where a body goes: summed and written at once, while it is in the processor's cache."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from dataplane.copy.checksums import Update
+from dataplane.copy.lanes import SCRATCH, Lane
 from dataplane.copy.pace import Bucket
-from dataplane.copy.problems import Final, Stop, Trouble, of_os
+from dataplane.copy.problems import of_os
 from dataplane.copy.progress import Progress
 from dataplane.copy.wire import Line
 
-BLOCK = 512 * 1024
-SCRATCH = 256 * 1024  # stays in the cache of a core
-SPARE = 3.0  # cores, from which threads gain more than they cost
+LANES = 4  # more would wait for each other: between the blocks there is one lock
+LANE_LEAST = 1024 * 1024  # bytes of a body that are worth going to a lane
 
 
 class Hands:
-    """Threads that write and hash, and the blocks that they empty."""
+    """Threads: lanes for large bodies, and a pool for whatever is slow."""
 
     def __init__(self, bucket: Bucket, progress: Progress) -> None:
         self.progress = progress
+        self.bucket = bucket
         has = cores()
         self.pool = ThreadPoolExecutor(min(8, int(has) + 2), "hands")
-        self.direct = has < SPARE  # the store's end, the network and we share what there is
         self.scratch = memoryview(bytearray(SCRATCH))
-        self.bucket = bucket
-        self._blocks: list[memoryview] = []
+        self._most = min(LANES, int(has) + 1)  # one of them waits for the disk
+        self._lanes: list[Lane] = []
 
-    def block(self) -> memoryview:
-        return self._blocks.pop() if self._blocks else memoryview(bytearray(BLOCK))
-
-    def give_back(self, block: memoryview) -> None:
-        if len(self._blocks) < 64:  # noqa: PLR2004 - 32 MiB
-            self._blocks.append(block)
+    @contextmanager
+    def lane(self, size: int) -> Iterator[Lane | None]:
+        """Lend the lane that has the least to do; None where ``size`` is not worth it."""
+        if size < LANE_LEAST:
+            yield None
+            return
+        lane = min(self._lanes, key=lambda one: one.bodies, default=None)
+        if lane is None or (lane.bodies and len(self._lanes) < self._most):
+            lane = Lane(len(self._lanes))
+            self._lanes.append(lane)
+        lane.bodies += 1
+        try:
+            yield lane
+        finally:
+            lane.bodies -= 1
 
     def close(self) -> None:
+        for lane in self._lanes:
+            lane.close()
         self.pool.shutdown(wait=True, cancel_futures=True)
 
 
-class Sink:
-    """Where a body goes. ``mark`` is (bytes in the file, CRCs over them): both of one moment."""
+class Place(NamedTuple):
+    """Where in a file a body begins."""
 
-    def __init__(self, hands: Hands, line: Line, crcs: dict[str, int]) -> None:
-        self.mark: tuple[int, dict[str, int]] = (0, dict(crcs))
-        self._hands = hands
-        self._line: Line | None = line  # until the body is complete; then it is another's
-        self._loop = asyncio.get_running_loop()
-        self._paced: asyncio.TimerHandle | None = None
-
-    def room(self) -> memoryview:
-        raise NotImplementedError
-
-    def took(self, count: int) -> None:
-        raise NotImplementedError
-
-    async def finish(self) -> None:
-        """Wait until everything that came is in the file; raise what went wrong there."""
-        self._leave()
-
-    def _count(self, count: int) -> None:
-        self._hands.progress.bytes_read += count
-        wait = self._hands.bucket.take(count)
-        if wait and self._paced is None and self._line is not None:
-            self._line.pause()
-            self._paced = self._loop.call_later(wait, self._unpace)
-
-    def _unpace(self) -> None:
-        self._paced = None
-        self._unpause()
-
-    def _unpause(self) -> None:
-        if self._line is not None and self._paced is None and self._ready():
-            self._line.resume()
-
-    def _ready(self) -> bool:
-        return True
-
-    def _leave(self) -> None:
-        if self._paced is not None:
-            self._paced.cancel()
-        if self._line is not None:
-            self._line.resume()
-            self._line = None
+    fd: int
+    offset: int
 
 
-class DirectSink(Sink):
-    """Sums and writes what came at once, while it is in the processor's cache.
+class FileSink:
+    """Writes a body into its place in a file.
 
-    The cheapest for each byte. One core carries a little over 1 GB/s so.
+    ``mark`` is (bytes in the file, CRCs over them): both of one moment, for every thread.
+    ``scratch`` is one for all bodies of a loop: it is empty again before another one is read.
     """
 
     def __init__(
         self,
         hands: Hands,
         line: Line,
-        fd: int,
-        offset: int,
+        scratch: memoryview,
+        place: Place,
         *,
         updates: dict[str, Update],
         crcs: dict[str, int],
+        hashing: Any | None = None,
     ) -> None:
-        super().__init__(hands, line, crcs)
-        self._fd = fd
-        self._offset = offset
+        self.mark: tuple[int, dict[str, int]] = (0, dict(crcs))
+        self._hands = hands
+        self._line = line
+        self._scratch = scratch
+        self._place = place
         self._updates = updates
+        self._hashing = hashing
+        self._paced: asyncio.TimerHandle | None = None
 
     def room(self) -> memoryview:
-        return self._hands.scratch  # one for all: it is empty again before anybody else reads
+        return self._scratch
 
     def took(self, count: int) -> None:
-        piece = self._hands.scratch[:count]
+        piece = self._scratch[:count]
         done, crcs = self.mark
         try:
-            _write_all(self._fd, piece, self._offset + done)
+            _write_all(self._place.fd, piece, self._place.offset + done)
         except OSError as error:
             raise of_os(error) from None
         fresh = {name: update(piece, crcs[name]) for name, update in self._updates.items()}
+        if self._hashing is not None:
+            self._hashing.update(piece)
         self.mark = (done + count, fresh)
-        self._count(count)
+        self._pace(count)
 
+    def ended(self) -> None:
+        """Let go of the line; it is another's now."""
+        if self._paced is not None:
+            self._unpace()
 
-class FileSink(Sink):
-    """Reads into one block while a thread writes and hashes another: where cores are to spare."""
+    def _pace(self, count: int) -> None:
+        self._hands.progress.read(count)
+        wait = self._hands.bucket.take(count)
+        if wait and self._paced is None:
+            self._line.pause()
+            self._paced = asyncio.get_running_loop().call_later(wait, self._unpace)
 
-    def __init__(
-        self,
-        hands: Hands,
-        line: Line,
-        fd: int,
-        offset: int,
-        *,
-        updates: dict[str, Update],
-        crcs: dict[str, int],
-        hashers: tuple[Any, ...] = (),
-    ) -> None:
-        super().__init__(hands, line, crcs)
-        self._fd = fd
-        self._offset = offset
-        self._updates = updates
-        self._hashers = hashers
-        self._block = hands.block()
-        self._fill = 0
-        self._writing: asyncio.Future[None] | None = None
-        self.error: Stop | Trouble | None = None
-
-    def room(self) -> memoryview:
-        return self._block[self._fill :]
-
-    def took(self, count: int) -> None:
-        self._fill += count
-        self._count(count)
-        if self._fill == BLOCK:
-            self._flush()
-
-    def _ready(self) -> bool:
-        return self._fill < BLOCK
-
-    async def finish(self) -> None:
-        """A thread may be writing to the file, so not even being cancelled cuts this short."""
-        self._leave()
-        cancelled = await self._written_out()
-        if self._fill and self.error is None:
-            self._flush()
-            cancelled = await self._written_out() or cancelled
-        self._hands.give_back(self._block)
-        if cancelled:
-            raise asyncio.CancelledError
-        if self.error is not None:
-            raise self.error
-
-    async def _written_out(self) -> bool:
-        cancelled = False
-        while self._writing is not None:
-            try:
-                await asyncio.wait([self._writing])
-            except asyncio.CancelledError:
-                cancelled = True
-        return cancelled
-
-    def _flush(self) -> None:
-        if self._writing is not None:
-            if self._line is not None:
-                self._line.pause()
-            return
-        block, count = self._block, self._fill
-        self._block, self._fill = self._hands.block(), 0
-        self._writing = self._loop.run_in_executor(self._hands.pool, self._write, block, count)
-        self._writing.add_done_callback(lambda future: self._written(future, block))
-
-    def _written(self, future: asyncio.Future[None], block: memoryview) -> None:
-        self._writing = None
-        self._hands.give_back(block)
-        error = future.exception()
-        if isinstance(error, OSError):
-            self.error = of_os(error)
-        elif error is not None:
-            self.error = Stop(Final.INTERNAL, "A block could not be written.")
-        if self.error is not None:
-            if self._line is not None:
-                self._line.fail(self.error)
-            return
-        if self._fill == BLOCK:
-            self._flush()
-        self._unpause()
-
-    def _write(self, block: memoryview, count: int) -> None:
-        """In a thread of the pool; one call at a time for each sink."""
-        piece = block[:count]
-        done, crcs = self.mark
-        _write_all(self._fd, piece, self._offset + done)
-        fresh = {name: update(piece, crcs[name]) for name, update in self._updates.items()}
-        for hashing in self._hashers:
-            hashing.update(piece)
-        self.mark = (done + count, fresh)
+    def _unpace(self) -> None:
+        if self._paced is not None:
+            self._paced.cancel()
+            self._paced = None
+        self._line.resume()
 
 
 def _write_all(fd: int, piece: memoryview, position: int) -> None:

@@ -101,7 +101,7 @@ class Body:
             if wait:
                 await asyncio.sleep(wait)
             await line.send(block)
-            self._engine.progress.bytes_read += len(block)
+            self._engine.progress.read(len(block))
             at += len(block)
         if self._around[1]:
             await line.send(self._around[1])

@@ -39,6 +39,9 @@ class Sink(Protocol):
     def took(self, count: int) -> None:
         """Say that ``count`` bytes of it were filled; may pause the line."""
 
+    def ended(self) -> None:
+        """Say that nothing comes any more; the line may soon be another's."""
+
 
 Accept = Callable[["Line", Head], Sink | None]
 
@@ -61,9 +64,13 @@ class _Asked:
 
 
 class Line(asyncio.BufferedProtocol):
-    """One connection. ``deadline`` and ``got`` are for the watch over all lines."""
+    """One connection, of the loop that opened it: only ``soon`` may be called from elsewhere.
+
+    ``deadline`` and ``got`` are for the watch over all lines.
+    """
 
     def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
         self._memory = memoryview(bytearray(MEMORY))
         self._held = 0
         self._asked: _Asked | None = None
@@ -95,7 +102,7 @@ class Line(asyncio.BufferedProtocol):
             raise Broken("The connection was closed.")
         self._held = 0
         self.used += 1
-        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Answer] = self._loop.create_future()
         self._asked = _Asked(future, accept, method, limit)
         try:
             self._transport.write(question)
@@ -106,6 +113,8 @@ class Line(asyncio.BufferedProtocol):
             self.close()
             raise
         finally:
+            if self._asked.sink is not None:
+                self._asked.sink.ended()
             self._asked = None
 
     @property
@@ -132,6 +141,13 @@ class Line(asyncio.BufferedProtocol):
             self.paused = False
             self._transport.resume_reading()
 
+    def soon(self, act: Callable[[], None]) -> None:
+        """Do something with this line where that may be done: in its own loop."""
+        if self._loop is asyncio.get_running_loop():
+            act()
+        else:
+            self._loop.call_soon_threadsafe(act)
+
     def close(self) -> None:
         self.reusable = False
         if self._transport is not None:
@@ -154,7 +170,7 @@ class Line(asyncio.BufferedProtocol):
         self._transport = transport  # type: ignore[assignment]
 
     def pause_writing(self) -> None:
-        self._writable = asyncio.get_running_loop().create_future()
+        self._writable = self._loop.create_future()
 
     def resume_writing(self) -> None:
         if self._writable is not None and not self._writable.done():

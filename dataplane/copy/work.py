@@ -1,4 +1,4 @@
-"""What is to be done: pieces of files that are open come first, then new files."""
+"""What is to be done: pieces of files that are open come first, in turn, then new files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Work:
 
     def __init__(self, most: int = 10_000) -> None:
         self._most = most
-        self._first: deque[Unit] = deque()
+        self._first: deque[deque[Unit]] = deque()  # of one file each
         self._rest: deque[Unit] = deque()
         self._running = 0
         self._closed = False
@@ -37,8 +37,11 @@ class Work:
         self._wake_one()
 
     def put_first(self, units: Iterable[Unit]) -> None:
-        for unit in units:
-            self._first.append(unit)
+        """Add the pieces of one file. Files take turns: one at a time is written to each."""
+        pieces = deque(units)
+        if pieces:
+            self._first.append(pieces)
+        for _ in pieces:
             self._wake_one()
 
     def close(self) -> None:
@@ -55,7 +58,7 @@ class Work:
         """Return the next unit, None when everything is done."""
         while True:
             if not self._held and (self._first or self._rest):
-                unit = self._first.popleft() if self._first else self._rest.popleft()
+                unit = self._piece() if self._first else self._rest.popleft()
                 self._running += 1
                 if self._putters and len(self._rest) < self._most:
                     _wake(self._putters)
@@ -66,6 +69,13 @@ class Work:
             waiter = asyncio.get_running_loop().create_future()
             self._getters.append(waiter)
             await waiter
+
+    def _piece(self) -> Unit:
+        pieces = self._first.popleft()
+        unit = pieces.popleft()
+        if pieces:
+            self._first.append(pieces)
+        return unit
 
     def ended(self) -> None:
         """Say that a unit ended."""

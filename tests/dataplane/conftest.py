@@ -41,7 +41,7 @@ def copying(tmp_path: Path, hostile: HostileS3) -> Copying:
 
 @pytest.fixture(params=["one core", "many cores"])
 def processor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Large bodies are written at once where cores are few, and by threads where there are more."""
+    """Large bodies are read by one lane more than there are cores, and by four at most."""
     count = 1.0 if request.param == "one core" else 8.0
     monkeypatch.setattr(sinks, "cores", lambda: count)
 
