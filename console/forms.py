@@ -7,31 +7,13 @@ from django.utils.translation import gettext_lazy as _
 
 from accounts.choices import PlatformRole
 from clusters.models import Cluster
+from console.fields import choice, moment, search_field
 from console.views.base import FilterForm
 from notebooks.choices import WorkspaceKind
 from notebooks.ui import texts
 from notifications.choices import Severity
 from projects.models import Project
 from quotas.choices import CPU_MILLI, GPUS, LABELS, MEMORY_MIB, STORAGE_MIB, WORKSPACES
-
-ANY = ("", _("Any"))
-
-
-def search_field() -> forms.CharField:
-    widget = forms.TextInput(attrs={"type": "search"})
-    return forms.CharField(label=_("Search"), required=False, max_length=80, widget=widget)
-
-
-def choice(label: Any, *options: tuple[str, Any]) -> forms.ChoiceField:
-    return forms.ChoiceField(label=label, required=False, choices=[ANY, *options])
-
-
-def moment(label: Any, *, help_text: Any = "") -> forms.DateTimeField:
-    widget = forms.DateTimeInput(attrs={"type": "datetime-local"}, format="%Y-%m-%dT%H:%M")
-    formats = ["%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M"]
-    return forms.DateTimeField(
-        label=label, required=False, widget=widget, input_formats=formats, help_text=help_text
-    )
 
 
 class UserFilter(FilterForm):

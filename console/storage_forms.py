@@ -15,7 +15,7 @@ from django.utils.translation import gettext_lazy as _
 from clusters.models import Cluster
 from common.templatetags import berth as tags
 from console import lines
-from console.cluster_forms import area
+from console.fields import area, search_field
 from console.views.base import FilterForm, Table
 from volumes.choices import BackingKind, Medium
 from volumes.models import VolumeClass
@@ -143,12 +143,7 @@ NAMES = {f"{name}_mib": name for name in _SIZES}
 
 
 class VolumeClassFilter(FilterForm):
-    q = forms.CharField(
-        label=_("Search"),
-        required=False,
-        max_length=80,
-        widget=forms.TextInput(attrs={"type": "search"}),
-    )
+    q = search_field()
 
 
 class VolumeClassTable(Table):

@@ -1,32 +1,51 @@
 # ruff: noqa: ARG002 - handlers get what is in the URL, also when the base class has used it
 """Pools, extra networks and kinds of GPU through the API."""
 
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import extend_schema, extend_schema_view
 from rest_framework.request import Request
 from rest_framework.response import Response
+from rest_framework.serializers import Serializer
 
 from clusters import selectors, services
 from clusters.api import serializers as io
 from clusters.api.views import valid
+from clusters.models import Cluster
 from common.drf.viewsets import PlatformAPIView
 
 
-class PoolList(PlatformAPIView):
+class PartList(PlatformAPIView):
+    """What a cluster is made of, one kind of it. Each kind names its rows, shapes and service."""
+
     pagination_class = None  # short by nature: one answer
     required_platform: ClassVar = {"GET": "auditor", "POST": "operator"}
+    rows: ClassVar[Callable[[Cluster], Iterable[Any]]]
+    save: ClassVar[Callable[..., Any]]
+    taken: ClassVar[type[Serializer[Any]]]
+    shown: ClassVar[type[Serializer[Any]]]
 
-    @extend_schema(responses=io.PoolOut(many=True))
     def get(self, request: Request, cluster: str) -> Response:
-        return Response(io.PoolOut(selectors.pools(selectors.cluster_get(cluster)), many=True).data)
+        rows = type(self).rows(selectors.cluster_get(cluster))
+        return Response(self.shown(rows, many=True).data)
 
-    @extend_schema(request=io.PoolChange, responses={201: io.PoolOut})
     def post(self, request: Request, cluster: str) -> Response:
         row = selectors.cluster_get(cluster)
-        values = valid(io.PoolChange, request)
-        made = services.pool_save(principal=self.principal, cluster=row, values=values)
-        return Response(io.PoolOut(made).data, status=201)
+        values = valid(self.taken, request)
+        made = type(self).save(principal=self.principal, cluster=row, values=values)
+        return Response(self.shown(made).data, status=201)
+
+
+@extend_schema_view(
+    get=extend_schema(responses=io.PoolOut(many=True)),
+    post=extend_schema(request=io.PoolChange, responses={201: io.PoolOut}),
+)
+class PoolList(PartList):
+    """Nodes by label under a name; with kinds of work or projects they are reserved."""
+
+    rows, save = selectors.pools, services.pool_save
+    taken, shown = io.PoolChange, io.PoolOut
 
 
 class PoolDetail(PlatformAPIView):
@@ -47,21 +66,15 @@ class PoolDetail(PlatformAPIView):
         return Response(status=204)
 
 
-class NetworkList(PlatformAPIView):
-    pagination_class = None  # short by nature: one answer
-    required_platform: ClassVar = {"GET": "auditor", "POST": "operator"}
+@extend_schema_view(
+    get=extend_schema(responses=io.NetworkOut(many=True)),
+    post=extend_schema(request=io.NetworkChange, responses={201: io.NetworkOut}),
+)
+class NetworkList(PartList):
+    """Extra networks of a cluster, and who may ask for them."""
 
-    @extend_schema(responses=io.NetworkOut(many=True))
-    def get(self, request: Request, cluster: str) -> Response:
-        rows = selectors.networks(selectors.cluster_get(cluster))
-        return Response(io.NetworkOut(rows, many=True).data)
-
-    @extend_schema(request=io.NetworkChange, responses={201: io.NetworkOut})
-    def post(self, request: Request, cluster: str) -> Response:
-        row = selectors.cluster_get(cluster)
-        values = valid(io.NetworkChange, request)
-        made = services.network_save(principal=self.principal, cluster=row, values=values)
-        return Response(io.NetworkOut(made).data, status=201)
+    rows, save = selectors.networks, services.network_save
+    taken, shown = io.NetworkChange, io.NetworkOut
 
 
 class NetworkDetail(PlatformAPIView):

@@ -13,7 +13,7 @@ from clusters import selectors as clusters
 from clusters import services
 from clusters.models import Cluster, Flavor
 from common.errors import BerthError, Invalid
-from console import cluster_forms as forms
+from console import cluster_part_forms as forms
 from console.cluster_tables import FlavorTable, NodeTable
 from console.views.base import ROWS, ConsoleView, ListView
 from console.views.clusters import page_of

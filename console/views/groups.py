@@ -12,7 +12,7 @@ from django.utils.translation import gettext_lazy as _
 
 from accounts.choices import PlatformRole
 from common.errors import BerthError, NotFound
-from console.forms import search_field
+from console.fields import search_field
 from console.tables import GroupRoleTable
 from console.views.base import ConsoleView, FilterForm, ListView
 from projects import services

@@ -1,0 +1,210 @@
+"""Forms about what a cluster is made of: kinds of GPU, pools, extra networks, nodes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.utils.translation import gettext_lazy as _
+
+from clusters.models import Cluster, Flavor, Pool
+from clusters.services.base import KINDS_OF_WORK
+from console import lines
+from console.fields import ANY, area, choice, search_field
+from console.views.base import FilterForm
+from projects.models import Project
+
+
+class FlavorForm(forms.Form):
+    name = forms.SlugField(
+        label=_("Short name"),
+        max_length=63,
+        help_text=_("As people ask for it, for example h100-80. It never changes."),
+    )
+    label = forms.CharField(label=_("Name"), max_length=120, required=False)
+    resource = forms.CharField(
+        label=_("Resource"),
+        max_length=120,
+        initial="nvidia.com/gpu",
+        help_text=_("What nodes call one such device; any accelerator's will do."),
+    )
+    node_labels = area(
+        _("Labels of its nodes"),
+        help_text=_("name=value on each line; several values by comma: any of them."),
+    )
+    match = forms.CharField(
+        label=_("Part of the device's name"),
+        max_length=200,
+        required=False,
+        help_text=_("How it is recognised on a single machine."),
+    )
+    memory_mib = forms.IntegerField(
+        label=_("Memory in MiB"), min_value=0, initial=0, max_value=2**31 - 1
+    )
+    price_per_hour = forms.DecimalField(
+        label=_("Price of an hour"), min_value=0, max_digits=10, decimal_places=2, initial=0
+    )
+    position = forms.IntegerField(
+        label=_("Position"),
+        min_value=0,
+        max_value=100_000,
+        initial=0,
+        help_text=_("Smaller numbers come first."),
+    )
+
+    def values(self) -> dict[str, Any]:
+        found = dict(self.cleaned_data)
+        found["node_labels"] = lines.sets(found["node_labels"], "node_labels")
+        return found
+
+    @staticmethod
+    def initial_of(row: Flavor) -> dict[str, Any]:
+        names = ("name", "label", "resource", "match", "memory_mib", "price_per_hour", "position")
+        found = {name: getattr(row, name) for name in names}
+        return {**found, "node_labels": lines.sets_text(row.node_labels)}
+
+
+class ProjectsField(forms.ModelMultipleChoiceField):
+    """Projects by their uid, which is what a cluster's rows keep."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(
+            queryset=Project.objects.none(), required=False, to_field_name="uid", **kwargs
+        )
+
+
+class PartForm(forms.Form):
+    """What pools and networks share."""
+
+    def __init__(self, *args: Any, cluster: Cluster, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.cluster = cluster
+        live = Project.objects.filter(deleted_at__isnull=True).order_by("name")
+        self.fields["projects"].queryset = live  # type: ignore[attr-defined]
+
+    def uids(self) -> list[str]:
+        return [str(project.uid) for project in self.cleaned_data["projects"]]
+
+
+class PoolForm(PartForm):
+    name = forms.SlugField(label=_("Name"), max_length=40)
+    description = forms.CharField(label=_("Description"), max_length=300, required=False)
+    node_labels = area(
+        _("Labels of its nodes"),
+        rows=2,
+        help_text=_("name=value on each line. A reserved pool has exactly one."),
+    )
+    tolerations = area(
+        _("Tolerations"),
+        rows=2,
+        help_text=_("key=value:Effect on each line, as the nodes' taints are written."),
+    )
+    flavors = forms.ModelMultipleChoiceField(
+        label=_("Kinds of GPU"),
+        queryset=Flavor.objects.order_by("position", "name"),
+        required=False,
+        to_field_name="name",
+        help_text=_("None chosen: any."),
+    )
+    kinds = forms.MultipleChoiceField(
+        label=_("Only for this kind of work"),
+        required=False,
+        choices=[(name, name) for name in KINDS_OF_WORK],
+        help_text=_("None chosen: any."),
+    )
+    projects = ProjectsField(
+        label=_("Only for these projects"), help_text=_("None chosen: every project.")
+    )
+    position = forms.IntegerField(label=_("Position"), min_value=0, max_value=100_000, initial=0)
+
+    def values(self) -> dict[str, Any]:
+        found = dict(self.cleaned_data)
+        found.pop("projects")
+        found["project_uids"] = self.uids()
+        found["node_labels"] = lines.pairs(found["node_labels"], "node_labels")
+        found["tolerations"] = lines.tolerations(found["tolerations"])
+        found["flavors"] = [flavor.name for flavor in found["flavors"]]
+        return found
+
+    @staticmethod
+    def initial_of(row: Pool) -> dict[str, Any]:
+        return {
+            "name": row.name,
+            "description": row.description,
+            "node_labels": lines.pairs_text(row.node_labels),
+            "tolerations": lines.tolerations_text(row.tolerations),
+            "flavors": [flavor.name for flavor in row.flavors.all()],
+            "kinds": row.kinds,
+            "projects": row.project_uids,
+            "position": row.position,
+        }
+
+
+class NetworkForm(PartForm):
+    name = forms.SlugField(label=_("Name"), max_length=40)
+    description = forms.CharField(label=_("Description"), max_length=300, required=False)
+    attachment = forms.CharField(
+        label=_("Network attachment"),
+        max_length=200,
+        help_text=_("namespace/name of the NetworkAttachmentDefinition."),
+    )
+    resource = forms.CharField(
+        label=_("Resource of one card"),
+        max_length=120,
+        required=False,
+        help_text=_("For example nvidia.com/mlnx_sriov_pf0_vf. Empty: it takes nothing."),
+    )
+    count = forms.IntegerField(label=_("Cards"), min_value=1, max_value=64, initial=1)
+    per_gpu = forms.BooleanField(label=_("So many for each GPU"), required=False, initial=True)
+    env = area(_("Variables"), rows=2, help_text=_("NAME=value on each line."))
+    pools = forms.ModelMultipleChoiceField(
+        label=_("In these pools"),
+        queryset=Pool.objects.none(),
+        required=False,
+        to_field_name="name",
+        help_text=_("None chosen: on every node."),
+    )
+    projects = ProjectsField(
+        label=_("Only for these projects"), help_text=_("None chosen: every project.")
+    )
+
+    def __init__(self, *args: Any, cluster: Cluster, **kwargs: Any) -> None:
+        super().__init__(*args, cluster=cluster, **kwargs)
+        self.fields["pools"].queryset = cluster.pools.all()  # type: ignore[attr-defined]
+
+    def values(self) -> dict[str, Any]:
+        found = dict(self.cleaned_data)
+        found.pop("projects")
+        found["project_uids"] = self.uids()
+        found["env"] = lines.pairs(found["env"], "env")
+        found["pools"] = [pool.name for pool in found["pools"]]
+        return found
+
+    @staticmethod
+    def initial_of(row: Any) -> dict[str, Any]:
+        names = ("name", "description", "attachment", "resource", "count", "per_gpu")
+        found = {name: getattr(row, name) for name in names}
+        found["env"] = lines.pairs_text(row.env)
+        return {
+            **found,
+            "pools": [pool.name for pool in row.pools.all()],
+            "projects": row.project_uids,
+        }
+
+
+class NodeFilter(FilterForm):
+    q = search_field()
+    kind = choice(_("Kind of GPU"))
+    pool = choice(_("Pool"))
+    ready = choice(_("State"), ("yes", _("Ready")), ("no", _("Not ready")))
+
+    def __init__(self, *args: Any, cluster: Cluster, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        kinds = [(name, name) for name in sorted(cluster.kinds or {})]
+        self.fields["kind"].choices = [ANY, *kinds]  # type: ignore[attr-defined]
+        names = [(pool.name, pool.name) for pool in cluster.pools.all()]
+        self.fields["pool"].choices = [ANY, *names]  # type: ignore[attr-defined]
+
+
+class FlavorFilter(FilterForm):
+    q = search_field()
