@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import hashlib
 import json
 import os
+import re
 import sys
 import time
 from dataclasses import dataclass, field
@@ -32,6 +34,7 @@ PIECE = 32 * 1024 * 1024
 READ = 256 * 1024
 OPENS_WITHIN_S = 180.0
 RETRY_S = (1, 2, 5, 10, 20)
+_PART = re.compile(r"\.[0-9a-f]{12}\.part\Z")
 _GONE = frozenset({"files-closed", "files-away"})
 _EXITS = {404: EXIT_NOT_FOUND, 403: EXIT_NOT_FOUND, 409: EXIT_CONFLICT, 507: EXIT_CONFLICT}
 
@@ -236,6 +239,9 @@ def _take(there: Place, path: str, target: Path) -> None:
         part.unlink()
         raise Lost("it changed while it was read")
     part.replace(target)
+    for stale in target.parent.glob(glob.escape(f".{target.name[:200]}.") + "*.part"):
+        if _PART.search(stale.name):  # begun from another version, which nobody goes on with
+            stale.unlink(missing_ok=True)
 
 
 def _fill(there: Place, path: str, file: Any, have: int, mark: str, progress: Progress) -> None:

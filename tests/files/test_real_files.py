@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.support.cutting import bad_line
 from tests.support.dataplane import dataplane_environment
 from tests.support.portal import ROOT, Portal
 
@@ -136,19 +138,71 @@ def test_a_killed_upload_goes_on_where_it_was(portal: Portal, tmp_path: Path) ->
     assert http.head(f"{where}/file?path=big.bin").headers["content-length"] == str(300 << 20)
 
 
-def test_a_broken_download_goes_on_and_a_changed_file_begins_anew(
+def test_a_broken_download_goes_on_where_the_line_was_cut(portal: Portal, tmp_path: Path) -> None:
+    ann, file, target = _large(portal, tmp_path, "cut.bin")
+    with bad_line() as line:
+        ann.env |= {"HTTP_PROXY": line.url, "NO_PROXY": ""}
+        line.cuts = [10 << 20, 5 << 20, None]
+        ann("volumes", "download", "shared:cut.bin", target)
+        ann("volumes", "download", "shared:cut.bin", target, code=5)  # it is there already
+    assert (target / "cut.bin").read_bytes() == file.read_bytes()
+    assert [p.name for p in target.iterdir()] == ["cut.bin"]
+    begins = [int(asked.rstrip("-")) for asked in line.ranges]
+    heads = 64 << 10  # the answers' own heads are cut too
+    assert begins[0] == 0
+    assert (10 << 20) - heads < begins[1] <= 10 << 20
+    assert (15 << 20) - 2 * heads < begins[2] <= 15 << 20
+
+
+def test_a_killed_download_leaves_no_file_of_that_name_and_a_changed_one_begins_anew(
     portal: Portal, tmp_path: Path
 ) -> None:
+    ann, file, target = _large(portal, tmp_path, "killed.bin")
+    with bad_line() as line:
+        ann.env |= {"HTTP_PROXY": line.url, "NO_PROXY": ""}
+        line.cuts, line.holds = [10 << 20], True
+        _kill_in_the_middle(ann, "shared:killed.bin", target)
+        (part,) = target.iterdir()
+        assert part.name.endswith(".part")
+        have = part.stat().st_size
+        line.go_on.set()
+        ann("volumes", "download", "shared:killed.bin", target)
+        assert [p.name for p in target.iterdir()] == ["killed.bin"]
+        assert (target / "killed.bin").read_bytes() == file.read_bytes()
+        assert line.ranges[1] == f"{have}-"
+
+        line.cuts, line.go_on = [10 << 20], threading.Event()
+        (target / "killed.bin").unlink()
+        _kill_in_the_middle(ann, "shared:killed.bin", target)
+        line.go_on.set()
+        file.write_bytes(os.urandom(20 << 20))
+        ann("volumes", "upload", "shared", file, "--replace")
+        ann("volumes", "download", "shared:killed.bin", target)
+        assert line.ranges[-1] == "0-"
+    assert (target / "killed.bin").read_bytes() == file.read_bytes()
+    assert [p.name for p in target.iterdir()] == ["killed.bin"]
+
+
+def _large(portal: Portal, tmp_path: Path, name: str) -> tuple[Berth, Path, Path]:
     ann = Berth(portal, "ann", tmp_path)
-    file = tmp_path / "data.bin"
-    file.write_bytes(os.urandom(1 << 20) * 40)
-    ann("volumes", "upload", "shared", file)
-    target = tmp_path / "down"
+    file, target = tmp_path / name, tmp_path / "down"
+    file.write_bytes(os.urandom(40 << 20))
     target.mkdir()
-    ann("volumes", "download", "shared:data.bin", target)
-    assert (target / "data.bin").read_bytes() == file.read_bytes()
-    ann("volumes", "download", "shared:data.bin", target, code=5)
-    assert [p.name for p in target.iterdir()] == ["data.bin"]
+    ann("volumes", "upload", "shared", file)
+    return ann, file, target
+
+
+def _kill_in_the_middle(ann: Berth, place: str, target: Path) -> None:
+    """Kill the program when all that the line lets through has come."""
+    running = ann.start("volumes", "download", place, target)
+    deadline = time.monotonic() + 60
+    while sum(p.stat().st_size for p in target.glob(".*.part")) < (10 << 20) - (64 << 10):
+        assert running.poll() is None, running.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    running.kill()
+    running.wait()
+    assert not [p for p in target.iterdir() if not p.name.startswith(".")]
 
 
 def test_a_home_is_seen_by_its_owner_alone(portal: Portal, tmp_path: Path) -> None:
