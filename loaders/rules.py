@@ -96,7 +96,8 @@ def _summarize(project: Project) -> list[ContentSummary]:
     if running:
         text = _("%(loads)s, %(running)d running") % {"loads": text, "running": running}
     names = tuple(rows.order_by("name").values_list("name", flat=True)[:_NAMED])
-    return [ContentSummary(Load.KIND, text, total, running, names)]
+    runs = ngettext("%(n)d load", "%(n)d loads", running) % {"n": running}
+    return [ContentSummary(Load.KIND, text, total, running, names, runs)]
 
 
 def _request_delete(project: Project, who: Principal | None) -> None:

@@ -62,7 +62,8 @@ def _summarize(project: Project) -> list[ContentSummary]:
     if running:
         text = _("%(workspaces)s, %(running)d running") % {"workspaces": text, "running": running}
     names = tuple(rows.order_by("name").values_list("name", flat=True)[:_NAMED])
-    return [ContentSummary(Workspace.KIND, text, total, running, names)]
+    runs = ngettext("%(n)d workspace", "%(n)d workspaces", running) % {"n": running}
+    return [ContentSummary(Workspace.KIND, text, total, running, names, runs)]
 
 
 def _request_delete(project: Project, who: Principal | None) -> None:

@@ -6,7 +6,7 @@ to delete its own (intent only); the project's row goes after all summaries are 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,13 +17,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ContentSummary:
-    """One line of "this will be lost": ``text`` is for people ("3 workspaces, 2 running")."""
+    """One line of "this will be lost": ``text`` is for people ("3 workspaces, 2 running").
+
+    ``running_text``: what of it runs, in words ("2 workspaces"); "" where nothing does.
+    """
 
     kind: str
     text: str
     count: int
     running: int = 0
     names: tuple[str, ...] = ()
+    running_text: str = ""
 
 
 Summarize = Callable[["Project"], list[ContentSummary]]
@@ -54,8 +58,9 @@ def summaries(project: Project) -> list[ContentSummary]:
     return [s for s in found if s.count]
 
 
-def running(project: Project) -> int:
-    return sum(s.running for s in summaries(project))
+def running_words(found: Sequence[ContentSummary]) -> str:
+    """Return what runs of it, in words: "2 workspaces, 1 load"; "" where nothing does."""
+    return ", ".join(s.running_text or s.text for s in found if s.running)
 
 
 def request_delete(project: Project, who: Principal | None) -> None:

@@ -108,10 +108,12 @@ def project_archive(
     row = lock(project)
     if row.archived_at is not None:
         return row
-    busy = contents.running(row)
+    held = contents.summaries(row)
+    busy = sum(s.running for s in held)
     if busy and not confirm_stop:
+        said = {"what": contents.running_words(held)}
         raise Conflict(
-            _("%(n)s workspaces are running; archiving stops them. Confirm it.") % {"n": busy},
+            _("Running now: %(what)s. Archiving stops that. Confirm it.") % said,
             code="confirm-stop",
             extra={"running": busy},
         )

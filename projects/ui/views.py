@@ -299,7 +299,7 @@ class Settings(ProjectView):
                 "form": form,
                 "reach": self._reach(),
                 "lost": [s.text for s in held] or [_("The project itself: it holds nothing.")],
-                "running": sum(s.running for s in held),
+                "running": contents.running_words(held),
                 "denied": {
                     p.name.lower(): denial(p)
                     for p in (

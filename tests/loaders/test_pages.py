@@ -112,7 +112,14 @@ def test_names_from_a_store_are_text_in_the_page(as_user, alice, load, settle, r
     assert "&lt;script&gt;x" in page
 
 
-def test_buttons_are_those_that_make_sense(as_user, text, alice, vera, load, settle, end, report):
+def test_buttons_are_those_that_make_sense(as_user, text, alice, vera, load, end, report):
+    from runtime import engine
+
+    def settle(row):
+        engine.run_due()
+        row.refresh_from_db()
+        return row
+
     row = settle(load(alice))
     page = text(alice, f"{row.uid}/state/")
     assert "Pause" in page

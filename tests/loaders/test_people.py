@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from django.urls import reverse
 
 from common.errors import Conflict, Forbidden
 from loaders import services
@@ -264,3 +265,15 @@ def test_a_project_that_is_archived_or_deleted_ends_its_loads(
     project_archive(principal=principal(alice), project=project, confirm_stop=True)
     settle(row)
     assert (state_of(row), row.next_run_at) == (State.STOPPED, None)
+
+
+def test_archiving_says_what_runs_by_its_kind(load, alice, settle, project, principal, as_user):
+    from common.errors import Conflict
+    from projects.services import project_archive
+
+    settle(load(alice))
+    settle(load(alice, "s3://bucket/b"))
+    with pytest.raises(Conflict, match=r"Running now: 2 loads\. Archiving stops that"):
+        project_archive(principal=principal(alice), project=project)
+    page = as_user(alice).get(reverse("projects:settings", args=[project.slug])).content.decode()
+    assert "Stop what is running: 2 loads" in page

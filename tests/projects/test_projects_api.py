@@ -157,6 +157,7 @@ def test_archiving_stops_what_runs_only_after_it_was_confirmed(
     assert post(as_user(mona), f"{URL}/vision/archive").status_code == 403
     refused = post(client, f"{URL}/vision/archive")
     assert (refused.status_code, refused.json()["code"]) == (409, "confirm-stop")
+    assert "2 books" in refused.json()["detail"]
     assert shelf.asked == []
     done = post(client, f"{URL}/vision/archive", {"confirm_stop": True})
     assert done.status_code == 200
