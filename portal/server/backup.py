@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from portal.server.homes import add_homes
+from portal.server.homes import add_homes, put_acls
 from portal.server.places import Places, Refusal, private_umask, running, write_private
 from portal.server.preflight import setup
 
@@ -213,6 +213,9 @@ def restore_homes(archive: tarfile.TarFile, volumes: Path) -> None:
     if hasattr(tarfile, "fully_trusted_filter"):
         trusted = {"filter": "fully_trusted"}
     archive.extractall(volumes.parent, members=members, **trusted)  # noqa: S202
+    bare = [m.name for m in members if not put_acls(m, volumes.parent / m.name)]
+    if bare:
+        print(f"{len(bare)} files and folders lost their access lists: this disk keeps none.")
 
 
 def checked_homes(archive: tarfile.TarFile, folder: str) -> list[tarfile.TarInfo]:
@@ -230,7 +233,7 @@ def checked_homes(archive: tarfile.TarFile, folder: str) -> list[tarfile.TarInfo
         if not (one.isreg() or one.isdir() or one.issym() or one.islnk()):
             message = f"The backup holds {one.name}, which is no file."
             raise Refusal(message)
-        one.mode &= 0o777
+        one.mode &= 0o2777 if one.isdir() else 0o777  # a shared folder passes its group on
         one.name = folder + one.name.removeprefix("volumes")
         if one.islnk():
             one.linkname = folder + one.linkname.removeprefix("volumes")

@@ -4,9 +4,15 @@ import errno
 import os
 import stat
 import tarfile
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import IO, Self, cast
 
+# Words of a tar archive (pax) for lists that tarfile itself does not keep.
+ACLS = {
+    "BERTH.acl.access": "system.posix_acl_access",
+    "BERTH.acl.default": "system.posix_acl_default",
+}
 DEEPEST = 200  # folders in folders; more is an accident or a trap
 
 
@@ -64,7 +70,28 @@ def add_open(archive: tarfile.TarFile, number: int, place: PurePosixPath) -> Non
         info = archive.gettarinfo(arcname=str(place), fileobj=cast("IO[bytes]", file))
         if info is None or not (info.isreg() or info.isdir() or info.islnk()):
             return
+        info.pax_headers = acls_of(number)
         archive.addfile(info, file if info.isreg() else None)
+
+
+def acls_of(number: int) -> dict[str, str]:
+    """Return the access lists of what is open; shared folders pass theirs on to what is new."""
+    found = {}
+    for key, attribute in ACLS.items():
+        with suppress(OSError):  # it has none, or this disk knows none
+            found[key] = os.getxattr(number, attribute).hex()
+    return found
+
+
+def put_acls(member: tarfile.TarInfo, path: Path) -> bool:
+    """Give a restored file or folder its access lists again; False: this disk takes none."""
+    for key, attribute in ACLS.items():
+        if said := member.pax_headers.get(key):
+            try:
+                os.setxattr(path, attribute, bytes.fromhex(said), follow_symlinks=False)
+            except (OSError, ValueError):
+                return False
+    return True
 
 
 class Opened:

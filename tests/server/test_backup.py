@@ -86,6 +86,37 @@ def test_a_backup_restored_elsewhere_has_the_same_people_secrets_and_files(
     assert stat.S_IMODE((other.var / "berth.sqlite3").stat().st_mode) == 0o600
 
 
+def test_folders_below_a_shared_one_keep_their_access_lists_and_group(
+    tmp_path: Path, alices: Server
+) -> None:
+    """Without them the next person could not write into what others made in a shared volume."""
+    from runtime.drivers.local import shared_folder
+
+    top = alices.var / "volumes" / "abc" / "shared"
+    shared_folder.make(top, os.getegid())
+    if not shared_folder.has_acl(top):
+        pytest.skip("this disk keeps no access lists")
+    inner = top / "inner"
+    inner.mkdir()
+    (inner / "file").write_text("x")
+    file = tmp_path / "berth.backup"
+    assert alices.run("backup", str(file), "--homes").returncode == 0
+    other = Server(tmp_path / "two")
+    done = other.run("restore", str(file))
+    assert done.returncode == 0, done.stderr
+    restored = other.var / "volumes" / "abc" / "shared"
+    for name in (".", "inner", "inner/file"):
+        assert _lists(restored / name) == _lists(top / name)
+        assert (restored / name).stat().st_mode == (top / name).stat().st_mode
+    assert shared_folder.has_acl(restored / "inner")
+    (restored / "inner" / "new").mkdir()
+    assert shared_folder.has_acl(restored / "inner" / "new")
+
+
+def _lists(path: Path) -> dict[str, bytes]:
+    return {name: os.getxattr(path, name) for name in os.listxattr(path) if "posix_acl" in name}
+
+
 def test_homes_are_left_out_unless_asked_for(tmp_path: Path, alices: Server) -> None:
     file = tmp_path / "berth.backup"
     assert alices.run("backup", str(file)).returncode == 0
