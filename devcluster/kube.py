@@ -56,13 +56,18 @@ class Kube:
         context = ssl.create_default_context(
             cadata=b64decode(cluster["certificate-authority-data"]).decode()
         )
-        with tempfile.NamedTemporaryFile(dir=kubeconfig.parent) as pair:
-            pair.write(b64decode(user["client-certificate-data"]))
-            pair.write(b64decode(user["client-key-data"]))
-            pair.flush()
-            context.load_cert_chain(pair.name)
+        if "client-certificate-data" in user:
+            with tempfile.NamedTemporaryFile(dir=kubeconfig.parent) as pair:
+                pair.write(b64decode(user["client-certificate-data"]))
+                pair.write(b64decode(user["client-key-data"]))
+                pair.flush()
+                context.load_cert_chain(pair.name)
         self.http = httpx.Client(
-            base_url=cluster["server"], verify=context, timeout=timeout_s, trust_env=False
+            base_url=cluster["server"],
+            headers={"Authorization": f"Bearer {user['token']}"} if "token" in user else {},
+            verify=context,
+            timeout=timeout_s,
+            trust_env=False,
         )
 
     def close(self) -> None:

@@ -212,6 +212,7 @@ def _handler(stub: Stub) -> type[BaseHTTPRequestHandler]:
             self.send_response(status)
             for key, value in headers.items():
                 self.send_header(key.replace("_", "-"), value)
+            self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()
             self.wfile.write(data)
