@@ -1,0 +1,77 @@
+"""A17: what another accelerator is called, how it is shown and where it is are rows, not code."""
+
+from uuid import uuid4
+
+import pytest
+
+from clusters.models import Cluster, Flavor
+from clusters.placement import kinds_for, placement_for
+from clusters.services import nodes_store
+from runtime.drivers.kubernetes.builders import workload
+from runtime.drivers.kubernetes.nodes import facts_of
+from runtime.drivers.kubernetes.options import KubernetesOptions
+from runtime.protocol import NodeChanges, Resources, WorkloadSpec
+from tests.engineapp.models import Thing
+
+pytestmark = pytest.mark.django_db
+RESOURCE = "example.org/npu-v9"  # no program of ours has heard of it
+
+
+@pytest.fixture
+def cluster(db, as_user, operator):
+    """A kind that an operator describes, and a node that offers eight of it."""
+    made = Cluster.objects.create(key="east", name="East", driver="kubernetes")
+    body = {
+        "name": "npu-v9",
+        "label": "Example NPU 9",
+        "resource": RESOURCE,
+        "node_labels": {"example.org/model": ["v9", "v9-pro"]},
+        "price_per_hour": "1.50",
+    }
+    answer = as_user(operator).post("/api/v1/flavors", body, content_type="application/json")
+    assert answer.status_code == 201, answer.content
+    node = {
+        "metadata": {"name": "n1", "labels": {"example.org/model": "v9-pro"}},
+        "status": {
+            "allocatable": {RESOURCE: "8", "cpu": "64", "memory": "512Gi", "pods": "110"},
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    }
+    nodes_store(cluster_key="east", changes=NodeChanges(seen=(facts_of(node),), full=True))
+    made.refresh_from_db()
+    return made
+
+
+def test_a17_it_is_counted_shown_and_priced_like_any_other(cluster):
+    Thing.objects.create(cluster_key="east", gpus=3, gpu_flavor="npu-v9", phase="running")
+    (use,) = kinds_for(None)
+    assert (use.flavor.label, use.total, use.used, use.free) == ("Example NPU 9", 8, 3, 5)
+    assert Flavor.objects.get().price_per_hour
+
+
+def test_a17_a_pod_asks_for_it_by_its_own_name_on_its_own_nodes(cluster):
+    asked = {"gpus": 2, "gpu_flavor": "npu-v9", "kind": "notebook", "project_uid": uuid4()}
+    placement = placement_for("east", **asked)
+    spec = WorkloadSpec(
+        uid=str(uuid4()),
+        kind="workspace",
+        name="one",
+        launch=1,
+        generation=1,
+        project=str(uuid4()),
+        owner=str(uuid4()),
+        environment="",
+        command=("python3",),
+        image="registry.example/one:1",
+        namespace="berth-x",
+        resources=Resources(gpus=2, gpu_flavor="npu-v9"),
+        placement=placement,
+    )
+    made = workload.statefulset(spec, KubernetesOptions())["spec"]["template"]["spec"]
+    limits = made["containers"][0]["resources"]["limits"]
+    assert limits[RESOURCE] == "2"
+    assert "nvidia.com/gpu" not in limits
+    terms = made["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    values = [t["matchExpressions"][0]["values"][0] for t in terms["nodeSelectorTerms"]]
+    assert values == ["v9", "v9-pro"]
+    assert {"key": RESOURCE, "operator": "Exists"} in made["tolerations"]
