@@ -2,7 +2,7 @@
 
     python loads_clients.py obstore|crt|boto3|transfer-manager ENDPOINT BUCKET PREFIX FOLDER
 
-None verifies more than its library does by itself.
+None verifies more than its library does by itself; of ``crt`` it is looked at that it did.
 """
 
 import asyncio
@@ -87,11 +87,34 @@ def crt(endpoint: str, bucket: str, prefix: str, folder: Path) -> None:
         target_throughput=float(os.environ.get("CRT_GBPS", "10")) * 1e9 / 8,
         use_ssl=endpoint.startswith("https"),
     )
-    with CRTTransferManager(made, BotocoreCRTRequestSerializer(session, options)) as manager:
+    watched = _Watched(made)
+    with CRTTransferManager(watched, BotocoreCRTRequestSerializer(session, options)) as manager:
         for key in _keys(client, bucket, prefix):
             target = folder / key
             target.parent.mkdir(parents=True, exist_ok=True)
             manager.download(bucket, key, str(target))
+    if watched.unsure:
+        raise RuntimeError(f"{watched.unsure} downloads had no checksum to compare with")
+
+
+class _Watched:
+    """A CRT client; ``unsure`` counts the downloads of which it says that it compared nothing."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self.unsure = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    def make_request(self, **asked: Any) -> Any:
+        done = asked.pop("on_done")
+
+        def on_done(**told: Any) -> None:
+            self.unsure += not told.get("did_validate_checksum")
+            done(**told)
+
+        return self._client.make_request(on_done=on_done, **asked)
 
 
 def boto3(endpoint: str, bucket: str, prefix: str, folder: Path) -> None:

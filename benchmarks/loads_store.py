@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import os
 import random
@@ -89,13 +91,20 @@ def fill_large(store: Store, folder: Path, count: int, size: int) -> None:
     if isinstance(store, GoogleStore):
         run_client(store, [{**put, "key": f"large/{i}.bin"} for i in range(count)])
     else:
-        run_client(store, [{**put, "key": "large/0.bin", "part": 16 * 2**20}])
+        sum_ = base64.b64encode(md5_of(source)).decode()  # as rclone itself would put it
+        about = {"md5chksum": sum_}
+        run_client(store, [{**put, "key": "large/0.bin", "part": 16 * 2**20, "metadata": about}])
         first = store.data / BUCKET / "large" / "0.bin"
         for number in range(1, count):
             other = first.with_name(f"{number}.bin")
             other.unlink(missing_ok=True)
             other.hardlink_to(first)
     source.unlink()
+
+
+def md5_of(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "md5").digest()
 
 
 def _size(path: Path) -> int:
@@ -128,14 +137,29 @@ def s5cmd(store: S3Store, prefix: str, *global_: str, concurrency: int = 0) -> S
     return Side("s5cmd 2.3", act, verifies=False)
 
 
-def rclone(store: S3Store, prefix: str, *options: str, verifies: bool, verb: str = "copy") -> Side:
-    """rclone compares MD5 where an etag is one; a multipart etag is none."""
+def rclone(
+    store: S3Store,
+    prefix: str,
+    *options: str,
+    verifies: bool,
+    verb: str = "copy",
+    name: str = "rclone 1.75",
+) -> Side:
+    """rclone compares MD5 where an etag is one, or where whoever put the object noted it."""
 
     def act(target: Path) -> Cost:
         command = [stores_bin() / "rclone", verb, *options, f"bench:{BUCKET}/{prefix}", target]
         return measure(command, rclone_environment(store), target, store.pid)
 
-    return Side("rclone 1.75", act, verifies=verifies)
+    return Side(name, act, verifies=verifies)
+
+
+def rclone_knows(store: S3Store, key: str) -> None:
+    """Raise unless rclone has an MD5 of this object to compare with."""
+    command = [str(stores_bin() / "rclone"), "md5sum", f"bench:{BUCKET}/{key}"]
+    found = subprocess.run(command, env=rclone_environment(store), capture_output=True, check=True)
+    if not found.stdout.strip().partition(b" ")[0]:
+        raise RuntimeError(f"rclone knows no MD5 of {key}: empty BENCH_STORE and begin again")
 
 
 def rclone_environment(store: S3Store) -> dict[str, str]:
@@ -160,7 +184,7 @@ def library(name: str, way: str, store: Store, prefix: str) -> Side:
         command = [stores_bin() / "python", CLIENTS, way, url, BUCKET, prefix, target]
         return measure(command, env, target, store.pid)
 
-    return Side(name, act, verifies=way == "transfer-manager")
+    return Side(name, act, verifies=way in {"transfer-manager", "crt"})
 
 
 # --- limits -------------------------------------------------------------------------------------

@@ -37,12 +37,21 @@ class S3:
         extra = {"ChecksumAlgorithm": checksum} if checksum else {}
         self.client.put_object(Bucket=bucket, Key=key, Body=base64.b64decode(body), **extra)
 
-    def upload(self, bucket: str, key: str, file: str, part: int = 0, checksum: str = "") -> None:
+    def upload(
+        self,
+        bucket: str,
+        key: str,
+        file: str,
+        part: int = 0,
+        checksum: str = "",
+        metadata: dict[str, str] | None = None,
+    ) -> None:
         """By parts where it is large, as people's own programs do."""
         from boto3.s3.transfer import TransferConfig
 
         sizes = {"multipart_threshold": part, "multipart_chunksize": part} if part else {}
-        extra = {"ChecksumAlgorithm": checksum} if checksum else {}
+        extra: dict[str, Any] = {"ChecksumAlgorithm": checksum} if checksum else {}
+        extra |= {"Metadata": metadata} if metadata else {}
         config = TransferConfig(**sizes)
         self.client.upload_file(file, bucket, key, Config=config, ExtraArgs=extra)
 
