@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-pytest_plugins = ["tests.support.store_fixtures", "tests.support.database_fixtures"]
+pytest_plugins = [
     "tests.support.lanes",
     "tests.support.store_fixtures",
     "tests.support.database_fixtures",
