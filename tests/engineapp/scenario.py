@@ -4,6 +4,7 @@
 the database; each act runs in a forked child, as a worker of its own.
 """
 
+import gc
 import json
 import os
 import pickle
@@ -29,6 +30,7 @@ from tests.engineapp.models import Note, Thing  # noqa: E402
 
 def child(act, *args):
     """Run ``act`` in a process of its own; return its result, or the signal that ended it."""
+    gc.freeze()  # or a collection in the child looks at, and so copies, all that it got from here
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
