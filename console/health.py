@@ -17,6 +17,7 @@ from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 
 from clusters.models import Cluster
+from common import disk
 from common.clock import now
 
 BOUND_S = 2.0
@@ -122,6 +123,16 @@ def _secrets() -> str:
     return _t("all can be opened")
 
 
+def _disk() -> str:
+    free = disk.free_mib()
+    if disk.is_short():
+        raise Down(
+            _t("%(free)d MiB are left on the portal's disk: nothing new begins. Make room.")
+            % {"free": free}
+        )
+    return "" if free is None else _t("%(free)d MiB free") % {"free": free}
+
+
 CHECKS: tuple[tuple[str, str | Promise, Callable[[], str], bool], ...] = (
     ("database", _("Database"), _database, True),
     ("migrations", _("Migrations"), _migrations, True),
@@ -129,6 +140,7 @@ CHECKS: tuple[tuple[str, str | Promise, Callable[[], str], bool], ...] = (
     ("proxy", _("Notebook proxy"), _proxy, False),
     ("machines", _("Machines"), _machines, False),
     ("secrets", _("Stored credentials"), _secrets, False),
+    ("disk", _("Disk of the portal"), _disk, False),
 )
 
 

@@ -8,6 +8,7 @@ from django.utils.functional import SimpleLazyObject
 
 from accounts.choices import Theme
 from accounts.principal import Principal
+from common import disk
 from portal import navigation
 
 _THEME_ICONS = {Theme.AUTO: "contrast-2", Theme.LIGHT: "sun", Theme.DARK: "moon"}
@@ -97,8 +98,11 @@ def _unread(who: Principal) -> int:
 
 
 def _announcements() -> list[Any]:
+    first = []
+    if disk.is_short():
+        first = [{"severity": "danger", "title": "", "message": disk.DiskFull().message}]
     try:
         from notifications.selectors import announcements_now
     except ImportError:
-        return []
-    return list(announcements_now())
+        return first
+    return [*first, *announcements_now()]

@@ -10,6 +10,7 @@ from django.utils.translation import gettext as _
 from accounts.models import User
 from accounts.principal import Principal
 from common.clock import now
+from common.disk import require_room
 from common.errors import Conflict, Forbidden, Invalid, LimitExceeded
 from events.services import record
 from notifications.services import notify
@@ -40,6 +41,7 @@ def reserve(
         message = "reserve() belongs inside the transaction of the intent"
         raise RuntimeError(message)
     require_active(project)
+    require_room()  # also of what begins by itself
     _check_amounts(amounts)
     # The lock: whoever reserves against the same limit waits here and then sees our rows.
     limits = list(

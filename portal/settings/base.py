@@ -20,6 +20,8 @@ from portal.settings.people import *
 BASE_DIR = ROOT
 BERTH_VERSION = "0.1.0"
 BERTH_VAR = VAR
+# Less room than this on its disk: nothing new begins (common.disk). 0: not looked at.
+BERTH_DISK_FLOOR_MIB = number("DISK_FLOOR_MIB", 256)
 DEBUG = False
 SECRET_KEY = text("SECRET_KEY")
 SECRET_KEY_FALLBACKS = words("SECRET_KEY_FALLBACKS")
@@ -125,6 +127,7 @@ MIDDLEWARE = [
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
     "common.ui.errors.BerthErrorMiddleware",
+    "portal.read_only.ReadOnlyMiddleware",
 ]
 
 ROOT_URLCONF = "portal.urls"
