@@ -54,6 +54,9 @@ def files_below(folder: Path) -> dict[str, bytes]:
     }
 
 
+UNHURRIED = {"bandwidth_bytes_s": 1_000_000}  # else all is there before the first report
+
+
 def load(tmp_path: Path, store: Store, bucket: str, prefix: str = "raw/", **others: Any) -> Copying:
     return Copying(tmp_path, store.place(bucket, prefix), store.outbound(), **others)
 
@@ -157,7 +160,7 @@ def test_d7_a_killed_load_goes_on_with_the_rest(
     put_many(any_store, bucket, source, contents)
     with any_store.front() as front:
         place, outbound = through(any_store, front.url, bucket)
-        copying = Copying(tmp_path, place, outbound)
+        copying = Copying(tmp_path, place, outbound, others=UNHURRIED)
         killed = copying.run(kill_when=lambda report: report["files"]["done"] >= 300)
         assert killed.code == -signal.SIGKILL, killed.output
         there = files_below(copying.target)
@@ -204,7 +207,7 @@ def test_sigterm_keeps_the_state_and_says_stopped(
     bucket = bucket_of(versity_s3)
     contents = {f"raw/{i:04d}.bin": random.Random(i).randbytes(2000) for i in range(1500)}
     put_many(versity_s3, bucket, tmp_path / "source", contents)
-    copying = load(tmp_path, versity_s3, bucket)
+    copying = load(tmp_path, versity_s3, bucket, others=UNHURRIED)
     stopped = copying.run(
         kill_when=lambda report: report["files"]["done"] >= 200, sig=signal.SIGTERM
     )
