@@ -11,7 +11,7 @@ from clusters.checks import host, network, rights, run
 from clusters.checks.base import Answer, Subject
 from clusters.checks.bench import MARK, Bench
 from clusters.models import CheckResult, Cluster
-from clusters.options import options_of
+from clusters.options import ClusterOptions, options_of
 from clusters.placement import launch_refusal
 from clusters.services import Attachment, cluster_attach
 from common import sealing
@@ -34,7 +34,7 @@ def cluster(devcluster, operator, settings):
             kubeconfig=Path(devcluster["kubeconfig"]).read_text(),
             options={
                 "namespace_prefix": f"h4{secrets.token_hex(2)}-",
-                "volume_path": devcluster["volumes"],
+                "volume_path": devcluster.get("volumes", ClusterOptions.volume_path),
                 "volume_size_gib": 1,
                 "check_image": devcluster["images"]["tool"]["reference"],
             },
@@ -51,7 +51,8 @@ def api(cluster):
     asker.close()
 
 
-def test_c10_the_whole_check_proves_what_this_cluster_keeps(cluster, kube):
+def test_c10_the_whole_check_proves_what_this_cluster_keeps(devcluster, cluster, kube):
+    assert devcluster["volumes"]  # of a cluster of which it is not known, homes are not tried
     assert launch_refusal("dev")  # nothing was proved yet
     assert run.run_due() == 1
     found = {row.name: row for row in CheckResult.objects.filter(cluster=cluster)}

@@ -48,6 +48,7 @@ def alone(tmp_path, monkeypatch):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("KUBECONFIG", str(file))
     monkeypatch.setattr(state, "read", lambda _layout: None)
+    monkeypatch.setattr("shutil.which", lambda _name: None)  # no kubectl on the path
     support._alone.cache_clear()
     yield stub
     support._alone.cache_clear()

@@ -47,6 +47,8 @@ def known(path: Path, version: str = "") -> Known:
     found = Known(kubeconfig=str(copy), server=made["clusters"][0]["cluster"]["server"])
     if version:
         found["version"] = version
+    if kubectl := shutil.which("kubectl"):
+        found["programs"] = Known(kubectl=kubectl)
     if image := os.environ.get(IMAGE):
         found["images"] = Known(tool={"reference": image})
     return found
