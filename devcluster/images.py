@@ -31,8 +31,10 @@ PERSON = f"{USER}:{USER}"
 SHELL_USER = f"berth:x:{USER}:{USER}:Berth:/home/berth:/bin/bash\n"
 UNNEEDED: tuple[str, ...] = ("var/cache/apt", "var/lib/apt/lists", "usr/share/doc", "usr/share/man")
 UNNEEDED += ("usr/share/locale", "var/log", "var/cache/debconf")
-JUPYTER, DATA = "/opt/jupyter", "/opt/data"
+JUPYTER, DATA, ANALYSIS = "/opt/jupyter", "/opt/data", "/opt/analysis"
+PACKAGES_OF = "lib/python3.11/site-packages"  # the suite's Python
 LOCK = ROOT / "requirements/image-jupyterlab.txt"
+ANALYSIS_LOCK = ROOT / "requirements/image-analysis.txt"
 DATA_LOCK, DATAPLANE = ROOT / "requirements/dataplane.txt", ROOT / "dataplane"
 PATHS = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 UTF8 = {"LANG": "C.UTF-8", "HOME": "/home/berth"}
@@ -130,9 +132,27 @@ def data_packages() -> Recipe:
     return Recipe("data", digest(DATA_LOCK, debian().key, "1"), make)
 
 
+def analysis_packages() -> Recipe:
+    def make(folder: Path) -> oci.Layer:
+        return make_environment(folder, ANALYSIS, ANALYSIS_LOCK)
+
+    return Recipe("analysis", digest(ANALYSIS_LOCK, debian().key, "1"), make)
+
+
+def analysis_path() -> Recipe:
+    """Kernels of JupyterLab find the packages beside their own, which come first."""
+    line = f"{ANALYSIS}/{PACKAGES_OF}\n"
+    files: dict[str, Path | bytes] = {f"{JUPYTER}/{PACKAGES_OF}/analysis.pth": line.encode()}
+    return Recipe(
+        "analysis-path",
+        digest(*files, line),
+        lambda at: oci.write_layer(at, oci.files_as_tar(files)),
+    )
+
+
 def dataplane() -> Recipe:
     """Our own package, in a layer of its own: it changes more often than what it needs."""
-    site = f"{DATA}/lib/python3.11/site-packages/dataplane"  # the suite's Python
+    site = f"{DATA}/{PACKAGES_OF}/dataplane"
     found = sorted(path for path in DATAPLANE.rglob("*.py"))
     files: dict[str, Path | bytes] = {f"{site}/{p.relative_to(DATAPLANE)}": p for p in found}
     key = digest(*files, *found)
@@ -215,14 +235,25 @@ def echo(say: Said) -> oci.Image:
 
 
 def jupyterlab(say: Said) -> oci.Image:
-    environment = {"PATH": f"{JUPYTER}/bin:{PATHS}", **UTF8, "SHELL": "/bin/bash"}
+    return notebook("jupyterlab", "6.1", [debian(), jupyter()], JUPYTER, say=say)
+
+
+def analysis(say: Said) -> oci.Image:
+    """JupyterLab with what a person adds who works on data: pandas and the aws command line."""
+    layers = [debian(), jupyter(), analysis_packages(), analysis_path()]
+    return notebook("analysis", "1", layers, JUPYTER, ANALYSIS, say=say)
+
+
+def notebook(name: str, tag: str, recipes: list[Recipe], *places: str, say: Said) -> oci.Image:
+    """``places``: where programs are, the first one's come first."""
+    path = ":".join([*(f"{place}/bin" for place in places), PATHS])
     return oci.Image(
-        "berth/jupyterlab",
-        "6.1",
-        [debian().layer(say), jupyter().layer(say)],
+        f"berth/{name}",
+        tag,
+        [recipe.layer(say) for recipe in recipes],
         ["/usr/bin/tini", "--"],
         ["jupyterhub-singleuser", "--ip=0.0.0.0", "--port=8888"],
-        environment=environment,
+        environment={"PATH": path, **UTF8, "SHELL": "/bin/bash"},
         user=PERSON,
         folder="/home/berth",
         ports=(8888,),
@@ -245,18 +276,18 @@ def data(say: Said) -> oci.Image:
 
 
 FIRST = (pause, coredns)  # what the cluster itself needs
-LATER = (tool, echo, jupyterlab, data)
+LATER = (tool, echo, jupyterlab, data, analysis)
+LARGE = (debian, jupyter, data_packages, analysis_packages)  # their layers take a while
 
 
 def make_layers(say: Said) -> None:
     """Those that take a while; the others are single files."""
-    debian().layer(say)
-    jupyter().layer(say)
-    data_packages().layer(say)
+    for recipe in LARGE:
+        recipe().layer(say)
 
 
 def need_debian() -> bool:
-    return not all(recipe.kept() for recipe in (debian(), jupyter(), data_packages()))
+    return not all(recipe().kept() for recipe in LARGE)
 
 
 def reference(image: oci.Image) -> str:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import base64
 import re
+import secrets
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.conftest import MAIL
 from tests.browser.test_two_clicks import LAB_WITHIN_MS, Visitor, run_in_notebook
+from tests.support.clustered import ClusteredPortal, pinned
 from tests.support.portal import Portal, environments
+from tests.support.store_fixtures import begun
 from tests.support.store_programs import stores_bin
 from tests.support.stores import VersityS3, run_client
 
@@ -21,9 +25,8 @@ ROWS = 500
 LOADED_MS = 90_000
 
 
-@pytest.fixture(scope="module")
-def store() -> Iterator[VersityS3]:
-    with VersityS3() as running:
+def filled(store: Any) -> Iterator[VersityS3]:
+    with store as running:
         running.make_bucket("lake")
         table = "n,square\n" + "".join(f"{n},{n * n}\n" for n in range(ROWS))
         put = {"do": "put", "bucket": "lake", "body": base64.b64encode(table.encode()).decode()}
@@ -39,17 +42,37 @@ def store() -> Iterator[VersityS3]:
 
 
 @pytest.fixture(scope="module")
-def machine_portal(store: VersityS3) -> Iterator[Portal]:
-    """A portal whose operator allows this one store on loopback."""
-    if not (environments() / "jupyterlab").exists():
-        pytest.skip("the JupyterLab environment is not built (make run or make test builds it)")
+def machine_store() -> Iterator[VersityS3]:
+    yield from filled(begun(VersityS3))
+
+
+@pytest.fixture(scope="module")
+def cluster_store(devcluster: dict[str, Any]) -> Iterator[VersityS3]:
+    """Where pods reach it: at this machine's address among them."""
+    yield from filled(begun(VersityS3, host=devcluster["host"]))
+
+
+@pytest.fixture(scope="module")
+def store(request: pytest.FixtureRequest) -> VersityS3:
+    found: VersityS3 = request.getfixturevalue(f"{request.param}_store")
+    return found
+
+
+def opened(store: VersityS3) -> dict[str, str]:
+    """Return what an operator sets who lets people use this one store."""
     allowed = store.outbound()
-    env = {
+    return {
         "BERTH_OUTBOUND_ALLOW": ",".join(allowed["allow"]),
         "BERTH_OUTBOUND_PORTS": ",".join(map(str, allowed["ports"])),
         "BERTH_INSECURE_STORES": ",".join(allowed["insecure_hosts"]),
     }
-    running = Portal({**MAIL, **env})
+
+
+@pytest.fixture(scope="module")
+def machine_portal(machine_store: VersityS3) -> Iterator[Portal]:
+    if not (environments() / "jupyterlab").exists():
+        pytest.skip("the JupyterLab environment is not built (make run or make test builds it)")
+    running = Portal({**MAIL, **opened(machine_store)})
     try:
         running.start()
         yield running
@@ -58,8 +81,26 @@ def machine_portal(store: VersityS3) -> Iterator[Portal]:
 
 
 @pytest.fixture(scope="module")
-def portal(machine_portal: Portal) -> Portal:
-    return machine_portal
+def cluster_portal(devcluster: dict[str, Any], cluster_store: VersityS3) -> Iterator[Portal]:
+    """A cluster and nothing else to run on; its network lets pods reach the store."""
+    env = {**MAIL, **opened(cluster_store), "BERTH_LOCAL_CLUSTER": "no"}
+    running = ClusteredPortal(
+        devcluster,
+        f"bd{secrets.token_hex(2)}-",
+        env,
+        options={"allowed_cidrs": cluster_store.outbound()["allow"]},
+    )
+    try:
+        running.start()
+        yield running
+    finally:
+        running.close()
+
+
+@pytest.fixture(scope="module")
+def portal(request: pytest.FixtureRequest) -> Portal:
+    found: Portal = request.getfixturevalue(f"{request.param}_portal")
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -82,8 +123,37 @@ def last_output(page: Page, text: str) -> None:
     expect(out).to_contain_text(re.compile(text), timeout=LOADED_MS)
 
 
+def tools(page: Page, portal: Portal) -> str:
+    """See to pandas where the notebook runs; return the aws command there."""
+    if isinstance(portal, ClusteredPortal):  # both are in the image
+        return "aws"
+    run_in_notebook(
+        page,
+        "import sys, os; os.system(f'{sys.executable} -m pip install -q pandas');"
+        " import pandas; print('have', pandas.__name__)",
+    )
+    last_output(page, "have pandas")
+    return str(stores_bin() / "aws")
+
+
+@pytest.fixture(scope="module")
+def preset(portal: Portal) -> str:
+    """The preset that ann presses: on a cluster one with an image for analysis."""
+    if not isinstance(portal, ClusteredPortal):
+        return "jupyterlab"
+    image = pinned(portal.state["images"]["analysis"])
+    size = {"cpu_milli": 1000, "memory_mib": 1024}
+    return portal.preset(name="Analysis", kind="notebook", image=image, **size)
+
+
+@pytest.mark.parametrize(
+    ("portal", "store"),
+    [("machine", "machine"), pytest.param("cluster", "cluster", marks=pytest.mark.cluster)],
+    indirect=True,
+    ids=["machine", "cluster"],
+)
 def test_j1d_from_a_bucket_to_pandas_and_back(
-    chromium: Browser, portal: Portal, people: dict[str, str], store: VersityS3
+    chromium: Browser, portal: Portal, people: dict[str, str], store: VersityS3, preset: str
 ) -> None:
     ann = Visitor(chromium, portal)
     ann.sign_in(people["owner"])
@@ -127,7 +197,7 @@ def test_j1d_from_a_bucket_to_pandas_and_back(
     assert load["status"]["files"]["done"] == 41, load
 
     # JupyterLab with that key, on that volume
-    page.goto(f"{portal.url}/projects/demo/workspaces/launch/?preset=jupyterlab")
+    page.goto(f"{portal.url}/projects/demo/workspaces/launch/?preset={preset}")
     page.get_by_text("Volumes, credentials, data").click()
     page.get_by_label(re.compile("lake-key")).check()
     page.get_by_role("button", name="Start", exact=True).click()
@@ -135,12 +205,7 @@ def test_j1d_from_a_bucket_to_pandas_and_back(
     tile = page.locator('.jp-LauncherCard[data-category="Notebook"]').first
     tile.wait_for(timeout=LAB_WITHIN_MS)
     tile.click()
-    run_in_notebook(
-        page,
-        "import sys, os; os.system(f'{sys.executable} -m pip install -q pandas');"
-        " import pandas; print('have', pandas.__name__)",
-    )
-    last_output(page, "have pandas")
+    aws = tools(page, portal)
     where = load["spec"]["folder"] or "."
     run_in_notebook(
         page,
@@ -153,7 +218,7 @@ def test_j1d_from_a_bucket_to_pandas_and_back(
     run_in_notebook(
         page,
         "t.assign(cube=t.n**3).to_csv('cubes.csv', index=False);"
-        f" print('aws', os.system('{stores_bin() / 'aws'} s3 cp cubes.csv s3://lake/out/cubes.csv'))",
+        f" print('aws', os.system('{aws} s3 cp cubes.csv s3://lake/out/cubes.csv'))",
     )
     last_output(page, "aws 0")
     [written] = run_client(store, [{"do": "get", "bucket": "lake", "key": "out/cubes.csv"}])
