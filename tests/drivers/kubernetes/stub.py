@@ -187,6 +187,7 @@ class _Server(ThreadingHTTPServer):
 def _handler(stub: Stub) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True  # head and body are two writes: 40 ms wait between them
 
         def _begin(self) -> tuple[str, str, str, dict[str, str]]:
             url = urllib.parse.urlsplit(self.path)
