@@ -88,6 +88,33 @@ def test_giving_up_ends_uploads_and_parts_and_leaves_what_is_done(
     assert list((copying.state / "parts").iterdir()) == []
 
 
+def test_an_upload_that_the_store_keeps_is_not_forgotten(
+    load: Any, tmp_path: Path, hostile: HostileS3
+) -> None:
+    copying = out(tmp_path, hostile)
+    write(copying, {"large.bin": random.Random(1).randbytes(40 * MIB)})
+
+    def refuse(handler: Handler, call: Call) -> bool:
+        if call.query.get("partNumber") == "2":
+            handler.error(500, "InternalError")
+            return True
+        if call.method == "DELETE":
+            handler.error(403, "AccessDenied")
+            return True
+        return False
+
+    hostile.tricks.append(refuse)
+    order, _ = load(copying)
+    assert order.final is Final.PARTIAL
+    copying.mode = "abandon"
+    order, _ = load(copying)
+    assert order.final is Final.UNREACHABLE
+    assert len(hostile.uploads) == 1
+    hostile.tricks.clear()
+    order, _ = load(copying)
+    assert (order.final, hostile.uploads) == (Final.DONE, {})
+
+
 def test_what_can_be_no_key_or_is_no_file_is_named(
     load: Any, tmp_path: Path, hostile: HostileS3
 ) -> None:
