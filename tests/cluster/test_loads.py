@@ -1,0 +1,364 @@
+"""Data on a cluster as people have it: loads as Jobs, and the files of a volume through the gate."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import json
+import os
+import secrets
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from devcluster.kube import Kube
+from runtime.drivers.kubernetes import names
+from tests.cluster.visitors import Person, people, until
+from tests.loaders.test_real_load import FILES, SIZE, SLOW, Loads, everything, half
+from tests.support.clustered import ClusteredPortal, ok
+from tests.support.store_fixtures import begun
+from tests.support.stores import VersityS3, run_client
+
+pytestmark = [pytest.mark.cluster, pytest.mark.real]
+
+LATE_S = 60.0
+LABEL = "berth.dev/uid"
+
+
+@pytest.fixture(scope="module")
+def store(devcluster: dict[str, Any]) -> Iterator[VersityS3]:
+    """Pods reach it by this machine's address among them."""
+    made = begun(VersityS3, host=devcluster["host"])
+    assert isinstance(made, VersityS3)
+    with made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def portal(devcluster: dict[str, Any], store: VersityS3) -> Iterator[ClusteredPortal]:
+    """Its operator opened the store to loads (environment) and to the network of pods (cluster)."""
+    opened = store.outbound()
+    env = {
+        "BERTH_EMAIL_BACKEND": "django.core.mail.backends.dummy.EmailBackend",
+        "BERTH_LOCAL_CLUSTER": "no",
+        "BERTH_OUTBOUND_ALLOW": ",".join(opened["allow"]),
+        "BERTH_OUTBOUND_PORTS": ",".join(map(str, opened["ports"])),
+        "BERTH_INSECURE_STORES": ",".join(opened["insecure_hosts"]),
+    }
+    options = {"allowed_cidrs": opened["allow"]}
+    running = ClusteredPortal(devcluster, f"ld{secrets.token_hex(2)}-", env, options=options)
+    try:
+        running.start()
+        people(running)
+        yield running
+    finally:
+        running.close()
+
+
+@pytest.fixture(scope="module")
+def ann(portal: ClusteredPortal, store: VersityS3) -> Person:
+    """The project's owner, with the key of the store in the project."""
+    person = Person(portal, "ann")
+    body = {
+        "kind": "s3-compatible",
+        "name": "lake",
+        "endpoint": store.url,
+        "region": "us-east-1",
+        "path_style": True,
+        "access_key": store.keys.access,
+        "secret_key": store.keys.secret,
+    }
+    ok(person.api.post("projects/demo/credentials", json=body))
+    return person
+
+
+class ClusterLoads(Loads):
+    """The same acts; what is looked at from outside lies on the node and in the API server."""
+
+    def __init__(self, person: Person, portal: ClusteredPortal, kube: Kube) -> None:
+        super().__init__(person.api, portal)
+        self.kube = kube
+
+    def folder(self, row: dict[str, Any]) -> Path:
+        name = names.volume(str(row["spec"]["volume"]))
+        made = self.kube.get("v1", "PersistentVolume", name)
+        return Path(made["metadata"]["annotations"][names.DIRECTORY]) / row["spec"]["folder"]
+
+    def pods(self, row: dict[str, Any]) -> list[Any]:
+        return list(self.kube.list("v1", "Pod", labelSelector=f"{LABEL}={row['id']}"))
+
+    def running(self, row: dict[str, Any]) -> dict[str, Any]:
+        """Return what is known of each that runs, by its name."""
+        found = [p for p in self.pods(row) if p["status"]["phase"] == "Running"]
+        return {pod["metadata"]["name"]: pod["metadata"] for pod in found}
+
+    def pod(self, row: dict[str, Any]) -> dict[str, str]:
+        (one,) = self.running(row).values()
+        return dict(one)
+
+    def process(self, row: dict[str, Any]) -> int:
+        """Return the copying process on the node: its host is named as its pod."""
+        wanted = f"HOSTNAME={self.pod(row)['name']}".encode()
+        for entry in Path("/proc").glob("[0-9]*"):
+            try:
+                words = (entry / "cmdline").read_bytes().split(b"\0")
+                env = (entry / "environ").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if b"dataplane.copy" in words and wanted in env:
+                return int(entry.name)
+        raise AssertionError("nothing copies")
+
+
+@pytest.fixture
+def loads(ann: Person, portal: ClusteredPortal, kube: Kube) -> ClusterLoads:
+    return ClusterLoads(ann, portal, kube)
+
+
+@pytest.fixture(scope="module")
+def bucket(store: VersityS3) -> str:
+    name = store.make_bucket(f"set-{secrets.token_hex(4)}")
+    bodies = {key: base64.b64encode(os.urandom(SIZE)).decode() for key in everything()}
+    run_client(
+        store, [{"do": "put", "bucket": name, "key": k, "body": b} for k, b in bodies.items()]
+    )
+    return name
+
+
+def contents(store: VersityS3, bucket: str) -> dict[str, str]:
+    """Return the digest of each object, as another client reads it."""
+    keys = sorted(everything())
+    got = run_client(store, [{"do": "get", "bucket": bucket, "key": key} for key in keys])
+    digests = (hashlib.sha256(base64.b64decode(body)).hexdigest() for body in got)
+    return dict(zip(keys, digests, strict=True))
+
+
+def digests(folder: Path) -> dict[str, str]:
+    found = (p for p in folder.rglob("*") if p.is_file())
+    return {str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest() for p in found}
+
+
+# --- loads ------------------------------------------------------------------------------------------
+
+
+def test_a_load_runs_as_a_job_of_the_tenant_and_an_export_brings_it_back(
+    loads: ClusterLoads, kube: Kube, bucket: str, store: VersityS3, devcluster: dict[str, Any]
+) -> None:
+    row = loads.create(url=f"s3://{bucket}/images", credential="lake", folder="here")
+    done = loads.until(row, "done", "failed", "partial")
+    assert done["status"]["state"] == "done", done["status"]
+    assert digests(loads.folder(done)) == contents(store, bucket)
+    assert done["status"]["files"]["done"] == sum(done["status"]["verified"].values()) == FILES
+
+    (job,) = kube.list("batch/v1", "Job", labelSelector=f"{LABEL}={row['id']}")
+    assert job["metadata"]["namespace"].startswith(loads.portal.prefix)
+    main = job["spec"]["template"]["spec"]["containers"][0]
+    assert main["image"].endswith(devcluster["images"]["data"]["digest"])
+    assert not any("gpu" in name for name in main["resources"]["limits"])
+    assert store.keys.secret not in json.dumps([job, *loads.pods(row)])
+
+    loads.act(row, "start")
+    again = loads.until(row, "done", "failed", look=lambda r: r["run"] == 2)
+    assert again["status"]["files"]["unchanged"] == FILES
+    loads.act(row, "verify")
+    checked = loads.until(row, "done", "failed", look=lambda r: r["run"] == 3)
+    assert (checked["status"]["state"], checked["status"]["task"]) == ("done", "verify")
+
+    out = loads.create(url=f"s3://{bucket}/back", credential="lake", folder="here", direction="out")
+    ended = loads.until(out, "done", "failed", "partial")
+    assert ended["status"]["state"] == "done", ended["status"]
+    (there,) = run_client(store, [{"do": "listed", "bucket": bucket, "prefix": "back/"}])
+    assert there == {f"back/{key}": size for key, size in everything().items()}
+
+    ok(loads.api.delete(f"{loads.base}/{row['id']}"))
+    until(lambda: loads.api.get(f"{loads.base}/{row['id']}").status_code == 404, LATE_S)
+    for api, kind in (("batch/v1", "Job"), ("v1", "Secret"), ("v1", "Pod")):
+        until(lambda a=api, k=kind: not kube.list(a, k, labelSelector=f"{LABEL}={row['id']}"), 30)
+    assert digests(loads.folder(done)) == contents(store, bucket)  # the data stays
+
+
+def kill(loads: ClusterLoads, row: dict[str, Any]) -> None:
+    """As the kernel does when memory is out."""
+    os.kill(loads.process(row), signal.SIGKILL)
+
+
+def evict(loads: ClusterLoads, row: dict[str, Any]) -> None:
+    """As the drain of a node does."""
+    meta = {key: loads.pod(row)[key] for key in ("name", "namespace")}
+    path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}/eviction"
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": meta}
+    loads.kube.request("POST", path, json=body)
+
+
+@pytest.mark.parametrize("cut", [kill, evict])
+def test_d7_a_load_whose_pod_is_lost_goes_on_by_itself_and_reads_nothing_twice(
+    loads: ClusterLoads, bucket: str, store: VersityS3, cut: Any
+) -> None:
+    row = loads.create(
+        url=f"s3://{bucket}/images", credential="lake", folder=cut.__name__, bandwidth_bytes_s=SLOW
+    )
+    loads.until(row, "copying", look=half)
+    first = loads.pod(row)["name"]
+    cut(loads, row)
+    until(lambda: first not in loads.running(row), LATE_S)
+    there = loads.files(loads.get(row))
+    asked = len(store.served())
+    assert set(there.values()) <= {SIZE}  # nothing partial under its final name
+    assert FILES // 3 <= len(there) < FILES
+    done = loads.until(row, "done", "failed", "partial")
+    assert done["status"]["state"] == "done", done["status"]
+    assert done["run"] == 1
+    assert any(pod["metadata"]["name"] != first for pod in loads.pods(row))
+    read = {key for operation, key, _status in store.served()[asked:] if operation == "GetObject"}
+    assert read
+    assert not set(there) & read
+    left = FILES - len(there)
+    assert done["status"]["bytes"]["read"] <= 1.02 * left * SIZE + 64 * 1024
+    assert digests(loads.folder(done)) == contents(store, bucket)
+
+
+def test_pause_resume_and_cancel_of_a_job(loads: ClusterLoads, bucket: str) -> None:
+    row = loads.create(
+        url=f"s3://{bucket}/images", credential="lake", folder="cut", bandwidth_bytes_s=SLOW // 4
+    )
+    loads.until(row, "copying", look=lambda r: r["status"]["files"]["done"] > 1)
+    loads.act(row, "pause")
+    paused = loads.until(row, "paused")
+    kept = len(loads.files(paused))
+    assert 0 < kept < FILES
+    assert not [p for p in loads.pods(row) if p["status"]["phase"] in {"Pending", "Running"}]
+    loads.act(row, "resume")
+    loads.until(row, "copying")
+    loads.act(row, "cancel")
+    ended = loads.until(row, "cancelled")
+    assert set(loads.files(ended).values()) <= {SIZE}
+    assert len(loads.files(ended)) >= kept
+    runs = loads.api.get(f"{loads.base}/{row['id']}/runs").json()
+    assert [run["result"] for run in runs] == ["cancelled", "paused"]
+
+
+# --- files -------------------------------------------------------------------------------------------
+
+PIECE = 1_000_000
+PNG = bytes.fromhex("89504e470d0a1a0a0000000d49484452") + b"\0" * 40
+NOTEBOOK = {
+    "nbformat": 4,
+    "nbformat_minor": 5,
+    "metadata": {},
+    "cells": [{"cell_type": "markdown", "metadata": {}, "source": ["# Hello"], "id": "a"}],
+}
+
+
+@pytest.fixture(scope="module")
+def volume(ann: Person) -> str:
+    """The path of a volume of ann's that is ready."""
+    made = ok(ann.api.post("projects/demo/volumes", json={"name": "papers", "size_mib": 1024}))
+    path = f"projects/demo/volumes/{made.json()['id']}"
+    until(lambda: ann.api.get(path).json()["phase"] == "running", LATE_S)
+    return path
+
+
+def opened(person: Person, volume: str) -> httpx.Client:
+    """Open a person's file browser; return what speaks to it through the gate."""
+    ok(person.api.post(f"{volume}/files"))
+
+    def look() -> Any:
+        now = ok(person.api.get(f"{volume}/files")).json()
+        assert now["phase"] != "failed", (now, person.portal.tail(30))
+        return now if now["is_open"] else None
+
+    address = until(look, LATE_S)["url"]
+    token = person.api.headers["Authorization"]
+    http = httpx.Client(base_url=address, headers={"Authorization": token}, timeout=60)
+    until(lambda: _answers(http), LATE_S)  # the gate starts with the first visit
+    return http
+
+
+def _answers(http: httpx.Client) -> bool:
+    try:
+        return http.get("info").status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+@pytest.fixture
+def browser(ann: Person, volume: str) -> Iterator[httpx.Client]:
+    with contextlib.closing(opened(ann, volume)) as http:
+        yield http
+
+
+def test_files_go_up_are_listed_shown_and_come_down(browser: httpx.Client) -> None:
+    data = os.urandom(3 * PIECE + 17)
+    upload = ok(browser.post("uploads", json={"path": "a b/ü.bin", "size": len(data)})).json()
+    for at in range(0, len(data), PIECE):
+        piece = data[at : at + PIECE]
+        check = {"X-Berth-Checksum": f"sha256={hashlib.sha256(piece).hexdigest()}"}
+        where = f"uploads/{upload['id']}"
+        ok(browser.patch(where, params={"offset": at}, content=piece, headers=check))
+    ended = ok(browser.post(f"uploads/{upload['id']}/finish", json={}))
+    assert json.loads(ended.text.splitlines()[-1])["done"]["size"] == len(data)
+    listed = ok(browser.get("list", params={"path": "a b"})).json()
+    assert [(e["name"], e["size"]) for e in listed["entries"]] == [("ü.bin", len(data))]
+    assert ok(browser.get("file", params={"path": "a b/ü.bin"})).content == data
+    part = browser.get("file", params={"path": "a b/ü.bin"}, headers={"Range": "bytes=10-19"})
+    assert (part.status_code, part.content) == (206, data[10:20])
+    assert data in ok(browser.get("zip", params={"path": "a b"})).content
+
+    for name, body, kind in (
+        ("t.txt", "plain ü".encode(), "text"),
+        ("p.png", PNG, "image"),
+        ("n.ipynb", json.dumps(NOTEBOOK).encode(), "notebook"),
+    ):
+        ok(browser.put("file", params={"path": name}, content=body))
+        assert ok(browser.get("preview", params={"path": name})).json()["kind"] == kind
+    gone = ok(browser.post("delete", json={"paths": ["t.txt"]})).json()
+    assert browser.get("file", params={"path": "t.txt"}).status_code == 404
+    ok(browser.post("restore", json={"id": gone["id"]}))
+    assert ok(browser.get("file", params={"path": "t.txt"})).text == "plain ü"
+
+
+def test_what_was_loaded_is_seen_and_a_stranger_sees_nothing(
+    loads: ClusterLoads, portal: ClusteredPortal, ann: Person, bucket: str
+) -> None:
+    row = loads.create(
+        url=f"s3://{bucket}/images/", credential="lake", folder="seen", objects=["images/00.bin"]
+    )
+    done = loads.until(row, "done", "failed", "partial")
+    assert done["status"]["state"] == "done", done["status"]
+    path = f"projects/demo/volumes/{done['spec']['volume']}"
+    with contextlib.closing(opened(ann, path)) as http:
+        (entry,) = ok(http.get("list", params={"path": "seen"})).json()["entries"]
+        assert (entry["name"], entry["size"]) == ("00.bin", SIZE)
+        cyd = Person(portal, "cyd")
+        http.headers["Authorization"] = cyd.api.headers["Authorization"]
+        assert http.get("list").status_code == 404
+        assert cyd.api.post(f"{path}/files").status_code == 404
+
+
+def test_nobody_else_in_the_project_reaches_the_server_beside_the_data(
+    browser: httpx.Client, ann: Person, volume: str, kube: Kube, portal: ClusteredPortal
+) -> None:
+    """It asks for its token and its policy lets only the gate in; when it is ended its pod goes."""
+    assert browser.get("info").status_code == 200
+    mine = [
+        pod
+        for pod in kube.list("v1", "Pod", labelSelector="berth.dev/kind=files")
+        if pod["metadata"]["namespace"].startswith(portal.prefix)
+    ]
+    assert mine
+    for pod in mine:
+        answer = httpx.get(f"http://{pod['status']['podIP']}:{names.PORT}/list", timeout=10)
+        assert answer.status_code == 401
+    uid = volume.rpartition("/")[2]
+    of_it = [pod for pod in mine if uid in json.dumps(pod["spec"]["volumes"])]
+    assert of_it
+    assert ann.api.delete(f"{volume}/files").status_code == 204
+    assert browser.get("info").status_code == 409
+    for pod in of_it:
+        meta = pod["metadata"]
+        until(lambda m=meta: kube.get("v1", "Pod", m["name"], m["namespace"]) is None, LATE_S)
