@@ -1,8 +1,7 @@
 """Where work may go: pools, kinds of GPU and extra networks, decided by operators' data.
 
 Everything that a tenant can choose is a name; labels, tolerations and resources come from rows.
-``placement_for`` and ``network_for`` raise ``common.errors`` for the doors; ``engine_…`` say the
-same to the engine.
+``placement_for`` and ``network_for`` raise ``common.errors``; ``engine_…`` say it to the engine.
 """
 
 from __future__ import annotations
@@ -130,9 +129,8 @@ def kinds_for(
     clusters: Collection[Cluster] | None = None,
 ) -> list[KindUse]:
     """Return the kinds of GPU that this work may ask for, on every cluster it may use."""
-    if clusters is None:
-        clusters = usable_clusters(project_uid)
-    clusters = [c for c in clusters if not cluster_key or c.key == cluster_key]
+    given = usable_clusters(project_uid) if clusters is None else clusters
+    clusters = [c for c in given if not cluster_key or c.key == cluster_key]
     hidden = _hidden_on(clusters, kind, project_uid)
     return [use for use in uses(clusters) if use.flavor.name not in hidden[use.cluster.pk]]
 
