@@ -64,7 +64,10 @@ def run_pytest(
         for mark in left_out:
             say(f"  without the tests marked {mark}: {missing[mark]}")
     say(f"Running the tests{' (all of them)' if not left_out and not arguments else ''}:")
-    with relaying(command, {**os.environ, **env}) as process, patience(process):
+    env = {**os.environ, **env}
+    # Hundreds of short Pythons are started: without compiled files each compiles all of Berth.
+    env.pop("PYTHONDONTWRITEBYTECODE", None)
+    with relaying(command, env) as process, patience(process):
         ended = relayed(process)
     if left_out:
         say(f"Left out by what this machine lacks: {', '.join(left_out)} (reasons above).")
