@@ -34,19 +34,22 @@ class Caller:
     session_key: str = ""
     token_pk: int | None = None
     ssh_key_pk: int | None = None
+    language: str = "en"  # what is told to them
 
     @property
     def by(self) -> str:
         return "token" if self.token_pk else "ssh" if self.ssh_key_pk else "session"
 
 
-def from_session(session_key: str, ip: str) -> Caller:
-    """Return who is signed in with the portal's cookie."""
+def from_session(session_key: str, ip: str, language: str = "en") -> Caller:
+    """Return who is signed in with the portal's cookie; ``language``: where he chose none."""
     found = sessions.data_of(session_key).get(SESSION_KEY) if session_key else None
     user = User.objects.filter(pk=found, is_active=True).first() if found else None
     if user is None:
         raise SignedOut(_("Sign in to the portal first."))
-    caller = Caller(user.pk, user.username, ip, session_key=session_key)
+    caller = Caller(
+        user.pk, user.username, ip, session_key=session_key, language=user.language or language
+    )
     principal_of(caller)
     return caller
 

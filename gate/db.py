@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from django.db import close_old_connections, connections
+from django.utils import translation
 
 T = TypeVar("T")
 THREADS = 8
@@ -15,14 +16,16 @@ _pool = ThreadPoolExecutor(THREADS, thread_name_prefix="gate-db")
 
 
 async def look(question: Callable[[], T]) -> T:
-    """Run ``question`` in a thread and give its connection back at once."""
-    return await asyncio.get_running_loop().run_in_executor(_pool, _closing, question)
+    """Run ``question`` in a thread, in our language, and give its connection back at once."""
+    language = translation.get_language()
+    return await asyncio.get_running_loop().run_in_executor(_pool, _closing, question, language)
 
 
-def _closing(question: Callable[[], T]) -> T:
+def _closing(question: Callable[[], T], language: str | None) -> T:
     close_old_connections()
     try:
-        return question()
+        with translation.override(language):
+            return question()
     finally:
         for connection in connections.all(initialized_only=True):
             if not connection.in_atomic_block:

@@ -18,6 +18,7 @@ from typing import Any
 import structlog
 from django.conf import settings
 from django.db import InterfaceError, OperationalError
+from django.utils import translation
 from django.utils.translation import gettext as _
 
 from common.errors import BerthError
@@ -204,21 +205,25 @@ class Guard:
             metrics.CUT.labels("access").inc()
         elif answer is not None:
             before: Any = stream.target  # of the same kind: the key says which
-            if why := answer.end_of(before, stream.demand):
+            with translation.override(stream.caller.language):
+                why = answer.end_of(before, stream.demand)
+            if why:
                 stream.end("stopped", why)
 
     def _end_idle(self) -> None:
         limit = time.monotonic() - settings.BERTH_GATE_IDLE_S
         for stream in self.streams:
             if stream.moved < limit:
-                stream.end("idle", _("Nothing happened for a long time."))
+                with translation.override(stream.caller.language):
+                    stream.end("idle", _("Nothing happened for a long time."))
                 metrics.CUT.labels("idle").inc()
 
     async def drain(self, seconds: float) -> None:
         """Refuse new streams, tell the open ones to go, wait for them a while."""
         self.draining = True
         for stream in list(self.streams):
-            stream.end("draining", _("The gate is being restarted; connect again."))
+            with translation.override(stream.caller.language):
+                stream.end("draining", _("The gate is being restarted; connect again."))
         deadline = time.monotonic() + seconds
         while self.streams and time.monotonic() < deadline:  # noqa: ASYNC110 - once in its life
             await asyncio.sleep(0.05)
@@ -233,13 +238,18 @@ def _batches(keys: Iterable[Key]) -> Iterable[list[Key]]:
 def _answers(keys: Iterable[Key]) -> dict[Key, Held | BerthError]:
     found: dict[Key, Held | BerthError] = {}
     for key in keys:
-        try:
-            found[key] = volume_target(*key) if key[2] in FILES else target_of(*key)
-        except BerthError as error:
-            found[key] = error
-        except (OperationalError, InterfaceError):
-            raise  # the database is away, for all of them
-        except Exception:
-            log.exception("gate.unasked", workspace=key[1])
-            found[key] = Unasked(_("Whether you still have access could not be asked."))
+        with translation.override(key[0].language):
+            found[key] = _answer(key)
     return found
+
+
+def _answer(key: Key) -> Held | BerthError:
+    try:
+        return volume_target(*key) if key[2] in FILES else target_of(*key)
+    except BerthError as error:
+        return error
+    except (OperationalError, InterfaceError):
+        raise  # the database is away, for all of them
+    except Exception:
+        log.exception("gate.unasked", workspace=key[1])
+        return Unasked(_("Whether you still have access could not be asked."))

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from django.conf import settings
 from django.db import close_old_connections, connection, connections
+from django.utils import translation
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -64,7 +65,8 @@ async def _ask(request: Request) -> Response:
         pool = _outside if gateway.is_outside(name) else _pool
         payload = await _payload(request)
         loop = asyncio.get_running_loop()
-        answer = await loop.run_in_executor(pool, _closing, handler, payload)
+        asker = _language(request)
+        answer = await loop.run_in_executor(pool, _closing, handler, payload, asker)
     except BerthError as error:
         return JSONResponse(gateway.told(error), status_code=error.status)
     except DriverError as error:
@@ -96,10 +98,17 @@ async def _payload(request: Request) -> dict[str, Any]:
     return said
 
 
-def _closing(handler: gateway.Handler, payload: dict[str, Any]) -> Mapping[str, Any]:
+def _language(request: Request) -> str:
+    """Whoever reads the answer speaks it: a process of ours says it in one plain word."""
+    said = request.headers.get("accept-language", "")
+    return said if said in dict(settings.LANGUAGES) else settings.LANGUAGE_CODE
+
+
+def _closing(handler: gateway.Handler, payload: dict[str, Any], language: str) -> Mapping[str, Any]:
     close_old_connections()
     try:
-        return handler(payload)
+        with translation.override(language):
+            return handler(payload)
     finally:
         for one in connections.all(initialized_only=True):
             if not one.in_atomic_block:

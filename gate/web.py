@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
 from django.conf import settings
+from django.http import HttpRequest
+from django.utils import translation
 from django.utils.translation import gettext as _
 from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse, Response
@@ -40,17 +43,32 @@ def address_of(conn: HTTPConnection) -> str:
 
 
 async def caller_of(conn: HTTPConnection) -> Caller:
-    """Return who asks: by API token, or by the portal's cookie from the portal's own page."""
-    ip = address_of(conn)
+    """Return who asks: by API token, or by the portal's cookie from the portal's own page.
+
+    From here on the request is answered in that person's language, as the portal's pages are.
+    """
+    ip, language = address_of(conn), _asked_language(conn)
+    translation.activate(language)  # every request runs in a context of its own
     header = conn.headers.get("authorization", "")
     scheme, _sep, secret = header.partition(" ")
     if scheme.lower() == "bearer":
         if len(header) > MAX_HEADER:
             raise SignedOut(_("This token is unknown, expired or revoked."))
-        return await look(lambda: callers.from_token(secret.strip(), ip))
+        found = await look(lambda: callers.from_token(secret.strip(), ip))
+        return replace(found, language=language)
     require_own_page(conn)
     key = conn.cookies.get(settings.SESSION_COOKIE_NAME, "")
-    return await look(lambda: callers.from_session(key, ip))
+    caller = await look(lambda: callers.from_session(key, ip, language))
+    translation.activate(caller.language)
+    return caller
+
+
+def _asked_language(conn: HTTPConnection) -> str:
+    """What the browser asks for, by the portal's cookie or its own header."""
+    asked = HttpRequest()
+    asked.COOKIES = dict(conn.cookies)
+    asked.META["HTTP_ACCEPT_LANGUAGE"] = conn.headers.get("accept-language", "")
+    return translation.get_language_from_request(asked)
 
 
 def require_own_page(conn: HTTPConnection) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from django.core.cache import cache
+from django.utils.translation import get_language
 
 from clusters.models import Cluster, Node
 from clusters.options import options_of
@@ -172,5 +173,6 @@ def _cache_key(project_uid: UUID, name: Reference, asked: Mapping[str, Any]) -> 
     """Shared by all projects while none of their sign-ins takes part in the answer."""
     login = registry_version(project_uid, name.host)
     parts = {**asked, "cluster": "", "project": str(project_uid) if login else "", "login": login}
+    parts["language"] = get_language()  # it is kept in words
     digest = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
     return f"image-check:{digest[:40]}"

@@ -14,6 +14,7 @@ from typing import Any
 
 import httpx
 from django.conf import settings
+from django.utils.translation import get_language
 from django.utils.translation import gettext as _
 
 from common.errors import BerthError, NotFound, Unavailable
@@ -66,7 +67,10 @@ def ask(name: str, payload: Mapping[str, Any], *, timeout_s: float = 5.0) -> Map
     if is_here():
         return handler_of(name)(payload)
     url = f"{settings.BERTH_GATE_INTERNAL_URL}/internal/{name}"
-    headers = {"Authorization": f"Bearer {settings.BERTH_GATE_TOKEN}"}
+    headers = {
+        "Authorization": f"Bearer {settings.BERTH_GATE_TOKEN}",
+        "Accept-Language": get_language() or settings.LANGUAGE_CODE,
+    }
     timeout = httpx.Timeout(timeout_s, connect=min(_CONNECT_S, timeout_s))
     try:
         with (
