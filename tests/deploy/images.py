@@ -13,6 +13,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from devcluster.programs import only_one
+
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent / "stand_ins"
 LABEL = "berth.dev/made-from"
@@ -121,11 +123,13 @@ def stand_in_image(name: str, folder: Path) -> None:
 
 
 def our_images() -> None:
-    base_images()
-    key = source_key()
-    for name, target in ((SERVER, "server"), (PROXY, "proxy")):
-        if not exists(name, key):
-            build(ROOT, name, key, "--target", target)
+    """Made once, also where two lanes of the tests want them at once."""
+    with only_one("images"):
+        base_images()
+        key = source_key()
+        for name, target in ((SERVER, "server"), (PROXY, "proxy")):
+            if not exists(name, key):
+                build(ROOT, name, key, "--target", target)
 
 
 def source_key() -> str:

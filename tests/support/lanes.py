@@ -1,8 +1,9 @@
 """Which tests may run side by side in one run, and in which order.
 
 ``make test`` runs several workers.  What drives the cluster is one lane, so that no two tests
-change it at once; what starts servers, browsers and workspaces of its own keeps together by
-folder; everything else keeps together by file.  A lane stays on one worker, in the order written.
+change it at once; what builds and runs images is another; what starts servers, browsers and
+workspaces of its own keeps together by folder, everything else by file.  A lane stays on one
+worker, in the order written.
 
 The cluster is built while the other lanes go on: a test that needs it waits here, before its own
 clock starts (``tools/suite_cluster.py`` says when it is there).
@@ -17,7 +18,6 @@ import pytest
 
 from tools.suite_cluster import ENDED, UP
 
-CLUSTER = ("cluster", "deploy")
 MACHINE = ("real", "browser", "root", "postgres", "redis", "gpu")
 PATIENCE_S = 75 * 60
 POLL_S = 1.0
@@ -32,20 +32,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def lane(item: pytest.Item) -> str:
-    if has_any(item, CLUSTER):
-        return "cluster"
+    for name in ("cluster", "deploy"):
+        if item.get_closest_marker(name):
+            return name
     if has_any(item, MACHINE):
         return item.nodeid.split("/")[1]
     return item.nodeid.split("::")[0]
 
 
 def rank(item: pytest.Item) -> int:
-    """Deployments build images for minutes and need no cluster at first: they lead its lane."""
+    """Charts wait in the cluster's lane for the images that the deployments build meanwhile."""
     if item.get_closest_marker("cluster"):
-        return 1
+        return 2 if item.get_closest_marker("deploy") else 1
     if item.get_closest_marker("deploy"):
         return 0
-    return 2 if has_any(item, MACHINE) else 3
+    return 3 if has_any(item, MACHINE) else 4
 
 
 def has_any(item: pytest.Item, marks: tuple[str, ...]) -> bool:
