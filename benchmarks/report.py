@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import statistics
 from pathlib import Path
+from typing import Any
 
 from benchmarks.lib import RESULTS
 
@@ -29,9 +30,14 @@ def write(target: Path) -> None:
         peer = f"{statistics.median(r['peer']):.3g} ({r['peer_name']})" if r["peer"] else "-"
         note = f"; {r['note']}" if r["note"] else ""
         lines.append(
-            f"| {name} | {r['value']:.3g} | {low:.3g} to {high:.3g} | {r['goal']} [{r['floor']}]"
+            f"| {name} | {r['value']:.3g} | {low:.3g} to {high:.3g} | {bounds(r)}"
             f" | {r['verdict']} | {statistics.median(r['ours']):.3g} {r['unit']}{note}"
             f" | {peer} | {len(r['ours'])} |"
         )
     notes = NOTES.read_text() if NOTES.exists() else ""
     target.write_text(_HEAD + "\n".join(lines) + "\n\n" + notes)
+
+
+def bounds(row: dict[str, Any]) -> str:
+    """What is printed for comparison only has none."""
+    return "-" if row["goal"] is None else f"{row['goal']} [{row['floor']}]"

@@ -58,7 +58,8 @@ def run_pytest(
     arguments: list[str], missing: dict[str, str], env: dict[str, str]
 ) -> tuple[int, str]:
     left_out = [mark for mark in MARKS if mark in missing]
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *WORKERS, *arguments]
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *WORKERS]
+    command += ["--durations=40", *arguments]
     if left_out:
         command += ["-m", expression(arguments, left_out)]
         for mark in left_out:
