@@ -1,4 +1,7 @@
-"""Read-only while the portal's disk is full: one sentence instead of half-written work (E18)."""
+"""Read-only while the portal's disk is full: one sentence instead of half-written work (E18).
+
+Asked of the route, never of the path: names in a path are what people choose.
+"""
 
 from __future__ import annotations
 
@@ -13,18 +16,29 @@ from common.problems import CONTENT_TYPE, problem_body
 
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "DELETE"})
 # Signing in and out, and what workspaces and loads say of themselves: they go on.
-_GOES_ON = ("/accounts/", "/hub/", "/i18n/")
-# Acts that end something: they are how room is made.
-_ENDS = frozenset(
-    {"stop", "cancel", "pause", "end", "delete", "remove", "revoke", "archive", "logout"}
+_GOES_ON = ("/accounts/", "/hub/")
+# Acts that end something, by the last word of their route's name: they are how room is made.
+ENDS = frozenset(
+    {"archive", "cancel", "delete", "detach", "end", "leave", "logout", "pause", "purge"}
+    | {"remove", "revoke", "stop", "unshare", "withdraw"}
+)
+# The names of others that go on: looking into volumes, where files are deleted; keeping what runs;
+# and what can't wait for room because it keeps somebody out, or lets the one in who makes room.
+NAMES = frozenset(
+    {"api-volume-files", "files:session", "notebooks:extend", "api-workspace-extend"}
+    | {"projects-api:kube-token", "accounts:sessions-end-others", "api-user"}
+    | {"console:user-password", "console:user-role", "console:user-sessions", "console:user-state"}
+    | {"accounts:device-answer", "api-auth-device", "api-auth-device-token"}
 )
 
 
 def needs_room(request: HttpRequest) -> bool:
     """Whether the request may begin or change something."""
-    if request.method in _SAFE or request.path.startswith(_GOES_ON):
+    match = request.resolver_match
+    if match is None or request.method in _SAFE or request.path.startswith(_GOES_ON):
         return False
-    return request.path.rstrip("/").rpartition("/")[2] not in _ENDS
+    ends = (match.url_name or "").rpartition("-")[2] in ENDS
+    return not ends and match.view_name not in NAMES
 
 
 class ReadOnlyMiddleware:
@@ -36,9 +50,18 @@ class ReadOnlyMiddleware:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        if needs_room(request) and disk.is_short():
-            return refused(request)
         return self.get_response(request)
+
+    def process_view(
+        self, request: HttpRequest, _view: Any, _args: Any, _kwargs: Any
+    ) -> HttpResponse | None:
+        if not needs_room(request) or not disk.is_short():
+            return None
+        if request.path.startswith("/api/"):
+            # The API learns who calls only in its view: strangers are told that they are, no more.
+            request.short_of_room = True  # type: ignore[attr-defined]
+            return None
+        return refused(request)
 
     def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
         return refused(request) if disk.is_disk_full(error) else None

@@ -3,6 +3,7 @@
 from typing import Any
 
 import structlog
+from django.http import HttpRequest
 from django.utils.translation import gettext as _
 from rest_framework import authentication
 from rest_framework.exceptions import AuthenticationFailed, PermissionDenied
@@ -11,6 +12,7 @@ from rest_framework.request import Request
 from accounts.models import ApiToken, User
 from accounts.principal import Principal
 from accounts.services import record_denied, token_authenticate
+from common.disk import DiskFull
 from common.middleware import client_ip
 
 SAFE = {"GET", "HEAD", "OPTIONS"}
@@ -21,6 +23,12 @@ def _reading(request: Request) -> frozenset[str]:
     """Return the unsafe methods by which the view lets people read, and nothing else."""
     view = (request.parser_context or {}).get("view")
     return getattr(view, "reading_methods", frozenset())
+
+
+def _require_room(plain: HttpRequest) -> None:
+    """Refuse what the portal's full disk has no room for, now that it is known who asks."""
+    if getattr(plain, "short_of_room", False):
+        raise DiskFull
 
 
 class TokenAuthentication(authentication.BaseAuthentication):
@@ -47,6 +55,7 @@ class TokenAuthentication(authentication.BaseAuthentication):
         if token.read_only and plain.method not in SAFE | _reading(request):
             record_denied(verb="token.write-denied", ip=ip, who=who)
             raise PermissionDenied(_("This token may only read."))
+        _require_room(plain)
         return token.user, token
 
     def authenticate_header(self, request: Request) -> str:  # noqa: ARG002
@@ -61,4 +70,5 @@ class SessionAuthentication(authentication.SessionAuthentication):
         if found is not None:
             plain = request._request  # noqa: SLF001
             plain.principal = Principal(user=found[0], ip=client_ip(plain))  # type: ignore[attr-defined]
+            _require_room(plain)
         return found
