@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.utils.translation import gettext as _
 
+from common.clock import now
 from loaders.choices import StopReason, Uploads
 from loaders.models import Load
+from loaders.services import uploads
 from loaders.specs import workload_spec
-from loaders.turns import Turn, turn_of
+from loaders.turns import Turn, closing_turn, turn_of
 from runtime.models import Reconcilable
-from runtime.protocol import Desired, InvalidSpec, Observation, Phase, WorkloadSpec
+from runtime.protocol import Desired, InvalidSpec, NotYet, Observation, Phase, WorkloadSpec
 from runtime.reasons import Reason
 from runtime.reconcilers import Outcome
 from runtime.status import Status
@@ -56,11 +58,19 @@ class LoadReconciler(WorkloadReconciler):
 
     def _close_uploads(self, row: Load, observation: Observation | None) -> Outcome:
         """On the way to stopped or absent its program runs once more (``services.uploads``)."""
+        if not Pass(row, row.external_ref).ensured and (code := uploads.hopeless(row)):
+            uploads.leave(row, code)
+            return super().step(row, observation)
         wanted, row.desired = row.desired, Desired.RUNNING
         try:
-            return super().step(row, observation)
+            outcome = super().step(row, observation)
         finally:
             row.desired = wanted
+        turn: Turn | None = getattr(row, "turn", None)
+        if turn is None or turn.is_now:
+            return outcome
+        # standing in line is no fault of the store: its time begins with its turn
+        return replace(outcome, updates={**outcome.updates, "uploads_at": now()})
 
     def _lost_its_credential(self, row: Load) -> bool:
         """Whether it is wanted without what it needs (D13): what runs of it ends at once."""
@@ -71,14 +81,15 @@ class LoadReconciler(WorkloadReconciler):
         volume = row.volume
         if volume.is_being_deleted or volume.project_id != row.project_id:
             raise InvalidSpec(_("Its volume is gone, or belongs to another project now."))
-        return workload_spec(row)
+        spec = workload_spec(row)
+        if not uploads.note_placed(row):
+            raise NotYet(_("A moment, please."))
+        return spec
 
     def waits_for(self, row: Load) -> tuple[str, str] | None:
         if row.volume.is_restoring or row.volume.is_moving:
             return Reason.VOLUME, _("Its volume is being restored or handed over.")
-        if row.uploads == Uploads.CLOSING:
-            return None  # a moment's work, of a load that is nobody's turn any more
-        turn = turn_of(row)
+        turn = closing_turn(row) if row.uploads == Uploads.CLOSING else turn_of(row)
         row.turn = turn  # type: ignore[attr-defined]  # for ``step``, of this pass only
         if turn.is_now:
             return None

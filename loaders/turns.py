@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from django.conf import settings
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
+from loaders.choices import Uploads
 from loaders.models import ACTIVE, Load
 from runtime.protocol import Desired, Phase
 
@@ -58,6 +59,30 @@ def turn_of(row: Load) -> Turn:
     before = Q(asked_at__lt=row.asked_at) | Q(asked_at=row.asked_at, pk__lt=row.pk)
     ahead = Load.objects.filter(ACTIVE, before, project_id=row.project_id).count()
     return Turn(ahead, bound())
+
+
+def closing_turn(row: Load) -> Turn:
+    """The same among those that give up what they left at a store: a project removes a thousand.
+
+    One that is set aside by the engine holds nobody up.
+    """
+    before = Q(uploads_at__lt=row.uploads_at) | Q(uploads_at=row.uploads_at, pk__lt=row.pk)
+    return Turn(_closing(row.project_id).filter(before).count(), bound())
+
+
+def closing_in_line(project: Project) -> list[UUID]:
+    """Return the first ones of them."""
+    rows = _closing(project.pk).order_by("uploads_at", "pk")
+    return list(rows.values_list("uid", flat=True)[:REFRESHED])
+
+
+def _closing(project_id: int) -> QuerySet[Load]:
+    return Load.objects.filter(
+        project_id=project_id,
+        uploads=Uploads.CLOSING,
+        deleted_at__isnull=True,
+        next_reconcile_at__isnull=False,
+    )
 
 
 def next_in_line(project: Project) -> list[UUID]:

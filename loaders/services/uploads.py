@@ -10,12 +10,16 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from django.db import transaction
+
 from common.clock import now
 from events import services as events
+from loaders import turns
 from loaders.choices import Direction, Task, Uploads
 from loaders.models import Load
 from loaders.results import ended
-from runtime.hints import hint
+from runtime.hints import hint, hint_uids
+from runtime.protocol import Desired
 
 if TYPE_CHECKING:
     from runtime.reconcilers import Transition
@@ -30,11 +34,31 @@ _AGAIN = frozenset(
 )
 
 
+def _sends(row: Load, task: Task) -> bool:
+    return row.direction == Direction.OUT and task in {Task.LOAD, Task.RETRY}
+
+
 def note_begun(row: Load, task: Task) -> None:
-    """A run begins that may leave parts behind; the caller saves."""
-    sends = row.direction == Direction.OUT and task in {Task.LOAD, Task.RETRY}
-    if sends or row.uploads == Uploads.CLOSING:  # it goes on with them instead
+    """A run is wanted: what was to be given up, it goes on with; the caller saves."""
+    if row.uploads == Uploads.CLOSING or (row.uploads == Uploads.LEFT and _sends(row, task)):
         row.uploads, row.uploads_at = Uploads.OPEN, None
+
+
+def note_placed(row: Load) -> bool:
+    """A run is about to be made that may leave parts behind; False: it is not wanted any more.
+
+    Not sooner: who was cancelled while it waited has nothing to give up. Not later either: one
+    that ends before anybody saw it run has.
+    """
+    if row.uploads != Uploads.NONE or not _sends(row, Task(row.task)):
+        return True
+    rows = Load.objects.filter(
+        pk=row.pk, launch=row.launch, desired=Desired.RUNNING, uploads=Uploads.NONE
+    )
+    if not rows.update(uploads=Uploads.OPEN):
+        return False
+    row.uploads = Uploads.OPEN
+    return True
 
 
 def begin_closing(row: Load) -> bool:
@@ -53,6 +77,47 @@ def close_later(row: Load) -> None:
         _write(row)
 
 
+def hopeless(row: Load) -> str:
+    """Return why no run will give them up (a code), "" while one may. None was begun yet.
+
+    A project that goes takes its place on the cluster, its credentials and its volumes along,
+    and waits for its loads: whoever waited for these here would wait for ever.
+    """
+    if row.project.desired == Desired.ABSENT:
+        return "project-gone"
+    if row.volume.is_being_deleted or row.volume.project_id != row.project_id:
+        return "volume-gone"
+    if row.credential is None and not row.anonymous:
+        return "credential-gone"
+    late = row.uploads_at is not None and now() - row.uploads_at > TRIED_FOR
+    return "no-place" if late else ""
+
+
+@transaction.atomic
+def leave(row: Load, code: str) -> None:
+    """They stay at the store, and people are told; the load goes its way."""
+    rows = Load.objects.filter(pk=row.pk, launch=row.launch, uploads=Uploads.CLOSING)
+    if rows.update(uploads=Uploads.LEFT):
+        row.uploads = Uploads.LEFT
+        _tell_left(row, code)
+        wake_next(row)
+
+
+def _tell_left(row: Load, code: str) -> None:
+    events.record(
+        actor=None,
+        verb="load.uploads-left",
+        target=row,
+        project_uid=row.project.uid,
+        data={"code": code},
+    )
+
+
+def wake_next(row: Load) -> None:
+    """One of the project gives nothing up any more: the next ones may."""
+    hint_uids(Load.KIND, turns.closing_in_line(row.project))
+
+
 def closing_ended(change: Transition) -> None:
     """A run that gave up parts is over: all are gone, or it is tried again, or people are told."""
     row: Load = change.row
@@ -68,20 +133,17 @@ def closing_ended(change: Transition) -> None:
     if how.code == "done":
         row.uploads, row.uploads_at = Uploads.NONE, None
         _write(row)
+        wake_next(row)
     elif how.code in _AGAIN and waited < TRIED_FOR:
         row.launch += 1
         row.generation += 1
-        _write(row, after=max(FIRST_PAUSE, waited))
+        # the last try begins before its time is over
+        _write(row, after=max(FIRST_PAUSE, min(waited, (TRIED_FOR - waited) / 2)))
     else:
         row.uploads = Uploads.LEFT
         _write(row)
-        events.record(
-            actor=None,
-            verb="load.uploads-left",
-            target=row,
-            project_uid=row.project.uid,
-            data={"code": how.code},
-        )
+        _tell_left(row, how.code)
+        wake_next(row)
 
 
 def _write(row: Load, *, after: timedelta | None = None) -> None:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from clusters.models import Cluster
 from common.clock import now
 from events.models import Event
 from loaders import services
@@ -12,6 +13,12 @@ from loaders.models import Load
 from loaders.services import uploads
 from loaders.specs import plan_of
 from loaders.states import state_of
+from projects.services import project_request_delete
+from runtime.hints import hint
+from runtime.ports import Waiting, places
+from tests.projects.cluster_double import KEY, alpha
+
+__all__ = ["alpha"]
 
 
 @pytest.fixture
@@ -90,3 +97,86 @@ def test_starting_it_again_goes_on_with_its_parts(export, settle, principal, end
     assert (row.uploads, row.launch, row.phase) == (Uploads.OPEN, 3, "running")
     assert plan_of(row, None)["mode"] == "copy"
     assert end(row, 0).result == "done"
+
+
+def test_a_deleted_project_does_not_wait_for_what_can_not_run_any_more(
+    alpha, export, settle, principal, alice, project
+):
+    cluster = Cluster.objects.get(key=KEY)
+    cluster.options["data_image"] = "registry.example.org/data:1"
+    cluster.save()
+    row = export()
+    Load.objects.update(cluster_key=KEY)
+    settle(row)
+    assert (row.phase, row.uploads, row.message) == ("running", Uploads.OPEN, "")
+    services.load_pause(principal=principal(alice), load=row)
+    settle(row)
+    project_request_delete(principal=principal(alice), project=project, confirm="vision")
+    settle(row)
+    assert (row.uploads, row.deleted_at is not None) == (Uploads.LEFT, True)
+    assert Event.objects.get(verb="load.uploads-left").data == {"code": "project-gone"}
+    project.refresh_from_db()
+    assert project.deleted_at is not None
+    assert alpha.places == {}
+
+
+def test_without_its_credential_nothing_is_run_in_vain(
+    load, alice, credential, settle, principal, fake
+):
+    row = settle(load(alice, "s3://bucket/out", direction="out", credential=str(credential().uid)))
+    services.load_pause(principal=principal(alice), load=row)
+    settle(row)
+    Load.objects.update(credential=None, anonymous=False)
+    services.load_delete(principal=principal(alice), load=row)
+    settle(row)
+    assert (row.uploads, row.deleted_at is not None) == (Uploads.LEFT, True)
+
+
+def test_what_finds_no_place_is_given_up_in_time(export, settle, principal, monkeypatch):
+    row = settle(export())
+    services.load_pause(principal=principal(row.owner), load=row)
+    settle(row)
+    full = Waiting(1, 0, "capacity", "No CPU is free.")
+    monkeypatch.setattr(places(), "admit", lambda _request: full)
+    services.load_delete(principal=principal(row.owner), load=row)
+    assert settle(row).deleted_at is None
+    assert (row.uploads, row.reason) == (Uploads.CLOSING, "capacity")
+    Load.objects.update(uploads_at=now() - uploads.TRIED_FOR)
+    hint(row)
+    assert settle(row).deleted_at is not None
+    assert row.uploads == Uploads.LEFT
+    assert Event.objects.get(verb="load.uploads-left").data == {"code": "no-place"}
+
+
+def test_who_only_waited_for_a_turn_has_nothing_to_give_up(export, settle, principal, settings):
+    settings.BERTH_LOADS_PER_PROJECT = 1
+    first, second = export(), export()
+    settle(first)
+    cancelled(second, settle, principal)
+    assert (second.uploads, second.launch) == (Uploads.NONE, 1)
+    assert (first.uploads, state_of(second)) == (Uploads.OPEN, State.CANCELLED)
+
+
+def test_a_project_gives_up_only_so_many_at_once(export, settle, principal, settings, end):
+    rows = [settle(export()) for _ in range(3)]
+    settings.BERTH_LOADS_PER_PROJECT = 1
+    for row in rows:
+        services.load_delete(principal=principal(row.owner), load=row)
+    Load.objects.update(uploads_at=now() - uploads.TRIED_FOR / 2)
+    settle()
+    for row in rows:
+        row.refresh_from_db()
+    assert [row.phase for row in rows] == ["running", "pending", "pending"]
+    assert rows[1].uploads_at > now() - uploads.TRIED_FOR / 4  # its time has not begun
+    for n, row in enumerate(rows):
+        end(row, 0)
+        assert (row.uploads, row.deleted_at is not None) == (Uploads.NONE, True)
+        assert [r.phase for r in Load.objects.filter(deleted_at=None)].count("running") == (n < 2)
+
+
+def test_one_that_is_stopped_while_it_is_placed_is_not_begun(export, settle):
+    row = export()
+    stale = Load.objects.get(pk=row.pk)
+    Load.objects.update(desired="stopped")
+    assert not uploads.note_placed(stale)
+    assert Load.objects.get().uploads == Uploads.NONE
