@@ -13,7 +13,8 @@ from django.db import transaction
 
 from accounts.principal import Principal
 from common.clock import now
-from common.errors import BerthError
+from common.disk import DiskFull
+from common.errors import BerthError, LimitExceeded
 from events import services as events
 from loaders.choices import Result, Task
 from loaders.models import Load
@@ -27,6 +28,8 @@ from runtime.reasons import Reason
 BATCH = 100
 FIRST_PAUSE = timedelta(seconds=5)
 LONGEST_PAUSE = timedelta(minutes=10)
+# What the portal lacks (room on its disk, room in a limit) is no try of the load's own, for so long.
+WAITS_FOR_PORTAL = timedelta(days=1)
 # How runs end that nobody ended and no store refused. "stopped": it was asked to, not by us.
 CUT = frozenset(
     {Reason.KILLED, Reason.VANISHED, Reason.NODE_LOST, Reason.EVICTED, Reason.PREEMPTED, "stopped"}
@@ -66,18 +69,30 @@ def _run(pk: int) -> bool:
             require_startable(who, row)
             begin(who, row, task=Task(row.task), tries=row.tries + 1)
     except BerthError as error:
-        _not_now(row.pk, error.message)
+        _not_now(row.pk, error)
         return False
     return True
 
 
-def _not_now(pk: int, sentence: str) -> None:
-    """It may not start: a limit may have room later, the bound is the same."""
+def _wait_for_portal(row: Load, error: BerthError) -> bool:
+    """Plan the next look when only the portal lacks something; False: it counts as a try."""
+    waited = now() - (row.ended_at or now())
+    if not isinstance(error, DiskFull | LimitExceeded) or waited > WAITS_FOR_PORTAL:
+        return False
+    row.retry_at = now() + min(LONGEST_PAUSE, max(FIRST_PAUSE, waited))
+    return True
+
+
+def _not_now(pk: int, error: BerthError) -> None:
+    """It may not start, as somebody who presses the button may not; this may pass."""
     row = Load.objects.select_related(*RELATED).get(pk=pk)
-    row.tries += 1
+    sentence = error.message
     row.retry_at = None
     row.result_message = sentence[:500]
-    if not retry_later(row):
+    waits = _wait_for_portal(row, error)
+    if not waits:
+        row.tries += 1
+    if not waits and not retry_later(row):
         events.record(
             actor=None,
             verb="load.not-resumed",

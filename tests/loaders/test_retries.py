@@ -92,18 +92,50 @@ def test_work_that_needs_its_data_waits_on(cut):
     assert not Load.objects.filter(FILTERS["failed"]).exists()
 
 
-def test_one_that_may_not_start_now_is_tried_again_and_says_why(
-    cut, project, operator, principal, settings
-):
-    from quotas.services import limits_set
-
+def test_one_that_may_not_start_now_is_tried_again_and_says_why(cut, settings):
     settings.BERTH_LOAD_RETRIES = 2
-    limits_set(principal=principal(operator), project=project, limits={"cpu_milli": 1})
+    Load.objects.update(anonymous=False)  # its credential was removed
     assert come_due(cut) == 0
     assert (cut.tries, cut.retry_at is not None) == (1, True)
     assert come_due(cut) == 0
     assert (state_of(cut), cut.retry_at, cut.launch) == (State.FAILED, None, 1)
     assert cut.result_message
+    assert Event.objects.filter(verb="load.not-resumed").count() == 1
+
+
+@pytest.mark.parametrize("lacks", ["a limit", "the disk"])
+def test_what_only_the_portal_lacks_uses_up_no_try(
+    cut, project, operator, principal, settings, settle, lacks
+):
+    from quotas.services import limits_set
+
+    settings.BERTH_LOAD_RETRIES = 2
+    if lacks == "a limit":
+        limits_set(principal=principal(operator), project=project, limits={"cpu_milli": 1})
+    else:
+        settings.BERTH_DISK_FLOOR_MIB = 2**40
+    for _look in range(5):
+        assert come_due(cut) == 0
+        assert (cut.tries, cut.retry_at is not None, state_of(cut)) == (0, True, State.WAITING)
+    assert cut.result_message in message_of(cut)
+    Load.objects.update(ended_at=now() - timedelta(hours=2))
+    come_due(cut)
+    assert cut.retry_at - now() > retries.LONGEST_PAUSE - timedelta(minutes=1)
+    if lacks == "a limit":
+        limits_set(principal=principal(operator), project=project, limits={"cpu_milli": 10**6})
+    settings.BERTH_DISK_FLOOR_MIB = 0
+    assert come_due(cut) == 1
+    assert (settle(cut).phase, cut.tries) == ("running", 1)
+
+
+def test_after_a_day_it_is_said_that_it_could_not(cut, project, operator, principal, settings):
+    from quotas.services import limits_set
+
+    settings.BERTH_LOAD_RETRIES = 1
+    limits_set(principal=principal(operator), project=project, limits={"cpu_milli": 1})
+    Load.objects.update(ended_at=now() - timedelta(hours=25))
+    assert come_due(cut) == 0
+    assert (state_of(cut), cut.retry_at) == (State.FAILED, None)
     assert Event.objects.filter(verb="load.not-resumed").count() == 1
 
 
