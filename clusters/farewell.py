@@ -17,7 +17,7 @@ from common import sealing
 from common.clock import now
 from events import services as events
 from runtime import leases, reconcilers
-from runtime.protocol import DriverError, Unreachable
+from runtime.protocol import DriverError, NotYet, Unreachable
 
 if TYPE_CHECKING:
     from runtime.drivers.kubernetes.leaving import Leaving
@@ -28,6 +28,7 @@ AT_MOST = timedelta(hours=1)
 AGAIN = timedelta(seconds=30)
 LEASE_S = 300.0
 TOLD = 200  # namespaces in an event
+WHY = 200  # characters
 
 
 def farewell(cluster: Cluster, prefix: str) -> None:
@@ -62,6 +63,9 @@ def run_due() -> int:
             continue
         try:
             done += _say(row)
+        except Exception:  # whatever one of them is, the next ones are looked at
+            log.exception("cluster.farewell-failed", cluster=row.name)
+            Farewell.objects.filter(pk=row.pk).update(next_at=now() + AGAIN)
         finally:
             held.release()
     return done
@@ -72,27 +76,50 @@ def _say(row: Farewell) -> bool:
     if again.exists():
         _end(row, dict.fromkeys(row.places, "the cluster is attached again"))
         return True
+    is_over = now() >= row.until
     try:
-        left = _remove(row)
-    except Unreachable as error:
-        if now() < row.until:
-            Farewell.objects.filter(pk=row.pk).update(next_at=now() + AGAIN)
-            return False
-        left = dict.fromkeys(row.places, str(error)[:200])
+        left, is_all = _remove(row)
     except (DriverError, sealing.SealError) as error:
-        left = dict.fromkeys(row.places, str(error)[:200])
+        left, is_all = dict.fromkeys(row.places, str(error)[:WHY]), not _passes(error)
+    except Exception:
+        if not is_over:  # tried again; the credential is not kept for longer than it was said
+            raise
+        log.exception("cluster.farewell-failed", cluster=row.name)
+        left, is_all = dict.fromkeys(row.places, "it could not be looked at"), True
+    if not is_all and not is_over:
+        Farewell.objects.filter(pk=row.pk).update(next_at=now() + AGAIN)
+        return False
     _end(row, left)
     return True
 
 
-def _remove(row: Farewell) -> dict[str, str]:
-    """Return which namespaces stay, and why; a repetition finds what is gone already."""
+def _passes(error: Exception) -> bool:
+    """Whether the same may have another answer in a while."""
+    return isinstance(error, Unreachable | NotYet)
+
+
+def _remove(row: Farewell) -> tuple[dict[str, str], bool]:
+    """Return which namespaces stay and why, and whether that is the last word on all of them.
+
+    A repetition finds what is gone already.
+    """
+    left: dict[str, str] = {}
+    is_all = True
     leaving, close = _open(row)
     try:
-        found = {name: leaving.remove_if_empty(name, uid) for name, uid in row.places.items()}
+        for name, uid in row.places.items():
+            try:
+                why = leaving.remove_if_empty(name, uid)
+            except Unreachable:
+                raise  # so are the others
+            except DriverError as error:
+                why = (str(error) or type(error).__name__)[:WHY]
+                is_all = is_all and not _passes(error)
+            if why:
+                left[name] = why
     finally:
         close()
-    return {name: why for name, why in found.items() if why}
+    return left, is_all
 
 
 @transaction.atomic

@@ -12,6 +12,8 @@ from common import sealing
 from common.clock import now
 from events.models import Event
 from projects.models import ProjectPlace
+from runtime.drivers.kubernetes.leaving import Leaving
+from runtime.protocol import Denied, NotYet
 from tests.clusters import kubeconfigs
 from tests.drivers.kubernetes.stub import Stub
 
@@ -21,6 +23,15 @@ KINDS = {
     "/api/v1": ("pods", "persistentvolumeclaims", "secrets", "configmaps", "events"),
     "/apis/apps/v1": ("statefulsets",),
     "/apis/networking.k8s.io/v1": ("networkpolicies",),
+    "/apis/events.k8s.io/v1": ("events",),
+    "/apis/ml.example/v2": ("models",),
+    "/apis/ml.example/v1": ("models", "datasets", "events"),
+}
+GROUPS = {
+    "apps": ["apps/v1"],
+    "networking.k8s.io": ["networking.k8s.io/v1"],
+    "events.k8s.io": ["events.k8s.io/v1"],
+    "ml.example": ["ml.example/v2", "ml.example/v1"],  # the second has kinds the first has not
 }
 
 
@@ -42,10 +53,11 @@ def discovery(handler, _method, path, _query):
     """What an API server says it has."""
     if path == "/apis":
         groups = [
-            {"name": group.split("/")[2], "preferredVersion": {"groupVersion": group[6:]}}
-            for group in KINDS
-            if group.startswith("/apis/")
+            {"name": group, "versions": [{"groupVersion": version} for version in versions]}
+            for group, versions in GROUPS.items()
         ]
+        for group in groups:
+            group["preferredVersion"] = group["versions"][0]
         handler.say(200, {"groups": [*groups, {"name": "metrics.k8s.io"}]})
         return True
     if path in KINDS:
@@ -77,6 +89,7 @@ def detach(stub, as_user, operator, project):
     put(stub, "/api/v1/secrets", "berth-registries", ours)
     put(stub, "/api/v1/configmaps", "kube-root-ca.crt")
     put(stub, "/api/v1/events", "something-happened")
+    put(stub, "/apis/events.k8s.io/v1/events", "something-happened")
 
     def act():
         answer = op.delete(f"{CLUSTERS}/east?confirm=East")
@@ -116,6 +129,9 @@ def test_an_empty_namespace_goes_and_then_the_credential(stub, detach):
         ("/api/v1/configmaps", "notes", {"berth.dev/kind": "place"}),
         ("/apis/apps/v1/statefulsets", "ws-1", {}),
         ("/apis/networking.k8s.io/v1/networkpolicies", "by-hand", {}),
+        ("/apis/ml.example/v2/models", "resnet", {}),
+        ("/apis/ml.example/v1/datasets", "only-in-the-older-version", {}),
+        ("/apis/ml.example/v1/events", "not-those-of-kubernetes", {}),
     ],
 )
 def test_a_namespace_that_holds_anything_stays_and_it_is_said_what(
@@ -181,3 +197,61 @@ def test_without_the_key_nothing_is_touched(stub, detach, settings):
     settings.BERTH_CLUSTER_PRIVATE_KEY = []
     assert farewell.run_due() == 0
     assert Farewell.objects.exists()
+
+
+@pytest.fixture
+def answers(monkeypatch):
+    """What looking at a namespace does, by its name; the others are gone."""
+    said = {}
+
+    def look(_self, namespace, _uid):
+        if isinstance(said.get(namespace), Exception):
+            raise said[namespace]
+        return said.get(namespace, "")
+
+    monkeypatch.setattr(Leaving, "remove_if_empty", look)
+    return said
+
+
+def left_of_two(until=timedelta(hours=1)):
+    row = Farewell.objects.get()
+    row.places["berth-other"] = row.places["berth-demo"]
+    row.next_at, row.until = now(), now() + until
+    row.save()
+
+
+def test_an_error_of_one_namespace_says_nothing_of_the_others(detach, answers):
+    answers["berth-demo"] = Denied("a webhook refused")
+    detach()
+    left_of_two()
+    assert farewell.run_due() == 1
+    told = Event.objects.get(verb="cluster.namespaces-left").data
+    assert told == {"removed": ["berth-other"], "left": {"berth-demo": "a webhook refused"}}
+
+
+def test_what_is_only_not_yet_done_is_asked_again(detach, answers):
+    answers["berth-demo"] = NotYet("busy")
+    detach()
+    left_of_two()
+    assert farewell.run_due() == 0
+    assert Farewell.objects.get().next_at > now()
+    left_of_two(until=-timedelta(seconds=1))
+    assert farewell.run_due() == 1
+    assert not Farewell.objects.exists()
+    told = Event.objects.get(verb="cluster.namespaces-left").data
+    assert told == {"removed": ["berth-other"], "left": {"berth-demo": "busy"}}
+
+
+def test_what_nobody_expected_ends_too_and_keeps_no_other_waiting(detach, answers):
+    answers["berth-demo"] = RuntimeError("never thought of")
+    detach()
+    row = Farewell.objects.get()
+    row.pk, row.name, row.places = None, "Later", {"berth-later": "x"}
+    row.save()
+    assert farewell.run_due() == 1  # the later one
+    assert Farewell.objects.get().name == "East"
+    Farewell.objects.update(next_at=now(), until=now() - timedelta(seconds=1))
+    assert farewell.run_due() == 1
+    assert not Farewell.objects.exists()
+    told = Event.objects.get(verb="cluster.namespaces-left").data["left"]
+    assert told == {"berth-demo": "it could not be looked at"}

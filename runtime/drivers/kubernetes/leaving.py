@@ -19,8 +19,12 @@ from runtime.drivers.kubernetes.tenant import WATCHED
 Object = dict[str, Any]
 
 BUNDLE = {(version, plural) for version, plural, _kind in WATCHED} | {("v1", "secrets")}
+_KNOWN = {version for version, _plural in BUNDLE}
 BY_ITSELF = {("serviceaccounts", "default"), ("configmaps", "kube-root-ca.crt")}
-NOTHING = frozenset({"events", "endpoints", "endpointslices"})  # only tell of other objects
+# Only tell of other objects; what calls itself so in a group of somebody else's may hold anything.
+NOTHING = {("", "events"), ("events.k8s.io", "events"), ("", "endpoints")} | {
+    ("discovery.k8s.io", "endpointslices")
+}
 MEASURED = "metrics.k8s.io"  # numbers about pods
 FIRST = ("pods", "persistentvolumeclaims")  # so that these are what is named
 _NOT_THERE = frozenset({404, 405})
@@ -65,19 +69,26 @@ class Leaving:
         return ""
 
     def _discover(self) -> Iterator[tuple[str, str]]:
-        versions = ["v1"]
-        groups = _body(raise_for(self._client.read("/apis"))).get("groups") or ()
-        versions += [
-            str(group["preferredVersion"]["groupVersion"])
-            for group in groups
-            if group.get("name") != MEASURED
-        ]
-        for version in versions:
+        """Each kind once, in whatever version of its group it is served."""
+        seen = set(NOTHING)
+        for version in self._versions():
             root = "/api/v1" if version == "v1" else f"/apis/{version}"
+            group = "" if version == "v1" else version.partition("/")[0]
             for kind in _body(raise_for(self._client.read(root))).get("resources") or ():
                 listed = kind.get("namespaced") and "list" in (kind.get("verbs") or ())
-                if listed and "/" not in kind["name"] and kind["name"] not in NOTHING:
-                    yield version, str(kind["name"])
+                name = str(kind["name"])
+                if listed and "/" not in name and (group, name) not in seen:
+                    seen.add((group, name))
+                    yield version, name
+
+    def _versions(self) -> Iterator[str]:
+        yield "v1"
+        for group in _body(raise_for(self._client.read("/apis"))).get("groups") or ():
+            if group.get("name") == MEASURED:
+                continue
+            # What the bundle knows by one version is asked for by that one.
+            served = [str(version["groupVersion"]) for version in group["versions"]]
+            yield from sorted(served, key=lambda version: version not in _KNOWN)
 
 
 def _body(answer: Answer) -> Object:
