@@ -34,7 +34,7 @@ PIECE = 32 * 1024 * 1024
 READ = 256 * 1024
 OPENS_WITHIN_S = 180.0
 RETRY_S = (1, 2, 5, 10, 20)
-_PART = re.compile(r"\.[0-9a-f]{12}\.part\Z")
+LONGEST = 200  # of a name within that of its part
 _GONE = frozenset({"files-closed", "files-away"})
 _EXITS = {404: EXIT_NOT_FOUND, 403: EXIT_NOT_FOUND, 409: EXIT_CONFLICT, 507: EXIT_CONFLICT}
 
@@ -230,7 +230,7 @@ def _take(there: Place, path: str, target: Path) -> None:
     head = there.ask("HEAD", "file", params={"path": path})
     mark, size = head.headers["etag"], int(head.headers["content-length"])
     known = hashlib.sha256(mark.encode()).hexdigest()[:12]  # another version begins anew
-    part = target.with_name(f".{target.name[:200]}.{known}.part")
+    part = target.with_name(f".{target.name[:LONGEST]}.{known}.part")
     with part.open("ab") as file:
         have = file.tell()
         if have < size:
@@ -239,8 +239,16 @@ def _take(there: Place, path: str, target: Path) -> None:
         part.unlink()
         raise Lost("it changed while it was read")
     part.replace(target)
-    for stale in target.parent.glob(glob.escape(f".{target.name[:200]}.") + "*.part"):
-        if _PART.search(stale.name):  # begun from another version, which nobody goes on with
+    _clean(target)
+
+
+def _clean(target: Path) -> None:
+    """Remove what was begun from another version of the file, which nobody goes on with."""
+    if len(target.name) > LONGEST:  # one that was cut does not tell whose it is
+        return
+    ours = re.compile(re.escape(f".{target.name}.") + r"[0-9a-f]{12}\.part")
+    for stale in target.parent.glob(glob.escape(f".{target.name}.") + "*.part"):
+        if ours.fullmatch(stale.name):
             stale.unlink(missing_ok=True)
 
 
