@@ -107,7 +107,7 @@ class Client:
         if self._watching is None:
             self._watching = asyncio.create_task(self._watch())
         connect = partial(self._dialer.connect, self.endpoint)
-        line = await (connect() if lane is None else lane.run(connect))
+        line = await (connect() if lane is None else lane.run(connect, Line.close))
         self._lines.add(line)
         return line
 
@@ -122,6 +122,8 @@ class Client:
 
     def _look(self, line: Line, asked: float) -> None:
         """In the line's own loop. A disk may have kept that: then, too, it is we who are slow."""
+        if not line.deadline:  # given back since it was asked
+            return
         at = now()
         ours = line.paused or at - asked > 2 * WATCH_S
         moved = line.got + line.sent - line.watched_bytes

@@ -22,7 +22,6 @@ CONNECT_S = 10.0
 RESOLVE_S = 10.0
 KEEP_S = 5.0  # an answer of the name server serves the connections of one moment
 TRIED = 4
-RECEIVE = 4 * 1024 * 1024
 _SCHEMES = {"https": 443, "http": 80}
 
 

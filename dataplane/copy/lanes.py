@@ -25,11 +25,15 @@ class Lane:
         self._thread = threading.Thread(target=self._work, name=f"lane-{number}", daemon=True)
         self._thread.start()
 
-    async def run(self, act: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    async def run(
+        self,
+        act: Callable[[], Coroutine[Any, Any, T]],
+        unwanted: Callable[[T], object] | None = None,
+    ) -> T:
         """Carry ``act`` out in the lane.
 
         It may be writing to a file of the caller's, so not even being cancelled ends the wait
-        before it has ended there.
+        before it has ended there. ``unwanted`` gets, in the lane, what nobody waits for any more.
         """
         job = _Job(act, asyncio.get_running_loop())
         self._loop.call_soon_threadsafe(job.begin)
@@ -41,6 +45,9 @@ class Lane:
                 cancelled = True
                 self._loop.call_soon_threadsafe(job.cancel)
         if cancelled:
+            done = job.over.result()
+            if unwanted is not None and not done.cancelled() and done.exception() is None:
+                self._loop.call_soon_threadsafe(unwanted, done.result())
             raise asyncio.CancelledError
         return job.over.result().result()
 

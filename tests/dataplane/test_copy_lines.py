@@ -1,0 +1,79 @@
+"""Connections that were given back or that nobody waits for any more."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from dataplane.copy.client import Client
+from dataplane.copy.dial import Dialer
+from dataplane.copy.lanes import Lane
+from dataplane.copy.plan import OutboundPlan
+from dataplane.copy.wire import Line, now
+
+
+def client_of() -> Client:
+    dialer = Dialer(OutboundPlan())
+    return Client(dialer, dialer.endpoint("https://store.example"))
+
+
+def test_a_line_that_was_given_back_is_not_looked_at() -> None:
+    """The look was asked for while it was lent, and comes when it waits for its next use."""
+
+    async def look() -> Line:
+        line = Line()
+        line.deadline = 0.0
+        client_of()._look(line, now())
+        return line
+
+    assert asyncio.run(look()).reusable
+
+
+def test_one_that_is_late_is_ended() -> None:
+    async def look() -> Line:
+        line = Line()
+        line.deadline = now() - 1
+        client_of()._look(line, now())
+        return line
+
+    assert not asyncio.run(look()).reusable
+
+
+@pytest.fixture
+def lane() -> Any:
+    made = Lane(1)
+    yield made
+    made.close()
+
+
+def test_what_is_opened_for_nobody_is_closed(lane: Lane, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cancelled while the connection is made, and too late to stop that."""
+    begun, closed = threading.Event(), threading.Event()
+    monkeypatch.setattr(Line, "close", lambda _line: closed.set())
+
+    class Late(Dialer):
+        async def connect(self, _endpoint: Any) -> Line:
+            begun.set()
+            try:
+                await asyncio.sleep(30)
+            except asyncio.CancelledError:
+                return Line()
+            raise AssertionError
+
+    async def cancel() -> Client:
+        client = client_of()
+        client._dialer = Late(OutboundPlan())
+        task = asyncio.create_task(client._get(lane))
+        await asyncio.to_thread(begun.wait, 10)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await client.close()
+        return client
+
+    client = asyncio.run(cancel())
+    assert closed.wait(10)
+    assert not client._lines
