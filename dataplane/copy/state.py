@@ -39,7 +39,7 @@ class State:
         self.where = f"{STATE}/loads/{plan.uid}"
         try:
             self.volume = Folder.at(Path(root) / plan.volume)
-            self.folder = self.volume.folder(plan.folder, make=plan.direction == "in")
+            self.folder = self._chosen()
             self.home = self.volume.folder(self.where, make=True)
             self.parts = self.home.folder(PARTS, make=True)
             self._lock = self.home.open("lock", os.O_RDWR | os.O_CREAT, 0o660)
@@ -50,6 +50,12 @@ class State:
         self._hold()
         self.journal = Journal(self.home)
         self.folds = self._folds()
+
+    def _chosen(self) -> Folder:
+        """Open the folder of the load. Giving up needs the journal only: it may be gone."""
+        if self.plan.mode == "abandon":
+            return self.volume.folder()
+        return self.volume.folder(self.plan.folder, make=self.plan.direction == "in")
 
     def __enter__(self) -> Self:
         return self
