@@ -84,7 +84,7 @@ def _close(change: Transition, launch: int) -> None:
         data={"run": launch, "code": how.code, "files": run.files_done, "bytes": run.bytes_done},
     )
     if latest:
-        _close_load(row, run)
+        _close_load(row, run, how)
         if row.desired == Desired.STOPPED and row.stop_reason == StopReason.CANCELLED:
             uploads.close_later(row)
 
@@ -117,7 +117,7 @@ def _manifest(row: Load, run: LoadRun, how: Ended) -> str:
     return str((row.final or {}).get("manifest", "")) if wrote else ""
 
 
-def _close_load(row: Load, run: LoadRun) -> None:
+def _close_load(row: Load, run: LoadRun, how: Ended) -> None:
     values: dict[str, Any] = {
         "result": run.result,
         "result_code": run.code,
@@ -130,7 +130,7 @@ def _close_load(row: Load, run: LoadRun) -> None:
         values["manifest"] = run.manifest
     if run.result == Result.DONE and run.task in _BRINGS:
         values["loaded_at"] = run.ended_at
-    if run.result == Result.DONE and run.task == Task.LOAD:
+    if run.result == Result.DONE and run.task == Task.LOAD and not how.uploads:
         values["uploads"] = Uploads.NONE
     if run.task == Task.DRY_RUN and run.result in {Result.DONE, Result.PARTIAL}:
         values["dry_run"] = {

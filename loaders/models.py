@@ -102,7 +102,7 @@ class Load(Progress, Reconcilable):
     concurrency = models.PositiveIntegerField(default=0)
     seq = models.PositiveBigIntegerField(default=0)
     reported_at = models.DateTimeField(null=True)
-    final = models.JSONField(null=True)  # {exit, code, message, manifest} as the run itself told
+    final = models.JSONField(null=True)  # as the run itself told (``reports``)
     # --- cut off (killed, its machine gone): it goes on by itself -----------------------------
     retry_at = models.DateTimeField(null=True)
     tries = models.PositiveSmallIntegerField(default=0)  # by itself, since a person started it

@@ -177,4 +177,5 @@ def _final(value: Any) -> dict[str, Any] | None:
         "code": _text(value.get("code", ""), "final.code", 32),
         "message": _text(value.get("message", ""), "final.message", 500),
         "manifest": _text(value.get("manifest") or "", "final.manifest", 1024),
+        "uploads": _number(value.get("uploads", 0), "final.uploads"),
     }

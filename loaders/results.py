@@ -26,6 +26,7 @@ class Ended:
     result: Result
     code: str
     message: str = ""
+    uploads: int = 0  # that the store still holds, of files that are gone in the volume
 
 
 def ended(
@@ -55,6 +56,7 @@ def ended(
 class _Words:
     code: str
     message: str
+    uploads: int = 0
 
 
 def _by_exit(exit_code: int, words: _Words | None) -> Ended:
@@ -63,7 +65,7 @@ def _by_exit(exit_code: int, words: _Words | None) -> Ended:
         return Ended(result, code)
     # a code of the other family would contradict the result
     fits = exit_code == 4 or words.code == code  # noqa: PLR2004 - the contract's exit codes
-    return Ended(result, words.code if fits and words.code else code, words.message)
+    return Ended(result, words.code if fits and words.code else code, words.message, words.uploads)
 
 
 def _stopped(stopped_for: str, exit_code: int | None, words: _Words | None) -> Ended:
@@ -77,7 +79,11 @@ def _stopped(stopped_for: str, exit_code: int | None, words: _Words | None) -> E
 def _words(final: Mapping[str, Any] | None) -> _Words | None:
     if final is None:
         return None
-    return _Words(str(final.get("code", "")), str(final.get("message", ""))[:MAX_MESSAGE])
+    return _Words(
+        str(final.get("code", "")),
+        str(final.get("message", ""))[:MAX_MESSAGE],
+        _number(final.get("uploads")) or 0,
+    )
 
 
 def _last_words(message: str) -> _Words | None:

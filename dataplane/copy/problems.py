@@ -56,6 +56,7 @@ class Stop(Exception):  # noqa: N818 - an order, not a fault of the program
         super().__init__(message)
         self.final = final
         self.message = message
+        self.uploads = 0  # that the store still holds of files that are gone here
 
 
 def stopped() -> Stop:

@@ -53,6 +53,7 @@ class Reporter:
             "code": str(order.final),
             "message": order.message,
             "manifest": manifest,
+            "uploads": order.uploads,
         }
         last_words(final)
         if not self._plan.report_url:
@@ -119,7 +120,8 @@ class Reporter:
 
 def last_words(final: dict[str, Any], where: Path = LAST_WORDS) -> None:
     """Leave the outcome where a cluster looks for it, in case no report comes through."""
-    text = json.dumps({"code": final["code"], "message": final["message"]})
+    said = {name: final[name] for name in ("code", "message", "uploads") if name in final}
+    text = json.dumps(said)
     try:
         if where.is_file() and os.access(where, os.W_OK):
             where.write_text(text[:LAST_WORDS_MAX])

@@ -7,6 +7,7 @@ import json
 import sqlite3
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Protocol
 
@@ -62,13 +63,13 @@ def run(
             else:
                 order = asyncio.run(_run(plan, state, progress, times or Times()))
                 if _leaves_uploads(plan, state, order):
-                    rest = replace(plan, mode="abandon")
-                    asyncio.run(_run(rest, state, progress, times or Times()))
+                    order.uploads = _give_up_rest(plan, state, progress, times or Times())
             if order.final in {Final.DONE, Final.PARTIAL} and plan.mode in _WRITES:
                 state.clean()
                 write_manifest(state, progress)
             result = {"mode": plan.mode, "code": str(order.final), "message": order.message}
-            state.write_result({**progress.report(), **result})
+            kept = {"uploads": order.uploads}
+            state.write_result({**progress.report(), **result, **kept})
             return order
     except Stop as order:
         return order
@@ -85,6 +86,16 @@ def _leaves_uploads(plan: Plan, state: State, order: Stop) -> bool:
     if not whole or order.final is not Final.DONE:
         return False
     return any(partial.upload for partial in state.journal.partials())
+
+
+def _give_up_rest(plan: Plan, state: State, progress: Progress, times: Times) -> int:
+    """Give up what belongs to files that are gone here; return how many the store still holds.
+
+    Everything was sent: whatever happens here does not make another result of it.
+    """
+    with suppress(Stop, OSError):
+        asyncio.run(_run(replace(plan, mode="abandon"), state, progress, times))
+    return sum(bool(partial.upload) for partial in state.journal.partials())
 
 
 async def _run(plan: Plan, state: State, progress: Progress, times: Times) -> Stop:

@@ -28,7 +28,7 @@ from runtime.reasons import Reason
 BATCH = 100
 FIRST_PAUSE = timedelta(seconds=5)
 LONGEST_PAUSE = timedelta(minutes=10)
-# What the portal lacks (room on its disk, room in a limit) is no try of the load's own, for so long.
+# What only the portal lacks (room on its disk, in a limit) is no try of a load's own, for so long.
 WAITS_FOR_PORTAL = timedelta(days=1)
 # How runs end that nobody ended and no store refused. "stopped": it was asked to, not by us.
 CUT = frozenset(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 import signal
 import threading
 import time
@@ -11,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from dataplane.copy.problems import Final
+from dataplane.copy.problems import Final, Stop
+from dataplane.copy.upload_s3 import S3Uploader
 from tests.support.copying import Copying
 from tests.support.hostile_store import Call, Handler, HostileS3
 
@@ -113,6 +115,61 @@ def test_an_upload_that_the_store_keeps_is_not_forgotten(
     hostile.tricks.clear()
     order, _ = load(copying)
     assert (order.final, hostile.uploads) == (Final.DONE, {})
+
+
+@pytest.mark.parametrize("trouble", ["refuses", "hangs up on", "ends"])
+def test_an_export_that_sent_everything_is_done_whatever_becomes_of_the_rest(
+    load: Any, tmp_path: Path, hostile: HostileS3, monkeypatch: pytest.MonkeyPatch, trouble: str
+) -> None:
+    copying = out(tmp_path, hostile)
+    write(copying, {"small": b"x", "large.bin": random.Random(1).randbytes(40 * MIB)})
+
+    def refuse(handler: Handler, call: Call) -> bool:
+        if call.query.get("partNumber") == "2":
+            handler.error(500, "InternalError")
+            return True
+        if call.method == "DELETE":
+            handler.error(403, "AccessDenied")
+            return True
+        return False
+
+    async def end(*_: object) -> bool:
+        raise Stop(Final.UNREACHABLE, "The store went away.")
+
+    async def hang_up(*_: object) -> bool:
+        raise ConnectionResetError
+
+    hostile.tricks.append(refuse)
+    assert load(copying)[0].final is Final.PARTIAL
+    (copying.target / "large.bin").unlink()
+    if trouble != "refuses":
+        monkeypatch.setattr(S3Uploader, "abandon", end if trouble == "ends" else hang_up)
+    order, _ = load(copying)
+    assert (order.final, order.uploads) == (Final.DONE, 1)
+    monkeypatch.undo()
+    hostile.tricks.clear()
+    order, _ = load(copying)
+    assert (order.final, order.uploads, hostile.uploads) == (Final.DONE, 0, {})
+
+
+def test_giving_up_needs_no_folder(load: Any, tmp_path: Path, hostile: HostileS3) -> None:
+    copying = out(tmp_path, hostile)
+    write(copying, {"large.bin": random.Random(1).randbytes(40 * MIB)})
+
+    def refuse(handler: Handler, call: Call) -> bool:
+        if call.query.get("partNumber") == "2":
+            handler.error(500, "InternalError")
+            return True
+        return False
+
+    hostile.tricks.append(refuse)
+    assert load(copying)[0].final is Final.PARTIAL
+    assert len(hostile.uploads) == 1
+    shutil.rmtree(copying.target)
+    copying.mode = "abandon"
+    order, _ = load(copying)
+    assert (order.final, hostile.uploads) == (Final.DONE, {})
+    assert not copying.target.exists()
 
 
 def test_what_can_be_no_key_or_is_no_file_is_named(

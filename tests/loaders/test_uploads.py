@@ -1,5 +1,6 @@
 """Parts that an export left at the store: one more run gives them up, and only when it must."""
 
+import json
 from typing import Any
 
 import pytest
@@ -69,6 +70,24 @@ def test_what_was_sent_whole_leaves_nothing_to_give_up(export, settle, principal
     services.load_delete(principal=principal(row.owner), load=row)
     assert settle(row).deleted_at is not None
     assert row.launch == 1
+
+
+@pytest.mark.parametrize("told", ["in its report", "in its last words"])
+def test_what_the_store_kept_of_a_whole_export_is_given_up_later(
+    export, settle, principal, end, report, told
+):
+    row = settle(export())
+    said = {"code": "done", "message": "", "uploads": 2}
+    if told == "in its report":
+        report(row, 9, final={"exit": 0, "manifest": "", **said})
+        end(row, 0)
+    else:
+        end(row, 0, message=json.dumps(said))
+    assert (row.result, row.uploads) == ("done", Uploads.OPEN)
+    services.load_delete(principal=principal(row.owner), load=row)
+    assert settle(row).deleted_at is None
+    assert plan_of(row, None)["mode"] == "abandon"
+    assert end(row, 0).deleted_at is not None
 
 
 def test_a_load_into_a_volume_has_none(load, alice, settle, principal):
