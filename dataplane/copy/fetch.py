@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from dataplane.copy.checksums import Update
@@ -61,6 +62,8 @@ class Fetch:
         calls, item = self._engine.calls, self._item
         whole = self._start == 0 and self._end == item.size
         end = None if whole else self._end
+        if owed := self._engine.hands.bucket.take(0):  # by bodies too short to be held back
+            await asyncio.sleep(owed)
         with self._engine.hands.lane(self._end - self._start) as self._lane:
             await calls.once(
                 lambda: calls.store.get_question(item, self._start, end),

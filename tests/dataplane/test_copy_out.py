@@ -290,6 +290,19 @@ def test_the_limit_of_bandwidth_holds(load: Any, copying: Copying, hostile: Host
     assert 1.4 <= time.monotonic() - begun <= 6
 
 
+@pytest.mark.usefixtures("processor")
+def test_the_limit_holds_for_bodies_that_come_at_one_go(
+    load: Any, copying: Copying, hostile: HostileS3
+) -> None:
+    """They have ended before they could be held back: the next ones wait for what they owe."""
+    for n in range(60):
+        hostile.put(f"m{n}", b"y" * 100_000)
+    begun = time.monotonic()
+    order, _ = load(copying, bandwidth_bytes_s=2_000_000)
+    assert order.final is Final.DONE
+    assert 1.4 <= time.monotonic() - begun <= 8
+
+
 def test_verify_finds_what_is_missing_short_or_other(
     load: Any, copying: Copying, hostile: HostileS3
 ) -> None:
