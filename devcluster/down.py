@@ -21,6 +21,7 @@ from tools.setup_shell import SetupError, run, say, step, works
 LAST = (("kube-apiserver",), ("etcd", "registry"))
 # All of it is thrown away: nobody needs a graceful end, only an end.
 PATIENCE_S = {"kueue": 3, "kube-apiserver": 1, "etcd": 1, "kubelet": 5}
+NAMESPACE_TRIES = 25
 
 
 def down(layout: Layout) -> list[str]:
@@ -143,8 +144,17 @@ def network_namespaces(layout: Layout) -> list[str]:
 
 
 def remove_namespace(path: Path) -> None:
-    works(["umount", path])
-    path.unlink(missing_ok=True)
+    """A pod that was ending may hold it for a moment, and be mounted there more than once."""
+    for left in reversed(range(NAMESPACE_TRIES)):
+        works(["umount", "-l", path])
+        try:
+            path.unlink(missing_ok=True)
+        except OSError:
+            if not left:
+                raise
+            time.sleep(0.2)
+        else:
+            return
 
 
 def known_tables(layout: Layout) -> set[str] | None:

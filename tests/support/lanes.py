@@ -23,12 +23,23 @@ PATIENCE_S = 75 * 60
 POLL_S = 1.0
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Long lanes come first: what is handed out last decides when the run ends."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None, None, None]:
+    """Long lanes come first: what is handed out last decides when the run ends.
+
+    All others stay in Django's order: tests that empty tables come after those that expect rows.
+    """
     for item in items:
         item.add_marker(pytest.mark.xdist_group(lane(item)))
+    yield
     items.sort(key=rank)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """A scheduler that does not see the lanes would hand out tests one by one, and say nothing."""
+    if getattr(session.config.option, "loadgroup", False):
+        for item in session.items:
+            assert item.nodeid.endswith(f"@{lane(item)}"), f"{item.nodeid} is in no lane"
 
 
 def lane(item: pytest.Item) -> str:
@@ -37,16 +48,14 @@ def lane(item: pytest.Item) -> str:
             return name
     if has_any(item, MACHINE):
         return item.nodeid.split("/")[1]
-    return item.nodeid.split("::")[0]
+    return item.nodeid.partition("::")[0]
 
 
 def rank(item: pytest.Item) -> int:
     """Charts wait in the cluster's lane for the images that the deployments build meanwhile."""
     if item.get_closest_marker("cluster"):
         return 2 if item.get_closest_marker("deploy") else 1
-    if item.get_closest_marker("deploy"):
-        return 0
-    return 3 if has_any(item, MACHINE) else 4
+    return 0 if item.get_closest_marker("deploy") else 3
 
 
 def has_any(item: pytest.Item, marks: tuple[str, ...]) -> bool:

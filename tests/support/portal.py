@@ -24,11 +24,18 @@ from tests.support.migrated import head_start
 
 ROOT = Path(__file__).resolve().parents[2]
 UP_WITHIN_S = 90.0
+WORKERS = 3  # of tools/run_tests.py
 
 
 def free_ports(count: int) -> int:
-    """Return the first of ``count`` consecutive free loopback ports."""
-    for base in range(13000 + os.getpid() % 37, 20900, 37):  # workloads take 21000 to 31999
+    """Return the first of ``count`` consecutive free loopback ports.
+
+    Each worker of a run has a range of its own: between this look and the server's start another
+    one would find the same ports free. Workloads take 21000 to 31999.
+    """
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % WORKERS
+    first, span = 13000 + worker * (7900 // WORKERS), 7900 // WORKERS
+    for base in range(first + os.getpid() % 37, first + span - count, 37):
         if all(_free(base + i) for i in range(count)):
             return base
     message = "no free ports"
