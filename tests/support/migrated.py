@@ -16,7 +16,7 @@ import sys
 import tempfile
 import uuid
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import psycopg
@@ -39,9 +39,19 @@ def head_start(target: Path, settings: str) -> None:
     """Leave at ``target`` an SQLite file migrated under ``settings``, where there is none yet."""
     if target.exists():
         return
-    made = kept(settings)
     target.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(made, target)
+    fresh = target.with_name(f"{target.name}.{uuid.uuid4().hex}.new")
+    try:
+        for last in (False, True):
+            try:
+                shutil.copyfile(kept(settings), fresh)
+                break
+            except FileNotFoundError:  # another run, of other sources, put its own in the place
+                if last:
+                    raise
+        fresh.replace(target)  # a copy that was cut off would be kept for the next run
+    finally:
+        fresh.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -52,12 +62,23 @@ def postgres_database(settings: str = "") -> Iterator[str]:
         pytest.skip("no PostgreSQL: BERTH_TEST_POSTGRES is not set")
     name = f"berth_{uuid.uuid4().hex[:12]}"
     with psycopg.connect(url, autocommit=True) as admin:
-        origin = f' TEMPLATE "{_template(admin, url, settings)}"' if settings else ""
-        admin.execute(f'CREATE DATABASE "{name}"{origin}')
+        _create(admin, url, name, settings)
         try:
             yield _beside(url, name)
         finally:
             admin.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
+
+
+def _create(admin: psycopg.Connection, url: str, name: str, settings: str) -> None:
+    for last in (False, True):
+        origin = f' TEMPLATE "{_template(admin, url, settings)}"' if settings else ""
+        try:
+            admin.execute(f'CREATE DATABASE "{name}"{origin}')
+        except psycopg.errors.InvalidCatalogName:  # a run of other sources dropped it meanwhile
+            if last:
+                raise
+        else:
+            return
 
 
 def _beside(url: str, name: str) -> str:
@@ -74,8 +95,18 @@ def _template(admin: psycopg.Connection, url: str, settings: str) -> str:
             admin.execute(f'CREATE DATABASE "{fresh}"')
             with tempfile.TemporaryDirectory(prefix="berth-migrated-") as folder:
                 _migrate(folder, settings, _beside(url, fresh))
+            _drop_older(admin, settings)
             admin.execute(f'ALTER DATABASE "{fresh}" RENAME TO "{name}"')
     return name
+
+
+def _drop_older(admin: psycopg.Connection, settings: str) -> None:
+    """Templates of other sources; one that is being copied just now stays for the next time."""
+    pattern = f"^berth_{settings.replace('.', '_')}_[0-9a-f]{{16}}$"
+    rows = admin.execute("SELECT datname FROM pg_database WHERE datname ~ %s", (pattern,))
+    for (name,) in rows.fetchall():
+        with suppress(psycopg.errors.ObjectInUse):
+            admin.execute(f'DROP DATABASE IF EXISTS "{name}"')
 
 
 def kept(settings: str) -> Path:
@@ -126,7 +157,7 @@ def _make(made: Path, settings: str) -> None:
         with closing(sqlite3.connect(Path(folder) / "berth.sqlite3")) as database:
             database.execute("VACUUM INTO ?", (str(fresh),))  # one file, nothing left in a WAL
         for old in KEPT.glob(f"{settings}-*.sqlite3"):
-            old.unlink()
+            old.unlink(missing_ok=True)
         fresh.replace(made)
 
 
