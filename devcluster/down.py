@@ -12,7 +12,7 @@ from typing import Any
 
 from devcluster import groups, network_rules
 from devcluster.layout import BRIDGE, Layout, has_bridge, volumes
-from devcluster.node import SETTINGS
+from devcluster.node import NAMESPACES, SETTINGS
 from devcluster.processes import Processes
 from devcluster.provisioner import MARKER
 from tools.setup_shell import SetupError, run, say, step, works
@@ -38,6 +38,8 @@ def down(layout: Layout) -> list[str]:
         unmount(layout.base)
         for name in namespaces:
             remove_namespace(Path(name))
+        if NAMESPACES.exists() and not any(NAMESPACES.iterdir()):
+            works(["umount", NAMESPACES])
         network_rules.remove(known_tables(layout))
         works(["ip", "link", "delete", BRIDGE])
         restore_settings(layout)

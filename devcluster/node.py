@@ -27,6 +27,7 @@ from tools.setup_shell import SetupError, run, works
 
 PAUSE = f"127.0.0.1:{REGISTRY_PORT}/berth/pause:1"
 CNI_PLUGINS = ("/usr/lib/cni", "/opt/cni/bin")
+NAMESPACES = Path("/run/netns")
 SETTINGS = {
     "net/ipv4/ip_forward": "1",
     # Without it a pod reaches its neighbour past every rule.
@@ -252,6 +253,7 @@ def make_network(layout: Layout) -> None:
     if not Path("/proc/sys/net/bridge").exists() and shutil.which("modprobe"):
         works(["modprobe", "-a", "br_netfilter", "overlay"])
     remember_settings(layout)
+    make_place_of_namespaces()
     if not has_bridge():
         run(["ip", "link", "add", BRIDGE, "type", "bridge"])
     addresses = run(["ip", "-o", "-4", "address", "show", "dev", BRIDGE])
@@ -262,6 +264,17 @@ def make_network(layout: Layout) -> None:
     for name, value in SETTINGS.items():
         (Path("/proc/sys") / name).write_text(value)
     network_rules.masquerade(POD_CIDR, BRIDGE)
+
+
+def make_place_of_namespaces() -> None:
+    """A shared mount, as iproute2 and podman make it when they find none.
+
+    One that comes later covers what lies below: pods' namespaces could not be removed any more.
+    """
+    NAMESPACES.mkdir(parents=True, exist_ok=True)
+    if not works(["mount", "--make-rshared", NAMESPACES]):
+        run(["mount", "--bind", NAMESPACES, NAMESPACES])
+        run(["mount", "--make-rshared", NAMESPACES])
 
 
 def remember_settings(layout: Layout) -> None:
