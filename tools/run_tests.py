@@ -30,7 +30,7 @@ MARKS = ("postgres", "redis", "browser", "root", "gpu", "cluster", "deploy")
 # worker than they are; more would make what is timed inside the tests unfair.
 WORKERS = ("-n", "3", "--dist", "loadgroup", "--no-loadscope-reorder")
 
-LIMIT_MIN = int(os.environ.get("BERTH_TEST_LIMIT_MIN", "78"))
+LIMIT_MIN = int(os.environ.get("BERTH_TEST_LIMIT_MIN", "80"))
 LAST_WORDS_S = 120
 
 
