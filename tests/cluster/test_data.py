@@ -235,9 +235,10 @@ def test_two_pods_share_a_volume_and_a_reader_can_not_write(ground: Ground) -> N
     )
     ended(ground, reader)
     said = log_of(ground, reader)
-    assert said.startswith("hi\n")
-    assert said.count("Read-only file system") == 3
-    assert said.endswith("answer\nfile\n")
+    refused = [line for line in said.splitlines() if "Read-only file system" in line]
+    assert len(refused) == 3
+    # two streams: which line of the other one stands between them is the runtime's affair
+    assert [line for line in said.splitlines() if line not in refused] == ["hi", "answer", "file"]
     for spec in (writer, other, reader):
         removed(ground, spec.uid)
     wiped(ground, claim)
