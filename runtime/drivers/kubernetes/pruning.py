@@ -50,11 +50,12 @@ def small_job(obj: Object) -> Object:
     }
 
 
-def small_pod(obj: Object) -> Object:
+def small_pod(obj: Object, before: Object | None = None) -> Object:
+    """``before``: what was kept of it so far; it says when somebody asked it to go."""
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
     kept = ("phase", "reason", "message", "conditions", "containerStatuses", "podIP")
     return {
-        "metadata": _small_meta(obj),
+        "metadata": _small_meta(obj) | _first_asked(obj, before),
         "spec": {
             "nodeName": spec.get("nodeName"),
             "containers": [
@@ -78,3 +79,12 @@ def small_event(obj: Object) -> Object:
         "involvedObject": {k: about.get(k) for k in ("kind", "uid", "fieldPath")},
         "metadata": {"creationTimestamp": obj["metadata"].get("creationTimestamp")},
     }
+
+
+def _first_asked(obj: Object, before: Object | None) -> Object:
+    """The kubelet's last deletion has no grace and a new time: it ended the asking, not the pod."""
+    if before is None or before["metadata"].get("uid") != obj["metadata"].get("uid"):
+        return {}
+    names_of_it = ("deletionTimestamp", "deletionGracePeriodSeconds")
+    asked = {name: before["metadata"][name] for name in names_of_it if name in before["metadata"]}
+    return {} if obj["metadata"].get("deletionGracePeriodSeconds") else asked

@@ -163,7 +163,7 @@ class World:
         self._touch(key)
 
     def _put_pod(self, obj: Object) -> None:
-        small = small_pod(obj)
+        small = small_pod(obj, self._pods.get(_key(obj)))
         self._pods[_key(obj)] = small
         key = _set_key(obj)
         if names.JOB in (obj["metadata"].get("labels") or {}):
