@@ -100,7 +100,8 @@ class Uploads:
         except FileNotFoundError:
             raise _unknown() from None
         name = names.readable(names.split(names.path_of(one.path))[1])
-        return {"id": one.id, "path": one.path, "name": name, "size": one.size, "offset": offset}
+        said = {"id": one.id, "path": one.path, "name": name, "mark": one.mark}
+        return {**said, "size": one.size, "offset": offset}
 
     # --- contents -----------------------------------------------------------------------------
 

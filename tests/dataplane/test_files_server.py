@@ -475,7 +475,8 @@ def test_an_upload_goes_on_where_it_was_also_after_a_restart(tmp_path: Path) -> 
     two = Served(tmp_path)
     again = two.post("uploads", **asked).json()
     assert (again["id"], again["offset"]) == (made["id"], 2_000_000)
-    assert [u["id"] for u in two.http.get("/uploads").json()["uploads"]] == [made["id"]]
+    (mine,) = two.http.get("/uploads").json()["uploads"]
+    assert (mine["id"], mine["path"], mine["mark"]) == (made["id"], "new/folder/big", "big-1")
     two.http.patch(url, params={"offset": 2_000_000}, content=data[2_000_000:])
     digest = hashlib.sha256(data).hexdigest()
     done = two.lines(two.post(f"uploads/{made['id']}/finish", sha256=digest))[-1]
