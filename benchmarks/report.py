@@ -13,9 +13,10 @@ NOTES = Path(__file__).resolve().parent / "notes.md"
 
 _HEAD = """# Benchmarks
 
-Measured by `make bench` on a shared 2-core machine. Each figure is a ratio against a peer or a
-limit in the same run, rounds alternated; the gate is on the ratio. *Goal*, then the *floor* in
-brackets. Absolute figures belong to that machine only.
+Measured on a shared 2-core machine. `make bench` runs five (`warm`, `lists`, `spawn`, `idle`,
+`storm`), `make bench ARGS="NAME …"` the others: loads, keys, and what needs a cluster. A row with
+a peer is a ratio against it, or against a limit, in the same run, rounds alternated. A row without
+one is an absolute figure and belongs to that machine only. *Goal*, then the *floor* in brackets.
 
 | what | ratio or figure | spread | goal [floor] | met | ours (median) | peer (median) | rounds |
 |---|---|---|---|---|---|---|---|
