@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from django.db.models import Count, Q
 from django.utils.translation import ngettext
 
-from common.errors import BerthError
 from notifications.services import notify
 from projects import contents, hooks
 from projects.choices import Role
@@ -17,7 +16,7 @@ from runtime.protocol import Phase
 from runtime.reconcilers import on_transition
 from volumes.choices import VolumeKind
 from volumes.models import Volume
-from volumes.services.homes import project_volume_ensure, project_volumes_ensure
+from volumes.services.homes import project_volume_try, project_volumes_ensure
 from volumes.services.removal import volumes_request_delete
 
 if TYPE_CHECKING:
@@ -45,12 +44,7 @@ def place_made(transition: Transition) -> None:
     if not isinstance(place, ProjectPlace) or transition.after != Phase.RUNNING:
         return
     if transition.before != Phase.RUNNING:
-        try:
-            project_volume_ensure(
-                principal=None, project=place.project, cluster_key=place.cluster_key
-            )
-        except BerthError:  # no room under its limits: housekeeping tries again
-            return
+        project_volume_try(place.project, place.cluster_key)
 
 
 def nearly_full(transition: Transition) -> None:

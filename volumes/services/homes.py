@@ -68,7 +68,21 @@ def project_volumes_ensure(project: Project, principal: Principal | None = None)
     """
     for cluster in usable_clusters(project.uid):
         if cluster.driver in QUEUED_HERE:
-            project_volume_ensure(principal=principal, project=project, cluster_key=cluster.key)
+            project_volume_try(project, cluster.key, principal)
+
+
+def project_volume_try(
+    project: Project, cluster_key: str, principal: Principal | None = None
+) -> bool:
+    """Make it where limits leave room for it. Nobody waits for a volume that nobody asked for:
+    a project without one gets it later, from housekeeping.
+    """
+    try:
+        project_volume_ensure(principal=principal, project=project, cluster_key=cluster_key)
+    except BerthError as error:
+        log.info("volumes.shared_refused", project=str(project.uid), error=error.message)
+        return False
+    return True
 
 
 def shared_volumes_repair() -> int:
@@ -103,12 +117,7 @@ def shared_volumes_repair() -> int:
 def _repair(project: Project, cluster_key: str) -> int:
     if cluster_key not in {cluster.key for cluster in usable_clusters(project.uid)}:
         return 0
-    try:
-        project_volume_ensure(principal=None, project=project, cluster_key=cluster_key)
-    except BerthError as error:  # its limits leave no room: nobody is stopped by that
-        log.info("volumes.shared_refused", project=str(project.uid), error=error.message)
-        return 0
-    return 1
+    return int(project_volume_try(project, cluster_key))
 
 
 def _make(
