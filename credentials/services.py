@@ -171,7 +171,9 @@ def credential_note_test(
     *, principal: Principal, credential: Credential, version: int, ok: bool | None, message: str
 ) -> Credential:
     """Keep what a test said, unless the secret was replaced meanwhile."""
-    row = Credential.objects.select_for_update().get(pk=credential.pk)
+    row = Credential.objects.select_for_update().filter(pk=credential.pk).first()
+    if row is None:  # deleted while it was asked about
+        raise _gone()
     if row.version == version:
         row.tested_at, row.test_ok, row.test_message = now(), ok, message[:300]
         row.save(update_fields=["tested_at", "test_ok", "test_message"])
@@ -199,7 +201,7 @@ def require_manage(principal: Principal, row: Credential, *, remove: bool = Fals
     mine = row.owner_id == principal.user.pk
     if row.project is None:
         if not mine:
-            raise NotFound(_("There is no such credential, or you may not see it."))
+            raise _gone()
         _require_account(principal)
         return
     require(principal, row.project, Permission.CREDENTIAL_MANAGE)
@@ -220,14 +222,22 @@ def _require_account(principal: Principal) -> None:
 
 
 def _locked(principal: Principal, credential: Credential, *, remove: bool = False) -> Credential:
+    """Return the row as it is now, locked after its project: who deletes a project begins there
+    too, and two who begin at opposite ends would wait for each other.
+    """
+    require_manage(principal, credential, remove=remove)
+    if credential.project is not None:
+        lock(credential.project)
     rows = Credential.objects.select_for_update(of=("self",)).select_related("project")
     row = rows.filter(pk=credential.pk).first()
     if row is None:
-        raise NotFound(_("There is no such credential, or you may not see it."))
+        raise _gone()
     require_manage(principal, row, remove=remove)
-    if row.project is not None:
-        lock(row.project)
     return row
+
+
+def _gone() -> NotFound:
+    return NotFound(_("There is no such credential, or you may not see it."))
 
 
 def _of(principal: Principal, project: Project | None) -> Any:

@@ -174,6 +174,44 @@ def test_a_test_of_the_old_secret_says_nothing_of_the_new(
     assert row.test_ok is None
 
 
+def test_a_credential_that_is_deleted_during_its_test_is_not_there(
+    stored: Credential, alice: Any, principal: Any
+) -> None:
+    from common.errors import NotFound
+    from credentials.services import credential_delete, credential_note_test
+
+    who = principal(alice)
+    credential_delete(principal=who, credential=stored, confirm=stored.name)
+    with pytest.raises(NotFound):
+        credential_note_test(principal=who, credential=stored, version=1, ok=True, message="")
+
+
+def test_a_change_locks_the_project_before_the_credential(
+    stored: Credential, alice: Any, principal: Any, monkeypatch: Any
+) -> None:
+    """As the deletion of a project does: in the other order they would wait for each other."""
+    from django.db.models import QuerySet
+
+    from credentials import services
+
+    locked: list[str] = []
+    real = QuerySet.select_for_update
+
+    def noted(rows: Any, *args: Any, **kwargs: Any) -> Any:
+        locked.append(rows.model.__name__)
+        return real(rows, *args, **kwargs)
+
+    monkeypatch.setattr(QuerySet, "select_for_update", noted)
+    who = principal(alice)
+    services.credential_edit(principal=who, credential=stored, changes={"description": "x"})
+    services.credential_rotate(principal=who, credential=stored, fields={"password": "second"})
+    services.credential_delete(principal=who, credential=stored, confirm=stored.name)
+    assert [name for name in locked if name in {"Project", "Credential"}] == [
+        "Project",
+        "Credential",
+    ] * 3
+
+
 def test_d13_a_deleted_credential_is_gone_for_clusters_and_wakes_them(
     stored: Credential, project: Any, alice: Any, as_user: Any, monkeypatch: Any
 ) -> None:
