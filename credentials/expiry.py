@@ -9,6 +9,7 @@ from django.db.models import Q
 from django.utils.timezone import localtime
 
 from common.clock import now
+from credentials.choices import UsableBy
 from credentials.models import Credential
 from credentials.selectors import EXPIRES_SOON, expiry_of
 from notifications.services import notify
@@ -50,9 +51,15 @@ def _tell(row: Credential, stage: str) -> bool:
 
 
 def _concerned(row: Credential) -> list[User]:
-    """Its owner; of a project's all who may replace it."""
+    """Its owner; of a project's all who may replace it. What only its owner may use nobody else
+    may replace, and his work stops: he is told also when he manages nothing there any more.
+    """
     if row.project is None:
         return [row.owner] if row.owner else []
-    able = [r.value for r, may in ROLE_PERMISSIONS.items() if Permission.CREDENTIAL_MANAGE in may]
-    members = Membership.objects.filter(project=row.project, role__in=able)
+    members = Membership.objects.filter(project=row.project)
+    if row.usable_by == UsableBy.OWNER:
+        members = members.filter(user=row.owner)
+    else:
+        able = [r for r, may in ROLE_PERMISSIONS.items() if Permission.CREDENTIAL_MANAGE in may]
+        members = members.filter(role__in=able)
     return [member.user for member in members.select_related("user")]

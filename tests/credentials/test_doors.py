@@ -414,6 +414,21 @@ def test_an_expiry_is_told_once_when_near_and_once_when_over(
     assert Notification.objects.filter(kind="credential.expired").count() == 3
 
 
+def test_an_expiry_of_what_one_person_may_use_is_told_to_that_person(
+    project: Any, keep: Any, alice: Any, mona: Any
+) -> None:
+    """Nobody else may replace it, and his work stops also when he manages nothing any more."""
+    from credentials.expiry import tell_due
+    from notifications.models import Notification
+    from projects.models import Membership
+
+    keep("s3", usable_by="owner")
+    Credential.objects.update(owner=mona, expires_at=now() + timedelta(days=3))
+    Membership.objects.filter(project=project, user=mona).update(role="member")
+    assert tell_due() == 1
+    assert [n.user for n in Notification.objects.filter(kind="credential.expiring")] == [mona]
+
+
 def test_a_rotation_begins_the_warnings_anew(
     project: Any, keep: Any, alice: Any, principal: Any
 ) -> None:
