@@ -20,6 +20,24 @@ def test_a_new_project_has_it_at_once_on_one_machine(as_user, alice, settle, mac
     assert machine.volume_seen(row.uid)["owner"] == ""
 
 
+def test_a_limit_on_storage_refuses_the_volume_and_not_the_project(as_user, alice, limit):
+    from volumes.services.classes import default_class
+
+    chosen = default_class("local")
+    chosen.default_size_mib = 4096
+    chosen.save()
+    limit(1024, user=alice)
+    answer = as_user(alice).post(
+        "/api/v1/projects", {"name": "Fresh"}, content_type="application/json"
+    )
+    assert answer.status_code == 201, answer.content
+    made = Project.objects.get(slug=answer.json()["slug"])
+    assert not shared(project=made).exists()
+    limit(8192, user=alice)
+    assert services.shared_volumes_repair() >= 1
+    assert shared(project=made).exists()
+
+
 def test_on_a_cluster_it_comes_with_the_first_place(project):
     from runtime.protocol import Phase
     from runtime.reconcilers import Outcome, Transition
