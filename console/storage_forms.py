@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
 from typing import Any, ClassVar
 
 import django_tables2 as tables
@@ -19,21 +18,9 @@ from console.fields import area, search_field
 from console.views.base import FilterForm, Table
 from volumes.choices import BackingKind, Medium
 from volumes.models import VolumeClass
+from volumes.ui.forms import size_field, to_gib, to_mib
 
-_GIB = Decimal(1024)
 _SIZES = ("min_size", "max_size", "default_size")
-
-
-def _gib(label: Any, *, required: bool = False, help_text: Any = "") -> forms.DecimalField:
-    return forms.DecimalField(
-        label=label,
-        required=required,
-        min_value=Decimal("0.01"),
-        max_value=2**30,
-        decimal_places=2,
-        widget=forms.NumberInput(attrs={"step": "any"}),
-        help_text=help_text,
-    )
 
 
 class VolumeClassForm(forms.Form):
@@ -74,10 +61,13 @@ class VolumeClassForm(forms.Form):
     can_snapshot = forms.BooleanField(
         label=_("Snapshots, where the cluster can make them"), required=False, initial=True
     )
-    min_size = _gib(_("Smallest size in GiB"), required=True)
-    max_size = _gib(_("Largest size in GiB"), help_text=_("Empty: no largest size."))
-    default_size = _gib(
-        _("Size of homes and shared volumes in GiB"),
+    min_size = size_field(label=_("Smallest size in GiB"), required=True)
+    max_size = size_field(
+        label=_("Largest size in GiB"), required=False, help_text=_("Empty: no largest size.")
+    )
+    default_size = size_field(
+        label=_("Size of homes and shared volumes in GiB"),
+        required=False,
         help_text=_("Of those that come by themselves here. Empty: no limit of their own."),
     )
     clusters = forms.MultipleChoiceField(
@@ -95,9 +85,10 @@ class VolumeClassForm(forms.Form):
         help_text=_("Smaller numbers come first."),
     )
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        kwargs.setdefault("initial", {"min_size": 1})
-        super().__init__(*args, **kwargs)
+    def __init__(self, *args: Any, row: VolumeClass | None = None, **kwargs: Any) -> None:
+        initial = {"min_size": 1} if row is None else self.initial_of(row)
+        super().__init__(*args, initial=initial, **kwargs)
+        self._row = row
         known = list(Cluster.objects.order_by("name").values_list("key", "name"))
         for name in ("clusters", "default_on"):
             field = self.fields[name]
@@ -105,12 +96,16 @@ class VolumeClassForm(forms.Form):
             field.choices = known
 
     def values(self) -> dict[str, Any]:
-        """Return what the service takes; raises when a line of the options says nothing."""
+        """Return what the service takes; raises when a line of the options says nothing.
+
+        A size that was not touched is left out: it stays to the MiB.
+        """
         found = dict(self.cleaned_data)
         found["options"] = lines.pairs(found["options"], "options")
         for name in _SIZES:
             size = found.pop(name)
-            found[f"{name}_mib"] = None if size is None else max(1, round(size * _GIB))
+            if self._row is None or name in self.changed_data:
+                found[f"{name}_mib"] = None if size is None else to_mib(size)
         return found
 
     @staticmethod
@@ -128,10 +123,9 @@ class VolumeClassForm(forms.Form):
             "position",
         )
         places = list(row.places.all())
-        sizes = {name: getattr(row, f"{name}_mib") for name in _SIZES}
         return {
             **{name: getattr(row, name) for name in names},
-            **{n: None if v is None else Decimal(v) / _GIB for n, v in sizes.items()},
+            **{name: to_gib(getattr(row, f"{name}_mib")) for name in _SIZES},
             "options": lines.pairs_text(row.options),
             "clusters": [place.cluster.key for place in places],
             "default_on": [place.cluster.key for place in places if place.is_default],

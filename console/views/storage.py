@@ -45,12 +45,11 @@ class VolumeClassEdit(ConsoleView):
 
     def get(self, request: HttpRequest, volume_class: str = "") -> HttpResponse:  # noqa: ARG002
         known = selectors.class_get(volume_class) if volume_class else None
-        initial = {"initial": forms.VolumeClassForm.initial_of(known)} if known else {}
-        return self._page(known, forms.VolumeClassForm(**initial))
+        return self._page(known, forms.VolumeClassForm(row=known))
 
     def post(self, request: HttpRequest, volume_class: str = "") -> HttpResponse:
         known = selectors.class_get(volume_class) if volume_class else None
-        form = forms.VolumeClassForm(request.POST)
+        form = forms.VolumeClassForm(request.POST, row=known)
         if not form.is_valid():
             return self._page(known, form, 400)
         try:

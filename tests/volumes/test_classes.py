@@ -196,3 +196,26 @@ def test_the_console_has_a_page_for_them(as_user, operator, auditor, kube, alice
     assert client.post("/console/storage/fast-nfs/delete", {"confirm": "x"}).status_code == 400
     gone = client.post("/console/storage/fast-nfs/delete", {"confirm": "Fast NFS"})
     assert gone.status_code == 302
+
+
+@pytest.mark.parametrize(("held", "shown"), [(100, "0.10"), (1, "0.01"), (1030, "1.01")])
+def test_saving_what_the_page_shows_changes_no_size(as_user, operator, kube, held, shown):
+    client = as_user(operator)
+    row = VolumeClass.objects.create(
+        key="odd",
+        name="Odd",
+        backing_kind="storage-class",
+        options={"storage_class": "gold"},
+        min_size_mib=held,
+        max_size_mib=2049,
+    )
+    form = client.get("/console/storage/odd/").context["form"]
+    fields = ("key", "name", "backing_kind", "options", "min_size", "max_size", "position", "price")
+    said = {name: form[name].value() for name in fields}
+    assert str(said["min_size"]) == shown
+    assert client.post("/console/storage/odd/", {**said, "name": "Even"}).status_code == 302
+    row.refresh_from_db()
+    assert (row.name, row.min_size_mib, row.max_size_mib) == ("Even", held, 2049)
+    assert client.post("/console/storage/odd/", {**said, "max_size": ""}).status_code == 302
+    row.refresh_from_db()
+    assert (row.min_size_mib, row.max_size_mib) == (held, None)

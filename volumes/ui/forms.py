@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from volumes.models import Volume, VolumeClass
 
 _GIB = Decimal(1024)
+_LEAST = Decimal("0.01")  # GiB, also the step of what is shown
 MAX_GIB = 2**30
+_SIZE = _("Size in GiB")
 # a service's field → the form's
 NAMES = {
     "size_mib": "size",
@@ -32,11 +34,11 @@ NAMES = {
 SEPARATOR = "/"
 
 
-def size_field(*, required: bool, help_text: Any = "") -> forms.DecimalField:
+def size_field(*, required: bool, label: Any = _SIZE, help_text: Any = "") -> forms.DecimalField:
     return forms.DecimalField(
-        label=_("Size in GiB"),
+        label=label,
         required=required,
-        min_value=Decimal("0.01"),
+        min_value=_LEAST,
         max_value=MAX_GIB,
         decimal_places=2,
         widget=forms.NumberInput(attrs={"step": "any", "inputmode": "decimal"}),
@@ -68,7 +70,8 @@ def to_mib(gib: Decimal) -> int:
 
 
 def to_gib(size_mib: int | None) -> Decimal | None:
-    return None if size_mib is None else (Decimal(size_mib) / _GIB).quantize(Decimal("0.01"))
+    """Return what the field takes back: rounded, so an untouched size is not to be read again."""
+    return None if size_mib is None else max(_LEAST, (size_mib / _GIB).quantize(_LEAST))
 
 
 class VolumeForm(forms.Form):
