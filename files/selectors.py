@@ -36,8 +36,7 @@ def place_get(
     who: Principal, uid: UUID | str, project: Project | None = None, *, write: bool = False
 ) -> Place:
     """Return the place, or raise: NotFound for strangers, Forbidden or Conflict with the reason."""
-    volume = volumes.volume_get(who, uid, project)
-    volume = volumes.volume_for_use(who, volume.project, uid, write=False)
+    volume = volumes.volume_for_use(who, project, uid, write=False)
     may_write = volumes.may_write(who, volume) and not _is_to_read(who)
     if write and not may_write:
         raise Forbidden(

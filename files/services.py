@@ -8,10 +8,11 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
+from django.utils.translation import gettext as _
 
 from accounts.principal import Principal
 from common.clock import now
-from common.errors import BerthError
+from common.errors import BerthError, Conflict
 from common.ids import new_uid
 from events import services as events
 from files.models import FileSession
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from files.selectors import Place
     from projects.models import Project
 
+MOST_OPEN = 8  # of one person: each is a server of its own that nobody's limits count
+
 
 def session_open(*, principal: Principal, project: Project, volume_uid: UUID | str) -> FileSession:
     """Return the person's file browser of a volume; begin one where there is none that works.
@@ -37,19 +40,20 @@ def session_open(*, principal: Principal, project: Project, volume_uid: UUID | s
     One that was begun with other rights than the person has now gives way to a new one. It is
     the person's, whatever token opens it: what a token may do there is asked at each request.
     """
-    place_get(principal, volume_uid, project)
+    if principal.token is not None:
+        place_get(principal, volume_uid, project)
     person = Principal(user=principal.user, ip=principal.ip)
-    place = place_get(person, volume_uid, project)
-    require_active(project)
     for _attempt in range(2):
+        place = place_get(person, volume_uid, project)
+        require_active(project)
         try:
             with transaction.atomic():
-                return _opened(principal, project, place_get(person, volume_uid, project))
+                return _opened(principal, project, place)
         except IntegrityError:  # opened twice at the same moment: the other one counts
             found = session_of(principal, place.volume)
             if found is not None:
                 return found
-    return _opened(principal, project, place)
+    raise Conflict(_("The files are being opened and closed at once; try again in a moment."))
 
 
 def _opened(principal: Principal, project: Project, place: Place) -> FileSession:
@@ -59,6 +63,7 @@ def _opened(principal: Principal, project: Project, place: Place) -> FileSession
             session_touch(uid=found.uid)
             return found
         _end(found)
+    _make_room(principal.user)
     uid = new_uid()
     row = FileSession.objects.create(
         uid=uid,
@@ -81,6 +86,19 @@ def _opened(principal: Principal, project: Project, place: Place) -> FileSession
     )
     _changed(row)
     return row
+
+
+def _make_room(person: User) -> None:
+    """End what was used longest ago, so that with a new one a person has at most ``MOST_OPEN``.
+
+    Two that are opened at the same moment may go one beyond it, until the next one.
+    """
+    rows = FileSession.objects.filter(
+        person=person, deleted_at__isnull=True, desired=Desired.RUNNING
+    )
+    spare = rows.order_by("-last_used_at", "-id").values_list("pk", flat=True)[MOST_OPEN - 1 :]
+    if found := list(spare):
+        _end_all(FileSession.objects.filter(pk__in=found))
 
 
 def session_touch(*, uid: UUID | str) -> None:
@@ -109,9 +127,10 @@ def sessions_end_for(*, project: Project | None = None, person: User | None = No
 def sessions_tidy() -> int:
     """End what nobody uses, and what may not be used any more. Return how many."""
     idle = now() - timedelta(minutes=settings.BERTH_FILES_IDLE_MINUTES)
-    ended = 0
+    with transaction.atomic():
+        ended = _end_all(FileSession.objects.filter(last_used_at__lt=idle))
     for row in _wanted(FileSession.objects.all()):
-        if row.last_used_at < idle or not _still_allowed(row):
+        if not _still_allowed(row):
             with transaction.atomic():
                 ended += _end_all(FileSession.objects.filter(pk=row.pk))
     return ended

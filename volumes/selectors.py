@@ -69,13 +69,20 @@ def volumes_mountable(
 
 
 def volume_for_use(
-    who: Principal, project: Project, uid: UUID | str, *, write: bool, even_full: bool = False
+    who: Principal,
+    project: Project | None,
+    uid: UUID | str,
+    *,
+    write: bool,
+    even_full: bool = False,
 ) -> Volume:
-    """Return a volume that ``who`` may use now, or raise what is in the way of it.
+    """Return a volume (of ``project``, None: of any) that ``who`` may use now, or raise what is
+    in the way of it.
 
     ``even_full``: for work whose files lie there, so that somebody can delete some of them.
     """
     volume = volume_get(who, uid, project)
+    project = volume.project
     if volume.kind == VolumeKind.HOME:
         if volume.owner_id != who.user.pk:
             raise Forbidden(_("A home is private: only its owner may use it."))

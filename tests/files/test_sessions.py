@@ -343,3 +343,51 @@ def test_a_volume_that_was_handed_over_is_opened_anew(
     assert sessions_tidy() == 1
     looking.refresh_from_db()
     assert looking.desired == "absent"
+
+
+def test_a_ninth_ends_the_one_that_was_used_longest_ago(
+    as_user: Any, project: Any, bob: Any, alice: Any, shared: Any
+) -> None:
+    from common.clock import now
+    from files.services import MOST_OPEN
+    from volumes.models import Volume
+
+    as_user(alice).post(session_url(project, shared))
+    client, opened = as_user(bob), []
+    for n in range(MOST_OPEN):
+        data = Volume.objects.create(
+            project=project, created_by=bob, kind="data", name=f"set-{n}", phase="running"
+        )
+        client.post(session_url(project, data))
+        opened.append(data)
+        rows().filter(volume=data).update(last_used_at=now() - timedelta(seconds=60 - n))
+    rows().filter(volume=opened[0]).update(last_used_at=now())
+    wanted = rows().filter(desired="running")
+    assert wanted.count() == MOST_OPEN + 1
+    client.post(session_url(project, shared))
+    assert wanted.filter(person=bob).count() == MOST_OPEN
+    assert [row.volume for row in rows().filter(desired="absent")] == [opened[1]]
+    client.post(session_url(project, opened[2]))  # one that is open costs nothing
+    assert wanted.filter(person=bob).count() == MOST_OPEN
+    assert wanted.filter(person=alice).count() == 1
+
+
+def test_one_that_is_opened_and_ended_all_the_time_is_refused(
+    project: Any, bob: Any, shared: Any, principal: Any, monkeypatch: Any
+) -> None:
+    from django.db import IntegrityError
+
+    from common.errors import Conflict
+    from files import services
+
+    tried: list[Any] = []
+
+    def taken(*given: Any) -> Any:
+        tried.append(given)
+        raise IntegrityError
+
+    monkeypatch.setattr(services, "_opened", taken)
+    with pytest.raises(Conflict):
+        services.session_open(principal=principal(bob), project=project, volume_uid=shared.uid)
+    assert len(tried) == 2
+    assert not rows().exists()
