@@ -84,6 +84,17 @@ def test_consent_is_owners_own(  # noqa: PLR0917 - a person each
     assert answer(as_user(otto), offer).status_code == 202
 
 
+def test_what_is_said_in_an_offer_is_for_owners(as_user, row, alice, bob, mona, vera):
+    ask(as_user(alice), row, message="for the mixes")
+    url = f"{API}/{row.uid}/transfer"
+    said = as_user(alice).get(url).json()
+    assert (said["to"], said["message"]) == ("sound", "for the mixes")
+    for user in (bob, mona, vera):
+        answer = as_user(user).get(url)
+        assert answer.status_code == 403, user
+        assert "sound" not in answer.content.decode()
+
+
 def test_a10_asking_tells_nothing_about_projects(as_user, row, make, alice, bob):
     there = ask(as_user(alice), row, "sound")
     nowhere = ask(as_user(alice), make(bob, "two"), "nowhere")

@@ -12,7 +12,7 @@ from rest_framework import status
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from common.errors import NotFound
+from common.errors import Forbidden, NotFound
 from projects.access import Permission
 from volumes import selectors, services
 from volumes.api import render
@@ -80,6 +80,8 @@ class VolumeTransferView(VolumeAPIView):
 
     @extend_schema(responses=s.TransferOut)
     def get(self, request: Request, project: str, volume: UUID) -> Response:  # noqa: ARG002
+        if not selectors.is_owner(self.principal, self.project):
+            raise Forbidden(_("Only an owner of the project may hand over its volumes."))
         return Response(render.transfer_out(self._open()))
 
     @extend_schema(request=s.TransferIn, responses={202: s.TransferOut})
