@@ -162,7 +162,9 @@ class SnapshotReconciler:
             return Outcome(Phase.RUNNING)
         if row.volume.phase != Phase.RUNNING or row.volume.desired == Desired.ABSENT:
             said = _("The volume is not ready.")
-            return Outcome(Phase.PENDING, Reason.PREPARING, said, requeue_s=WAIT_S)
+            leaving = row.volume.desired == Desired.ABSENT  # days of undo; coming back wakes it
+            pause = MEASURE_EVERY_S if leaving else WAIT_S
+            return Outcome(Phase.PENDING, Reason.PREPARING, said, requeue_s=pause)
         size = driver.ensure_snapshot(uid, volume_uid=str(row.volume.uid), backing=backing)
         killpoint("snapshot-made")
         return Outcome(Phase.RUNNING, updates={"size_bytes": size or None})

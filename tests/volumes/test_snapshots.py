@@ -1,7 +1,10 @@
 """Copies: made once, put back when nothing uses the volume, private for homes."""
 
+from datetime import timedelta
+
 import pytest
 
+from common.clock import now
 from quotas.models import Reservation
 from tests.volumes.conftest import API, JSON
 from volumes import services
@@ -50,6 +53,23 @@ def test_a_copy_that_was_made_is_never_made_again(as_user, bob, row, machine, se
     calls = machine.calls("ensure_snapshot")
     settle(horizon_s=10_000, rounds=3)
     assert machine.calls("ensure_snapshot") == calls
+
+
+def test_a_copy_that_waits_sleeps_while_its_volume_may_still_come_back(
+    as_user, bob, row, machine, settle
+):
+    """Its days of undo are many; asking every two seconds would be a load for nothing."""
+    client = as_user(bob)
+    take(client, row, name="one")
+    assert client.delete(f"{API}/{row.uid}").status_code == 202
+    settle()
+    copy = VolumeSnapshot.objects.get()
+    assert copy.phase == "pending"
+    assert copy.next_reconcile_at > now() + timedelta(minutes=5)
+    assert client.post(f"{API}/{row.uid}/restore", {}, content_type=JSON).status_code == 202
+    settle()
+    copy.refresh_from_db()
+    assert copy.phase == "running"
 
 
 def test_putting_back_needs_a_volume_that_nobody_uses(as_user, bob, row, held, settle):

@@ -84,6 +84,8 @@ def _bring_back(principal: Principal, volume: Volume, name: str) -> Volume:
     row.delete_requested_at = row.delete_after = None
     row.name = name or row.name
     save(row, *_ASKED, "name")
+    for copy in VolumeSnapshot.objects.filter(volume=row, phase=Phase.PENDING, deleted_at=None):
+        hint(copy)  # it sleeps while its volume is on its way out
     tell(principal, "volume.brought-back", row)
     return row
 
