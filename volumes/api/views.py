@@ -39,11 +39,12 @@ class VolumeAPIView(ProjectAPIView):
         return dict(serializer.validated_data)
 
     def answer(self, row: Volume, code: int = status.HTTP_200_OK) -> Response:
-        said = render.volume_one(self._fresh(row), self.principal, self.entry.granted)
-        return with_etag(Response(said, status=code), row)
+        """Tell what became of a row that was changed: it is read again, with all that is shown."""
+        return self.shown(selectors.volume_get(self.principal, row.uid, self.project), code)
 
-    def _fresh(self, row: Volume) -> Volume:
-        return selectors.volume_get(self.principal, row.uid, self.project)
+    def shown(self, row: Volume, code: int = status.HTTP_200_OK) -> Response:
+        said = render.volume_one(row, self.principal, self.entry.granted)
+        return with_etag(Response(said, status=code), row)
 
 
 class VolumeList(VolumeAPIView):
@@ -121,7 +122,7 @@ class VolumeDetail(VolumeAPIView):
 
     @extend_schema(responses=s.VolumeDetailOut)
     def get(self, request: Request, project: str, volume: UUID) -> Response:  # noqa: ARG002
-        return self.answer(self.volume())
+        return self.shown(self.volume())
 
     @extend_schema(
         request=s.VolumeEdit,
