@@ -9,6 +9,7 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 
 from common.errors import Invalid, NotFound
+from common.ui.answers import show_error
 from console import forms, tables
 from console.views.base import ConsoleView, ListView
 from notifications import services
@@ -71,7 +72,7 @@ class AnnouncementEdit(ConsoleView):
                     actor=self.principal, announcement=row, **form.cleaned_data
                 )
             except Invalid as error:
-                self.errors_into(form, error)
+                show_error(form, error)
             else:
                 messages.success(request, _("The announcement is saved."))
                 return HttpResponseRedirect(reverse("console:announcements"))

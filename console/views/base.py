@@ -10,7 +10,6 @@ from django_tables2 import RequestConfig
 
 from accounts.models import User
 from accounts.selectors import user_get
-from common.errors import BerthError
 from projects.ui.base import PlatformView
 
 ROWS = 50
@@ -23,14 +22,6 @@ class ConsoleView(PlatformView):
 
     def context(self) -> dict[str, Any]:
         return {**super().context(), "may_change": self.principal.is_operator}
-
-    def errors_into(self, form: forms.Form, error: BerthError) -> None:
-        """Put the sentences of a service next to the fields they are about."""
-        known = {name: texts for name, texts in error.fields.items() if name in form.fields}
-        for name, texts in known.items():
-            form.add_error(name, [str(text) for text in texts])
-        if not known:
-            form.add_error(None, str(error.message))
 
 
 class ListView(ConsoleView):

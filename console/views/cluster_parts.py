@@ -13,6 +13,7 @@ from clusters import selectors as clusters
 from clusters import services
 from clusters.models import Cluster, Flavor
 from common.errors import BerthError, Invalid
+from common.ui.answers import show_error
 from console import cluster_part_forms as forms
 from console.cluster_tables import FlavorTable, NodeTable
 from console.views.base import ROWS, ConsoleView, ListView
@@ -85,7 +86,7 @@ class PartEdit(ConsoleView):
         try:
             saved = self.save(row, known, form.values())
         except BerthError as error:
-            self.errors_into(form, error)
+            show_error(form, error)
             return self._page(row, known, form, error.status)
         messages.success(request, _("“%(name)s” is saved.") % {"name": saved.name})
         return HttpResponseRedirect(page_of(row))
@@ -203,7 +204,7 @@ class FlavorEdit(ConsoleView):
         try:
             saved = services.flavor_save(principal=self.principal, values=form.values(), flavor=row)
         except BerthError as error:
-            self.errors_into(form, error)
+            show_error(form, error)
             return self._page(row, form, error.status)
         messages.success(request, _("“%(name)s” is saved.") % {"name": saved.name})
         return HttpResponseRedirect(reverse("console:flavors"))

@@ -12,6 +12,7 @@ from clusters import services
 from clusters.models import Cluster
 from clusters.options import options_of
 from common.errors import BerthError
+from common.ui.answers import show_error
 from console import cluster_forms as forms
 from console import cluster_selectors as selectors
 from console.views.base import ConsoleView
@@ -52,7 +53,7 @@ class ClusterAttach(ConsoleView):
         try:
             made = services.cluster_attach(principal=self.principal, given=given)
         except BerthError as error:
-            self.errors_into(form, error)
+            show_error(form, error)
             return self._page(form, error.status)
         messages.success(
             request, _("%(name)s is attached; it is being looked at now.") % {"name": made.name}
@@ -109,7 +110,7 @@ class ClusterSettings(ConsoleView):
                 options=form.option_values(),
             )
         except BerthError as error:
-            self.errors_into(form, error)
+            show_error(form, error)
             return self._page(row, form, error.status)
         messages.success(request, _("Saved. The cluster is checked again."))
         return HttpResponseRedirect(page_of(row))
@@ -157,7 +158,7 @@ class ClusterKubeconfig(ConsoleView):
                 kubeconfig=form.cleaned_data["kubeconfig"],
             )
         except BerthError as error:
-            self.errors_into(form, error)
+            show_error(form, error)
             return self._page(row, form, error.status)
         messages.success(request, _("The credential is replaced."))
         return HttpResponseRedirect(page_of(row))

@@ -12,6 +12,7 @@ from django.utils.translation import gettext_lazy as _
 
 from accounts.choices import PlatformRole
 from common.errors import BerthError, NotFound
+from common.ui.answers import show_error
 from console.fields import search_field
 from console.tables import GroupRoleTable
 from console.views.base import ConsoleView, FilterForm, ListView
@@ -93,7 +94,7 @@ class GroupCreate(ConsoleView):
             try:
                 row = services.group_role_set(principal=self.principal, **form.cleaned_data)
             except BerthError as error:
-                self.errors_into(form, error)
+                show_error(form, error)
             else:
                 messages.success(
                     request,

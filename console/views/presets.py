@@ -9,6 +9,7 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 
 from common.errors import Conflict, Invalid, NotFound
+from common.ui.answers import show_error
 from console import forms, selectors, tables
 from console.views.base import ConsoleView, ListView
 from notebooks.models import Preset
@@ -53,7 +54,7 @@ class PresetCreate(ConsoleView):
         try:
             preset = services.preset_create(principal=self.principal, fields=fields)
         except (Invalid, Conflict) as error:
-            self.errors_into(form, error)
+            show_error(form, error)
             return self._page(form, error.status)
         messages.success(request, _("“%(name)s” is offered now.") % {"name": preset.name})
         return HttpResponseRedirect(reverse("console:presets"))
@@ -86,7 +87,7 @@ class PresetEdit(ConsoleView):
         try:
             services.preset_update(principal=self.principal, preset=row, fields=fields)
         except (Invalid, Conflict) as error:
-            self.errors_into(form, error)
+            show_error(form, error)
             return self._page(row, form, error.status)
         messages.success(request, _("Saved. Workspaces made before keep what they have."))
         return HttpResponseRedirect(reverse("console:presets"))

@@ -11,6 +11,7 @@ from django.utils.translation import gettext as _
 from accounts.models import User
 from clusters.models import Flavor
 from common.errors import Invalid, NotFound
+from common.ui.answers import show_error
 from console import forms, selectors, tables
 from console.views.base import ConsoleView, ListView
 from projects.models import Project
@@ -79,7 +80,7 @@ def limits_post(
                 principal=view.principal, limits=form.limits(), project=project, user=user
             )
     except Invalid as error:
-        view.errors_into(form, error)
+        show_error(form, error)
         return limits_page(view, form, project=project, user=user, status=400)
     if preview:
         return limits_page(view, form, project=project, user=user, effects=effects)

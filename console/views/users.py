@@ -13,6 +13,7 @@ from accounts.models import ApiToken, User
 from accounts.selectors import device_of
 from accounts.services import operators, people
 from common.errors import Invalid
+from common.ui.answers import show_error
 from console import forms, selectors, tables
 from console.views.base import ConsoleView, ListView, user_from
 from events.models import Event
@@ -51,7 +52,7 @@ class UserCreate(ConsoleView):
         try:
             user = people.user_create(who=self.principal, **form.cleaned_data)
         except Invalid as error:
-            self.errors_into(form, error)
+            show_error(form, error)
             return self._page(form, 400)
         password = people.password_reset_by_operator(who=self.principal, user=user)
         return self.render(

@@ -6,7 +6,8 @@ from typing import Any, TypeVar
 from django import forms
 from django.utils.translation import gettext_lazy as _
 
-from common.errors import BerthError, Conflict, Invalid
+from common.errors import Conflict, Invalid
+from common.ui.answers import show_error
 from projects.choices import Role
 
 T = TypeVar("T")
@@ -17,17 +18,8 @@ def attempt(form: forms.Form, act: Callable[[], T]) -> T | None:
     try:
         return act()
     except (Invalid, Conflict) as error:
-        show(form, error)
+        show_error(form, error)
         return None
-
-
-def show(form: forms.Form, error: BerthError) -> None:
-    known = {k: v for k, v in error.fields.items() if k in form.fields}
-    for name, sentences in known.items():
-        for sentence in sentences:
-            form.add_error(name, sentence)
-    if not known:
-        form.add_error(None, str(error.message))
 
 
 class ProjectForm(forms.Form):
