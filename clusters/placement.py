@@ -18,7 +18,7 @@ from clusters.demand import demand_on
 from clusters.models import CheckResult, Cluster, Flavor, NetworkProfile, Pool
 from clusters.options import options_of
 from common.clock import now
-from common.errors import BerthError, Conflict, Forbidden, Invalid, Unavailable
+from common.errors import BerthError, Conflict, Forbidden, Unavailable, wrong
 from runtime import protocol as p
 from runtime.reasons import Reason
 
@@ -237,7 +237,7 @@ def network_for(
     cards = profile.cards(gpus)
     if not cards:
         message = _("The network %(name)s comes with GPUs: ask for at least one.") % {"name": name}
-        raise Invalid(message, fields={"network": [message]})
+        raise wrong("network", message)
     return p.Network(
         attachments=(profile.attachment,) * (cards if profile.resource else 1),
         resources={profile.resource: cards} if profile.resource else {},
@@ -293,7 +293,7 @@ def _chosen_pool(pools: list[Pool], name: str, kind: str, project_uid: Any) -> P
     if found is None or (found.project_uids and str(project_uid) not in found.project_uids):
         # a pool of other projects is the same as none
         message = _("There is no pool called %(name)s here.") % {"name": name}
-        raise Invalid(message, fields={"pool": [message]})
+        raise wrong("pool", message)
     if not found.admits(kind, project_uid):
         message = _("The pool %(name)s is reserved for other kinds of work: %(kinds)s.") % {
             "name": name,
@@ -355,7 +355,7 @@ def _flavors(cluster_key: str, asked: str, hidden: set[str], pool: Pool | None) 
 
 
 def _raise_flavor(message: str) -> None:
-    raise Invalid(message, fields={"gpu_flavor": [message]})
+    raise wrong("gpu_flavor", message)
 
 
 def _profile(cluster_key: str, name: str, project_uid: Any, pool: str) -> NetworkProfile:
@@ -367,13 +367,13 @@ def _profile(cluster_key: str, name: str, project_uid: Any, pool: str) -> Networ
     )
     if row is None or not _is_for(row, project_uid):
         message = _("There is no extra network called %(name)s here.") % {"name": name}
-        raise Invalid(message, fields={"network": [message]})
+        raise wrong("network", message)
     if not _is_in(row, pool):
         message = _("The pool %(pool)s has no network called %(name)s.") % {
             "pool": pool,
             "name": name,
         }
-        raise Invalid(message, fields={"network": [message]})
+        raise wrong("network", message)
     return row
 
 
@@ -387,7 +387,7 @@ def _pools_with(profile: NetworkProfile, usable: list[Pool]) -> tuple[list[Pool]
         message = _("None of the pools that this work may use has the network %(name)s.") % {
             "name": profile.name
         }
-        raise Invalid(message, fields={"network": [message]})
+        raise wrong("network", message)
     return inside, inside[0]
 
 

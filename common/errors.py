@@ -39,6 +39,11 @@ class Invalid(BerthError):
     code = "invalid"
 
 
+def wrong(field: str, message: str) -> Invalid:
+    """Return the error of one field, said on top too."""
+    return Invalid(message, fields={field: [message]})
+
+
 class NotFound(BerthError):
     """Not there, or not yours: the two are never told apart."""
 

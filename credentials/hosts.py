@@ -2,7 +2,7 @@
 
 from django.utils.translation import gettext as _
 
-from common.errors import Invalid
+from common.errors import wrong
 from common.oci.reference import BadReference, host_of
 
 
@@ -13,4 +13,4 @@ def registry_host(text: str, *, field: str = "host") -> str:
         return host_of(bare)
     except BadReference:
         sentence = _("The host of a registry, as in registry.example.com or ghcr.io.")
-        raise Invalid(sentence, fields={field: [sentence]}) from None
+        raise wrong(field, sentence) from None

@@ -12,11 +12,11 @@ from django.utils.translation import gettext as _
 
 from accounts import scopes
 from common.clock import now
-from common.errors import Conflict, Forbidden, Invalid, NotFound
+from common.errors import Conflict, Forbidden, Invalid, NotFound, wrong
 from common.ids import new_uid
 from credentials import holders, places
 from credentials.choices import CredentialKind, UsableBy, Use
-from credentials.kinds import Part, kind_of, wrong
+from credentials.kinds import Part, kind_of
 from credentials.models import Credential
 from credentials.sealing import seal
 from events import services as events

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.utils.translation import gettext as _
 
-from common.errors import Invalid
+from common.errors import wrong
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -38,7 +38,7 @@ def clean_image(value: Any) -> str:
     """Return a reference as it was written; whether it exists is asked elsewhere."""
     text = value.strip() if isinstance(value, str) else ""
     if value and not _IMAGE.match(text):
-        raise _invalid(
+        raise wrong(
             "image",
             _("Not the name of an image. For example: registry.example.org/team/train:1.2"),
         )
@@ -48,36 +48,36 @@ def clean_image(value: Any) -> str:
 def clean_words(field: str, value: Any) -> list[str]:
     """Return a command (or its arguments) as a list of words."""
     if not isinstance(value, list | tuple):
-        raise _invalid(field, _("A list of words."))
+        raise wrong(field, _("A list of words."))
     if len(value) > MAX_WORDS:
-        raise _invalid(field, _("At most %(n)d words.") % {"n": MAX_WORDS})
+        raise wrong(field, _("At most %(n)d words.") % {"n": MAX_WORDS})
     words = [_word(field, word) for word in value]
     if sum(len(word.encode()) for word in words) > MAX_COMMAND:
-        raise _invalid(field, _("All words together are longer than 32 KiB."))
+        raise wrong(field, _("All words together are longer than 32 KiB."))
     return words
 
 
 def _word(field: str, word: Any) -> str:
     if not isinstance(word, str):
-        raise _invalid(field, _("A list of words."))
+        raise wrong(field, _("A list of words."))
     try:
         size = len(word.encode())
     except UnicodeEncodeError:
         size = -1
     if size < 0 or "\x00" in word:
-        raise _invalid(field, _("A word holds something that is not text."))
+        raise wrong(field, _("A word holds something that is not text."))
     if size > MAX_WORD:
-        raise _invalid(field, _("A word is longer than 8 KiB."))
+        raise wrong(field, _("A word is longer than 8 KiB."))
     return word
 
 
 def clean_ports(value: Any) -> list[dict[str, Any]]:
     """Return the ports; a bare number is a web port."""
     if not isinstance(value, list | tuple):
-        raise _invalid("ports", _("A list of ports."))
+        raise wrong("ports", _("A list of ports."))
     ports = [_port(item) for item in value]
     if len(ports) > MAX_PORTS or sum(p["web"] for p in ports) > MAX_WEB_PORTS:
-        raise _invalid(
+        raise wrong(
             "ports",
             _("At most %(n)d ports, %(web)d of them opened in a browser.")
             % {"n": MAX_PORTS, "web": MAX_WEB_PORTS},
@@ -85,7 +85,7 @@ def clean_ports(value: Any) -> list[dict[str, Any]]:
     for what in ("port", "name"):
         seen = [port[what] for port in ports]
         if double := next((item for item in seen if seen.count(item) > 1), None):
-            raise _invalid("ports", _("“%(value)s” is there twice.") % {"value": double})
+            raise wrong("ports", _("“%(value)s” is there twice.") % {"value": double})
     return ports
 
 
@@ -93,24 +93,24 @@ def _port(item: Any) -> dict[str, Any]:
     if isinstance(item, int) and not isinstance(item, bool):
         item = {"port": item}
     if not isinstance(item, dict) or set(item) - _PORT_FIELDS:
-        raise _invalid("ports", _("Each port has a number, a name and whether it is a web page."))
+        raise wrong("ports", _("Each port has a number, a name and whether it is a web page."))
     number, web = item.get("port"), item.get("web", True)
     if isinstance(number, bool) or not isinstance(number, int) or not isinstance(web, bool):
-        raise _invalid("ports", _("Each port has a number, a name and whether it is a web page."))
+        raise wrong("ports", _("Each port has a number, a name and whether it is a web page."))
     if not LOWEST_PORT <= number <= HIGHEST_PORT:
-        raise _invalid(
+        raise wrong(
             "ports",
             _("Ports from %(low)d to %(high)d.") % {"low": LOWEST_PORT, "high": HIGHEST_PORT},
         )
     if number in RESERVED_PORTS:
-        raise _invalid(
+        raise wrong(
             "ports",
             _("The ports from %(low)d to %(high)d are Berth's: choose another one.")
             % {"low": RESERVED_PORTS.start, "high": RESERVED_PORTS.stop - 1},
         )
     name = item.get("name") or f"port-{number}"
     if not isinstance(name, str) or not _PORT_NAME.match(name):
-        raise _invalid(
+        raise wrong(
             "ports", _("The name of a port: small letters, digits and “-”, at most 15 characters.")
         )
     return {"port": number, "name": name, "web": web}
@@ -131,11 +131,11 @@ def flavors_of(text: str) -> list[str]:
 def clean_flavors(text: Any, known: Iterable[str]) -> str:
     """Return the kinds in one text, each of them known."""
     if not isinstance(text, str):
-        raise _invalid("gpu_flavor", _("There is no such kind of GPU."))
+        raise wrong("gpu_flavor", _("There is no such kind of GPU."))
     names = flavors_of(text)
     joined = ",".join(names)
     if set(names) - set(known) or len(joined) > MAX_FLAVOR_TEXT or len(names) > MAX_FLAVORS:
-        raise _invalid("gpu_flavor", _("There is no such kind of GPU."))
+        raise wrong("gpu_flavor", _("There is no such kind of GPU."))
     return joined
 
 
@@ -144,9 +144,5 @@ def clean_slug(field: str, value: Any) -> str:
     if value in {None, ""}:
         return ""
     if not isinstance(value, str) or not _SLUG.match(value):
-        raise _invalid(field, _("There is no such thing here."))
+        raise wrong(field, _("There is no such thing here."))
     return value
-
-
-def _invalid(field: str, message: str) -> Invalid:
-    return Invalid(message, fields={field: [message]})

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from django.utils.translation import gettext as _
 
 from common.envnames import is_name, is_refused
-from common.errors import Invalid
+from common.errors import wrong
 from notebooks.choices import WorkspaceKind
 
 if TYPE_CHECKING:
@@ -117,11 +117,11 @@ def clean_name(name: str) -> str:
     """Return the name without surrounding space, or raise Invalid with the field."""
     text = name.strip()
     if not text:
-        raise _invalid("name", _("Give it a name."))
+        raise wrong("name", _("Give it a name."))
     if len(text) > MAX_NAME:
-        raise _invalid("name", _("At most %(n)d characters.") % {"n": MAX_NAME})
+        raise wrong("name", _("At most %(n)d characters.") % {"n": MAX_NAME})
     if not text.isprintable():
-        raise _invalid("name", _("Only characters that can be printed."))
+        raise wrong("name", _("Only characters that can be printed."))
     return text
 
 
@@ -137,24 +137,24 @@ def is_storable(text: str) -> bool:
 def clean_env(env: Mapping[str, Any]) -> dict[str, str]:
     """Return the variables, or raise Invalid that names the first bad one and says why."""
     if len(env) > MAX_ENV_VARIABLES:
-        raise _invalid("env", _("At most %(n)d variables.") % {"n": MAX_ENV_VARIABLES})
+        raise wrong("env", _("At most %(n)d variables.") % {"n": MAX_ENV_VARIABLES})
     cleaned: dict[str, str] = {}
     for name, value in env.items():
         cleaned[_env_name(name)] = _env_value(name, value)
     if sum(len(k) + len(v.encode()) for k, v in cleaned.items()) > MAX_ENV_TOTAL:
-        raise _invalid("env", _("All variables together are longer than 64 KiB."))
+        raise wrong("env", _("All variables together are longer than 64 KiB."))
     return cleaned
 
 
 def _env_name(name: Any) -> str:
     if not is_name(name):
-        raise _invalid(
+        raise wrong(
             "env",
             _("“%(name)s” is no name of a variable: letters, digits and _, not a digit first.")
             % {"name": str(name)[:40]},
         )
     if is_refused(name):
-        raise _invalid(
+        raise wrong(
             "env",
             _(
                 "“%(name)s” cannot be set: Berth sets it itself, because it decides which code "
@@ -167,13 +167,13 @@ def _env_name(name: Any) -> str:
 
 def _env_value(name: str, value: Any) -> str:
     if not isinstance(value, str):
-        raise _invalid("env", _("The value of “%(name)s” must be text.") % {"name": name})
+        raise wrong("env", _("The value of “%(name)s” must be text.") % {"name": name})
     if not is_storable(value):
-        raise _invalid(
+        raise wrong(
             "env", _("The value of “%(name)s” holds something that is not text.") % {"name": name}
         )
     if len(value.encode()) > MAX_ENV_VALUE:
-        raise _invalid("env", _("The value of “%(name)s” is longer than 8 KiB.") % {"name": name})
+        raise wrong("env", _("The value of “%(name)s” is longer than 8 KiB.") % {"name": name})
     return value
 
 
@@ -182,9 +182,9 @@ def clean_time_limit(asked: int | None, *, default: int | None, longest: int | N
     if asked is None:
         return default
     if asked < 0 or asked > MAX_MINUTES:
-        raise _invalid("time_limit_minutes", _("A number of minutes, at most one year."))
+        raise wrong("time_limit_minutes", _("A number of minutes, at most one year."))
     if longest is not None and (asked == 0 or asked > longest):
-        raise _invalid(
+        raise wrong(
             "time_limit_minutes",
             _("This preset allows at most %(n)d minutes.") % {"n": longest},
         )
@@ -194,12 +194,8 @@ def clean_time_limit(asked: int | None, *, default: int | None, longest: int | N
 def clean_count(field: str, value: Any, *, low: int, high: int) -> int:
     """Return a whole number inside the bounds, or raise Invalid with both of them."""
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise _invalid(
+        raise wrong(
             field,
             _("A whole number from %(low)d to %(high)d.") % {"low": low, "high": high},
         )
     return value
-
-
-def _invalid(field: str, message: str) -> Invalid:
-    return Invalid(message, fields={field: [message]})

@@ -12,7 +12,7 @@ from typing import Any
 from django.utils.translation import gettext as _
 
 from clusters.options import ACCESS_MODES, ClusterOptions
-from common.errors import Invalid
+from common.errors import wrong
 from runtime.protocol import Backing
 from volumes.choices import BackingKind
 
@@ -56,12 +56,12 @@ def clean_options(kind: str, given: Any) -> dict[str, str]:
     """Return the checked options of a kind, or raise Invalid that names what is wrong."""
     known = OPTIONS.get(kind)
     if known is None:
-        raise _wrong("backing_kind", _("Choose one of: %(names)s.") % {"names": ", ".join(OPTIONS)})
+        raise wrong("backing_kind", _("Choose one of: %(names)s.") % {"names": ", ".join(OPTIONS)})
     if not isinstance(given, Mapping) or any(not isinstance(v, str) for v in given.values()):
-        raise _wrong("options", _("Options are names and texts."))
+        raise wrong("options", _("Options are names and texts."))
     if strange := sorted(set(map(str, given)) - set(known)):
         names = {"name": strange[0][:60], "names": ", ".join(known)}
-        raise _wrong(
+        raise wrong(
             "options", _("There is no option “%(name)s” here; there are: %(names)s.") % names
         )
     clean: dict[str, str] = {}
@@ -70,7 +70,7 @@ def clean_options(kind: str, given: Any) -> dict[str, str]:
         if not value and not required:
             continue
         if len(value) > MAX_TEXT or not fits(value):
-            raise _wrong("options", _("“%(name)s” is missing or not valid.") % {"name": name})
+            raise wrong("options", _("“%(name)s” is missing or not valid.") % {"name": name})
         clean[name] = value
     return clean
 
@@ -94,7 +94,3 @@ def backing(kind: str, options: Mapping[str, str], size_mib: int | None) -> Back
 def can_shrink(kind: str) -> bool:
     """Whether a smaller size can be asked for: a claim of a storage class only grows."""
     return kind != BackingKind.STORAGE_CLASS
-
-
-def _wrong(field: str, message: str) -> Invalid:
-    return Invalid(message, fields={field: [message]})

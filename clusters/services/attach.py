@@ -22,10 +22,10 @@ from clusters.demand import live_on
 from clusters.farewell import farewell
 from clusters.models import CheckResult, Cluster
 from clusters.options import ClusterOptions, changed, options_of
-from clusters.services.base import clean_name, require_operator, wrong
+from clusters.services.base import clean_name, require_operator
 from common import sealing
 from common.clock import now
-from common.errors import Conflict, Invalid, Unavailable
+from common.errors import Conflict, Invalid, Unavailable, wrong
 from common.ids import slugify
 from events import services as events
 from runtime import bus

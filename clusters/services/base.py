@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.utils.translation import gettext as _
 
-from common.errors import Forbidden, Invalid
+from common.errors import Forbidden, wrong
 
 if TYPE_CHECKING:
     from accounts.principal import Principal
@@ -26,10 +26,6 @@ EFFECTS = ("", "NoSchedule", "PreferNoSchedule", "NoExecute")
 def require_operator(principal: Principal) -> None:
     if not principal.is_operator:
         raise Forbidden(_("Only operators may change clusters."))
-
-
-def wrong(field: str, message: str) -> Invalid:
-    return Invalid(message, fields={field: [message]})
 
 
 def clean_name(value: Any, field: str = "name", limit: int = 63) -> str:

@@ -17,10 +17,9 @@ from clusters.services.base import (
     clean_tolerations,
     clean_uids,
     require_operator,
-    wrong,
 )
 from clusters.services.nodes import nodes_rematch
-from common.errors import Conflict
+from common.errors import Conflict, wrong
 from events import services as events
 
 if TYPE_CHECKING:

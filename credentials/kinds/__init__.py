@@ -2,9 +2,10 @@
 
 from django.utils.translation import gettext as _
 
+from common.errors import wrong
 from credentials.choices import CredentialKind
 from credentials.kinds import gcs, generic, git, registry, s3, ssh
-from credentials.kinds.base import Field, Given, Kind, Part, Read, Shape, wrong
+from credentials.kinds.base import Field, Given, Kind, Part, Read, Shape
 
 KINDS: dict[str, Kind] = {
     str(made.kind.value): made
@@ -37,5 +38,4 @@ __all__ = [
     "Read",
     "Shape",
     "kind_of",
-    "wrong",
 ]

@@ -14,7 +14,7 @@ from typing import Any
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 
-from common.errors import Invalid
+from common.errors import wrong
 from credentials.choices import CredentialKind
 
 Given = Mapping[str, Any]
@@ -83,10 +83,6 @@ class Kind:
     def shown(self) -> tuple[str, ...]:
         """Fields whose values may be told."""
         return tuple(f.name for f in self.fields if not f.hidden)
-
-
-def wrong(name: str, sentence: str) -> Invalid:
-    return Invalid(sentence, fields={name: [sentence]})
 
 
 def line(given: Given, name: str, *, limit: int = LINE_MAX, required: bool = True) -> str:

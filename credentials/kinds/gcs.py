@@ -24,8 +24,9 @@ from django.conf import settings
 from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 
+from common.errors import wrong
 from credentials.choices import CredentialKind
-from credentials.kinds.base import SECRET_MAX, Field, Given, Kind, Part, Read, Shape, wrong
+from credentials.kinds.base import SECRET_MAX, Field, Given, Kind, Part, Read, Shape
 from credentials.kinds.s3 import BUCKET, bucket_of
 
 TOKEN_URI = "https://oauth2.googleapis.com/token"  # noqa: S105 - an address

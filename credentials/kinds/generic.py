@@ -10,8 +10,9 @@ from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 
 from common import envnames
+from common.errors import wrong
 from credentials.choices import CredentialKind, GivenAs
-from credentials.kinds.base import Field, Given, Kind, Part, Read, Shape, wrong
+from credentials.kinds.base import Field, Given, Kind, Part, Read, Shape
 
 MOST = 50
 VALUE_MAX = 16 * 1024

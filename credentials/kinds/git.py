@@ -8,9 +8,10 @@ from typing import Any
 from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 
+from common.errors import wrong
 from common.outbound import OutboundError, split_host
 from credentials.choices import CredentialKind
-from credentials.kinds.base import Field, Given, Kind, Part, Read, line, word, wrong
+from credentials.kinds.base import Field, Given, Kind, Part, Read, line, word
 
 HTTPS = 443
 _PATH = re.compile(r"\A[A-Za-z0-9_~][A-Za-z0-9._~-]*(/[A-Za-z0-9_~][A-Za-z0-9._~-]*)*\Z")

@@ -7,9 +7,10 @@ from typing import Any
 from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 
+from common.errors import wrong
 from credentials.choices import CredentialKind
 from credentials.hosts import registry_host
-from credentials.kinds.base import SECRET_MAX, Field, Given, Kind, Part, Read, line, wrong
+from credentials.kinds.base import SECRET_MAX, Field, Given, Kind, Part, Read, line
 
 
 def _settings(given: Given) -> dict[str, Any]:

@@ -14,9 +14,10 @@ from urllib.parse import urlsplit
 from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 
+from common.errors import wrong
 from common.outbound import OutboundError, split_host
 from credentials.choices import CredentialKind
-from credentials.kinds.base import Field, Given, Kind, Part, Read, Shape, flag, line, word, wrong
+from credentials.kinds.base import Field, Given, Kind, Part, Read, Shape, flag, line, word
 from credentials.outside import policy_of_stores
 
 TOKEN_MAX = 8 * 1024

@@ -27,10 +27,10 @@ from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 
 from accounts.services.ssh_keys import ssh_key_parse
-from common.errors import Invalid
+from common.errors import Invalid, wrong
 from common.outbound import split_host
 from credentials.choices import CredentialKind
-from credentials.kinds.base import SECRET_MAX, Field, Given, Kind, Part, Read, Shape, line, wrong
+from credentials.kinds.base import SECRET_MAX, Field, Given, Kind, Part, Read, Shape, line
 from credentials.kinds.git import host_of
 
 PORT = 22

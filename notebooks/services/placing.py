@@ -12,7 +12,7 @@ from clusters import placement
 from clusters.models import Cluster
 from clusters.options import options_of
 from clusters.services import ensure_local_cluster
-from common.errors import Conflict, Invalid
+from common.errors import Conflict, wrong
 from notebooks.choices import WorkspaceKind
 from notebooks.forecast import Rooms
 from notebooks.program import clean_slug, flavors_of
@@ -85,7 +85,7 @@ def choose(project: Project, preset: Preset, spec: Spec, wanted: Wanted) -> Clus
     if asked := clean_slug("cluster", wanted.cluster):
         if asked not in by_key:
             message = _("There is no such cluster here, or it takes nothing new.")
-            raise Invalid(message, fields={"cluster": [message]})
+            raise wrong("cluster", message)
         return by_key[asked]
     if preset.cluster_key:
         return _one(by_key.get(preset.cluster_key))
@@ -121,11 +121,11 @@ def _on_a_machine(spec: Spec, wanted: Wanted) -> Spec:
         message = _(
             "A container needs a cluster: this machine runs JupyterLab from its own environments."
         )
-        raise Invalid(message, fields={"kind": [message]})
+        raise wrong("kind", message)
     for name in _CLUSTERS_ONLY:
         if getattr(wanted, name):
             message = _("Only on a cluster; this machine does not have it.")
-            raise Invalid(message, fields={name: [message]})
+            raise wrong(name, message)
     return replace(spec, image="", command=(), args=(), ports=(), pool="", network="", shm_mib=0)
 
 
@@ -154,21 +154,17 @@ def _check_cluster(cluster: Cluster, project: Project, spec: Spec) -> None:
 def _check_program(cluster: Cluster, spec: Spec) -> None:
     options = options_of(cluster.options)
     if spec.is_container and not spec.image:
-        raise _wrong("image", _("Name the image that runs."))
+        raise wrong("image", _("Name the image that runs."))
     if not spec.is_container:
         if not (spec.image or options.default_image):
-            raise _wrong("image", _("This cluster has no image of its own yet: name one."))
+            raise wrong("image", _("This cluster has no image of its own yet: name one."))
         for name in ("command", "args", "ports"):
             if getattr(spec, name):
-                raise _wrong(name, _("A notebook runs JupyterLab. Choose a container for this."))
+                raise wrong(name, _("A notebook runs JupyterLab. Choose a container for this."))
     if any(port["web"] for port in spec.ports) and not options.sidecar_image:
-        raise _wrong(
+        raise wrong(
             "ports",
             _("On this cluster ports are not opened in a browser yet: its operator can change it."),
         )
     if spec.shm_mib > spec.memory_mib:
-        raise _wrong("shm_mib", _("Shared memory is part of the memory: not more than that."))
-
-
-def _wrong(field: str, message: str) -> Invalid:
-    return Invalid(message, fields={field: [message]})
+        raise wrong("shm_mib", _("Shared memory is part of the memory: not more than that."))

@@ -10,7 +10,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
 from clusters.models import Device, Flavor
-from common.errors import Conflict, Forbidden, Invalid
+from common.errors import Conflict, Forbidden, wrong
 from common.ids import slugify
 from events import services as events
 from notebooks import program
@@ -52,7 +52,7 @@ def preset_create(*, principal: Principal, fields: PresetFields) -> Preset:
     _assign(preset, fields.values)
     if not preset.name:
         message = _("Give it a name.")
-        raise Invalid(message, fields={"name": [message]})
+        raise wrong("name", message)
     preset.save()
     if fields.projects is not None:
         preset.projects.set(fields.projects)
@@ -165,7 +165,7 @@ def _slug(values: Mapping[str, Any]) -> str:
     slug = slugify(str(values.get("slug") or values.get("name") or ""))
     if not slug:
         message = _("Give it a name with at least one Latin letter or digit, or a short name.")
-        raise Invalid(message, fields={"slug": [message]})
+        raise wrong("slug", message)
     if Preset.objects.filter(slug=slug).exists():
         raise Conflict(_("There is a preset with this short name already."), code="name-taken")
     return slug
@@ -179,7 +179,7 @@ def _assign(preset: Preset, values: Mapping[str, Any]) -> None:
     limit, longest = preset.time_limit_minutes, preset.max_time_limit_minutes
     if longest is not None and (limit is None or limit > longest):
         message = _("With a longest time, the time limit must be set and not be longer.")
-        raise Invalid(message, fields={"time_limit_minutes": [message]})
+        raise wrong("time_limit_minutes", message)
     _check_kind(preset)
 
 
@@ -188,12 +188,12 @@ def _check_kind(preset: Preset) -> None:
         preset.icon = _CONTAINER_ICON
     if preset.kind == WorkspaceKind.CONTAINER and not preset.image:
         message = _("Name the image that runs.")
-        raise Invalid(message, fields={"image": [message]})
+        raise wrong("image", message)
     if preset.kind == WorkspaceKind.NOTEBOOK:
         for name in ("command", "args", "ports"):
             if getattr(preset, name):
                 message = _("A notebook runs JupyterLab. Choose a container for this.")
-                raise Invalid(message, fields={name: [message]})
+                raise wrong(name, message)
 
 
 def _clean(name: str, value: Any) -> Any:
@@ -226,4 +226,4 @@ def _clean_program(name: str, value: Any) -> Any:
     if name in _SLUGS:
         return program.clean_slug(name, value)
     message = _("There is no such field.")
-    raise Invalid(message, fields={name: [message]})
+    raise wrong(name, message)

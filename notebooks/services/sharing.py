@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from django.db import transaction
 from django.utils.translation import gettext as _
 
-from common.errors import Invalid
+from common.errors import Invalid, wrong
 from events import services as events
 from hubapi import services as hub
 from notebooks.models import Share
@@ -113,4 +113,4 @@ def visitor_cut(row: Workspace, user: User) -> None:
 
 
 def _refused(message: str) -> Invalid:
-    return Invalid(message, fields={"username": [message]})
+    return wrong("username", message)

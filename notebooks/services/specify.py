@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from django.utils.translation import gettext as _
 
 from clusters.models import Flavor
-from common.errors import Invalid
+from common.errors import wrong
 from notebooks import program, selectors
 from notebooks.choices import WorkspaceKind
 from notebooks.models import MAX_CPU_MILLI, MAX_GPUS, MAX_MEMORY_MIB, Preset, Workspace
@@ -68,7 +68,7 @@ def spec_edited(row: Workspace, wanted: Wanted) -> Spec:
         asked = getattr(wanted, name)
         if asked not in {None, "", getattr(before, name)}:
             message = _("It is chosen when a workspace is made. Make another one instead.")
-            raise Invalid(message, fields={name: [message]})
+            raise wrong(name, message)
     if wanted.env is not None:
         wanted = _with_env(wanted, clean_env(wanted.env))
     spec = _merge(row.project, row.preset, before, wanted)
@@ -80,7 +80,7 @@ def _kind(preset: Preset, wanted: Wanted) -> str:
     if wanted.kind is not None:
         if wanted.kind not in WorkspaceKind.values:
             message = _("One of: %(names)s.") % {"names": ", ".join(WorkspaceKind.values)}
-            raise Invalid(message, fields={"kind": [message]})
+            raise wrong("kind", message)
         return wanted.kind
     if wanted.command or wanted.args or wanted.ports:
         return WorkspaceKind.CONTAINER
@@ -153,7 +153,7 @@ def _environment(project: Project, default: str, asked: str | None) -> str:
         message = _("There is no such environment here. Choose one of: %(names)s.") % {
             "names": ", ".join(offered)
         }
-        raise Invalid(message, fields={"environment": [message]})
+        raise wrong("environment", message)
     return asked
 
 

@@ -22,7 +22,7 @@ from clusters import registry
 from clusters.models import Cluster
 from clusters.options import ClusterOptions, options_of
 from common.clock import now
-from common.errors import Conflict, Invalid, NotFound, Unavailable
+from common.errors import Conflict, Invalid, NotFound, Unavailable, wrong
 from events.services import record
 from projects import hooks, kubeconfig, places
 from projects.access import Permission, require
@@ -64,7 +64,7 @@ def grant_create(
         raise Invalid(_("There is no such kind."), fields={"kind": [_("exec or token.")]})
     if not 1 <= hours <= MAX_HOURS:
         sentence = _("From 1 to %(n)s hours.") % {"n": MAX_HOURS}
-        raise Invalid(sentence, fields={"hours": [sentence]})
+        raise wrong("hours", sentence)
     at = now()
     live = KubeGrant.objects.select_for_update().filter(
         user=principal.user, place=place, revoked_at__isnull=True, expires_at__gt=at
@@ -287,7 +287,7 @@ def _place(project: Project, cluster_key: str) -> ProjectPlace:
     if place is None:
         sentence = _("This project has no namespace on a cluster called “%(name)s”.")
         said = sentence % {"name": cluster_key[:63]}
-        raise Invalid(said, fields={"cluster": [said]})
+        raise wrong("cluster", said)
     return place
 
 

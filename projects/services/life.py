@@ -9,7 +9,7 @@ from django.utils.translation import gettext as _
 
 from accounts.principal import Principal
 from common.clock import now
-from common.errors import Conflict, Forbidden, Invalid
+from common.errors import Conflict, Forbidden, Invalid, wrong
 from common.ids import slugify
 from events.services import record
 from projects import contents, hooks, places
@@ -209,7 +209,7 @@ def line(value: str, field: str, limit: int) -> str:
     value = " ".join(value.split(" ")).strip()
     if not value or len(value) > limit or not value.isprintable():
         sentence = _("One line of 1 to %(n)s characters.") % {"n": limit}
-        raise Invalid(sentence, fields={field: [sentence]})
+        raise wrong(field, sentence)
     return value
 
 
@@ -217,14 +217,14 @@ def _text(value: str) -> str:
     value = value.strip().replace("\r\n", "\n")
     if len(value) > _TEXT_LIMIT or any(not c.isprintable() and c not in "\n\t" for c in value):
         sentence = _("At most %(n)s characters of text.") % {"n": _TEXT_LIMIT}
-        raise Invalid(sentence, fields={"description": [sentence]})
+        raise wrong("description", sentence)
     return value
 
 
 def _checked_slug(slug: str) -> str:
     if not _SLUG.match(slug) or "--" in slug or slug in RESERVED:
         sentence = _("2 to 40 small letters, digits and single dashes, beginning with a letter.")
-        raise Invalid(sentence, fields={"slug": [sentence]})
+        raise wrong("slug", sentence)
     return slug
 
 

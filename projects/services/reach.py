@@ -9,7 +9,7 @@ from django.db import transaction
 from django.utils.translation import gettext as _
 
 from clusters.models import Cluster
-from common.errors import Forbidden, Invalid
+from common.errors import Forbidden, wrong
 from events.services import record
 from projects.access import Permission, require
 from projects.services.life import changed, lock
@@ -32,7 +32,7 @@ def project_set_clusters(
     found = list(Cluster.objects.filter(key__in=wanted))
     if unknown := set(wanted) - {c.key for c in found}:
         sentence = _("There is no cluster called “%(name)s”.") % {"name": min(unknown)[:63]}
-        raise Invalid(sentence, fields={"clusters": [sentence]})
+        raise wrong("clusters", sentence)
     before = sorted(row.clusters.values_list("key", flat=True))
     if before == wanted:
         return wanted

@@ -8,7 +8,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from accounts.principal import Principal
-from common.errors import Conflict, Forbidden, Invalid
+from common.errors import Conflict, Forbidden, wrong
 from events import services as events
 from projects.access import Permission, permissions_of, require
 from quotas import services as quotas
@@ -79,7 +79,7 @@ def require_typed(typed: str | None, name: str) -> None:
     """Pages pass what was typed; None: the caller said it by naming the thing."""
     if typed is not None and typed.strip() != name:
         said = _("This is not its name. Nothing was changed.")
-        raise Invalid(said, fields={"confirm": [said]})
+        raise wrong("confirm", said)
 
 
 def save(row: Volume, *columns: str) -> None:

@@ -11,8 +11,8 @@ from django.utils.translation import gettext as _
 
 from clusters.models import Cluster
 from clusters.placement import QUEUED_HERE
-from clusters.services.base import clean_name, require_operator, wrong
-from common.errors import Conflict
+from clusters.services.base import clean_name, require_operator
+from common.errors import Conflict, wrong
 from events import services as events
 from volumes.backing import clean_options
 from volumes.choices import BackingKind, Medium

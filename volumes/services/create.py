@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 
 from clusters.placement import usable_clusters
 from common.clock import now
-from common.errors import Conflict, Invalid
+from common.errors import Conflict, wrong
 from projects.access import Permission, require
 from projects.services import require_active
 from quotas.choices import words
@@ -92,12 +92,12 @@ def clean_name(value: str) -> str:
     """Return a plain folder name: it is seen under it wherever it is mounted."""
     name = str(value).strip()
     if not _NAME.match(name):
-        raise _wrong(
+        raise wrong(
             "name",
             _("Small letters, digits, “-”, “_” and “.”; a letter or digit first; at most 63."),
         )
     if name in RESERVED:
-        raise _wrong(
+        raise wrong(
             "name", _("“%(name)s” is the name of a volume that is there unasked.") % {"name": name}
         )
     return name
@@ -106,7 +106,7 @@ def clean_name(value: str) -> str:
 def clean_description(value: str) -> str:
     text = " ".join(str(value).split())
     if len(text) > MAX_DESCRIPTION or not text.isprintable():
-        raise _wrong(
+        raise wrong(
             "description", _("At most %(n)d printable characters.") % {"n": MAX_DESCRIPTION}
         )
     return text
@@ -115,24 +115,24 @@ def clean_description(value: str) -> str:
 def clean_policy(value: str) -> str:
     if value not in WritePolicy.values:
         said = _("Choose one of: %(names)s.") % {"names": ", ".join(WritePolicy.values)}
-        raise _wrong("write_policy", said)
+        raise wrong("write_policy", said)
     return value
 
 
 def clean_size(size_mib: int, kind: VolumeClass | None) -> int:
     """Return the size when the class has such volumes."""
     if not 1 <= size_mib <= MAX_SIZE_MIB:
-        raise _wrong("size_mib", _("A size of at least 1 MiB."))
+        raise wrong("size_mib", _("A size of at least 1 MiB."))
     if kind is None:
         return size_mib
     if size_mib < kind.min_size_mib:
         said = _("The smallest volume of “%(kind)s” has %(size)s.")
-        raise _wrong(
+        raise wrong(
             "size_mib", said % {"kind": kind.name, "size": words("storage_mib", kind.min_size_mib)}
         )
     if kind.max_size_mib is not None and size_mib > kind.max_size_mib:
         said = _("The largest volume of “%(kind)s” has %(size)s.")
-        raise _wrong(
+        raise wrong(
             "size_mib", said % {"kind": kind.name, "size": words("storage_mib", kind.max_size_mib)}
         )
     return size_mib
@@ -147,13 +147,13 @@ def _place(project: Project, wanted: NewVolume) -> tuple[Cluster, VolumeClass]:
     """Return cluster and class: what was said, else the default of the first usable cluster."""
     usable = {cluster.key: cluster for cluster in usable_clusters(project.uid)}
     if wanted.cluster and wanted.cluster not in usable:
-        raise _wrong("cluster", _("There is no such cluster, or the project may not use it."))
+        raise wrong("cluster", _("There is no such cluster, or the project may not use it."))
     offers = selectors.offers(list(usable.values()))
     keys = [wanted.cluster] if wanted.cluster else list(usable)
     if wanted.volume_class:
         keys = [key for key in keys if wanted.volume_class in offers.get(key, {})]
         if not keys:
-            raise _wrong("volume_class", _("There is no such class of storage there."))
+            raise wrong("volume_class", _("There is no such class of storage there."))
         return usable[keys[0]], offers[keys[0]][wanted.volume_class]
     for key in keys:
         found = default_class(key)
@@ -212,7 +212,3 @@ def _pressed_twice(principal: Principal, project: Project, chosen: Chosen) -> Vo
         delete_requested_at__isnull=True,
         deleted_at__isnull=True,
     ).first()
-
-
-def _wrong(field: str, message: str) -> Invalid:
-    return Invalid(message, fields={field: [message]})

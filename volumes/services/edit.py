@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from django.db import IntegrityError, transaction
 from django.utils.translation import gettext as _
 
-from common.errors import Conflict, Forbidden, Invalid
+from common.errors import Conflict, Forbidden, Invalid, wrong
 from projects.access import Permission, denial, permissions_of
 from quotas.choices import words
 from volumes import backing
@@ -174,4 +174,4 @@ def _require_shrinkable(row: Volume, wanted: int | None) -> None:
 
 
 def _wrong(message: str) -> Invalid:
-    return Invalid(message, fields={"size_limit_mib": [message]})
+    return wrong("size_limit_mib", message)

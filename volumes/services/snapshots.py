@@ -9,7 +9,7 @@ from django.db import IntegrityError, transaction
 from django.utils.translation import gettext as _
 
 from common.clock import now
-from common.errors import Conflict, Forbidden, Invalid
+from common.errors import Conflict, Forbidden, wrong
 from events import services as events
 from projects.services import require_active
 from runtime.hints import hint
@@ -132,7 +132,7 @@ def _name(given: str, live: set[str]) -> str:
     name = given.strip()
     if not _NAME.match(name):
         said = _("Small letters, digits, “-”, “_” and “.”; a letter or digit first; at most 63.")
-        raise Invalid(said, fields={"name": [said]})
+        raise wrong("name", said)
     if name in live:
         raise _taken(name)
     return name

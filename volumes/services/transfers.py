@@ -15,7 +15,7 @@ from django.utils.translation import gettext as _
 
 from clusters.placement import usable_clusters
 from common.clock import now
-from common.errors import Conflict, Forbidden, Invalid
+from common.errors import Conflict, Forbidden, wrong
 from events import services as events
 from notifications.services import notify
 from projects.access import Permission, require, role_of
@@ -62,7 +62,7 @@ def transfer_ask(
     slug = to.strip()
     if not slug or len(slug) > MAX_SLUG or slug == row.project.slug:
         said = _("Give the address of another project.")
-        raise Invalid(said, fields={"to": [said]})
+        raise wrong("to", said)
     _close_old(row)
     target = Project.objects.filter(slug=slug, deleted_at__isnull=True).first()
     try:
