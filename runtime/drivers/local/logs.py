@@ -58,10 +58,14 @@ class OrphanPump:
             self.log.fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
             self.log.room = SEGMENT_BYTES - size
 
-    def pump(self) -> None:
-        """Carry one chunk; the event loop calls again while there is more."""
-        with contextlib.suppress(BlockingIOError):
-            self.log.write(os.read(self.fd, 65536))
+    def pump(self) -> float:
+        """Carry one chunk; return for how many seconds the next one must wait."""
+        try:
+            data = os.read(self.fd, 65536)
+        except BlockingIOError:
+            return 0.0
+        self.log.write(data)
+        return self.log.pause_after(len(data))
 
     def close(self) -> None:
         os.close(self.fd)

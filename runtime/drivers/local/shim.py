@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _PR_SET_NO_NEW_PRIVS, _PR_SET_CHILD_SUBREAPER = 38, 36
 _CHUNK = 65536
-_FLOOD_PAUSE_S = 0.002  # a full chunk is a flood: at most 32 MiB a second, the writer waits
+_FLOOD_BYTES_S = 32 * 1024 * 1024  # more is a flood: its writer waits, the disk is others' too
 
 
 def killpoint(name: str) -> None:
@@ -71,6 +71,13 @@ class Log:
         self.prefix, self.segment, self.keep = prefix, segment, keep
         self.offset, self.room, self.fd = 0, 0, -1
         self.names: list[str] = []
+        self.due = 0.0  # when what was written would have been, at the rate of a flood
+
+    def pause_after(self, count: int) -> float:
+        """Return for how many seconds the writer of ``count`` bytes must wait; a second is free."""
+        now = time.monotonic()
+        self.due = max(self.due, now - 1) + count / _FLOOD_BYTES_S
+        return max(self.due - now, 0.0)
 
     def write(self, data: bytes) -> None:
         try:
@@ -319,8 +326,7 @@ class Shim:
         except BlockingIOError:
             return False
         self.log.write(data)
-        if len(data) == _CHUNK:
-            time.sleep(_FLOOD_PAUSE_S)
+        time.sleep(self.log.pause_after(len(data)))
         return bool(data)
 
     def finish(self, status: int) -> None:

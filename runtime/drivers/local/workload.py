@@ -302,10 +302,20 @@ class Workload(Watching):
         self.on_readable(pidfd, lambda: self._orphan_gone(pidfd))
         with contextlib.suppress(OSError):
             self._pump = pump = logs.OrphanPump(self.record.folder, self.launch)
-            self.on_readable(pump.fd, pump.pump)
+            self.on_readable(pump.fd, lambda: self._carry(pump))
         self.resume()
         if self.seen == Seen.CREATED:
             asyncio.get_running_loop().call_later(_UNSEEN_S, self._presume_went, self.attempt)
+
+    def _carry(self, pump: logs.OrphanPump) -> None:
+        """Carry output; a flood is read no faster than its rate, other workloads wait on us."""
+        if pause := pump.pump():
+            self.forget_fd(pump.fd)
+            asyncio.get_running_loop().call_later(pause, self._carry_on, pump)
+
+    def _carry_on(self, pump: logs.OrphanPump) -> None:
+        if self._pump is pump and self.watched:
+            self.on_readable(pump.fd, lambda: self._carry(pump))
 
     def _presume_went(self, attempt: int) -> None:
         """A child whose parent died before the word to go has left by now; this one runs."""

@@ -1,5 +1,8 @@
 """A log is bounded, and readable by offset while it rotates."""
 
+import json
+import os
+import signal
 import time
 
 import pytest
@@ -40,19 +43,52 @@ def test_a_full_disk_costs_lines_not_the_workload(tmp_path):
     log.write(b"lost")
 
 
+def test_c11_a_flood_waits_after_its_first_second(tmp_path):
+    log = shim.Log(logs.prefix(tmp_path, 1), segment=10, keep=2)
+    second = 32 * 1024 * 1024
+    assert log.pause_after(second // 2) == 0
+    assert log.pause_after(second // 4) == 0
+    assert 0.9 < log.pause_after(second * 5 // 4) <= 1
+
+
+_FLOOD = """
+yes 0123456789012345678901234567890123456789 &
+until [ -e "$HOME/enough" ]; do sleep 0.1; done
+kill $!; wait; exec sleep 60
+"""
+
+
 @pytest.mark.real
-def test_c11_a_flood_is_bounded_and_others_go_on(supervisor):
-    flood = supervisor.shell("yes 0123456789012345678901234567890123456789")
+@pytest.mark.parametrize("orphaned", [False, True], ids=["kept", "orphaned"])
+def test_c11_a_flood_is_bounded_and_others_go_on(supervisor, orphaned):
+    flood = supervisor.shell(_FLOOD)
     supervisor.ready(flood)
+    if orphaned:  # its parent is killed: the supervisor itself carries the output on
+        record = supervisor.state / "records" / flood.uid / "shim.json"
+        os.kill(json.loads(record.read_text())["pid"], signal.SIGKILL)
     begun = time.monotonic()
     while time.monotonic() - begun < 3:
         found = supervisor.ready(supervisor.shell("sleep 60"))
         assert found.address == ""
         time.sleep(0.3)
+    # Bounded in time: a second's worth may come at once, a chunk may just be on its way.
+    (supervisor.home(flood) / "enough").touch()
+    written, seconds = written_by(supervisor, flood), time.monotonic() - begun
+    assert logs.SEGMENT_BYTES < written < 32 * 1024 * 1024 * (seconds + 1.5)
+    # Bounded in place, measured when nothing rotates any more.
     folder = supervisor.state / "records" / flood.uid
     total = sum(path.stat().st_size for path in folder.glob("log-*"))
     assert 0 < total <= 2 * logs.SEGMENT_BYTES
     supervisor.remove(flood.uid)
+
+
+def written_by(supervisor, spec):
+    """Return how much was written once nothing is added any more."""
+    before = -1
+    while (now := supervisor.driver.read_log(spec.uid, offset=0, limit=1)[1]) != before:
+        before = now
+        time.sleep(0.5)
+    return now
 
 
 @pytest.mark.real
