@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from accounts.principal import Principal
 
 
+COLUMNS = ("name", "description", "write_policy", "size_limit_mib")  # what an edit may change
+
+
 @dataclass(frozen=True)
 class Changes:
     """What is to be different; None: stays as it is."""
@@ -69,14 +72,14 @@ def volume_resize(*, principal: Principal, volume: Volume, size_limit_mib: int |
 
 def _edit(principal: Principal, volume: Volume, changes: Changes) -> Volume:
     row = lock(volume)
-    before = {name: getattr(row, name) for name in _COLUMNS}
+    before = {name: getattr(row, name) for name in COLUMNS}
     _check(principal, row, changes)
     if row.size_limit_mib != before["size_limit_mib"]:
         payer = payer_of(row) or principal.user
         reserve(
             principal, project=row.project, payer=payer, uid=row.uid, size_mib=row.size_limit_mib
         )
-    told = {name: getattr(row, name) for name in _COLUMNS if getattr(row, name) != before[name]}
+    told = {name: getattr(row, name) for name in COLUMNS if getattr(row, name) != before[name]}
     if not told:
         return row
     save(row, *told)
@@ -99,9 +102,6 @@ def _check(principal: Principal, row: Volume, changes: Changes) -> None:
     require_usable(row)
     _change_words(row, changes)
     _change_size(row, changes)
-
-
-_COLUMNS = ("name", "description", "write_policy", "size_limit_mib")
 
 
 def _require_right(principal: Principal, volume: Volume, changes: Changes) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from django.utils.translation import gettext as _
 
 from common import manifests
+from common.changes import Change
 from common.errors import BerthError, Invalid
 from projects.access import Permission, require
 from projects.services import require_active
@@ -15,8 +16,9 @@ from quotas import selectors as quotas
 from quotas.choices import STORAGE_MIB, words
 from volumes.choices import VolumeKind, WritePolicy
 from volumes.models import Volume
+from volumes.services.base import payer_of
 from volumes.services.create import NewVolume, choose, name_taken, volume_create
-from volumes.services.edit import Changes, check_edit, volume_edit
+from volumes.services.edit import COLUMNS, Changes, check_edit, volume_edit
 
 if TYPE_CHECKING:
     from accounts.principal import Principal
@@ -30,13 +32,6 @@ _SPEC: dict[str, type] = {
     "description": str,
     "write_policy": str,
 }
-
-
-@dataclass(frozen=True)
-class Change:
-    field: str
-    before: Any
-    after: Any
 
 
 @dataclass(frozen=True)
@@ -98,7 +93,7 @@ def volume_plan(
 
 
 def _plan_edit(principal: Principal, volume: Volume, changes: Changes) -> Plan:
-    before = {c: getattr(volume, c) for c in _EDITED}
+    before = {c: getattr(volume, c) for c in COLUMNS}
     refusal = ""
     try:
         row = check_edit(principal, volume, changes)
@@ -106,8 +101,8 @@ def _plan_edit(principal: Principal, volume: Volume, changes: Changes) -> Plan:
         raise
     except BerthError as error:
         refusal, row = error.message, volume
-    after = {c: getattr(row, c) for c in _EDITED}
-    told = tuple(Change(c, before[c], after[c]) for c in _EDITED if before[c] != after[c])
+    after = {c: getattr(row, c) for c in COLUMNS}
+    told = tuple(Change(c, before[c], after[c]) for c in COLUMNS if before[c] != after[c])
     grows = (after["size_limit_mib"] or 0) - (before["size_limit_mib"] or 0)
     if not refusal and grows > 0:
         refusal = _refused_by_limit(principal, volume.project, row.size_limit_mib or 0, volume)
@@ -115,13 +110,10 @@ def _plan_edit(principal: Principal, volume: Volume, changes: Changes) -> Plan:
     return _finished(Plan(action=action, name=row.name, changes=told, refusal=refusal))
 
 
-_EDITED = ("name", "description", "write_policy", "size_limit_mib")
-
-
 def _refused_by_limit(
     principal: Principal, project: Project, size_mib: int, volume: Volume | None = None
 ) -> str:
-    payer = (volume.owner or volume.created_by) if volume is not None else None
+    payer = payer_of(volume) if volume is not None else None
     verdict = quotas.would_fit(
         project=project,
         owner=payer or principal.user,
