@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
-from credentials.choices import EMBEDDED, CredentialKind, Use
+from credentials.choices import EMBEDDED, STORES, CredentialKind, Use
 from credentials.embedding import gcs, generic, git, rclone, s3, ssh
 from credentials.embedding.items import FOLDER, FOLDER_VARIABLE, Item, aliases
 from credentials.models import Credential
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from credentials.kinds import Given
 
 _S3 = (CredentialKind.S3, CredentialKind.S3_COMPATIBLE)
-_STORES = (*_S3, CredentialKind.GCS)
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,7 @@ def _env(items: Sequence[Item]) -> dict[str, str]:
         FOLDER_VARIABLE: FOLDER,
         **s3.env(_of(items, *_S3)),
         **gcs.env(_of(items, CredentialKind.GCS)),
-        **rclone.env(_of(items, *_STORES)),
+        **rclone.env(_of(items, *STORES)),
         **git.env(_of(items, CredentialKind.GIT)),
         **ssh.env(_of(items, CredentialKind.SSH)),
     }
@@ -89,7 +88,7 @@ def _files(items: Sequence[Item]) -> dict[str, str]:
     return {
         **s3.files(_of(items, *_S3)),
         **gcs.files(_of(items, CredentialKind.GCS)),
-        **rclone.files(_of(items, *_STORES)),
+        **rclone.files(_of(items, *STORES)),
         **git.files(_of(items, CredentialKind.GIT)),
         **ssh.files(_of(items, CredentialKind.SSH)),
         **generic.files(_of(items, CredentialKind.GENERIC)),

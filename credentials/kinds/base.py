@@ -13,6 +13,7 @@ from typing import Any
 
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy as _lazy
 
 from common.errors import wrong
 from credentials.choices import CredentialKind
@@ -20,6 +21,17 @@ from credentials.choices import CredentialKind
 Given = Mapping[str, Any]
 SECRET_MAX = 16 * 1024
 LINE_MAX = 255
+
+
+# What reading a secret tells of it, besides fields that somebody wrote.
+READ: Mapping[str, Promise] = {
+    "client_email": _lazy("Account"),
+    "project_id": _lazy("Google project"),
+    "private_key_id": _lazy("Number of the key"),
+    "fingerprint": _lazy("Fingerprint"),
+    "public_key": _lazy("Public half"),
+    "names": _lazy("Names"),
+}
 
 
 class Part(StrEnum):

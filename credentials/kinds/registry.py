@@ -21,10 +21,7 @@ def _secret(given: Given) -> Read:
     username = line(given, "username")
     if ":" in username:
         raise wrong("username", _t("A user name has no “:”."))
-    password = str(given.get("password") or "").strip()
-    if not password or len(password) > SECRET_MAX or not password.isprintable():
-        raise wrong("password", _t("One line of at most %d characters.") % SECRET_MAX)
-    return Read({"username": username}, {"password": password})
+    return Read({"username": username}, {"password": line(given, "password", limit=SECRET_MAX)})
 
 
 KIND = Kind(

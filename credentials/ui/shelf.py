@@ -10,14 +10,13 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy as _lazy
 from django_tables2 import RequestConfig
 
 from common.errors import BerthError
 from common.ui.views import BerthView
 from credentials import holders, services
 from credentials.choices import CredentialKind
-from credentials.kinds import KINDS, Kind, Part, kind_of
+from credentials.kinds import KINDS, READ, Kind, Part, kind_of
 from credentials.models import Credential
 from credentials.probe import credential_test
 from credentials.ui.forms import AddForm, EditForm, RotateForm
@@ -177,19 +176,8 @@ def facts(row: Credential, kind: Kind) -> list[tuple[str | Promise, object]]:
         if isinstance(value, bool):
             value = _("yes") if value else _("no")
         found.append((given.label, choices.get(str(value), value)))
-    found += [(label, row.public[name]) for name, label in _READ.items() if row.public.get(name)]
+    found += [(label, row.public[name]) for name, label in READ.items() if row.public.get(name)]
     return [(label, ", ".join(v) if isinstance(v, list) else v) for label, v in found]
-
-
-# What reading a secret told of it.
-_READ: dict[str, Promise] = {
-    "client_email": _lazy("Account"),
-    "project_id": _lazy("Google project"),
-    "private_key_id": _lazy("Number of the key"),
-    "fingerprint": _lazy("Fingerprint"),
-    "public_key": _lazy("Public half"),
-    "names": _lazy("Names"),
-}
 
 
 def _removal(row: Credential, used_by: list[holders.Holder]) -> str:
