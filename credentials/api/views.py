@@ -26,7 +26,7 @@ from credentials.api.serializers import (
     described,
 )
 from credentials.choices import CredentialKind, UsableBy
-from credentials.kinds import READ, kind_of
+from credentials.kinds import TOLD, kind_of
 from credentials.models import Credential
 from credentials.probe import credential_test
 from projects.access import Permission
@@ -181,7 +181,7 @@ class OwnTest(_OwnView):
 def shown(row: Credential) -> dict[str, Any]:
     """Return what may be told of it."""
     names = kind_of(row.kind).shown()
-    told = {n: row.public[n] for n in (*names, *READ) if n in row.public}
+    told = {n: row.public[n] for n in (*names, *TOLD) if n in row.public}
     return {
         "id": row.uid,
         "kind": row.kind,

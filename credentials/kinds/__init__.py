@@ -5,7 +5,7 @@ from django.utils.translation import gettext as _
 from common.errors import wrong
 from credentials.choices import CredentialKind
 from credentials.kinds import gcs, generic, git, registry, s3, ssh
-from credentials.kinds.base import READ, Field, Given, Kind, Part, Read, Shape
+from credentials.kinds.base import TOLD, Field, Given, Kind, Part, Read, Shape
 
 KINDS: dict[str, Kind] = {
     str(made.kind.value): made
@@ -31,7 +31,7 @@ def kind_of(name: str) -> Kind:
 
 __all__ = [
     "KINDS",
-    "READ",
+    "TOLD",
     "Field",
     "Given",
     "Kind",

@@ -24,7 +24,7 @@ LINE_MAX = 255
 
 
 # What reading a secret tells of it, besides fields that somebody wrote.
-READ: Mapping[str, Promise] = {
+TOLD: Mapping[str, Promise] = {
     "client_email": _lazy("Account"),
     "project_id": _lazy("Google project"),
     "private_key_id": _lazy("Number of the key"),

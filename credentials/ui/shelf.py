@@ -16,7 +16,7 @@ from common.errors import BerthError
 from common.ui.views import BerthView
 from credentials import holders, services
 from credentials.choices import CredentialKind
-from credentials.kinds import KINDS, READ, Kind, Part, kind_of
+from credentials.kinds import KINDS, TOLD, Kind, Part, kind_of
 from credentials.models import Credential
 from credentials.probe import credential_test
 from credentials.ui.forms import AddForm, EditForm, RotateForm
@@ -176,7 +176,7 @@ def facts(row: Credential, kind: Kind) -> list[tuple[str | Promise, object]]:
         if isinstance(value, bool):
             value = _("yes") if value else _("no")
         found.append((given.label, choices.get(str(value), value)))
-    found += [(label, row.public[name]) for name, label in READ.items() if row.public.get(name)]
+    found += [(label, row.public[name]) for name, label in TOLD.items() if row.public.get(name)]
     return [(label, ", ".join(v) if isinstance(v, list) else v) for label, v in found]
 
 
