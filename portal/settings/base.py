@@ -7,14 +7,13 @@ meanings is docs/settings.md.
 from pathlib import Path
 from typing import Any
 
-import structlog
 from django.utils.translation import gettext_lazy as _
 
-from common.logs import mask_links
 from portal.settings import database
 from portal.settings.deploy import *
 from portal.settings.env import ROOT, VAR, flag, number, text, words
 from portal.settings.loads import *
+from portal.settings.logs import *
 from portal.settings.people import *
 
 BASE_DIR = ROOT
@@ -368,42 +367,3 @@ SPECTACULAR_SETTINGS = {
         "WorkspaceKindEnum": ["notebook", "container"],
     },
 }
-
-# --- Logs -----------------------------------------------------------------------------------------
-LOGGING: dict[str, Any] = {
-    "version": 1,
-    "disable_existing_loggers": False,
-    "formatters": {
-        "json": {
-            "()": structlog.stdlib.ProcessorFormatter,
-            "processors": [
-                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                mask_links,
-                structlog.processors.JSONRenderer(),
-            ],
-            "foreign_pre_chain": [
-                structlog.contextvars.merge_contextvars,
-                structlog.stdlib.add_log_level,
-                structlog.processors.TimeStamper(fmt="iso", utc=True),
-            ],
-        }
-    },
-    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "json"}},
-    "root": {"handlers": ["console"], "level": text("LOG_LEVEL", "INFO")},
-    "loggers": {
-        "django.server": {"level": "WARNING"},
-        "httpx": {"level": "WARNING"},
-        "httpcore": {"level": "WARNING"},
-    },
-}
-structlog.configure(
-    processors=[
-        structlog.contextvars.merge_contextvars,
-        structlog.stdlib.add_log_level,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
-        structlog.processors.format_exc_info,
-        structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
-    ],
-    logger_factory=structlog.stdlib.LoggerFactory(),
-    cache_logger_on_first_use=True,
-)
