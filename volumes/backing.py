@@ -13,7 +13,6 @@ from django.utils.translation import gettext as _
 
 from clusters.options import ACCESS_MODES, ClusterOptions
 from common.errors import wrong
-from runtime.protocol import Backing
 from volumes.choices import BackingKind
 
 _PATH = re.compile(r"\A/[A-Za-z0-9._/-]{1,200}\Z")
@@ -85,10 +84,6 @@ def derived_of(options: ClusterOptions, *, one_machine: bool) -> tuple[str, dict
         "storage_class": options.storage_class,
         "access_mode": options.volume_access_mode,
     }
-
-
-def backing(kind: str, options: Mapping[str, str], size_mib: int | None) -> Backing:
-    return Backing(kind=kind, options=dict(options), size_mib=size_mib)
 
 
 def can_shrink(kind: str) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from runtime.protocol import Backing, Mount
-from volumes import backing
 
 if TYPE_CHECKING:
     from volumes.models import Volume
@@ -13,7 +12,11 @@ if TYPE_CHECKING:
 
 def backing_of(volume: Volume) -> Backing:
     """Return what it lies on; it was laid down when the volume was made."""
-    return backing.backing(volume.backing_kind, volume.backing_options, volume.size_limit_mib)
+    return Backing(
+        kind=volume.backing_kind,
+        options=dict(volume.backing_options),
+        size_mib=volume.size_limit_mib,
+    )
 
 
 def owner_of(volume: Volume) -> str:

@@ -23,7 +23,6 @@ def _page() -> dict[str, str]:
         "loading": _("Loading…"),
         "name": _("Name"),
         "size": _("Size"),
-        "changed": _("Changed"),
         "kind:folder": _("Folder"),
         "kind:file": _("File"),
         "kind:link": _("Link"),
@@ -35,10 +34,7 @@ def _page() -> dict[str, str]:
         "truncated": _("There is more in this folder than can be listed; search finds the rest."),
         "more": _("Show more"),
         "select": _("Select %(name)s"),
-        "open": _("Open %(name)s"),
         "download": _("Download"),
-        "here": _("This folder"),
-        "today": _("today"),
     }
 
 
@@ -46,7 +42,6 @@ def _acts() -> dict[str, str]:
     return {
         "chosen": _("%(n)s selected"),
         "chosen_one": _("1 selected"),
-        "new_folder": _("New folder"),
         "folder_name": _("Name of the new folder"),
         "rename": _("Rename %(name)s"),
         "delete": _("Delete"),
@@ -105,7 +100,6 @@ def _uploads() -> dict[str, str]:
         "skip": _("Skip it"),
         "for_all": _("Do the same with all others"),
         "retrying": _("The connection was lost; trying again in %(n)s s."),
-        "leaving": _("An upload is under way."),
     }
 
 

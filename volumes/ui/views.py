@@ -90,7 +90,6 @@ class VolumeView(ProjectView):
             "tabs": self._tabs(row),
             "may_change": selectors.changes(self.principal, row, granted),
             "may_write": selectors.writes(self.principal, row, granted),
-            "may_keep": selectors.keeps(self.principal, row, granted),
             "may_hand_over": selectors.can_transfer(row)
             and selectors.is_owner(self.principal, self.project),
             **(context or {}),

@@ -149,5 +149,3 @@ export function send(method, act, { query, body, headers = {}, progress, signal 
     else request.send(body);
   });
 }
-
-export { reopen };

@@ -72,7 +72,6 @@ function row(entry) {
 // --- selection --------------------------------------------------------------------------------------
 
 export const chosen = () => state.entries.filter((entry) => state.chosen.has(entry.path));
-export const entryOf = (path) => state.entries.find((entry) => entry.path === path);
 const indexOf = (path) => state.entries.findIndex((entry) => entry.path === path);
 
 export function mark() {

@@ -4,7 +4,7 @@ import { make, text } from "./dom.js";
 import { picture } from "./picture.js";
 
 export function notebook(said) {
-  const shown = said.cells.map((cell) => (cell.type === "code" ? code(cell, said.language) : words(cell)));
+  const shown = said.cells.map((cell) => (cell.type === "code" ? code(cell) : words(cell)));
   return make("div", { class: "nb" }, ...shown);
 }
 

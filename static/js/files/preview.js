@@ -5,20 +5,15 @@ import { notebook } from "./notebook.js";
 import { picture } from "./picture.js";
 
 const panel = at("preview");
-let shown = "";
 let turn = 0;
 
-export const isShown = (path) => shown === path;
-
 export function close() {
-  shown = "";
   turn += 1;
   panel.hidden = true;
   panel.replaceChildren();
 }
 
 export async function open(entry) {
-  shown = entry.path;
   const mine = (turn += 1);
   const body = make("div", { class: "browser-preview-body", tabindex: "0" }, make("p", {}, text("loading")));
   const link = make("a", { class: "btn btn-sm", href: address("file", { path: entry.path }), download: "" }, icon("download"), text("download"));
