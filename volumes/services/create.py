@@ -75,7 +75,9 @@ def volume_create(*, principal: Principal, project: Project, wanted: NewVolume) 
 
 
 def choose(project: Project, wanted: NewVolume) -> Chosen:
-    """Return what would be made, or raise what is wrong with it. Changes nothing."""
+    """Return what would be made, or raise what is wrong with it. Makes no volume; a cluster that
+    has no class of storage yet gets its own.
+    """
     name = clean_name(wanted.name)
     cluster, kind = _place(project, wanted)
     return Chosen(

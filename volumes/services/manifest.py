@@ -57,7 +57,7 @@ def volume_plan(
     volume: Volume | None = None,
     changes: Changes | None = None,
 ) -> Plan:
-    """Say what a creation (or an edit of ``volume``) would do now. Changes nothing.
+    """Say what a creation (or an edit of ``volume``) would do now, and do none of it.
 
     What is wrong with the request itself is raised, as the act would; a refusal by what is
     there now (a name, a limit, somebody who uses it) is part of the answer.
