@@ -24,9 +24,10 @@ def tried(public: Mapping[str, Any], secret: Mapping[str, str]) -> Verdict:
     if not public.get("host"):
         return verdict.unknown(_("The key is well formed. No host was named that could be asked."))
     host, port = split_host(str(public["host"]), default_port=PORT)
-    opened = _connected(host, port)
+    deadline = Deadline(time.monotonic() + SECONDS)  # of both: who asks waits no longer
+    opened = _connected(host, port, deadline)
     try:
-        return asyncio.run(_signed_in(opened, host, port, public, secret))
+        return asyncio.run(_signed_in(opened, host, port, public, secret, deadline.left()))
     finally:
         opened.close()
 
@@ -36,13 +37,13 @@ def _policy() -> Policy:
     return replace(policy, ports=policy.ports | {PORT})
 
 
-def _connected(host: str, port: int) -> socket.socket:
+def _connected(host: str, port: int, deadline: Deadline) -> socket.socket:
     """Open a socket to an address that may be reached, or raise OutboundError."""
     policy = _policy()
     if not policy.permits_port(host, port):
         text = _("Port %(port)d is not one that Berth connects to.") % {"port": port}
         raise OutboundError(Trouble.REFUSED, text)
-    backend = GuardedBackend(policy, Deadline(time.monotonic() + SECONDS), system_resolve)
+    backend = GuardedBackend(policy, deadline, system_resolve)
     try:
         found = backend.connect_tcp(host, port).get_extra_info("socket")
     except httpcore.TimeoutException:
@@ -59,6 +60,7 @@ async def _signed_in(
     port: int,
     public: Mapping[str, Any],
     secret: Mapping[str, str],
+    seconds: float,
 ) -> Verdict:
     keys = public.get("known_hosts") or ()
     lines = "".join(f"{known_host(str(public['host']))} {key}\n" for key in keys)
@@ -77,7 +79,7 @@ async def _signed_in(
                 gss_host=None,
                 preferred_auth=["publickey"],
             ),
-            SECONDS,
+            seconds,
         )
     except asyncssh.PermissionDenied:
         return verdict.refused(_("The host does not accept this key for this user."))

@@ -9,6 +9,7 @@ import shutil
 import ssl
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -233,6 +234,31 @@ def test_what_does_not_speak_ssh_is_told(keep: Any, ask: Any, serve: Any, settin
     settings.BERTH_OUTBOUND_ALLOW = [f"127.0.0.1/32:{server.port}"]
     ok, text = ask(keep("ssh", host=f"127.0.0.1:{server.port}", known_hosts=""))
     assert (ok, "does not speak SSH" in text) == (None, True), text
+
+
+def test_connecting_and_signing_in_share_one_limit(
+    keep: Any, ask: Any, ssh_host: Any, monkeypatch: Any
+) -> None:
+    """Whoever asks stops waiting soon after it: what the first took the second has not."""
+    from credentials.probe import ssh, verdict
+
+    left: list[float] = []
+    real_resolve, real_sign_in = ssh.system_resolve, ssh._signed_in
+
+    def slow(*given: Any) -> Any:
+        time.sleep(0.5)
+        return real_resolve(*given)
+
+    async def noted(*given: Any) -> Any:
+        left.append(given[-1])
+        return await real_sign_in(*given)
+
+    monkeypatch.setattr(ssh, "system_resolve", slow)
+    monkeypatch.setattr(ssh, "_signed_in", noted)
+    server = ssh_host(public_half())
+    where = f"127.0.0.1:{server.port}"
+    assert ask(keep("ssh", host=where, known_hosts=server.line))[0] is True
+    assert 0 < left[0] <= verdict.SECONDS - 0.5
 
 
 def test_a_key_without_a_host_is_only_well_formed(keep: Any, ask: Any) -> None:
