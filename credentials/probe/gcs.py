@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from cryptography.hazmat.primitives.asymmetric import padding, rsa
-from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from django.utils.translation import gettext as _
 
@@ -19,9 +17,9 @@ from credentials.kinds import gcs
 from credentials.outside import policy_of_stores
 from credentials.probe import verdict
 from credentials.probe.verdict import SECONDS, Verdict
+from dataplane.copy.stores import jwt
 
 _SCOPE = "https://www.googleapis.com/auth/devstorage.read_only"
-_GRANT = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 _LIFE_S = 600
 _TOKEN_MAX = 8 * 1024
 _OK, _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _ERRORS = 200, 401, 403, 404, 500
@@ -43,7 +41,6 @@ def assertion(public: Mapping[str, Any], secret: Mapping[str, str]) -> str:
     key = load_pem_private_key(secret["private_key"].encode(), password=None)
     assert isinstance(key, rsa.RSAPrivateKey)  # noqa: S101 - nothing else is ever stored
     at = int(now().timestamp())
-    head = {"alg": "RS256", "typ": "JWT", "kid": public["private_key_id"]}
     claims = {
         "iss": public["client_email"],
         "scope": _SCOPE,
@@ -51,16 +48,11 @@ def assertion(public: Mapping[str, Any], secret: Mapping[str, str]) -> str:
         "iat": at,
         "exp": at + _LIFE_S,
     }
-    signed = f"{_packed(json.dumps(head).encode())}.{_packed(json.dumps(claims).encode())}"
-    return f"{signed}.{_packed(key.sign(signed.encode(), padding.PKCS1v15(), SHA256()))}"
-
-
-def _packed(data: bytes) -> str:
-    return base64.urlsafe_b64encode(data).decode().rstrip("=")
+    return jwt.assertion(key, public["private_key_id"], claims)
 
 
 def _token_answer(client: Client, public: Mapping[str, Any], secret: Mapping[str, str]) -> Answer:
-    form = urlencode({"grant_type": _GRANT, "assertion": assertion(public, secret)}).encode()
+    form = urlencode({"grant_type": jwt.GRANT, "assertion": assertion(public, secret)}).encode()
     url = gcs.token_uri()
     headers = {
         "Content-Type": "application/x-www-form-urlencoded",

@@ -7,7 +7,6 @@ files is not believed. google-auth would follow some of that, so this little is 
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
 import time
 from email.utils import parsedate_to_datetime
@@ -19,13 +18,13 @@ from dataplane.copy.dial import Dialer
 from dataplane.copy.head import Broken
 from dataplane.copy.pace import Backoff
 from dataplane.copy.problems import Final, Stop
+from dataplane.copy.stores import jwt
 from dataplane.copy.stores.base import Question
 from dataplane.copy.wire import Answer, now
 
 TOKEN_URI = "https://oauth2.googleapis.com/token"  # noqa: S105 - an address
 _KNOWN_URIS = frozenset({TOKEN_URI, "https://accounts.google.com/o/oauth2/token", ""})
 _SCOPE = "https://www.googleapis.com/auth/devstorage."
-_GRANT = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 _LIVES_S = 3600
 _EARLY_S = 120.0
 _OK = 200
@@ -84,7 +83,7 @@ class Token:
                 raise Stop(Final.DENIED, text)
 
     async def _asked(self) -> Answer:
-        body = f"grant_type={quote(_GRANT, safe='')}&assertion={self._assertion()}".encode()
+        body = f"grant_type={quote(jwt.GRANT, safe='')}&assertion={self._assertion()}".encode()
         head = (
             f"POST {self._target} HTTP/1.1\r\nhost: {self._client.endpoint.header()}\r\n"
             "content-type: application/x-www-form-urlencoded\r\n"
@@ -118,9 +117,6 @@ class Token:
         return abs(self._skew) > 60  # noqa: PLR2004 - seconds; less is not the reason
 
     def _assertion(self) -> str:
-        from cryptography.hazmat.primitives import hashes
-        from cryptography.hazmat.primitives.asymmetric import padding
-
         at = int(time.time() + self._skew)
         claims = {
             "iss": self._email,
@@ -129,10 +125,7 @@ class Token:
             "iat": at,
             "exp": at + _LIVES_S,
         }
-        head = {"alg": "RS256", "typ": "JWT", "kid": self._key_id}
-        signed = f"{_encoded(json.dumps(head).encode())}.{_encoded(json.dumps(claims).encode())}"
-        signature = self._key.sign(signed.encode(), padding.PKCS1v15(), hashes.SHA256())
-        return f"{signed}.{_encoded(signature)}"
+        return jwt.assertion(self._key, self._key_id, claims)
 
 
 def _checked(account: dict[str, Any], override: str) -> tuple[str, str, Any]:
@@ -159,7 +152,3 @@ def _checked(account: dict[str, Any], override: str) -> tuple[str, str, Any]:
 
 def _wrong(why: str) -> Stop:
     return Stop(Final.BAD_PLAN, f"The service account can't be used: {why}.")
-
-
-def _encoded(data: bytes) -> str:
-    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
