@@ -30,6 +30,8 @@ class LeasedScheduler(Scheduler):
             self._held = leases.acquire("beat", ttl_s=LEASE_S)
         except DatabaseError:
             self._held = None
+        finally:
+            close_old_connections()
         return self._held is not None
 
     def close(self) -> None:

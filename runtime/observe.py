@@ -227,6 +227,7 @@ class Watcher:
             return 0.2
         finally:
             self._release()
+            close_old_connections()
         return min(pause * 2, RETRY_MAX_S)
 
     def _release(self) -> None:
@@ -254,6 +255,7 @@ class Watcher:
                 if not held.renew():
                     log.warning("watch.lost_lease", cluster=self.cluster_key)
                     return
+            close_old_connections()  # the next news may be long in coming
 
     def _keep_nodes(self, driver: SupportsWatch) -> None:
         if isinstance(driver, SupportsNodes) and (changes := driver.node_changes()) is not None:

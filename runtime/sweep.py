@@ -238,6 +238,8 @@ class Sweeper:
             except Exception:
                 log.exception("sweep.failed")
                 pause = 2.0
+            finally:
+                close_old_connections()  # asleep it needs none
             self._stop.wait(min(pause, BUSY_S))
             if pause > BUSY_S:
                 self._early.wait(pause - BUSY_S)

@@ -102,6 +102,8 @@ class Loop:
             except Exception:
                 log.exception("worker.duty_failed", duty=self.name)
                 pause = max(pause, 2.0)
+            finally:
+                close_old_connections()  # a duty that sleeps keeps none from those that work
             self._stop.wait(pause)
         self._leave()
 

@@ -218,3 +218,30 @@ def test_a_duty_that_hangs_in_one_turn_becomes_silent(monkeypatch: pytest.Monkey
         loop.stop()
         held.set()
         loop.join(2)
+
+
+def test_a_duty_that_sleeps_keeps_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seventeen duties that kept theirs left none of the pool's twelve for the engine."""
+    from portal.server import duties
+
+    order: list[str] = []
+    slept = threading.Event()
+
+    def let_go() -> None:
+        order.append("let go")
+        if len(order) == 3:
+            slept.set()
+
+    def act() -> None:
+        order.append("act")
+        raise ValueError
+
+    monkeypatch.setattr(duties, "close_old_connections", let_go)
+    loop = duties.Loop("short", act, 60.0)
+    loop.start()
+    try:
+        assert slept.wait(5)
+        assert order == ["let go", "act", "let go"]
+    finally:
+        loop.stop()
+        loop.join(2)
