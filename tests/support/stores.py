@@ -178,7 +178,8 @@ class RcloneS3(S3Store):
     def start(self) -> None:
         command: list[str | Path] = [stores_bin() / "rclone", "serve", "s3", self.data]
         command += ["--addr", f"{self.host}:{self.port}", "--config", self.folder / "rclone.conf"]
-        command += ["--dir-cache-time", "1s"]
+        # Buckets are made beside the server: one listed a moment ago must not hide a new one.
+        command += ["--dir-cache-time", "0s"]
         if not self.anonymous:
             command += ["--auth-key", f"{self.keys.access},{self.keys.secret}"]
         if self.authority:
