@@ -56,23 +56,30 @@ def test_looking_into_a_volume_and_removing_it_work_by_the_api(
     assert as_user(mona).post(f"{base}/{end}").status_code == 202
 
 
-@pytest.mark.parametrize("end", ["files/session", "purge/", "transfer/withdraw/"])
-def test_and_by_the_pages(end: str, volume: Any, full: None, mona: Any, as_user: Any) -> None:
-    answer = as_user(mona).post(f"/projects/vision/volumes/{volume.uid}/{end}", {"name": "set"})
-    assert answer.status_code < FULL
+@pytest.mark.parametrize(
+    ("end", "status"), [("files/session", 202), ("purge/", 302), ("transfer/withdraw/", 302)]
+)
+def test_and_by_the_pages(
+    end: str, status: int, volume: Any, full: None, mona: Any, as_user: Any
+) -> None:
+    path = f"/projects/vision/volumes/{volume.uid}/{end}"
+    assert as_user(mona).post(path, {"confirm": "set"}).status_code == status
+    volume.refresh_from_db()
+    assert (volume.desired == "absent") is (end == "purge/")
 
 
-def test_people_are_kept_out(full: None, bob: Any, operator: Any, as_user: Any) -> None:
+def test_people_are_kept_out(full: None, bob: Any, mona: Any, operator: Any, as_user: Any) -> None:
     op = as_user(operator)
-    for act in ("sessions", "role", "state"):
-        answer = op.post(f"/console/users/{bob.uid}/{act}", {"role": "none", "active": "false"})
-        assert answer.status_code != FULL, act
+    out = {"sessions": {}, "role": {"platform_role": ""}, "state": {"confirm": bob.username}}
+    for act, said in out.items():
+        assert op.post(f"/console/users/{bob.uid}/{act}", said).status_code == 302, act
     answer = op.patch(
-        f"/api/v1/users/{bob.uid}", {"is_active": False}, content_type="application/json"
+        f"/api/v1/users/{mona.uid}", {"is_active": False}, content_type="application/json"
     )
     assert answer.status_code == 200, answer.content
-    bob.refresh_from_db()
-    assert not bob.is_active
+    for person in (bob, mona):
+        person.refresh_from_db()
+        assert not person.is_active
 
 
 def test_a_terminal_signs_in(full: None, alice: Any, as_user: Any) -> None:
