@@ -86,8 +86,8 @@ class VolumeClassForm(forms.Form):
     )
 
     def __init__(self, *args: Any, row: VolumeClass | None = None, **kwargs: Any) -> None:
-        initial = {"min_size": 1} if row is None else self.initial_of(row)
-        super().__init__(*args, initial=initial, **kwargs)
+        kwargs["initial"] = {"min_size": 1} if row is None else self.initial_of(row)
+        super().__init__(*args, **kwargs)
         self._row = row
         known = list(Cluster.objects.order_by("name").values_list("key", "name"))
         for name in ("clusters", "default_on"):
