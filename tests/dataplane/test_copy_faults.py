@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
 import random
@@ -119,18 +120,39 @@ def test_d1_what_stands_in_the_way_is_named_and_stays(
 # --- D2, D3: where it goes, who it is -----------------------------------------------------------
 
 
+def names_lead_to(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+    def resolve(_host: str, port: int, *_a: Any, **_k: Any) -> list[Any]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+
+
+def test_d2_the_open_socket_is_believed_and_no_name_server(
+    load: Any, tmp_path: Path, hostile: HostileS3, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Public when it is looked at, and this machine when it is connected to."""
+    names_lead_to(monkeypatch, "93.184.216.34")
+    loop = asyncio.SelectorEventLoop
+    connect, dialled = loop.sock_connect, []
+
+    async def elsewhere(self: Any, one: socket.socket, address: Any) -> None:
+        dialled.append(address)
+        await connect(self, one, ("127.0.0.1", hostile.port))
+
+    monkeypatch.setattr(loop, "sock_connect", elsewhere)
+    place = hostile.place(endpoint=f"https://turns.example:{hostile.port}")
+    outbound = {"allow": [], "ports": [443, hostile.port], "insecure_hosts": []}
+    order, _ = load(Copying(tmp_path, place, outbound))
+    assert order.final is Final.REFUSED_ADDRESS
+    assert "leads to another address" in order.message
+    assert set(dialled) == {("93.184.216.34", hostile.port)}
+    assert hostile.calls == []
+
+
 def test_d2_a_name_that_leads_to_a_private_address_is_refused_at_connect(
     load: Any, tmp_path: Path, hostile: HostileS3, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Public when it is looked at first, private when it is connected to."""
-    answers = [["93.184.216.34"], ["127.0.0.1"]]
-
-    def resolve(host: str, port: int, *_a: Any, **_k: Any) -> list[Any]:
-        found = answers.pop(0) if len(answers) > 1 else answers[0]
-        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (a, port)) for a in found]
-
-    monkeypatch.setattr(socket, "getaddrinfo", resolve)
-    answers.pop(0)
+    names_lead_to(monkeypatch, "127.0.0.1")
     place = hostile.place(endpoint=f"http://turns.example:{hostile.port}")
     outbound = {
         "allow": [], "ports": [443, hostile.port], "insecure_hosts": []
