@@ -1,5 +1,6 @@
 """People and the tokens they make. Roles inside a project are in ``projects``."""
 
+from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser, PermissionsMixin, UserManager
 from django.core.validators import RegexValidator
 from django.db import models
@@ -48,6 +49,11 @@ class User(AbstractBaseUser, PermissionsMixin):
     @property
     def label(self) -> str:
         return self.display_name or self.username
+
+    @property
+    def reads_in(self) -> str:
+        """The language of what is written for this person outside a page."""
+        return self.language or settings.LANGUAGE_CODE
 
     @property
     def is_operator(self) -> bool:

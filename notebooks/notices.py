@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from django.conf import settings
 from django.utils import translation
 
 from notebooks.choices import StopReason
@@ -28,7 +27,7 @@ def tell_stops_soon(row: Workspace, *, minutes: int) -> None:
 
 
 def tell_stopped(row: Workspace) -> None:
-    with translation.override(_language(row.owner)):
+    with translation.override(row.owner.reads_in):
         reason = str(StopReason(row.stop_reason).label) if row.stop_reason else ""
     notify(
         users=[row.owner],
@@ -40,7 +39,7 @@ def tell_stopped(row: Workspace) -> None:
 
 
 def tell_failed(row: Workspace) -> None:
-    with translation.override(_language(row.owner)):
+    with translation.override(row.owner.reads_in):
         reason = str(reasons.info(row.reason).text)
     notify(
         users=[row.owner],
@@ -59,7 +58,3 @@ def tell_shared(row: Workspace, *, by: Principal, user: User) -> None:
         url=row.get_absolute_url(),
         key=str(row.uid),
     )
-
-
-def _language(user: User) -> str:
-    return user.language or settings.LANGUAGE_CODE
