@@ -91,6 +91,9 @@ class State(LoadView):
     required_permissions: ClassVar[Mapping[str, Permission]] = READ
     template_name = "loaders/_state.html"
 
+    def row(self) -> Load:
+        return selectors.load_look(self.principal, self.kwargs["load"], self.project)
+
     def get(self, request: HttpRequest, project: str, load: UUID) -> HttpResponse:
         return self.render(self.page(self.row()))
 
@@ -100,6 +103,9 @@ class Bar(LoadView):
 
     required_permissions: ClassVar[Mapping[str, Permission]] = READ
     template_name = "loaders/_bar.html"
+
+    def row(self) -> Load:
+        return selectors.load_look(self.principal, self.kwargs["load"], self.project)
 
     def get(self, request: HttpRequest, project: str, load: UUID) -> HttpResponse:
         row = self.row()
