@@ -79,7 +79,8 @@ class Shown:
     advice: str
     position: int | None
     errors: list[dict[str, str]]
-    hidden: bool
+    inside: bool  # names of folders and files may be shown
+    hidden: bool  # there are errors, and they are not
     verified: list[tuple[str, int]]
     dry_run: dict[str, Any] | None
     dry_words: str
@@ -105,6 +106,7 @@ def shown(who: Principal, row: Load) -> Shown:
     failed = services.failed_last(row) if settled and changes else 0
     idle = here and settled and changes
     copied = row.loaded_at is not None or bool(row.manifest)
+    inside = selectors.sees_inside(who, row)
     return Shown(
         row=row,
         state=state,
@@ -113,8 +115,9 @@ def shown(who: Principal, row: Load) -> Shown:
         message=message_of(row),
         advice=advice_of(row),
         position=_position(row),
-        errors=list(row.errors) if selectors.sees_inside(who, row) else [],
-        hidden=bool(row.errors) and not selectors.sees_inside(who, row),
+        errors=list(row.errors) if inside else [],
+        inside=inside,
+        hidden=bool(row.errors) and not inside,
         verified=[(str(VERIFIED.get(way, way)), n) for way, n in row.verified.items()],
         dry_run=row.dry_run if row.task == Task.DRY_RUN and row.result else None,
         dry_words=dry_words(row.dry_run),

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import django_tables2 as tables
 from django.template.loader import render_to_string
@@ -10,15 +10,19 @@ from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 
 from common.templatetags.berth import ago
+from loaders import selectors
 from loaders.models import Load, LoadRun
 from loaders.states import SETTLED, state_of
 from loaders.templatetags.loads import load_badge, result_badge
 from loaders.ui.present import bar_of
 from loaders.words import message_of, run_message
 
+if TYPE_CHECKING:
+    from accounts.principal import Principal
+
 
 class LoadTable(tables.Table):
-    """What is loaded from where to where, and how far it is."""
+    """What is loaded from where to where, and how far it is, as ``who`` may read it."""
 
     name = tables.Column(verbose_name=_("Name"))
     state = tables.Column(verbose_name=_("State"), empty_values=(), orderable=False)
@@ -31,6 +35,10 @@ class LoadTable(tables.Table):
         order_by = "-asked"
         attrs: ClassVar[dict[str, Any]] = {"aria_label": _("Loads")}
 
+    def __init__(self, *args: Any, who: Principal, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._who = who
+
     def render_name(self, value: str, record: Load) -> SafeString:
         return format_html('<a href="{}">{}</a>', record.get_absolute_url(), value)
 
@@ -38,7 +46,8 @@ class LoadTable(tables.Table):
         return load_badge(record)
 
     def render_way(self, record: Load) -> SafeString:
-        there = record.volume.name + (f"/{record.folder}" if record.folder else "")
+        named = record.folder and selectors.sees_inside(self._who, record)
+        there = record.volume.name + (f"/{record.folder}" if named else "")
         ends = (record.url, there) if record.direction == "in" else (there, record.url)
         return format_html(
             '<span class="mono load-way">{} <i class="ti ti-arrow-right" aria-hidden="true"></i>'

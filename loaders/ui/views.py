@@ -34,8 +34,8 @@ class List(ProjectView):
 
     def get(self, request: HttpRequest, project: str) -> HttpResponse:
         filters = FilterForm(request.GET)
-        rows = selectors.loads_visible_to(self.principal, self.project)
-        table = LoadTable(filtered(filters, rows, self.principal))
+        rows = selectors.without_objects(selectors.loads_visible_to(self.principal, self.project))
+        table = LoadTable(filtered(filters, rows, self.principal), who=self.principal)
         RequestConfig(request, paginate={"per_page": PER_PAGE, "silent": True}).configure(table)
         can_load = self.can(Permission.LOAD_CREATE)
         return self.render({"table": table, "filters": filters, "can_load": can_load})

@@ -228,6 +228,24 @@ def test_nobody_loads_into_the_home_of_another(load, alice, bob, project, settle
     assert api(bob, "GET", f"{BASE}/{row.uid}/errors").json()[0]["key"] == "private-name"
 
 
+def test_a_folder_of_a_home_is_shown_to_its_owner_only(
+    load, bob, alice, project, settle, report, as_user
+):
+    from volumes.services import home_ensure
+
+    home_ensure(principal=None, project=project, owner=bob)
+    row = settle(load(bob, volume="home", folder="secret-plans"))
+    error = {"key": "private", "code": "io", "message": ""}
+    tabs = [f"{row.uid}/{tab}" for tab in ("", "history/", "yaml/", "state/")]
+    for seq, errors in enumerate(([], [error]), 1):
+        report(row, seq, errors=errors)
+        for page in ("", *tabs):
+            answer = as_user(alice).get(f"/projects/vision/loads/{page}")
+            assert (answer.status_code, b"secret-plans" in answer.content) == (200, False), page
+    for page in ("", tabs[0]):
+        assert b"secret-plans" in as_user(bob).get(f"/projects/vision/loads/{page}").content
+
+
 def test_the_plan_is_what_the_contract_says(load, alice, settle, credential, settings):
     settings.BERTH_OUTBOUND_ALLOW = ["10.0.0.0/8:9000"]
     settings.BERTH_INSECURE_STORES = ["store.lan:9000"]
