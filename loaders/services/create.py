@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
+from django.db.models import BooleanField, ExpressionWrapper, Q
 from django.utils.translation import gettext as _
 
 from common.clock import now
@@ -31,6 +32,8 @@ from volumes.selectors import require_room
 from volumes.services import project_volume_ensure
 
 if TYPE_CHECKING:
+    from django.db.models import QuerySet
+
     from accounts.principal import Principal
     from loaders.spec import Spec
     from projects.models import Project
@@ -95,36 +98,45 @@ def check(project: Project, spec: Spec) -> None:
     require_cluster(spec.cluster_key, project)
     if spec.volume is not None and not spec.is_export:
         require_room(spec.volume)
-    if spec.volume is not None and spec.delete_extra and not spec.is_export:
-        others = same_folder(spec.volume, target_of(spec))
-        if others:
-            raise wrong(
-                "delete_extra",
-                _("“%(name)s” loads into this folder too: what it brought would be deleted.")
-                % {"name": others[0].name},
-            )
+    if spec.volume is not None:
+        require_folder(spec.volume, spec)
 
 
 def target_of(spec: Spec) -> str:
     return selection.target(folder=spec.folder, prefix=spec.prefix, listed=spec.objects is not None)
 
 
-def same_folder(volume: Volume, folder: str, *, but: Load | None = None) -> list[Load]:
-    """Return the loads that write into this folder, above it or below it."""
+def require_folder(volume: Volume, spec: Spec, *, but: Load | None = None) -> None:
+    """Raise where one of two loads would delete what the other brings."""
+    if spec.is_export:
+        return
     rows = Load.objects.filter(volume=volume, deleted_at__isnull=True, direction="in")
     rows = rows.exclude(desired=Desired.ABSENT)
     if but is not None:
         rows = rows.exclude(pk=but.pk)
+    if spec.delete_extra:
+        if name := _same_folder(rows, target_of(spec)):
+            message = _("“%(name)s” loads into this folder too: what it brought would be deleted.")
+            raise wrong("delete_extra", message % {"name": name})
+        return
+    # what makes the very same copy brings only what the other one keeps
+    deleting = rows.filter(delete_extra=True).exclude(fingerprint=fingerprint_of(spec, volume))
+    if name := _same_folder(deleting, target_of(spec)):
+        message = _("“%(name)s” deletes in this folder what its own source does not have.")
+        raise wrong("folder", message % {"name": name})
+
+
+def _same_folder(rows: QuerySet[Load], folder: str) -> str:
+    """Return the name of the first that writes into this folder, above it or below it."""
     mine = f"{folder}/" if folder else ""
-    found = []
-    for row in rows.only("name", "folder", "prefix", "objects_listed").order_by("pk")[:1000]:
-        other = selection.target(
-            folder=row.folder, prefix=row.prefix, listed=row.objects_listed is not None
-        )
+    listed = ExpressionWrapper(Q(objects_listed__isnull=False), output_field=BooleanField())
+    told = rows.annotate(by_name=listed).order_by("pk")
+    for name, at, prefix, by_name in told.values_list("name", "folder", "prefix", "by_name"):
+        other = selection.target(folder=at, prefix=prefix, listed=by_name)
         other = f"{other}/" if other else ""
         if mine.startswith(other) or other.startswith(mine):
-            found.append(row)
-    return found
+            return str(name)
+    return ""
 
 
 @dataclass(frozen=True)

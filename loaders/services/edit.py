@@ -14,7 +14,7 @@ from loaders import policies, selectors
 from loaders.models import Load
 from loaders.policies import wrong
 from loaders.services.base import changed, lock, require_change
-from loaders.services.create import same_folder, target_of
+from loaders.services.create import require_folder
 from loaders.services.schedules import next_run
 from loaders.services.specify import columns_of, fingerprint_of, spec_edited, spec_of
 from loaders.spec import HARMLESS, PUBLIC, Wanted
@@ -71,26 +71,8 @@ def check_edit(row: Load, after: Spec, fields: list[str]) -> None:
     """Raise for what can't be changed now."""
     if row.is_active and set(fields) - HARMLESS:
         raise Conflict(_("It runs now: pause it before changing how it copies."), code="running")
-    if after.delete_extra and not after.is_export and "delete_extra" in fields:
-        others = same_folder(row.volume, target_of(after), but=row)
-        if others:
-            raise wrong(
-                "delete_extra",
-                _("“%(name)s” loads into this folder too: what it brought would be deleted.")
-                % {"name": others[0].name},
-            )
-
-
-@transaction.atomic
-def schedule_resume(*, principal: Principal, load: Load) -> Load:
-    """Let the clock start it again, after its owner was away."""
-    require_change(principal, load)
-    row = lock(load)
-    row.next_run_at = next_run(row.schedule, row.time_zone)
-    row.schedule_note = ""
-    row.updated_at = now()
-    row.save(update_fields=["next_run_at", "schedule_note", "updated_at"])
-    return row
+    if (after.delete_extra and "delete_extra" in fields) or _WHAT & set(fields):
+        require_folder(row.volume, after, but=row)
 
 
 def _rename(row: Load, wanted: Wanted) -> bool:

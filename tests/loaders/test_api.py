@@ -122,6 +122,38 @@ def test_deleting_what_is_not_in_the_bucket_spares_what_others_loaded(
     assert api(alice, "POST", BASE, beside).status_code == 202
 
 
+def test_nothing_is_loaded_into_where_another_load_deletes(
+    api, alice, project, shared, load, settle, end
+):
+    end(settle(load(alice, "s3://bucket/one/", folder="data", mode="sync", delete_extra=True)))
+    for folder in ("data", "", "data/below"):
+        body = {"url": "s3://bucket/two/", "folder": folder}
+        answer = api(alice, "POST", BASE, body)
+        assert (answer.status_code, list(answer.json()["fields"])) == (400, ["folder"])
+        assert not api(alice, "POST", f"{BASE}?plan=1", body).json()["allowed"]
+    for body in (
+        {"url": "s3://bucket/two/", "folder": "data-2"},
+        {"url": "s3://bucket/two/", "folder": "data", "direction": "out"},
+    ):
+        assert api(alice, "POST", BASE, body).status_code == 202
+    # the very same copy brings nothing that the other one deletes
+    same = {"url": "s3://bucket/one/", "folder": "data"}
+    made = api(alice, "POST", BASE, same).json()
+    end(settle(Load.objects.get(uid=made["id"])))
+    answer = api(alice, "PATCH", f"{BASE}/{made['id']}", {"include": ["*.png"]})
+    assert (answer.status_code, list(answer.json()["fields"])) == (400, ["folder"])
+
+
+def test_a_load_of_listed_objects_is_minded_where_it_writes(api, alice, project, shared, load):
+    """Of a list the last word of the path is not kept: it writes into the folder itself."""
+    load(alice, "s3://bucket/one", folder="data", objects=["one/a"])
+    body = {"url": "s3://bucket/two/", "mode": "sync", "delete_extra": True}
+    assert api(alice, "POST", BASE, {**body, "folder": "data/one"}).status_code == 400
+    assert api(alice, "POST", BASE, {**body, "folder": "data/two"}).status_code == 400
+    load(alice, "s3://bucket/one", folder="other")
+    assert api(alice, "POST", BASE, {**body, "folder": "other/two"}).status_code == 202
+
+
 def test_every_verb_has_its_door(api, alice, load, settle, end, report):
     row = settle(load(alice))
     url = f"{BASE}/{row.uid}"
