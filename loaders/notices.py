@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from django.conf import settings
 from django.utils import translation
 
 from common.templatetags.berth import filesize
@@ -13,7 +12,6 @@ from loaders.codes import meaning_of
 from notifications.services import notify
 
 if TYPE_CHECKING:
-    from accounts.models import User
     from loaders.models import Load
 
 _KINDS = {Result.DONE: "load.done", Result.PARTIAL: "load.partial", Result.FAILED: "load.failed"}
@@ -24,7 +22,7 @@ def tell_ended(row: Load) -> None:
     kind = _KINDS.get(Result(row.result))
     if kind is None:
         return
-    with translation.override(language_of(row.owner)):
+    with translation.override(row.owner.reads_in):
         params = {
             "name": row.name,
             "files": row.files_done + row.files_unchanged,
@@ -45,7 +43,3 @@ def tell_not_started(row: Load, sentence: str) -> None:
         url=row.get_absolute_url(),
         key=str(row.uid),
     )
-
-
-def language_of(user: User) -> str:
-    return user.language or settings.LANGUAGE_CODE

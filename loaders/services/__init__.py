@@ -2,7 +2,7 @@
 
 from loaders.services.base import is_own, may_change, may_end
 from loaders.services.create import load_create, load_ensure
-from loaders.services.edit import load_edit, schedule_resume
+from loaders.services.edit import load_edit
 from loaders.services.ending import (
     load_cancel,
     load_delete,
@@ -61,7 +61,6 @@ __all__ = [
     "may_end",
     "public_fields",
     "retries_run",
-    "schedule_resume",
     "schedules_run",
     "spec_of",
 ]

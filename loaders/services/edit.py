@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from django.db import transaction
 from django.utils.translation import gettext as _
 
-from common.clock import now
 from common.errors import Conflict
 from events import services as events
 from loaders import policies, selectors
@@ -36,6 +35,8 @@ def load_edit(*, principal: Principal, load: Load, wanted: Wanted) -> Load:
     fields = changed_fields(before, after)
     if _rename(row, wanted):
         fields.insert(0, "name")
+    if after.schedule and row.next_run_at is None and "schedule" not in fields:
+        fields.append("schedule")  # it rested; whoever saves it lets the clock start it again
     if not fields:
         return row
     check_edit(row, after, fields)

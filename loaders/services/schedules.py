@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from django.db import transaction
 from django.utils import translation
@@ -12,13 +12,13 @@ from accounts.principal import Principal
 from common.clock import now
 from common.errors import BerthError
 from events import services as events
+from loaders import cron
 from loaders.choices import StopReason, Task
 from loaders.models import Load
-from loaders.notices import language_of, tell_not_started
+from loaders.notices import tell_not_started
 from loaders.selectors import RELATED
 from loaders.services.base import require_startable
 from loaders.services.runs import begin
-from loaders.services.specify import parsed
 from projects.access import Permission, require
 from runtime.protocol import Desired
 
@@ -26,10 +26,14 @@ BATCH = 100
 
 
 def next_run(schedule: str, time_zone: str) -> datetime | None:
-    """Return when it starts by itself the next time; None: never."""
+    """Return when it starts by itself the next time; None: never.
+
+    How far apart two runs must be is asked when somebody writes a schedule, not each time.
+    """
     if not schedule:
         return None
-    return parsed(schedule, time_zone).next_after(now())
+    at = now()
+    return cron.parse(schedule, time_zone, now=at, shortest=timedelta()).next_after(at)
 
 
 def schedules_run() -> int:
@@ -49,10 +53,14 @@ def _run(pk: int) -> bool:
     row = Load.objects.select_for_update(of=("self",)).select_related(*RELATED).get(pk=pk)
     if row.next_run_at is None or row.next_run_at > now() or row.desired == Desired.ABSENT:
         return False  # another worker was faster
-    row.next_run_at = _after(row)
-    row.save(update_fields=["next_run_at", "updated_at"])
     said = row.schedule_note
-    with translation.override(language_of(row.owner)):
+    with translation.override(row.owner.reads_in):
+        try:
+            row.next_run_at = next_run(row.schedule, row.time_zone)
+        except BerthError as error:  # its time zone is gone: it rests until somebody edits it
+            Load.objects.filter(pk=pk).update(next_run_at=None, updated_at=now())
+            return _not_now(row, error.message, said=said, tell=True)
+        row.save(update_fields=["next_run_at", "updated_at"])
         if row.desired == Desired.STOPPED and row.stop_reason == StopReason.PAUSED:
             return _not_now(row, _("It is paused."), said=said)
         if row.is_active:
@@ -71,13 +79,6 @@ def _start(row: Load) -> None:
     require_startable(who, row)
     row.schedule_note = ""
     begin(who, row, task=Task.LOAD, scheduled=True)
-
-
-def _after(row: Load) -> datetime | None:
-    try:
-        return next_run(row.schedule, row.time_zone)
-    except BerthError:  # the operator's shortest pause grew, or the zone is gone
-        return None
 
 
 def _not_now(row: Load, sentence: str, *, said: str, tell: bool = False) -> bool:

@@ -82,6 +82,50 @@ def test_nothing_starts_for_an_owner_who_may_not_load(scheduled, project, alice)
     assert (scheduled.launch, bool(scheduled.schedule_note)) == (1, True)
 
 
+def test_a_schedule_that_rests_wakes_when_somebody_chooses_another_credential(
+    load, alice, settle, end, credential, principal
+):
+    from credentials.services import credential_delete
+
+    gone, other = credential("gone"), credential("other")
+    row = end(settle(load(alice, schedule="30 2 * * *", credential="gone")))
+    credential_delete(principal=principal(alice), credential=gone, confirm="gone")
+    row.refresh_from_db()
+    assert (row.next_run_at, bool(row.schedule_note)) == (None, True)
+    wanted = services.Wanted(credential=str(other.uid))
+    services.load_edit(principal=principal(alice), load=row, wanted=wanted)
+    row.refresh_from_db()
+    assert (row.next_run_at > now(), row.schedule_note) == (True, "")
+
+
+def test_a_schedule_that_rests_wakes_when_it_is_saved_as_it_is(scheduled, principal, alice):
+    Load.objects.filter(pk=scheduled.pk).update(next_run_at=None, schedule_note="Away.")
+    generation = scheduled.generation
+    for _ in range(2):
+        services.load_edit(principal=principal(alice), load=scheduled, wanted=services.Wanted())
+        scheduled.refresh_from_db()
+        assert (scheduled.next_run_at > now(), scheduled.schedule_note) == (True, "")
+    assert scheduled.generation == generation + 1
+
+
+def test_a_longer_pause_of_the_operator_ends_no_schedule_that_is_there(scheduled, settings):
+    settings.BERTH_LOAD_SCHEDULE_MINUTES = 3 * 24 * 60
+    come_due(scheduled)
+    assert services.schedules_run() == 1
+    scheduled.refresh_from_db()
+    assert scheduled.next_run_at > now()
+
+
+def test_a_time_zone_that_is_gone_is_told_and_starts_nothing(scheduled):
+    Load.objects.filter(pk=scheduled.pk).update(time_zone="Mars/Olympus")
+    come_due(scheduled)
+    assert services.schedules_run() == 0
+    scheduled.refresh_from_db()
+    assert (scheduled.launch, scheduled.next_run_at) == (1, None)
+    assert "time zone" in scheduled.schedule_note
+    assert Notification.objects.filter(kind="load.not-started").count() == 1
+
+
 def test_people_are_told_how_their_loads_ended(load, alice, settle, end):
     end(settle(load(alice, "s3://bucket/a")), 0)
     end(settle(load(alice, "s3://bucket/b")), 3)
