@@ -284,6 +284,35 @@ def test_an_upload_can_be_paused_and_goes_on_after_a_reload(visit: Visit, tmp_pa
     remove_all(visit)
 
 
+def test_an_interrupted_upload_draws_no_namesake_to_itself(visit: Visit, tmp_path: Path) -> None:
+    """The same file for another folder lands there; only when asked for it goes on."""
+    page = visit.page
+    file = tmp_path / "shard.bin"
+    file.write_bytes(os.urandom(1 << 20) * 40)
+    page.evaluate(PAUSE_AFTER_THE_FIRST_PIECE)
+    page.set_input_files("#browser-upload", str(file))
+    expect(page.locator("#browser-uploads")).to_contain_text("Paused", timeout=90_000)
+    page.on("dialog", lambda dialog: dialog.accept())
+    page.reload()
+    expect(page.get_by_text("An upload was interrupted")).to_be_visible(timeout=20_000)
+    page.get_by_role("button", name="New folder").click()
+    page.get_by_role("dialog").get_by_role("textbox").fill("other")
+    page.keyboard.press("Enter")
+    visit.row("other").locator(".browser-name").click()
+    expect(page.get_by_text("This folder is empty")).to_be_visible()
+    page.set_input_files("#browser-upload", str(file))
+    expect(page.get_by_text("“shard.bin” was uploaded.")).to_be_visible(timeout=120_000)
+    expect(visit.row("shard.bin")).to_be_visible()
+    with page.expect_file_chooser() as asked:
+        page.get_by_role("button", name="Choose files").click()
+    asked.value.set_files(str(file))
+    page.locator("#browser-path button").first.click()
+    expect(visit.row("shard.bin")).to_be_visible(timeout=120_000)
+    expect(page.get_by_text("An upload was interrupted")).to_be_hidden()
+    assert sorted(visit.names()) == ["other", "shard.bin"]
+    remove_all(visit)
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_it_can_be_used_on_a_telephone_and_with_a_reader(visit: Visit, theme: str) -> None:
     """axe-core, in an isolated world: the strict policy stays in force."""

@@ -7,12 +7,14 @@ import { ask, json, lines, post, postJson, send } from "./gate.js";
 const SMALL = 8 * 1024 * 1024;
 const PIECE = 16 * 1024 * 1024;
 const AT_ONCE = 3;
+const MARK = 200; // characters that the server keeps
 const RETRY_S = [1, 2, 5, 10, 20, 30];
 
 const box = at("uploads");
 const waiting = [];
 const running = new Set();
 let unfinished = []; // of an earlier page
+let again = false; // the next choice of files is the one that was asked for
 let totals = null;
 let paused = false;
 let forAll = null; // the answer about names that are taken, for all others
@@ -22,6 +24,9 @@ let landed = () => {};
 export const start = (whenLanded) => {
   landed = whenLanded;
   lookForUnfinished();
+  at("upload")?.addEventListener("cancel", () => {
+    again = false;
+  });
   addEventListener("beforeunload", (event) => {
     if (totals) event.preventDefault();
   });
@@ -29,11 +34,10 @@ export const start = (whenLanded) => {
 
 // ``items``: {file, path} with the path below the volume; ``folders``: paths to make.
 export async function add(items, folders = []) {
-  totals ??= { all: 0, done: 0, failed: 0, size: 0, sent: 0, began: Date.now(), last: "", lastSent: 0, lastAt: Date.now(), rate: 0 };
+  takeUp(items);
   for (const path of folders) await postJson("mkdir", { path, parents: true });
+  totals ??= { all: 0, done: 0, failed: 0, size: 0, sent: 0, last: "", lost: "", lastSent: 0, lastAt: Date.now(), rate: 0 };
   for (const item of items) {
-    const earlier = unfinished.find((one) => one.name === item.file.name && one.size === item.file.size);
-    if (earlier) item.path = earlier.path;
     waiting.push({ ...item, sent: 0 });
     totals.all += 1;
     totals.size += item.file.size;
@@ -41,6 +45,21 @@ export async function add(items, folders = []) {
   show();
   if (!items.length && !running.size) finish();
   pump();
+}
+
+// Tells a file from another of its name and size: an upload goes on with the same one only.
+const markOf = (file) => [...`${file.size}:${file.lastModified}:${file.name}`].slice(0, MARK).join("");
+
+// What an earlier page began goes on by itself where it lies at the same path. Elsewhere only when
+// the page asked to choose the files again: a namesake for another folder is another file.
+function takeUp(items) {
+  const claim = (item, fits) => {
+    const found = unfinished.findIndex((one) => one.mark === markOf(item.file) && fits(one));
+    return found < 0 ? null : unfinished.splice(found, 1)[0];
+  };
+  const rest = items.filter((item) => !claim(item, (one) => one.path === item.path));
+  if (again) for (const item of rest) item.path = claim(item, () => true)?.path ?? item.path;
+  again = false;
 }
 
 function pump() {
@@ -57,6 +76,7 @@ function pump() {
           return;
         }
         totals.failed += 1;
+        totals.lost = item.file.name;
         note(`upload-${item.path}`, "error", text("refused", { name: item.file.name, why: error.message }));
         ended(item, false);
       });
@@ -77,12 +97,12 @@ function ended(item, good) {
 }
 
 function finish() {
-  const { done, failed, last } = totals;
+  const { done, failed, last, lost } = totals;
   totals = null;
   forAll = null;
   box.hidden = true;
   if (done) note("uploaded", "success", text("uploaded", { n: done, name: last }));
-  if (failed) note("failed", "error", text("upload_failed", { n: failed, name: "" }));
+  if (failed) note("failed", "error", text("upload_failed", { n: failed, name: lost }));
   landed(null);
   lookForUnfinished();
 }
@@ -139,7 +159,7 @@ async function pieces(item) {
     path: item.path,
     size: item.file.size,
     conflict: item.conflict ?? "refuse",
-    mark: `${item.file.name}:${item.file.size}:${item.file.lastModified}`,
+    mark: markOf(item.file),
     modified: item.file.lastModified / 1000,
   });
   let { offset } = begun;
@@ -276,7 +296,10 @@ async function lookForUnfinished() {
     "unfinished",
     "info",
     text("unfinished", { n: unfinished.length, names: unfinished.length > 5 ? `${names} …` : names }),
-    button(text("choose_again"), () => at("upload").click()),
+    button(text("choose_again"), () => {
+      again = true;
+      at("upload").click();
+    }),
     button(text("forget"), async () => {
       for (const one of unfinished) await ask(`uploads/${one.id}`, { method: "DELETE" }).catch(() => {});
       lookForUnfinished();
