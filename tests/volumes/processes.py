@@ -213,8 +213,8 @@ def race():
     small = list(Volume.objects.filter(name__startswith="v"))
     grown = at_once(
         [
-            lambda row=row: services.volume_resize(
-                principal=principal, volume=row, size_limit_mib=2048
+            lambda row=row: services.volume_edit(
+                principal=principal, volume=row, changes=services.Changes(size_limit_mib=2048)
             )
             for row in small
         ]
@@ -223,7 +223,9 @@ def race():
     ended = at_once(
         [
             lambda: services.volume_delete(principal=principal, volume=row),
-            lambda: services.volume_resize(principal=principal, volume=row, size_limit_mib=1024),
+            lambda: services.volume_edit(
+                principal=principal, volume=row, changes=services.Changes(size_limit_mib=1024)
+            ),
         ]
     )
     row.refresh_from_db()
