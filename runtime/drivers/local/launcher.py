@@ -277,8 +277,12 @@ class Launcher:
         }
 
     def _shown(self) -> dict[str, Any] | None:
-        """Return what is mounted where; None where links must do."""
-        if not (self._data() and self.machine.isolation.read_only_volumes):
+        """Return what is mounted where; None where links must do.
+
+        Also without volumes of its own: a process of the same user that does see some has their
+        groups, and reaches through /proc whatever this one's mounts leave open.
+        """
+        if not self.machine.isolation.read_only_volumes:
             return None
         home = self.home()
         return {

@@ -109,6 +109,24 @@ class TestReadOnly:
         assert (rooted.volumes / "v1/file").read_text() == "kept\n"
         assert sorted(p.name for p in (rooted.volumes / "v1").iterdir()) == ["file"]
 
+    def test_c8_nor_through_another_process_of_the_same_person(self, rooted):
+        """Whoever sees it read-only has its group, and the same user's /proc/<pid>/root."""
+        run(rooted, "echo kept > $BERTH_VOLUMES/data/file", data("v1"), owner="alice")
+        other = rooted.shell("echo $$ > ~/pid; sleep 60", mounts=(home("h1"),))
+        rooted.ready(other)
+        wait_for((rooted.volumes / "h1/pid").exists)
+        through = f"/proc/$(cat ~/pid)/root{rooted.volumes}"
+        said = run(
+            rooted,
+            f"cat {through}/h1/pid; echo x > {through}/v1/file; ls {through} {through}/v1",
+            home("h1"),
+            data("v1", read_only=True),
+        )
+        assert said.split()[0] == (rooted.volumes / "h1/pid").read_text().strip()
+        assert "Directory nonexistent" in said  # to write to it
+        assert "No such file" in said  # to list it
+        assert (rooted.volumes / "v1/file").read_text() == "kept\n"
+
     def test_the_home_stays_where_it_was_and_writable(self, rooted):
         said = run(
             rooted,
