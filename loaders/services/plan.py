@@ -26,6 +26,7 @@ from projects.services import require_active
 from quotas import selectors as quotas
 from volumes.choices import VolumeKind
 from volumes.selectors import room_left
+from volumes.services.homes import SHARED
 
 if TYPE_CHECKING:
     from accounts.principal import Principal
@@ -141,7 +142,7 @@ def public_fields(spec: Spec) -> dict[str, Any]:
     """Return a description as it is told: rows by their names, nothing secret."""
     found = {name: getattr(spec, name) for name in PUBLIC}
     found["credential"] = spec.credential.name if spec.credential else None
-    found["volume"] = spec.volume.mount_name if spec.volume else "shared"
+    found["volume"] = spec.volume.mount_name if spec.volume else SHARED
     found["direction"], found["mode"] = spec.direction.value, spec.mode.value
     return found
 

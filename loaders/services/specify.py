@@ -27,6 +27,7 @@ from loaders.spec import FIXED, Spec, Wanted
 from volumes.choices import VolumeKind
 from volumes.models import Volume
 from volumes.selectors import volume_for_use, volumes_mountable
+from volumes.services.homes import SHARED
 
 if TYPE_CHECKING:
     from accounts.principal import Principal
@@ -187,6 +188,8 @@ def find_volume(who: Principal, project: Project, said: str) -> Volume | None:
         return volume_for_use(who, project, found[0].uid, write=True) if found else None
     of_name = rows.filter(kind=VolumeKind.HOME) if said == "home" else rows.filter(name=said[:63])
     found = list(of_name[:2]) if "\0" not in said else []
+    if not found and said == SHARED:  # so plans call the project's own before it is made
+        return None
     if not found:
         raise NotFound(_("There is no such volume, or you may not see it."))
     if len(found) > 1:

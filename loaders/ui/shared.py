@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from loaders.spec import Spec
 
+_KEYS = 10  # objects that a command names; the document names any number
 _FLAGS = {
     "credential": "--credential",
     "volume": "--volume",
@@ -36,8 +37,10 @@ def as_yaml(name: str, project: str, spec: Spec) -> str:
 
 
 def as_command(name: str, project: str, spec: Spec) -> str:
-    """Return the ``berth`` command that makes the same load."""
+    """Return the ``berth`` command that makes the same load; "" where it would be too long."""
     said = public_fields(spec)
+    if len(said["objects"] or ()) > _KEYS:
+        return ""
     words = ["berth", "loads", "create", str(said["url"]), "--project", project, "--name", name]
     if spec.is_export:
         words.append("--export")
@@ -48,7 +51,7 @@ def as_command(name: str, project: str, spec: Spec) -> str:
             words += [flag, str(said[field])]
     for field in ("include", "exclude"):
         words += [part for pattern in said[field] for part in (f"--{field}", pattern)]
-    words += [part for key in said["objects"] or () for part in ("--object", key)][:20]
+    words += [part for key in said["objects"] or () for part in ("--object", key)]
     words += [flag for field, flag in _SWITCHES.items() if said[field]]
     return " ".join(quote(word) for word in words)
 

@@ -165,3 +165,39 @@ def test_every_tab_answers(text, alice, load, settle, end):
     row = end(settle(load(alice)), 0)
     assert "kind: Load" in text(alice, f"{row.uid}/yaml/")
     assert "saw done the load" in text(alice, f"{row.uid}/history/")
+
+
+def test_a_command_that_would_not_make_the_same_load_is_not_shown(text, alice, load, as_user):
+    few, many = [f"a/{n}" for n in range(10)], [f"a/{n}" for n in range(11)]
+    rows = [load(alice, "s3://bucket/a", folder=f"f{len(k)}", objects=k) for k in (few, many)]
+    short, long = (text(alice, f"{row.uid}/yaml/") for row in rows)
+    assert "--object a/9" in short
+    assert "berth loads create" not in long
+    assert "a/10" in long
+    asked = {"credential": "", "url": "s3://bucket/a", "objects": "\n".join(many)}
+    plan = as_user(alice).post(f"{BASE}new/plan/", asked).content.decode()
+    assert "kind: Load" in plan
+    assert "berth loads create" not in plan
+
+
+def test_the_command_for_a_volume_that_is_not_made_yet_makes_it(as_user, alice, project, api):
+    from volumes.models import Volume
+
+    asked = {"credential": "", "url": "s3://bucket/a"}
+    page = as_user(alice).post(f"{BASE}new/plan/", asked).content.decode()
+    assert "--volume shared" in page
+    assert not Volume.objects.exists()
+    body = {"url": "s3://bucket/a", "volume": "shared"}
+    made = api(alice, "POST", "/api/v1/projects/vision/loads", body)
+    assert (made.status_code, made.json()["spec"]["volume_name"]) == (202, "shared")
+
+
+def test_lists_and_bars_do_not_read_the_keys_of_listed_objects(as_user, alice, load, settle):
+    from django.db import connection
+    from django.test.utils import CaptureQueriesContext
+
+    row = settle(load(alice, objects=["images/a"]))
+    for page in ("", f"{row.uid}/bar/", f"{row.uid}/state/"):
+        with CaptureQueriesContext(connection) as asked:
+            assert as_user(alice).get(f"{BASE}{page}").status_code == 200
+        assert not [q for q in asked.captured_queries if "objects_listed" in q["sql"]], page
