@@ -14,6 +14,7 @@ from django.utils.translation import gettext as _
 
 from common.errors import Invalid
 from dataplane import addresses
+from dataplane.own import is_own
 from dataplane.safepath import UnsafePath, parts_of
 from loaders.choices import StoreKind
 
@@ -25,7 +26,6 @@ MAX_PATTERNS = 50
 MAX_PATTERN = 200
 MIN_BANDWIDTH = 64 * 1024
 MAX_BANDWIDTH = 2**40
-OWN_FOLDER = ".berth"  # keeps what a load must remember; nobody's target
 
 _SCHEMES = {"s3": (StoreKind.S3, StoreKind.S3_COMPATIBLE), "gs": (StoreKind.GCS,)}
 _S3_BUCKET = re.compile(r"\A[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]\Z")
@@ -119,7 +119,7 @@ def clean_folder(text: str) -> str:
         raise wrong("folder", message) from error
     if len(folder.encode(errors="surrogatepass")) > MAX_KEY or not folder.isprintable():
         raise wrong("folder", _("The folder's name is too long or has control characters."))
-    if parts and parts[0].casefold() == OWN_FOLDER:
+    if parts and is_own(parts[0]):
         raise wrong("folder", _("“.berth” is kept by Berth itself: choose another folder."))
     return folder
 

@@ -9,11 +9,11 @@ import threading
 from pathlib import Path
 
 from dataplane.copy import plan as plans
-from dataplane.copy.keys import STATE
 from dataplane.copy.problems import Final, Stop, exit_of
 from dataplane.copy.progress import Progress
 from dataplane.copy.report import Reporter, last_words
 from dataplane.copy.run import run
+from dataplane.own import OWN
 
 TOKEN = "BERTH_REPORT_TOKEN"  # noqa: S105 - the name of the variable
 # Nothing of these may lend an identity, a way or a key log to what a tenant asked for.
@@ -47,7 +47,7 @@ def main(arguments: list[str]) -> int:
 
         traceback.print_exc()
         order = Stop(Final.INTERNAL, "The load ended by a fault of its own program; see its log.")
-    reporter.end(order, f"{STATE}/loads/{plan.uid}/manifest.jsonl")
+    reporter.end(order, f"{OWN}/loads/{plan.uid}/manifest.jsonl")
     sys.stdout.write(f"{order.final}: {order.message}\n")
     return exit_of(order.final)
 

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 
 from dataplane.copy.problems import Code, Trouble
+from dataplane.own import OWN, is_own
 from dataplane.safepath import NAME_MAX, PATH_MAX
 
 STATE = ".berth"
@@ -41,8 +42,8 @@ def path_of(key: str, base: str, folder: str) -> str:
             raise _bad("“.” and “..” lead elsewhere.")
         if len(part) * 4 > NAME_MAX and len(part.encode("utf-8", "surrogatepass")) > NAME_MAX:
             raise _bad("a part of it is longer than 255 bytes.")
-    if not folder and path.partition("/")[0].casefold() == STATE:
-        raise _bad(f"“{STATE}” is kept for the state of loads.")
+    if not folder and is_own(path.partition("/")[0]):
+        raise _bad(f"“{OWN}” is kept for the state of loads.")
     return _fitting(path, folder)
 
 

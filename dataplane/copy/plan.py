@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
-from dataplane.copy.keys import STATE, chosen_by
+from dataplane.copy.keys import chosen_by
 from dataplane.copy.problems import Final, Stop
+from dataplane.own import OWN, is_own
 from dataplane.safepath import UnsafePath, parts_of
 
 DIRECTIONS = ("in", "out")
@@ -113,8 +114,8 @@ def _plan(data: dict[str, Any], beside: Path | None) -> Plan:
     )
     if len(parts_of(plan.volume)) != 1 or len(parts_of(plan.uid)) != 1:
         _wrong("the volume or the uid is not a name")
-    if plan.folder and parts_of(plan.folder)[0].casefold() == STATE:
-        _wrong(f"“{STATE}” is kept for the state of loads")
+    if plan.folder and is_own(parts_of(plan.folder)[0]):
+        _wrong(f"“{OWN}” is kept for the state of loads")
     if plan.delete_extra and plan.mode != "sync":
         _wrong("only “sync” deletes what is extra")
     _check_patterns(plan)

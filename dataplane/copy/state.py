@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, Self, TextIO
 
 from dataplane.copy.journal import Journal
-from dataplane.copy.keys import STATE
 from dataplane.copy.plan import Plan
 from dataplane.copy.problems import Final, Stop, of_os, stopped
+from dataplane.own import OWN
 from dataplane.safepath import Folder, UnsafePath
 
 VOLUMES = "BERTH_VOLUMES"
@@ -36,7 +36,7 @@ class State:
         self.stopping = stopping  # set by a signal: end soon, keep the state
         root = os.environ.get(VOLUMES, "/volumes")
         self.plan = plan
-        self.where = f"{STATE}/loads/{plan.uid}"
+        self.where = f"{OWN}/loads/{plan.uid}"
         try:
             self.volume = Folder.at(Path(root) / plan.volume)
             self.folder = self._chosen()

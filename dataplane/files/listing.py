@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from dataplane.files import names
-from dataplane.files.names import OWN
 from dataplane.files.refusals import Refusal
 from dataplane.files.tree import entry_json
+from dataplane.own import is_own
 from dataplane.safepath import Folder
 
 MOST_READ = 300_000  # entries of one folder; more are only found by search
@@ -99,7 +99,7 @@ def _read(folder: Folder, path: str, sort: str, *, descending: bool) -> _Order:
             if count >= MOST_READ:
                 truncated = True
                 break
-            if not path and entry.name == OWN:
+            if not path and is_own(entry.name):
                 continue
             is_folder = entry.is_dir(follow_symlinks=False)
             side = folders if is_folder else others

@@ -10,6 +10,7 @@ import os
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 from dataplane.files.refusals import Refusal
+from dataplane.own import is_own
 from dataplane.safepath import NAME_MAX, PATH_MAX, UnsafePath, parts_of
 
 OWN = ".berth"  # at the top of a volume: uploads under way, deleted things, states of loads
@@ -26,7 +27,7 @@ def path_of(given: str) -> str:
         parts_of(path)
     except UnsafePath:
         raise Refusal(400, "bad-path", "This is not a path below the volume.") from None
-    if parts and parts[0] == OWN:
+    if parts and is_own(parts[0]):
         raise Refusal(403, "berth-own", "This folder is Berth's own.")
     return path
 

@@ -19,9 +19,10 @@ from typing import Any
 from dataplane.files import names
 from dataplane.files.refusals import Refusal, of_error
 from dataplane.files.tree import Beat, Tree, place
+from dataplane.own import OWN
 from dataplane.safepath import FOLDER_FLAGS, Folder
 
-TRASH = f"{names.OWN}/trash"
+TRASH = f"{OWN}/trash"
 KEPT_S = 300.0
 _DEEP = 64  # folders that are held open at once while a tree is taken down
 _ID = re.compile(r"[0-9a-f]{32}")

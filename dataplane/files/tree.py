@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from dataplane.files import names
-from dataplane.files.names import OWN
 from dataplane.files.refusals import Refusal
+from dataplane.own import is_own
 from dataplane.safepath import Folder, UnsafePath
 
 _TRIES = 1000  # numbers tried for a name that is free
@@ -108,7 +108,7 @@ def walk(top: Folder, path: str, missed: Callable[[str, str], None]) -> Iterator
             with top.folder(here) as folder, os.scandir(folder.fd) as entries:
                 for entry in entries:
                     below = names.below(here, entry.name)
-                    if below == OWN:
+                    if is_own(below):
                         continue
                     try:
                         info = entry.stat(follow_symlinks=False)
