@@ -8,6 +8,7 @@ from django.utils.translation import gettext_lazy as _
 from common.ids import new_uid
 from credentials.models import Credential
 from loaders.choices import Direction, Mode, Result, Stage, StopReason, StoreKind, Task, Uploads
+from loaders.policies import url_of
 from projects.models import Project
 from runtime.models import Reconcilable
 from runtime.protocol import Desired, Phase
@@ -157,8 +158,7 @@ class Load(Progress, Reconcilable):
     @property
     def url(self) -> str:
         """The source or target as people write it."""
-        scheme = "gs" if self.kind == StoreKind.GCS else "s3"
-        return f"{scheme}://{self.bucket}/{self.prefix}"
+        return url_of(self.kind, self.bucket, self.prefix)
 
     @property
     def is_seen(self) -> bool:

@@ -48,6 +48,11 @@ class Place:
         return _SCHEMES[self.scheme]
 
 
+def url_of(kind: str, bucket: str, prefix: str) -> str:
+    """Return a place as people write it."""
+    return f"{'gs' if kind == StoreKind.GCS else 's3'}://{bucket}/{prefix}"
+
+
 def wrong(field: str, message: str) -> Invalid:
     return Invalid(message, fields={field: [message]})
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from loaders.choices import Direction, Mode
+from loaders.policies import url_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -89,4 +90,4 @@ class Spec:
 
     @property
     def url(self) -> str:
-        return f"{'gs' if self.kind == 'gcs' else 's3'}://{self.bucket}/{self.prefix}"
+        return url_of(self.kind, self.bucket, self.prefix)
