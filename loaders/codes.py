@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
-from loaders.choices import Result
 from runtime import reasons
 
 
@@ -109,7 +108,3 @@ def meaning_of(code: str) -> Meaning:
 
 def object_text(code: str) -> str:
     return str(OBJECTS.get(code, code))
-
-
-def shown_code(result: str, code: str) -> str:
-    return code or ("done" if result == Result.DONE else "")

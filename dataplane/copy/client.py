@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -41,8 +41,6 @@ class Client:
         self.times = times or Times()
         self.stopped: Stop | None = None  # no call is started any more
         self.not_before = 0.0  # a store asked for fewer calls
-        self.on_slow: Callable[[], None] = lambda: None
-        self.calls = 0
         self._dialer = dialer
         self._idle: defaultdict[Lane | None, list[Line]] = defaultdict(list)
         self._lines: set[Line] = set()
@@ -84,7 +82,6 @@ class Client:
         if self.stopped is not None:
             raise self.stopped
         line = await self._get(lane)
-        self.calls += 1
         line.watched_at, line.watched_bytes = now(), line.got + line.sent
         line.deadline = line.watched_at + self.times.answer_s
         try:

@@ -41,7 +41,6 @@ CREATE TABLE listed (path TEXT PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE remote (
   key TEXT PRIMARY KEY, size INTEGER NOT NULL, etag TEXT NOT NULL, sums TEXT NOT NULL
 ) WITHOUT ROWID;
-CREATE TABLE notes (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 PRAGMA user_version = {VERSION};
 """
 
@@ -231,17 +230,6 @@ class Journal:
                 return
             yield from (row[0] for row in found)
             after = found[-1][0]
-
-    # --- notes ------------------------------------------------------------------------------
-
-    def note(self, name: str, value: str) -> None:
-        with self._lock, self._db:
-            self._db.execute("INSERT OR REPLACE INTO notes VALUES (?,?)", (name, value))
-
-    def noted(self, name: str) -> str:
-        with self._lock:
-            row = self._db.execute("SELECT value FROM notes WHERE name = ?", (name,)).fetchone()
-        return str(row[0]) if row else ""
 
 
 def _opened(folder: Folder) -> sqlite3.Connection:
