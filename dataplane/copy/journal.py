@@ -78,6 +78,8 @@ class Journal:
         self._lock = threading.Lock()
         try:
             self._db = _opened(folder)
+        except sqlite3.OperationalError:
+            raise  # the disk failed, for a moment perhaps: what is noted there is still wanted
         except sqlite3.DatabaseError:
             # Not ours, or broken: what is in the volume is looked at again, nothing is lost.
             for name in (NAME, f"{NAME}-wal", f"{NAME}-journal"):

@@ -47,8 +47,12 @@ class State:
             raise Stop(Final.BAD_PLAN, "The volume or the folder is not there.") from None
         except (UnsafePath, OSError) as error:
             raise _as_stop(error) from None
-        self._hold()
-        self.journal = Journal(self.home)
+        try:
+            self._hold()
+            self.journal = Journal(self.home)
+        except BaseException:
+            self._release()
+            raise
         self.folds = self._folds()
 
     def _chosen(self) -> Folder:
@@ -62,6 +66,9 @@ class State:
 
     def __exit__(self, *_: object) -> None:
         self.journal.close()
+        self._release()
+
+    def _release(self) -> None:
         os.close(self._lock)
         for folder in (self.parts, self.home, self.folder, self.volume):
             folder.close()
