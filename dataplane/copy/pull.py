@@ -17,6 +17,7 @@ from dataplane.copy.head import Head
 from dataplane.copy.journal import Row
 from dataplane.copy.problems import Code, Stop, Trouble, of_os
 from dataplane.copy.settle import Ready
+from dataplane.copy.sinks import write_all
 from dataplane.copy.stores.base import Item
 from dataplane.copy.wire import Line
 
@@ -120,8 +121,7 @@ class Puller:
             raise Trouble(Code.CHECKSUM, WRONG_SUM)
         fd = self._new(target)
         try:
-            if os.write(fd, body) != len(body):
-                os.pwrite(fd, body, 0)
+            write_all(fd, body, 0)
             self.ready(target, fd, item, crc, check.name, durable=False)
         finally:
             os.close(fd)
@@ -151,18 +151,7 @@ class Puller:
     ) -> None:
         """Hand a verified file over to get its name."""
         seen = stamp(fd, item.mtime)
-        row = Row(
-            target.path,
-            item.key,
-            item.size,
-            item.etag,
-            item.version,
-            seen.st_mtime_ns,
-            seen.st_ino,
-            checksums.text_of("crc32c", crc),
-            verified,
-            self._engine.plan.launch,
-        )
+        row = self._row(target, item, seen, checksums.text_of("crc32c", crc), verified)
         self._engine.settler.put(Ready(row, durable))
 
     async def _is_same(self, target: Target) -> bool:
@@ -182,7 +171,16 @@ class Puller:
         if seen.st_size != item.size or any(found[name] != same[name] for name in names):
             self._engine.room.need(item.size, seen.st_size)
             return False
-        row = Row(
+        row = self._row(target, item, seen, found["crc32c"], names[0])
+        self._engine.state.journal.put([row])
+        self._engine.progress.unchanged += 1
+        self._engine.progress.bytes_done += item.size
+        return True
+
+    def _row(
+        self, target: Target, item: Item, seen: os.stat_result, crc32c: str, verified: str
+    ) -> Row:
+        return Row(
             target.path,
             item.key,
             item.size,
@@ -190,14 +188,10 @@ class Puller:
             item.version,
             seen.st_mtime_ns,
             seen.st_ino,
-            found["crc32c"],
-            names[0],
+            crc32c,
+            verified,
             self._engine.plan.launch,
         )
-        self._engine.state.journal.put([row])
-        self._engine.progress.unchanged += 1
-        self._engine.progress.bytes_done += item.size
-        return True
 
 
 class _Whole(Fetch):

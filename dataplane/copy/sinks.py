@@ -96,7 +96,7 @@ class FileSink:
         piece = self._scratch[:count]
         done, crcs = self.mark
         try:
-            _write_all(self._place.fd, piece, self._place.offset + done)
+            write_all(self._place.fd, piece, self._place.offset + done)
         except OSError as error:
             raise of_os(error) from None
         fresh = {name: update(piece, crcs[name]) for name, update in self._updates.items()}
@@ -124,7 +124,7 @@ class FileSink:
         self._line.resume()
 
 
-def _write_all(fd: int, piece: memoryview, position: int) -> None:
+def write_all(fd: int, piece: memoryview, position: int) -> None:
     while piece:
         written = os.pwrite(fd, piece, position)
         piece, position = piece[written:], position + written
