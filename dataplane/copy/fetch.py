@@ -7,7 +7,7 @@ from typing import Any
 
 from dataplane.copy.checksums import Update
 from dataplane.copy.engine import Engine
-from dataplane.copy.head import Head
+from dataplane.copy.head import Head, number_of
 from dataplane.copy.lanes import Lane
 from dataplane.copy.problems import Code, Trouble
 from dataplane.copy.sinks import FileSink, Place
@@ -28,7 +28,7 @@ def check_head(store: Reading, item: Item, head: Head, start: int, end: int) -> 
     whole = start == 0 and end == item.size
     if not whole and span.partition("/")[0] != f"bytes {start}-{end - 1}":
         raise NoRanges
-    if length.isdigit() and int(length) != end - start:
+    if number_of(length) not in {None, end - start}:
         raise Trouble(
             Code.LENGTH, f"The store sends {length} bytes, and {end - start} were asked for."
         )

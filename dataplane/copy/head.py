@@ -71,7 +71,8 @@ class Chunks:
 def parse_head(raw: bytes) -> Head:
     lines = raw.decode("latin-1").split("\r\n")
     first = lines[0]
-    if not first.startswith("HTTP/1.") or not first[9:12].isdigit() or first[8:9] != " ":
+    status = number_of(first[9:12])
+    if not first.startswith("HTTP/1.") or status is None or first[8:9] != " ":
         raise Broken("The answer is no HTTP.")
     fields: dict[str, str] = {}
     for line in lines[1:]:
@@ -86,7 +87,7 @@ def parse_head(raw: bytes) -> Head:
         fields[name] = value
     if first[7] == "0" and fields.get("connection", "").lower() != "keep-alive":
         fields["connection"] = "close"
-    return Head(int(first[9:12]), fields)
+    return Head(status, fields)
 
 
 def length_of(head: Head) -> int | None:
@@ -99,6 +100,14 @@ def length_of(head: Head) -> int | None:
         return None
     if text is None:
         return None
-    if not text.isascii() or not text.isdigit() or len(text) > _SIZE_DIGITS:
+    length = number_of(text)
+    if length is None:
         raise Broken("The answer's length can't be read.", Code.LENGTH)
+    return length
+
+
+def number_of(text: str) -> int | None:
+    """Return a number as HTTP writes it; None for what is none (“²” is a digit elsewhere)."""
+    if not text.isascii() or not text.isdigit() or len(text) > _SIZE_DIGITS:
+        return None
     return int(text)

@@ -8,7 +8,7 @@ from urllib.parse import unquote_to_bytes
 
 from dataplane.copy.checksums import CRCS
 from dataplane.copy.dial import Dialer, Endpoint
-from dataplane.copy.head import Head
+from dataplane.copy.head import Broken, Head, number_of
 from dataplane.copy.plan import StorePlan
 from dataplane.copy.problems import Code, Denied, Final, Skewed, Stop, Trouble, shown
 from dataplane.copy.stores import s3xml
@@ -168,19 +168,17 @@ class S3:
     def described(self, key: str, head: Head, body: memoryview) -> Item:
         del body
         fields = head.fields
-        size = fields.get("content-length", "0")
-        whole = fields.get("content-range", "").rpartition("/")[2]
-        stamp = (
-            email.utils.parsedate_to_datetime(fields["last-modified"])
-            if ("last-modified" in fields)
-            else None
-        )
+        size = number_of(fields.get("content-range", "").rpartition("/")[2])
+        if size is None:
+            size = number_of(fields.get("content-length", "0"))
+        if size is None:
+            raise Broken("The store's description of an object can't be read.")
         return Item(
             key,
-            int(whole if whole.isdigit() else size),
+            size,
             self.state_of(head),
             fields.get("x-amz-version-id", "").replace("null", ""),
-            int(stamp.timestamp()) if stamp else 0,
+            int(_date(head, "last-modified") or 0),
             self.sums(head),
         )
 
@@ -193,9 +191,9 @@ class S3:
         if found is None:
             return None
         count = int(found[1])
-        text = head.fields.get("content-length", "") if head is not None else ""
-        if text.isdigit() and int(text) and -(-item.size // int(text)) == count:
-            return Multipart(int(text), count)
+        first = number_of(head.fields.get("content-length", "")) if head is not None else None
+        if first and -(-item.size // first) == count:
+            return Multipart(first, count)
         usual = (size * 2**20 for size in _USUAL_PARTS)
         fitting = [size for size in usual if -(-item.size // size) == count]
         return Multipart(fitting[0], count, sure=False) if fitting else None
@@ -205,7 +203,7 @@ class S3:
         if code in _WRONG_KEY:
             return Stop(Final.DENIED, _WRONG_KEY[code])
         if code == "RequestTimeTooSkewed":
-            return Skewed(_date(head))
+            return Skewed(_date(head, "date"))
         if code == "NoSuchBucket":
             return Stop(Final.NO_BUCKET, f"There is no bucket “{self.bucket}”.")
         region = region or head.fields.get("x-amz-bucket-region", "")
@@ -275,10 +273,10 @@ def _of_status(status: int, code: str) -> Exception:
     return Trouble(Code.IO, f"The store answers {status}{said}.")
 
 
-def _date(head: Head) -> float | None:
+def _date(head: Head, name: str) -> float | None:
     try:
-        return email.utils.parsedate_to_datetime(head.fields["date"]).timestamp()
-    except (KeyError, ValueError, TypeError):
+        return email.utils.parsedate_to_datetime(head.fields[name]).timestamp()
+    except (KeyError, ValueError, TypeError, OverflowError, OSError):
         return None
 
 
