@@ -13,7 +13,6 @@ from dataplane.copy.problems import Code, Trouble
 from dataplane.own import OWN, is_own
 from dataplane.safepath import NAME_MAX, PATH_MAX
 
-STATE = ".berth"
 KEY_MAX = 1024  # bytes, both kinds of store
 # Control characters, and those that make a name be shown in another order than it is.
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufffe\uffff]")
@@ -69,6 +68,15 @@ def key_of(path: str, prefix: str) -> str:
     if _CONTROL.search(path):
         raise Trouble(Code.BAD_KEY, "The name of the file holds control characters.")
     return key
+
+
+def is_text(name: str) -> bool:
+    """Whether a name is valid UTF-8; another one can be no key."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def chosen_by(include: tuple[str, ...], exclude: tuple[str, ...]) -> Callable[[str], bool] | None:

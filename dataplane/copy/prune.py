@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataplane.copy import keys
 from dataplane.copy.engine import Engine
-from dataplane.copy.problems import of_os, stopped
-from dataplane.copy.walk import is_text, walk
-from dataplane.safepath import Folder
+from dataplane.copy.keys import is_text
+from dataplane.copy.problems import Code, Stop, Trouble, of_os, stopped
+from dataplane.copy.walk import walk
+from dataplane.safepath import Folder, UnsafePath
 
 _SOME = 500
 
@@ -22,7 +23,7 @@ def prune(engine: Engine) -> None:
     progress.phase = "deleting"
     chosen = keys.chosen_by(engine.plan.include, engine.plan.exclude)
     some: list[str] = []
-    for path, _ in walk(engine.state.folder, top=not engine.plan.folder):
+    for path, _ in walk(engine.state.folder, top=not engine.plan.folder, missed=_left):
         if chosen is None or chosen(path):
             some.append(path)
         if engine.state.stopping.is_set():
@@ -31,6 +32,10 @@ def prune(engine: Engine) -> None:
             _delete(engine, some)
             some = []
     _delete(engine, some)
+
+
+def _left(_path: str, _trouble: Trouble) -> None:
+    """What can't be looked at is not deleted either, and nobody asked for it."""
 
 
 def _delete(engine: Engine, paths: list[str]) -> None:
@@ -44,17 +49,25 @@ def _delete(engine: Engine, paths: list[str]) -> None:
             engine.state.folder.unlink(path)
         except FileNotFoundError:
             pass
+        except UnsafePath:
+            _kept(engine, path, Trouble(Code.BAD_KEY, "The path is too long to be opened."))
+            continue
         except OSError as error:
             meant = of_os(error)
-            engine.progress.failed += 1
-            engine.progress.errors.append(
-                {"key": path, "code": "io", "message": getattr(meant, "message", "")}
-            )
+            if isinstance(meant, Stop):
+                raise meant from None
+            _kept(engine, path, meant)
             continue
         engine.progress.deleted += 1
         gone.append(path)
         _empty_folders(engine.state.folder, path)
     engine.state.journal.drop(path for path in gone if is_text(path))
+
+
+def _kept(engine: Engine, path: str, trouble: Trouble) -> None:
+    """Name a file that could not be deleted; it is no object that a retry could copy."""
+    engine.progress.found += 1
+    engine.fails(path, trouble, again=False)
 
 
 def _empty_folders(root: Folder, path: str) -> None:

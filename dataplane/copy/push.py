@@ -13,10 +13,11 @@ from dataplane.copy.checksums import Check
 from dataplane.copy.engine import Engine
 from dataplane.copy.estimate import would
 from dataplane.copy.journal import Row
+from dataplane.copy.keys import is_text
 from dataplane.copy.listing import pages
 from dataplane.copy.problems import Code, Stop, Trouble, of_os, stopped
 from dataplane.copy.uploads import Local, Sent, Uploader, open_uploader
-from dataplane.copy.walk import Found, is_text, walk
+from dataplane.copy.walk import Found, walk
 from dataplane.copy.work import Unit
 
 SOME = 500
@@ -36,6 +37,8 @@ class Outward:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._chosen = keys.chosen_by(engine.plan.include, engine.plan.exclude)
+        self._not_excluded = keys.chosen_by((), engine.plan.exclude)
+        self._missed: list[tuple[str, Trouble]] = []
         self.prefix = prefix_of(engine.plan.store.prefix)
         self._only = self._named()
         self._uploader: Uploader = open_uploader(engine, self)
@@ -61,14 +64,24 @@ class Outward:
             engine.state.journal.remote_add(
                 (item.key, item.size, item.etag, _text(item.sums)) for item in page.items
             )
-        found = walk(engine.state.folder, top=not engine.plan.folder)
+        found = walk(engine.state.folder, top=not engine.plan.folder, missed=self._miss)
         engine.progress.phase = "copying"
         while some := await asyncio.to_thread(_some, found):
             for unit in self._units(some):
                 await engine.work.put(unit)
             engine.work.start()
+        for path, trouble in self._missed:
+            self._no_file(path, trouble)
         engine.progress.listed = True
         engine.work.close()
+
+    def _miss(self, path: str, trouble: Trouble) -> None:
+        """Keep what the walk could not look at (called in its thread), but what is left out.
+
+        Patterns to include don't count: nobody knows what lies in there.
+        """
+        if self._not_excluded is None or self._not_excluded(path):
+            self._missed.append((path, trouble))
 
     def _units(self, some: list[Found]) -> list[Unit]:
         wanted: dict[str, Local] = {}

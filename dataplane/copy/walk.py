@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from dataplane.copy.keys import STATE
-from dataplane.safepath import Folder
+from dataplane.copy.problems import Code, Stop, Trouble, of_os
+from dataplane.own import is_own
+from dataplane.safepath import Folder, UnsafePath
+
+Missed = Callable[[str, Trouble], None]
 
 
 class Found(NamedTuple):
@@ -20,33 +23,48 @@ class Found(NamedTuple):
         return stat.S_ISREG(self.stat.st_mode)
 
 
-def walk(root: Folder, *, top: bool) -> Iterator[Found]:
-    """Yield everything below that is no folder. ``top``: the state of loads lies here."""
+def walk(root: Folder, *, top: bool, missed: Missed) -> Iterator[Found]:
+    """Yield everything below that is no folder. ``top``: the state of loads lies here.
+
+    What can't be looked at is told to ``missed`` (a folder with a slash at its end), and the
+    walk goes on beside it.
+    """
     left = [""]
     while left:
         below = left.pop()
         try:
-            folder = root.folder(below)
+            with root.folder(below) as folder, os.scandir(folder.fd) as entries:
+                for entry in entries:
+                    if top and not below and is_own(entry.name):
+                        continue
+                    path = f"{below}/{entry.name}" if below else entry.name
+                    found = _looked_at(entry, path, left, missed)
+                    if found is not None:
+                        yield found
         except (FileNotFoundError, NotADirectoryError):
             continue  # gone meanwhile
-        with folder, os.scandir(folder.fd) as entries:
-            for entry in entries:
-                if top and not below and entry.name.casefold() == STATE:
-                    continue
-                path = f"{below}/{entry.name}" if below else entry.name
-                if entry.is_dir(follow_symlinks=False):
-                    left.append(path)
-                    continue
-                try:
-                    yield Found(path, entry.stat(follow_symlinks=False))
-                except FileNotFoundError:
-                    continue
+        except UnsafePath:
+            missed(f"{below}/", Trouble(Code.BAD_KEY, "The path is too long to be opened."))
+        except OSError as error:
+            missed(f"{below}/", _trouble(error))
 
 
-def is_text(path: str) -> bool:
-    """Whether a name is valid UTF-8; another one can be no key."""
+def _looked_at(entry: os.DirEntry[str], path: str, left: list[str], missed: Missed) -> Found | None:
+    """Return what is no folder; a folder is added to what is ``left``."""
     try:
-        path.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+        if entry.is_dir(follow_symlinks=False):
+            left.append(path)
+            return None
+        return Found(path, entry.stat(follow_symlinks=False))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        missed(path, _trouble(error))
+        return None
+
+
+def _trouble(error: OSError) -> Trouble:
+    meant = of_os(error)
+    if isinstance(meant, Stop):
+        raise meant from None
+    return meant

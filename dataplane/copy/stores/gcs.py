@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 from dataplane.copy.dial import Dialer
 from dataplane.copy.head import Broken, Head
+from dataplane.copy.keys import is_text
 from dataplane.copy.plan import Plan
 from dataplane.copy.problems import Code, Denied, Final, Stop, Trouble, Unknown, shown
 from dataplane.copy.stores.base import Item, Multipart, Page, Question
@@ -104,7 +105,7 @@ class Gcs:
         bad: list[tuple[str, Trouble]] = []
         for entry in data.get("items", []):
             item = _item(entry)
-            if _is_text(item.key):
+            if is_text(item.key):
                 items.append(item)
             else:
                 text = "The key can't be the name of a file: it is not valid text."
@@ -203,14 +204,6 @@ def _hex(text: str) -> str:
         return base64.b64decode(text, validate=True).hex()
     except (binascii.Error, ValueError):
         return ""
-
-
-def _is_text(key: str) -> bool:
-    try:
-        key.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _quoted(text: str) -> str:
