@@ -20,6 +20,7 @@ HASHES = ("sha256", "sha1", "md5")
 READ = 1 << 20
 # How a file was verified, best first; what it is called in the manifest.
 LENGTH = "length"
+MULTIPART = "multipart-md5"
 
 
 def _library() -> Any:

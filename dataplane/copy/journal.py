@@ -108,7 +108,8 @@ class Journal:
         with self._lock, self._db:
             self._db.executemany("INSERT OR REPLACE INTO files VALUES (?,?,?,?,?,?,?,?,?,?)", rows)
             paths = [(row.path,) for row in rows]
-            self._db.executemany("DELETE FROM partial WHERE path = ?", paths)
+            # what a store still holds parts of is forgotten only when it gave them up
+            self._db.executemany("DELETE FROM partial WHERE path = ? AND upload = ''", paths)
             self._db.executemany("DELETE FROM pieces WHERE path = ?", paths)
             keys = [(row.key,) for row in rows]
             self._db.executemany("DELETE FROM failures WHERE key = ?", keys)
@@ -179,6 +180,17 @@ class Journal:
         with self._lock, self._db:
             self._db.execute("DELETE FROM pieces WHERE path = ?", (path,))
             self._db.execute("DELETE FROM partial WHERE path = ?", (path,))
+
+    def set_aside(self, path: str) -> None:
+        """Keep the id of an upload that the store did not give up; its file begins anew.
+
+        No path has two slashes in a row, so this row is in no file's way.
+        """
+        with self._lock, self._db:
+            self._db.execute("DELETE FROM pieces WHERE path = ?", (path,))
+            self._db.execute(
+                "UPDATE OR REPLACE partial SET path = '//' || upload WHERE path = ?", (path,)
+            )
 
     # --- what the other side has ------------------------------------------------------------
 

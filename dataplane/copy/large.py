@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dataplane.copy import checksums
-from dataplane.copy.checksums import CRCS, LENGTH, READ, Check, Update, combine
+from dataplane.copy.checksums import CRCS, LENGTH, MULTIPART, READ, Check, Update, combine
 from dataplane.copy.engine import Engine
 from dataplane.copy.fetch import Fetch, NoRanges
 from dataplane.copy.follow import Follower
@@ -30,7 +30,6 @@ PIECES = 32
 PIECE_LEAST, PIECE_MOST = 16 * 1024 * 1024, 128 * 1024 * 1024
 SAVE_LEAST = 4 * 1024 * 1024
 OPEN = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-MULTIPART = "multipart-md5"
 _TMPFS = 0x01021994
 _libc = ctypes.CDLL(None, use_errno=True)
 

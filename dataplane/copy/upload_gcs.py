@@ -5,21 +5,20 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from typing import Any
 from urllib.parse import quote, urlsplit
 
 from dataplane.copy import checksums
 from dataplane.copy.calls import OK
 from dataplane.copy.checksums import LENGTH
 from dataplane.copy.engine import Engine
+from dataplane.copy.head import number_of
 from dataplane.copy.journal import Partial
 from dataplane.copy.problems import Code, Trouble
 from dataplane.copy.stores.base import Question
-from dataplane.copy.stores.gcs import Gcs
-from dataplane.copy.uploads import SMALL, Body, Book, Local, Nobody, Sent, unchanged
+from dataplane.copy.stores.gcs import Gcs, json_of
+from dataplane.copy.uploads import SMALL, WRONG, Body, Book, Local, Nobody, Sent, unchanged
 from dataplane.copy.wire import Answer
 
-_WRONG = "The store has something else than what was sent."
 _GOES_ON = 308
 _WITH_308 = OK | {_GOES_ON, 201}
 _FIELDS = "name,size,generation,crc32c,md5Hash"
@@ -42,7 +41,8 @@ class GcsUploader:
                 answer = await self._whole(local, fd, sums["crc32c"])
             unchanged(local, fd)
             self._book.sent(local, _sent(answer, local, sums["crc32c"]))
-            self._engine.state.journal.finish(local.path)
+            if local.size > SMALL:
+                self._engine.state.journal.finish(local.path)
         finally:
             os.close(fd)
 
@@ -69,7 +69,7 @@ class GcsUploader:
     # --- a session --------------------------------------------------------------------------
 
     async def _session(self, local: Local, fd: int, crc: str) -> Answer:
-        target, fresh = self._known(local), False
+        target, fresh = await self._known(local), False
         backoff, had = self._calls.client.backoff(), 0
         while True:
             try:
@@ -89,13 +89,16 @@ class GcsUploader:
                 again = Trouble(trouble.code, trouble.message, again=True)
                 await self._calls.after(again if lost else trouble, backoff)
 
-    def _known(self, local: Local) -> str:
+    async def _known(self, local: Local) -> str:
         known = self._engine.state.journal.partial(local.path)
         if known is None:
             return ""
         partial = known[0]
-        same = (partial.key, partial.size, partial.etag) == (local.key, local.size, _state(local))
-        return partial.upload if same else ""
+        if local.is_of(partial):
+            return partial.upload
+        if partial.upload:  # of other content; if it is kept nevertheless, it ends in a week
+            await self.abandon(partial.key, partial.upload)
+        return ""
 
     async def _new(self, local: Local, crc: str) -> str:
         described = json.dumps({"name": local.key, "crc32c": crc}).encode()
@@ -119,7 +122,7 @@ class GcsUploader:
         if not target.isascii() or not target.isprintable() or " " in target:
             raise Trouble(Code.IO, "The store does not begin an upload.")
         self._engine.state.journal.begin(
-            Partial(local.path, local.key, local.size, _state(local), local.size, target)
+            Partial(local.path, local.key, local.size, local.state, local.size, target)
         )
         return target
 
@@ -132,8 +135,8 @@ class GcsUploader:
         if answer.head.status != _GOES_ON:
             return local.size, answer
         span = answer.head.fields.get("range", "")
-        last = span.rpartition("-")[2]
-        return (int(last) + 1 if last.isdigit() else 0), None
+        last = number_of(span.rpartition("-")[2])
+        return (0 if last is None else last + 1), None
 
     async def _rest(self, target: str, local: Local, fd: int, start: int) -> Answer:
         headers = {
@@ -159,7 +162,7 @@ class GcsUploader:
         try:
             await self._calls.once(
                 lambda: self._store.question("DELETE", upload, {"content-length": "0"}),
-                good=OK | {499},
+                good=OK | {410, 499},  # given up, or ended by itself
             )
         except Trouble as trouble:
             return trouble.code is Code.GONE
@@ -170,18 +173,11 @@ class GcsUploader:
 
 
 def _sent(answer: Answer, local: Local, crc: str) -> Sent:
-    try:
-        data: dict[str, Any] = json.loads(bytes(answer.body))
-    except ValueError:
-        data = {}
-    if int(data.get("size", -1)) != local.size:
-        raise Trouble(Code.LENGTH, _WRONG)
+    data = json_of(answer.body) or {}
+    if number_of(str(data.get("size", ""))) != local.size:
+        raise Trouble(Code.LENGTH, WRONG)
     generation = str(data.get("generation", ""))
     said = data.get("crc32c")
     if said and said != crc:
-        raise Trouble(Code.CHECKSUM, _WRONG)
+        raise Trouble(Code.CHECKSUM, WRONG)
     return Sent(generation, generation, crc, "crc32c" if said else LENGTH)
-
-
-def _state(local: Local) -> str:
-    return f"{local.mtime}:{local.inode}"

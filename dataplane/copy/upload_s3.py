@@ -9,23 +9,21 @@ from dataclasses import dataclass, field
 from xml.sax.saxutils import escape
 
 from dataplane.copy import checksums
-from dataplane.copy.checksums import LENGTH, combine
+from dataplane.copy.checksums import LENGTH, MULTIPART, combine
 from dataplane.copy.engine import Engine
-from dataplane.copy.head import Head
+from dataplane.copy.head import Head, number_of
 from dataplane.copy.journal import Partial
 from dataplane.copy.problems import Code, Stop, Trouble, of_os
 from dataplane.copy.stores import s3xml
 from dataplane.copy.stores.base import Question
 from dataplane.copy.stores.s3 import S3
 from dataplane.copy.stores.sigv4 import UNSIGNED
-from dataplane.copy.uploads import SMALL, Body, Book, Local, Nobody, Sent, unchanged
+from dataplane.copy.uploads import SMALL, WRONG, Body, Book, Local, Nobody, Sent, unchanged
 from dataplane.copy.wire import Answer
 from dataplane.copy.work import Unit
 
 PART = 16 * 1024 * 1024
 PARTS_MOST = 9_000
-MULTIPART = "multipart-md5"
-_WRONG = "The store has something else than what was sent."
 
 
 @dataclass
@@ -83,7 +81,7 @@ class S3Uploader:
         for name in ("crc32c", "md5"):
             if name in said and name in sums:
                 if said[name] != sums[name]:
-                    raise Trouble(Code.CHECKSUM, _WRONG)
+                    raise Trouble(Code.CHECKSUM, WRONG)
                 return name
         await self._look(local, etag)
         return LENGTH
@@ -95,7 +93,7 @@ class S3Uploader:
         )
         item = self._store.described(local.key, answer.head, answer.body)
         if item.size != local.size or (etag and item.etag != etag):
-            raise Trouble(Code.LENGTH, _WRONG)
+            raise Trouble(Code.LENGTH, WRONG)
 
     async def _sums(self, fd: int, start: int, end: int) -> dict[str, str]:
         names = ["crc32c"]
@@ -150,7 +148,7 @@ class S3Uploader:
             raise Trouble(Code.IO, "The store does not begin an upload in parts.")
         size = _part_size(local.size)
         self._engine.state.journal.begin(
-            Partial(local.path, local.key, local.size, _state(local), size, upload_id)
+            Partial(local.path, local.key, local.size, local.state, size, upload_id)
         )
         return Upload(local, fd, upload_id, _parts(local.size, size))
 
@@ -160,14 +158,12 @@ class S3Uploader:
         if known is None:
             return None
         partial, marks = known
-        same = (partial.key, partial.size, partial.etag) == (local.key, local.size, _state(local))
-        if not same or not partial.upload:
+        there = None
+        if partial.upload and local.is_of(partial):
+            there = await self._there(local.key, partial.upload)
+        if there is None:
             if partial.upload:
-                await self.abandon(partial.key, partial.upload)
-            return None
-        try:
-            there = await self._listed(local.key, partial.upload)
-        except Trouble:
+                await self._let_go(partial.path, partial.key, partial.upload)
             return None
         upload = Upload(local, fd, partial.upload, _parts(local.size, partial.piece))
         for part in upload.parts:
@@ -176,6 +172,22 @@ class S3Uploader:
             if length == part.end - part.start and there.get(part.number) == sums.get("etag", ""):
                 part.etag, part.sums = sums["etag"], sums
         return upload
+
+    async def _there(self, key: str, upload: str) -> dict[int, str] | None:
+        """Return the parts that the store has; None when it will never tell."""
+        try:
+            return await self._listed(key, upload)
+        except Trouble as trouble:
+            if trouble.again:  # the store is away: its parts are for a later run
+                raise
+            return None
+
+    async def _let_go(self, path: str, key: str, upload: str) -> None:
+        """Give up an upload. What the store keeps stays noted, to be given up later."""
+        if await self.abandon(key, upload):
+            self._engine.state.journal.finish(path)
+        else:
+            self._engine.state.journal.set_aside(path)
 
     async def _listed(self, key: str, upload: str) -> dict[int, str]:
         found: dict[int, str] = {}
@@ -188,7 +200,7 @@ class S3Uploader:
                 )
             )
             rows = s3xml.rows(answer.body, "Part")
-            found.update({int(row["PartNumber"]): row["ETag"].strip('"') for row in rows})
+            found.update(map(_listed_part, rows))
             following = s3xml.text(answer.body, "NextPartNumberMarker")
             more = s3xml.text(answer.body, "IsTruncated") == "true"
             if not more or not rows or following == marker:
@@ -217,7 +229,7 @@ class S3Uploader:
             raise Trouble(Code.IO, "The store does not say what it has of a part.")
         said = answer.head.fields.get("x-amz-checksum-crc32c")
         if said and said != sums["crc32c"]:
-            raise Trouble(Code.CHECKSUM, _WRONG)
+            raise Trouble(Code.CHECKSUM, WRONG)
         part.etag, part.sums = etag, {**sums, "etag": etag}
         row = (upload.local.path, part.start, part.end - part.start, json.dumps(part.sums))
         self._engine.state.journal.pieces([row])
@@ -228,7 +240,9 @@ class S3Uploader:
             return
         try:
             if upload.trouble is None:
-                self._book.sent(upload.local, await self._complete(upload))
+                sent = await self._complete(upload)
+                self._engine.state.journal.finish(upload.local.path)
+                self._book.sent(upload.local, sent)
         except Trouble as trouble:
             upload.trouble = trouble
         finally:
@@ -236,8 +250,7 @@ class S3Uploader:
             os.close(upload.fd)
         if upload.trouble is not None:
             if not upload.trouble.again:
-                await self.abandon(upload.local.key, upload.id)
-                self._engine.state.journal.finish(upload.local.path)
+                await self._let_go(upload.local.path, upload.local.key, upload.id)
             self._book.failed(upload.local, upload.trouble)
 
     async def _complete(self, upload: Upload) -> Sent:
@@ -272,7 +285,7 @@ class S3Uploader:
         said = s3xml.text(answer.body, "ChecksumCRC32C")
         if said and "-" not in said:
             if said != crc:
-                raise Trouble(Code.CHECKSUM, _WRONG)
+                raise Trouble(Code.CHECKSUM, WRONG)
             return "crc32c"
         if all("md5" in part.sums for part in upload.parts):
             whole = checksums.hasher("md5")
@@ -320,8 +333,12 @@ def _parts(size: int, each: int) -> list[Part]:
     return [Part(n, start, min(start + each, size)) for n, start in enumerate(starts, 1)]
 
 
-def _state(local: Local) -> str:
-    return f"{local.mtime}:{local.inode}"
+def _listed_part(row: dict[str, str]) -> tuple[int, str]:
+    """Return number and ETag of a part as the store lists it."""
+    number = number_of(row.get("PartNumber", ""))
+    if number is None or "ETag" not in row:
+        raise Trouble(Code.IO, "The store's list of parts can't be read.")
+    return number, row["ETag"].strip('"')
 
 
 def _joined(parts: list[Part]) -> str:

@@ -7,6 +7,7 @@ import os
 from typing import NamedTuple, Protocol
 
 from dataplane.copy.engine import Engine
+from dataplane.copy.journal import Partial
 from dataplane.copy.problems import Code, Trouble
 from dataplane.copy.stores.gcs import Gcs
 from dataplane.copy.stores.s3 import S3
@@ -15,6 +16,7 @@ from dataplane.copy.wire import Line
 SMALL = 16 * 1024 * 1024  # is sent at one go
 BLOCK = 256 * 1024
 CHANGED = "The file changed while it was copied."
+WRONG = "The store has something else than what was sent."
 
 
 class Local(NamedTuple):
@@ -25,6 +27,16 @@ class Local(NamedTuple):
     size: int
     mtime: int
     inode: int
+
+    @property
+    def state(self) -> str:
+        """Return what tells this content from a later one under the same path."""
+        return f"{self.mtime}:{self.inode}"
+
+    def is_of(self, partial: Partial) -> bool:
+        """Whether an upload that was begun is of this very content."""
+        begun = (partial.key, partial.size, partial.etag)
+        return begun == (self.key, self.size, self.state)
 
 
 class Sent(NamedTuple):

@@ -98,7 +98,7 @@ class Gcs:
         return found[1].decode() if found else None
 
     def page(self, body: memoryview) -> Page:
-        data = _json(body)
+        data = json_of(body)
         if data is None or not isinstance(data.get("items", []), list):
             raise Stop(Final.UNREACHABLE, "The endpoint does not answer as Google Cloud Storage.")
         items = []
@@ -127,7 +127,7 @@ class Gcs:
 
     def described(self, key: str, head: Head, body: memoryview) -> Item:
         del head
-        data = _json(body)
+        data = json_of(body)
         if data is None or data.get("name") != key:
             raise Broken("The store's description of an object can't be read.")
         return _item(data)
@@ -137,7 +137,7 @@ class Gcs:
         return None
 
     def trouble(self, head: Head, body: memoryview) -> Exception:
-        error = (_json(body) or {}).get("error")
+        error = (json_of(body) or {}).get("error")
         details = error.get("errors") if isinstance(error, dict) else None
         first = details[0] if isinstance(details, list) and details else {}
         reason = str(first.get("reason", "")) if isinstance(first, dict) else ""
@@ -191,7 +191,7 @@ def _item(entry: Any) -> Item:
         raise Broken("The store's listing can't be read.") from None
 
 
-def _json(body: memoryview) -> dict[str, Any] | None:
+def json_of(body: memoryview) -> dict[str, Any] | None:
     try:
         data = json.loads(bytes(body))
     except (ValueError, RecursionError):
