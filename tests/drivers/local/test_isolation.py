@@ -63,7 +63,8 @@ class TestOwners:
         wait_for((rooted.home(alice) / "file").exists)
         said = run(rooted, f"cat {rooted.home(alice)}/file; ls {rooted.volumes}", owner="bob")
         assert "secret" not in said
-        assert said.count("Permission denied") == 2
+        assert said.count("Permission denied") + said.count("No such file") == 2
+        assert rooted.home(alice).stat().st_mode & 0o777 == 0o700  # also for who sees it
 
     def test_another_owners_processes_are_not_seen(self, rooted):
         alice = rooted.shell("exec sleep 61234", env={"CANARY": "alice-env"})
