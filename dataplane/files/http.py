@@ -18,7 +18,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
 
-from dataplane.files.refusals import Refusal, of_error
+from dataplane.files.refusals import FAILURES, Refusal, of_error
+from dataplane.safepath import UnsafePath
 
 MOST_CONNECTIONS = 64
 SILENT_S = 75.0
@@ -177,7 +178,7 @@ class Handler(BaseHTTPRequestHandler):
             return self.server.answer(Asked(self))
         except (ConnectionError, TimeoutError):
             raise
-        except (Refusal, OSError) as error:
+        except (Refusal, *FAILURES) as error:
             return _no(error)
 
     def _linger(self) -> None:
@@ -227,7 +228,7 @@ class Handler(BaseHTTPRequestHandler):
         with contextlib.closing(parts):  # type: ignore[type-var]
             try:
                 first = next(parts, b"")
-            except (Refusal, OSError) as error:  # at once: an answer, not a break
+            except (Refusal, *FAILURES) as error:  # at once: an answer, not a break
                 self._send(_no(error))
                 return
             self._begin(sent.status, {**headers, "Transfer-Encoding": "chunked"})
@@ -238,7 +239,7 @@ class Handler(BaseHTTPRequestHandler):
                         self.wfile.write(b"%x\r\n" % len(part) + part + b"\r\n")
                         self.wfile.flush()
                     part = next(parts, None)
-            except (OSError, Refusal):
+            except (Refusal, *FAILURES):
                 self.close_connection = True
                 return
             self.wfile.write(b"0\r\n\r\n")
@@ -254,7 +255,7 @@ class Handler(BaseHTTPRequestHandler):
                 self.close_connection = True
 
 
-def _no(error: Refusal | OSError) -> Sent:
+def _no(error: Refusal | OSError | UnsafePath) -> Sent:
     refusal = error if isinstance(error, Refusal) else of_error(error)
     return Sent(refusal.as_json(), refusal.status)
 
@@ -266,7 +267,7 @@ def _as_lines(lines: Iterator[Mapping[str, Any]]) -> Iterator[bytes]:
         for line in lines:
             begun = True
             yield json.dumps(line).encode() + b"\n"
-    except (Refusal, OSError) as error:
+    except (Refusal, *FAILURES) as error:
         if not begun:
             raise
         yield json.dumps({"error": _no(error).body}).encode() + b"\n"

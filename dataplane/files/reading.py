@@ -36,7 +36,7 @@ def download(tree: Tree, path: str, headers: Message) -> Sent:
     if not wanted or headers.get("If-Range", mark) != mark:
         return Sent(file=fd, length=size, headers=told)
     try:
-        start, end = _part(wanted, size)
+        part = _part(wanted, size)
     except Refusal:
         os.close(fd)
         return Sent(
@@ -44,19 +44,23 @@ def download(tree: Tree, path: str, headers: Message) -> Sent:
             416,
             headers={"Content-Range": f"bytes */{size}"},
         )
-    if (start, end) == (0, size) and not size:
+    if part is None:
         return Sent(file=fd, length=size, headers=told)
+    start, end = part
     told["Content-Range"] = f"bytes {start}-{end - 1}/{size}"
     return Sent(status=206, file=fd, start=start, length=end - start, headers=told)
 
 
-def _part(wanted: str, size: int) -> tuple[int, int]:
-    """Return (start, end) of the one part that is asked for; several are answered by all of it."""
+def _part(wanted: str, size: int) -> tuple[int, int] | None:
+    """Return (start, end) of the one part that is asked for.
+
+    None: all of it, which answers a question for several parts, or in other units.
+    """
     found = _RANGE.match(wanted)
+    if not found and (not wanted.startswith("bytes=") or "," in wanted):
+        return None
     if not found or found.group(0) == "bytes=-":
-        if wanted.startswith("bytes="):
-            raise Refusal(416, "range", "There is no such part of the file.")
-        return 0, size
+        raise Refusal(416, "range", "There is no such part of the file.")
     first, last = found.groups()
     if not first:
         start, end = max(0, size - int(last)), size

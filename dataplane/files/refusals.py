@@ -8,6 +8,8 @@ from __future__ import annotations
 import errno
 from typing import Any
 
+from dataplane.safepath import UnsafePath
+
 
 class Refusal(Exception):  # noqa: N818 - raised as an answer
     def __init__(self, status: int, code: str, detail: str, **more: Any) -> None:
@@ -42,8 +44,14 @@ _BY_ERRNO: dict[int, tuple[int, str, str]] = {
 }
 
 
-def of_error(error: OSError) -> Refusal:
+# What the file system, or the way to it, refuses.
+FAILURES = (OSError, UnsafePath)
+
+
+def of_error(error: OSError | UnsafePath) -> Refusal:
     """Return what a failed call to the file system means; never a path of this machine."""
+    if isinstance(error, UnsafePath):  # requests are checked before: what is made of them is long
+        return Refusal(*_BY_ERRNO[errno.ENAMETOOLONG])
     status, code, detail = _BY_ERRNO.get(
         error.errno or 0, (503, "io", "The storage reports an error.")
     )

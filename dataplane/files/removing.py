@@ -17,7 +17,7 @@ from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
 from dataplane.files import names
-from dataplane.files.refusals import Refusal, of_error
+from dataplane.files.refusals import FAILURES, Refusal, of_error
 from dataplane.files.tree import Beat, Tree, place
 from dataplane.own import OWN
 from dataplane.safepath import FOLDER_FLAGS, Folder
@@ -40,7 +40,7 @@ def set_aside(tree: Tree, paths: Sequence[str]) -> dict[str, Any]:
         for number, path in enumerate(paths):
             try:
                 top.rename(path, f"{TRASH}/{made}/{number}", replace=False)
-            except OSError as error:
+            except FAILURES as error:
                 refused.append({"path": names.shown(path), **of_error(error).as_json()})
         if len(refused) == len(paths):
             _forget(top, made)
@@ -81,7 +81,7 @@ def remove(tree: Tree, paths: Sequence[str]) -> Iterator[dict[str, Any]]:
                         files += 1
                         if beat():
                             yield {"progress": {"files": files}}
-            except OSError as error:
+            except FAILURES as error:
                 refused.append({"path": names.shown(path), **of_error(error).as_json()})
         yield {"done": {"files": files, "refused": refused}}
 

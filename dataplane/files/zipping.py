@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from dataplane.files import names
-from dataplane.files.refusals import Refusal
+from dataplane.files.refusals import FAILURES, Refusal
 from dataplane.files.tree import Found, kind_of, open_file, walk
 from dataplane.safepath import Folder
 
@@ -112,7 +112,7 @@ def _file(
 ) -> Iterator[bytes]:
     try:
         fd, info = open_file(top, found.path)
-    except (OSError, Refusal):
+    except (*FAILURES, Refusal):
         missed(found.path, "denied")
         return
     crc = size = 0
