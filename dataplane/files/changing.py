@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dataplane.files import names
-from dataplane.files.refusals import Refusal, of_error
+from dataplane.files.landing import land, require_room
+from dataplane.files.refusals import FAILURES, Refusal, of_error
 from dataplane.files.removing import remove
 from dataplane.files.tree import Beat, Tree, entry_json, kind_of, open_file, place, walk
-from dataplane.files.uploads import UPLOADS, land, require_room
+from dataplane.files.uploads import UPLOADS
 from dataplane.safepath import Folder
 
 PART = 8 * 1024 * 1024
@@ -54,7 +55,7 @@ def move(tree: Tree, paths: Sequence[str], folder: str, conflict: str) -> dict[s
                 moved.append(names.shown(_moved(top, path, to, conflict)))
             except Refusal as refusal:
                 refused.append({"path": names.shown(path), **refusal.as_json()})
-            except OSError as error:
+            except FAILURES as error:
                 refused.append({"path": names.shown(path), **of_error(error).as_json()})
     return {"moved": moved, "refused": refused}
 
@@ -109,16 +110,25 @@ def copy(
             temporary = f"{UPLOADS}/{secrets.token_hex(16)}.copy"
             try:
                 _require_not_inside(path, to)
-                yield from _copy_tree(top, path, temporary, copied, room)
+                for said in _copy_tree(top, path, temporary, copied, room):
+                    _touch(top, temporary)
+                    yield said
                 landed.append(names.shown(land(top, temporary, to, conflict)))
             except Refusal as refusal:
                 refused.append({"path": names.shown(path), **refusal.as_json()})
-            except OSError as error:
+            except FAILURES as error:
                 refused.append({"path": names.shown(path), **of_error(error).as_json()})
             finally:
                 yield from _clean(tree, top, temporary)
     done = {"copied": landed, "refused": refused, "left_out": copied.left_out, **copied.told()}
     yield {"done": done}
+
+
+def _touch(top: Folder, temporary: str) -> None:
+    """Say that somebody goes on with it: what looks old is removed (``Uploads.clean``)."""
+    folder, name = names.split(temporary)
+    with contextlib.suppress(OSError), top.folder(folder) as here:
+        os.utime(name, dir_fd=here.fd, follow_symlinks=False)
 
 
 def _copy_tree(
@@ -152,7 +162,7 @@ def _copy_one(
 def _copy_file(top: Folder, path: str, to: str, copied: _Copied) -> Iterator[dict[str, Any]]:
     try:
         source, info = open_file(top, path)
-    except (OSError, Refusal):
+    except (*FAILURES, Refusal):
         copied.miss(path, "denied")
         return
     try:

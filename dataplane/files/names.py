@@ -13,8 +13,6 @@ from dataplane.files.refusals import Refusal
 from dataplane.own import is_own
 from dataplane.safepath import NAME_MAX, PATH_MAX, UnsafePath, parts_of
 
-OWN = ".berth"  # at the top of a volume: uploads under way, deleted things, states of loads
-
 
 def path_of(given: str) -> str:
     """Return the path below the volume; "" is the volume itself."""

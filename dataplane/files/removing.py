@@ -77,7 +77,7 @@ def remove(tree: Tree, paths: Sequence[str]) -> Iterator[dict[str, Any]]:
             folder, name = names.split(path)
             try:
                 with top.folder(folder) as parent:
-                    for _one in _take_down(parent, name):
+                    for _one in take_down(parent, name):
                         files += 1
                         if beat():
                             yield {"progress": {"files": files}}
@@ -96,11 +96,11 @@ def purge(tree: Tree) -> int:
             with contextlib.suppress(OSError):
                 if top.stat(f"{TRASH}/{name}").st_mtime < limit:
                     with top.folder(TRASH) as parent:
-                        gone += sum(1 for _one in _take_down(parent, name))
+                        gone += sum(1 for _one in take_down(parent, name))
     return gone
 
 
-def _take_down(parent: Folder, name: str) -> Iterator[str]:
+def take_down(parent: Folder, name: str) -> Iterator[str]:
     """Remove a tree of any size and depth, holding few folders open.
 
     A folder that lies too deep is first moved up, so the depth that a tenant made costs nothing.
@@ -185,4 +185,4 @@ def _gone() -> Refusal:
     return Refusal(404, "no-undo", "This was deleted for good already.")
 
 
-__all__ = ["bring_back", "purge", "remove", "set_aside"]
+__all__ = ["bring_back", "purge", "remove", "set_aside", "take_down"]

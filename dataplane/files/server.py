@@ -13,12 +13,13 @@ from urllib.parse import quote
 
 from dataplane.files import asking, changing, names, preview, removing, zipping
 from dataplane.files.http import Answer, Asked, Sent
+from dataplane.files.landing import policy_of
 from dataplane.files.listing import Listings
 from dataplane.files.names import item_of, path_of
 from dataplane.files.reading import download
 from dataplane.files.refusals import Refusal
 from dataplane.files.tree import Tree, entry_json
-from dataplane.files.uploads import Uploads, policy_of
+from dataplane.files.uploads import Uploads
 
 WALKS = 4  # questions and copies that walk through the volume at once
 CLEAN_EVERY_S = 60.0

@@ -25,15 +25,17 @@ from dataclasses import asdict, dataclass
 from typing import Any, BinaryIO
 
 from dataplane.files import names
+from dataplane.files.landing import land, policy_of, require_room
 from dataplane.files.refusals import Refusal
-from dataplane.files.tree import Beat, Tree, entry_json, kind_of, place
+from dataplane.files.removing import take_down
+from dataplane.files.tree import Beat, Tree, entry_json, kind_of
+from dataplane.own import OWN
 from dataplane.safepath import Folder
 
-UPLOADS = f"{names.OWN}/uploads"
+UPLOADS = f"{OWN}/uploads"
 STALE_S = 24 * 3600.0
 MOST_OPEN = 200  # of one person
 PIECE = 1024 * 1024
-POLICIES = ("refuse", "replace", "keep-both")
 _ID = re.compile(r"[0-9a-f]{32}")
 _HASHES_KEPT = 32
 _FAR = 2**36  # seconds: no file is of a later year
@@ -72,23 +74,38 @@ class Uploads:
         """Begin, or go on with the same person's upload of the same file to the same place."""
         made = _asked(said, person)
         with self._tree.writable() as top:
-            mine = [one for one in _all(top) if one.person == person]
-            for one in mine:
-                if (one.path, one.size, one.mark) == (made.path, made.size, made.mark) and one.mark:
-                    return self._state(top, one)
+            under_way = _all(top)
+            mine = [one for one in under_way if one.person == person]
+            if there := self._begun(top, made, mine):
+                return there
             if len(mine) >= MOST_OPEN:
                 raise Refusal(429, "too-many", "Too many uploads are unfinished; end some first.")
             _require_free(top, made)
-            require_room(top, made.size + _pending(top), room)
+            require_room(top, made.size + _pending(top, under_way), room)
             with top.folder(UPLOADS, make=True):
                 pass
             _write(top, made.note(), json.dumps(asdict(made)).encode())
             os.close(top.open(made.part(), os.O_WRONLY | os.O_CREAT | os.O_EXCL))
             return self._state(top, made)
 
+    def _begun(self, top: Folder, made: Upload, mine: list[Upload]) -> dict[str, Any] | None:
+        """Return how far this very upload is; a note whose part is gone is dropped."""
+        for one in mine:
+            if (one.path, one.size, one.mark) == (made.path, made.size, made.mark) and one.mark:
+                try:
+                    return self._state(top, one)
+                except Refusal:
+                    self._drop(top, one)
+        return None
+
     def mine(self, person: str) -> list[dict[str, Any]]:
+        found = []
         with self._tree.opened() as top:
-            return [self._state(top, one) for one in _all(top) if one.person == person]
+            for one in _all(top):
+                if one.person == person:
+                    with contextlib.suppress(Refusal):  # its part is gone
+                        found.append(self._state(top, one))
+        return found
 
     def state(self, upload_id: str, person: str) -> dict[str, Any]:
         with self._tree.opened() as top:
@@ -174,9 +191,10 @@ class Uploads:
                 if sha256:
                     yield from self._verify(fd, one, sha256)
                 os.fsync(fd)
-                if one.modified is not None:
-                    os.utime(fd, (one.modified, one.modified))
                 landed = land(top, one.part(), names.item_of(one.path), conflict or one.conflict)
+                if one.modified is not None:  # not before: a part that looks old is removed
+                    with contextlib.suppress(OSError):
+                        os.utime(fd, (one.modified, one.modified))
             except Refusal as refusal:
                 if refusal.code == "checksum":
                     self._drop(top, one)
@@ -227,48 +245,18 @@ class Uploads:
         if self._tree.read_only:
             return 0
         gone, limit = 0, time.time() - STALE_S
-        with contextlib.suppress(OSError), self._tree.writable() as top:
-            for name in [entry.name for entry in top.entries(UPLOADS)]:
+        with (
+            contextlib.suppress(OSError),
+            self._tree.writable() as top,
+            top.folder(UPLOADS) as here,
+        ):
+            for name in [entry.name for entry in here.entries()]:
                 with contextlib.suppress(OSError):
-                    info = top.stat(f"{UPLOADS}/{name}")
-                    if info.st_mtime < limit and kind_of(info.st_mode) == "file":
-                        top.unlink(f"{UPLOADS}/{name}")
-                        gone += name.endswith(".part")
+                    if _touched(here, name) < limit:
+                        for _one in take_down(here, name):  # also what a copy left when it died
+                            pass
+                        gone += not name.endswith(".json")
         return gone
-
-
-# --- what several kinds of writing share ------------------------------------------------------
-
-
-def land(top: Folder, temporary: str, path: str, conflict: str) -> str:
-    """Move what is complete to its name; folders on the way are made. Return where it is."""
-    folder, _name = names.split(path)
-    with top.folder(folder, make=True):
-        pass
-    if conflict == "replace":
-        with contextlib.suppress(FileNotFoundError):
-            if kind_of(top.stat(path).st_mode) == "folder":
-                raise Refusal(409, "is-folder", "A folder of this name is there.")
-        top.rename(temporary, path)
-        return path
-    return place(path, conflict, lambda to: top.rename(temporary, to, replace=False))
-
-
-def policy_of(said: dict[str, Any]) -> str:
-    conflict = said.get("conflict", "refuse")
-    if conflict not in POLICIES:
-        raise Refusal(400, "bad-request", f"conflict is one of: {', '.join(POLICIES)}.")
-    return str(conflict)
-
-
-def require_room(top: Folder, needed: int, room: int | None) -> None:
-    """Refuse what does not fit: into the file system, or into what the limit leaves."""
-    about = os.fstatvfs(top.fd)
-    free = about.f_bavail * about.f_frsize
-    if room is not None and needed > room:
-        raise Refusal(507, "quota", "The volume's limit leaves no room for this.", room=room)
-    if needed > free:
-        raise Refusal(507, "disk-full", "There is not enough room on the volume.", room=free)
 
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -364,10 +352,19 @@ def _unknown() -> Refusal:
     return Refusal(404, "no-upload", "This upload is not known any more; begin again.")
 
 
-def _pending(top: Folder) -> int:
+def _touched(here: Folder, name: str) -> float:
+    """Return when somebody went on with it last: a note is as fresh as its part."""
+    at = here.stat(name).st_mtime
+    if name.endswith(".json"):
+        with contextlib.suppress(FileNotFoundError):
+            at = max(at, here.stat(f"{name.removesuffix('.json')}.part").st_mtime)
+    return at
+
+
+def _pending(top: Folder, under_way: list[Upload]) -> int:
     """What uploads under way will still take."""
     waiting = 0
-    for one in _all(top):
+    for one in under_way:
         with contextlib.suppress(OSError):
             waiting += max(0, one.size - top.stat(one.part()).st_size)
     return waiting
