@@ -2,7 +2,7 @@
 
 from django.utils.translation import gettext_lazy as _
 
-from clusters.checks import host, image, network, rights, simple, storage
+from clusters.checks import host, image, network, rights, simple, storage, users
 from clusters.checks.base import Check
 
 CHECKS: tuple[Check, ...] = (
@@ -35,6 +35,12 @@ CHECKS: tuple[Check, ...] = (
         _("Pods of projects reach neither a kubelet nor a cloud's metadata: probed with a pod."),
     ),
     Check("storage", _("Storage"), storage.act, _("Homes can be made and written.")),
+    Check(
+        "users",
+        _("User namespaces"),
+        users.namespaces,
+        _("Root inside a container is nobody on its node, where the runtime can do that."),
+    ),
     Check("gpus", _("GPUs"), simple.gpus, _("Nodes say what they have.")),
     Check("queue", _("Queue"), simple.queue, _("What admits workloads is there and works.")),
 )

@@ -6,7 +6,7 @@ from email.utils import format_datetime
 import pytest
 
 from clusters import registry
-from clusters.checks import CHECKS, host, network, rights, run, simple
+from clusters.checks import CHECKS, host, network, rights, run, simple, users
 from clusters.checks.base import Answer, Subject, green, red, text_of, unknown
 from clusters.checks.bench import Bench
 from clusters.models import CheckResult, Cluster
@@ -189,6 +189,27 @@ def test_a_queue_that_is_set_must_be_there_and_active():
         kueue=Answer(200, {"preferredVersion": {"groupVersion": "kueue.x-k8s.io/v1beta2"}}),
     )
     assert simple.queue(subject(api, queue="q"), bench(api)).state == "green"
+
+
+def runs(name, *handlers):
+    said = [{"name": n, "features": {"userNamespaces": can}} for n, can in handlers]
+    return {"metadata": {"name": name}, "status": {"runtimeHandlers": said}}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "nodes", "state", "words"),
+    [
+        (False, [runs("a", ("", True)), runs("b")], "green", "1 of 2"),
+        (True, [runs("a", ("", True)), runs("b", ("", True))], "green", "All 2"),
+        (True, [runs("a", ("", True)), runs("b", ("", False))], "red", "b can't"),
+        (True, [runs("a", ("kata", True))], "red", "a can't"),  # workloads get the nameless one
+        (True, [{"metadata": {"name": "old"}, "status": {}}], "red", "old can't"),
+    ],
+)
+def test_users_of_ones_own_are_promised_only_where_every_node_can(wanted, nodes, state, words):
+    api = Api(nodes=Answer(200, {"items": nodes}))
+    found = users.namespaces(subject(api, user_namespaces=wanted), bench(api))
+    assert (found.state, words in found.text()) == (state, True), found.text()
 
 
 def test_everything_that_was_made_is_removed_again():
