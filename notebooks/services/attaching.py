@@ -85,7 +85,7 @@ def attached_to(row: Workspace) -> Attached:
     """Return what is attached now, in three queries."""
     return Attached(
         volumes=volumes_seen_by(row),
-        credentials=tuple(key.credential for key in row.keys.select_related("credential")),
+        credentials=_credentials_of(row),
         needs=tuple(need.load for need in row.needs.select_related("load")),
     )
 
@@ -93,6 +93,10 @@ def attached_to(row: Workspace) -> Attached:
 def volumes_seen_by(row: Workspace) -> tuple[Seen, ...]:
     mounts = row.mounts.select_related("volume__volume_class", "volume__project", "volume__owner")
     return tuple(Seen(mount.volume, mount.read_only) for mount in mounts)
+
+
+def _credentials_of(row: Workspace) -> tuple[Credential, ...]:
+    return tuple(key.credential for key in row.keys.select_related("credential"))
 
 
 def attached_wanted(
@@ -159,14 +163,21 @@ def attach(row: Workspace, attached: Attached, principal: Principal) -> None:
 
 
 def check_still_usable(principal: Principal, row: Workspace) -> None:
-    """Raise when the owner may not use any more what is attached; before each start."""
-    attached = attached_to(row)
-    for seen in attached.volumes:
-        _still_there(principal, row.project, seen)
-    for credential in attached.credentials:
-        credentials.credential_for_use(principal, row.project, credential.uid)
+    """Raise when the owner may not use any more what is attached; before each start of a
+    workspace that was made before.
+    """
+    attached = Attached(volumes=volumes_seen_by(row), credentials=_credentials_of(row))
+    require_usable_by(principal, row.project, attached)
     uids = [seen.volume.uid for seen in attached.volumes]
     volume_note_use(uids=uids, user=principal.user)
+
+
+def require_usable_by(principal: Principal, project: Project, attached: Attached) -> None:
+    """Raise when ``principal`` may not use the volumes and credentials of it, as they are seen."""
+    for seen in attached.volumes:
+        _still_there(principal, project, seen)
+    for credential in attached.credentials:
+        credentials.credential_for_use(principal, project, credential.uid)
 
 
 def warning_of_full(row: Workspace) -> str:
@@ -174,7 +185,7 @@ def warning_of_full(row: Workspace) -> str:
 
     It starts nevertheless: the way to room is often to delete files in it.
     """
-    seen = [row.home, *(s.volume for s in attached_to(row).volumes if not s.read_only)]
+    seen = [row.home, *(s.volume for s in volumes_seen_by(row) if not s.read_only)]
     full = [volume.name for volume in seen if volume.is_full]
     if not full:
         return ""

@@ -20,6 +20,7 @@ from notebooks.services.attaching import (
     attached_to,
     attached_wanted,
     changed_attachments,
+    check_still_usable,
 )
 from notebooks.services.base import changed, lock, own, require_end, step
 from notebooks.services.launch import begin_launch, reserve
@@ -135,6 +136,7 @@ def workspace_edit(
         set_end(row)
     restarts = needs_restart(row, fields)
     if restarts:
+        check_still_usable(principal, row)
         begin_launch(row)
     else:
         row.generation += 1

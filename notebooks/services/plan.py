@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from django.utils.translation import gettext as _
 
 from clusters.models import Flavor
+from common.errors import BerthError
 from common.ids import next_name
 from notebooks import selectors
 from notebooks.forecast import Forecast, forecast
@@ -18,6 +19,7 @@ from notebooks.services.attaching import (
     attached_to,
     attached_wanted,
     changed_attachments,
+    require_usable_by,
     where_its_volumes_lie,
 )
 from notebooks.services.base import own
@@ -145,7 +147,7 @@ def _plan_edit(principal: Principal, workspace: Workspace, wanted: Wanted) -> Pl
         changes.insert(0, Change("name", workspace.name, name))
     restarts = needs_restart(workspace, fields)
     judged = _judged(principal, workspace.project, after, starts=restarts, workspace=workspace)
-    refusal = judged.refusal if restarts else ""
+    refusal = _refused(principal, workspace, gets, judged) if restarts else ""
     return _said(
         Plan(
             action="update" if changes else "none",
@@ -162,6 +164,15 @@ def _plan_edit(principal: Principal, workspace: Workspace, wanted: Wanted) -> Pl
             cost_per_hour=judged.cost_per_hour,
         )
     )
+
+
+def _refused(principal: Principal, row: Workspace, gets: Attached, judged: _Judged) -> str:
+    """Return why it could not start again with what is attached and its size."""
+    try:
+        require_usable_by(principal, row.project, gets)
+    except BerthError as error:
+        return error.message
+    return judged.refusal
 
 
 @dataclass(frozen=True)

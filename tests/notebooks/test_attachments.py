@@ -281,6 +281,27 @@ def test_an_edit_of_what_is_attached_restarts_what_runs(api, presets, project, a
     assert same["launch"] == edited["launch"]
 
 
+def test_c8_an_edit_that_restarts_asks_again_whether_the_volume_may_be_written(
+    api, presets, project, alice, bob, principal, settle
+):
+    data = _volume(principal(alice), project, "data")
+    made = api(bob, "POST", BASE, {"volumes": ["data"], "memory_mib": 512}).json()
+    assert [v["read_only"] for v in _spec(made)["volumes"]] == [False]
+    settle()
+    Volume.objects.filter(pk=data.pk).update(write_policy="managers")
+    path = f"{BASE}/{made['id']}"
+    plan = api(bob, "PATCH", f"{path}?plan=1", {"memory_mib": 1024}).json()
+    assert (plan["allowed"], plan["restarts"]) == (False, True)
+    assert "“data” may only be read by you" in plan["refusal"]
+    refused = api(bob, "PATCH", path, {"memory_mib": 1024})
+    assert refused.status_code == 403, refused.content
+    row = Workspace.objects.get()
+    assert (row.launch, row.memory_mib) == (1, 512)
+    both = {"memory_mib": 1024, "volumes": ["data:ro"]}
+    assert api(bob, "PATCH", path, both).json()["launch"] == 2
+    assert api(bob, "PATCH", path, {"name": "other"}).status_code in {200, 202}
+
+
 @pytest.mark.usefixtures("presets", "store_key", "load", "data")
 def test_a_document_says_what_is_attached_and_applies_again(api, as_user, alice):
     said = {"volumes": ["data:ro"], "credentials": ["bucket-key"], "needs": ["images"]}
