@@ -20,7 +20,7 @@ from notebooks.spec import ATTACHED, is_storable
 from projects.access import Permission, permissions_of
 from volumes import selectors as volumes
 from volumes.choices import VolumeKind
-from volumes.services import project_volume_ensure, volume_note_use
+from volumes.services import project_volume_ensure, volume_note_use, volumes_hold
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -138,20 +138,30 @@ def where_its_volumes_lie(principal: Principal, project: Project, wanted: Wanted
     return wanted
 
 
-def attach(row: Workspace, attached: Attached, principal: Principal) -> None:
-    """Write it, in the transaction of the intent; what is equal stays as it is."""
-    found = list(attached.volumes)
+def held(
+    attached: Attached, *, principal: Principal, project: Project, cluster_key: str
+) -> Attached:
+    """Return it with the shared volume there, and each volume kept usable; first of all in the
+    transaction of the intent.
+    """
     if attached.with_shared:
         shared = project_volume_ensure(
-            principal=principal, project=row.project, cluster_key=row.cluster_key
+            principal=principal, project=project, cluster_key=cluster_key
         )
-        found = [Seen(shared, read_only=False)]
+        seen = (Seen(shared, read_only=False),)
+        attached = replace(attached, volumes=seen, with_shared=False)
+    volumes_hold(seen.volume for seen in attached.volumes)
+    return attached
+
+
+def attach(row: Workspace, attached: Attached) -> None:
+    """Write it, in the transaction of the intent; what is equal stays as it is."""
     row.mounts.all().delete()
     row.keys.all().delete()
     row.needs.all().delete()
     WorkspaceVolume.objects.bulk_create(
         WorkspaceVolume(workspace=row, volume=s.volume, read_only=s.read_only, position=n)
-        for n, s in enumerate(found)
+        for n, s in enumerate(attached.volumes)
     )
     WorkspaceCredential.objects.bulk_create(
         WorkspaceCredential(workspace=row, credential=c, position=n)
@@ -164,9 +174,10 @@ def attach(row: Workspace, attached: Attached, principal: Principal) -> None:
 
 def check_still_usable(principal: Principal, row: Workspace) -> None:
     """Raise when the owner may not use any more what is attached; before each start of a
-    workspace that was made before.
+    workspace that was made before, and it stays so until the transaction ends.
     """
     attached = Attached(volumes=volumes_seen_by(row), credentials=_credentials_of(row))
+    volumes_hold([row.home, *(seen.volume for seen in attached.volumes)])
     require_usable_by(principal, row.project, attached)
     uids = [seen.volume.uid for seen in attached.volumes]
     volume_note_use(uids=uids, user=principal.user)

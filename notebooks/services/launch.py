@@ -21,6 +21,7 @@ from notebooks.services.attaching import (
     attach,
     attached_wanted,
     check_still_usable,
+    held,
     warning_of_full,
     where_its_volumes_lie,
 )
@@ -32,8 +33,7 @@ from notebooks.spec import PRIVATE, Wanted, clean_name
 from projects.access import Permission, require
 from quotas import services as quotas
 from runtime.protocol import Desired
-from volumes.selectors import require_usable
-from volumes.services import home_ensure
+from volumes.services import home_ensure, volumes_hold
 
 if TYPE_CHECKING:
     from accounts.principal import Principal
@@ -108,10 +108,11 @@ def _launch(principal: Principal, project: Project, new: _New) -> Workspace:
         return made
     spec, preset = new.spec, new.preset
     name = _name(principal, project, preset, new.name)
+    attached = held(new.attached, principal=principal, project=project, cluster_key=spec.cluster)
     home = home_ensure(
         principal=principal, project=project, owner=principal.user, cluster_key=spec.cluster
     )
-    require_usable(home)
+    volumes_hold([home])
     row = Workspace.objects.create(
         project=project,
         owner=principal.user,
@@ -127,7 +128,7 @@ def _launch(principal: Principal, project: Project, new: _New) -> Workspace:
         idle_stop_minutes=preset.idle_stop_minutes,
         **columns_of(spec),
     )
-    attach(row, new.attached, principal)
+    attach(row, attached)
     reserve(principal, row, spec)
     step(row, "accepted")
     events.record(
@@ -162,7 +163,6 @@ def workspace_resume(*, principal: Principal, workspace: Workspace) -> Workspace
     if row.is_on_its_way:
         return row  # a second press changes nothing
     launch_check(row.cluster_key, row.project.uid)
-    require_usable(row.home)
     check_still_usable(principal, row)
     begin_launch(row)
     row.desired = Desired.RUNNING

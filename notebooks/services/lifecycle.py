@@ -129,7 +129,7 @@ def workspace_edit(
     for field in columns:
         setattr(row, field, columns_of(after)[field])
     if attachments:
-        attach(row, gets, principal)
+        attach(row, gets)
     if "image" in fields:
         row.image_digest = digest
     if "time_limit_minutes" in fields:

@@ -1,4 +1,6 @@
-"""E13 with real threads: a form pressed many times at once makes one workspace."""
+"""E13 with real threads: a form pressed many times at once makes one workspace, and nothing starts
+on a volume that is being put back.
+"""
 
 import json
 import os
@@ -12,9 +14,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def race(url: str) -> dict[str, Any]:
+def race(url: str, program: str = "race") -> dict[str, Any]:
     done = subprocess.run(
-        [sys.executable, "-m", "tests.notebooks.race"],
+        [sys.executable, "-m", f"tests.notebooks.{program}"],
         cwd=ROOT,
         env={**os.environ, "BERTH_TEST_DATABASE_URL": url},
         capture_output=True,
@@ -38,3 +40,15 @@ def test_e13_twelve_presses_at_once_make_one_workspace_on_postgresql(
     migrated_postgres: str,
 ) -> None:
     assert race(migrated_postgres) == {**ONE, "vendor": "postgresql"}
+
+
+REFUSED = {"launch": "volume-restoring", "rows": 0}
+
+
+def test_e13_no_launch_slips_past_a_restore_on_sqlite(migrated_sqlite: str) -> None:
+    assert race(migrated_sqlite, "race_restore") == {**REFUSED, "vendor": "sqlite"}
+
+
+@pytest.mark.postgres
+def test_e13_no_launch_slips_past_a_restore_on_postgresql(migrated_postgres: str) -> None:
+    assert race(migrated_postgres, "race_restore") == {**REFUSED, "vendor": "postgresql"}

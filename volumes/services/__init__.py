@@ -30,7 +30,7 @@ from volumes.services.transfers import (
     transfer_decline,
     transfer_withdraw,
 )
-from volumes.services.use import volume_measure_soon, volume_note_use
+from volumes.services.use import volume_measure_soon, volume_note_use, volumes_hold
 
 __all__ = [
     "LOCAL",
@@ -62,5 +62,6 @@ __all__ = [
     "volume_plan",
     "volume_purge",
     "volume_resize",
+    "volumes_hold",
     "volumes_request_delete",
 ]
