@@ -189,7 +189,6 @@ class Server:
         volume_uid = str(message["volume_uid"])
         self.world.needs_quiet(volume_uid)
         self.world.snapshots.restore(str(message["uid"]), volume_uid)
-        self.world.empty_trash()
 
     async def do_remove_snapshot(self, message: dict[str, Any]) -> Any:
         self.world.snapshots.remove(str(message["uid"]))

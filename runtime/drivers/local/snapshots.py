@@ -7,11 +7,12 @@ be; half a copy is thrown away by the next supervisor.
 """
 
 import asyncio
+import contextlib
 import ctypes
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,8 @@ class Snapshots:
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
         self.folder = machine.volumes / ".snapshots"
+        self.swept: Callable[[], None] = lambda: None  # asks that what was put aside be deleted
+        self.needs_quiet: Callable[[str], None] = lambda _uid: None  # Refused while it is used
         self._running: dict[str, asyncio.Task[int]] = {}
         self._restored: dict[tuple[str, str], int] = {}
 
@@ -111,25 +114,31 @@ class Snapshots:
         elif task.done():
             del self._running[key]
             if not task.cancelled() and (problem := task.exception()):
+                if isinstance(problem, Refused):
+                    raise problem
                 raise Refused("error", str(problem), reason="start-failed")
 
     def _ended(self, key: str, done: asyncio.Task[int]) -> None:
         """What went well is seen by its result; an error waits to be told."""
+        self.swept()
         if not done.cancelled() and done.exception() is None and self._running.get(key) is done:
             del self._running[key]
 
     async def _copy(self, uid: str, source: Path) -> int:
-        size = await self._run(source, fresh := self._fresh(uid))
-        killpoint("snapshot-copied")
-        write_atomic(self._note(uid), str(size))
-        fresh.rename(self._kept(uid))
+        with self._fresh(uid) as fresh:
+            size = await self._run(source, fresh)
+            killpoint("snapshot-copied")
+            write_atomic(self._note(uid), str(size))
+            fresh.rename(self._kept(uid))
         killpoint("snapshot-kept")
         return size
 
     async def _put_back(self, pair: tuple[str, str], kept: Path, target: Path) -> int:
-        size = await self._run(kept, fresh := self._fresh(pair[0]))
-        killpoint("snapshot-read")
-        self._swap(fresh, target)
+        with self._fresh(pair[0]) as fresh:
+            size = await self._run(kept, fresh)
+            killpoint("snapshot-read")
+            self.needs_quiet(target.name)  # a workload may have begun meanwhile
+            self._swap(fresh, target)
         while len(self._restored) >= _DONE_KEPT:
             self._restored.pop(next(iter(self._restored)))
         self._restored[pair] = size
@@ -142,10 +151,16 @@ class Snapshots:
             return
         _exchange(fresh, target)
         killpoint("snapshot-exchanged")
-        self._put_aside(fresh)
 
-    def _fresh(self, uid: str) -> Path:
-        return self.folder / f"{_NEW}{uid}-{os.urandom(6).hex()}"
+    @contextlib.contextmanager
+    def _fresh(self, uid: str) -> Iterator[Path]:
+        """Give a name for a copy; what bears it in the end, half a copy or old contents, goes."""
+        fresh = self.folder / f"{_NEW}{uid}-{os.urandom(6).hex()}"
+        try:
+            yield fresh
+        finally:
+            if fresh.exists():
+                fresh.rename(fresh.with_name(f"{_GONE}{os.urandom(6).hex()}"))
 
     async def _run(self, source: Path, target: Path) -> int:
         process = await asyncio.create_subprocess_exec(
@@ -162,17 +177,11 @@ class Snapshots:
         except asyncio.CancelledError:
             process.kill()
             await process.wait()
-            self._put_aside(target)
             raise
         if process.returncode:
-            self._put_aside(target)
             why = said.decode(errors="replace").strip()[:200]
             raise OSError(f"the volume could not be copied: {why or process.returncode}")
         return int(out)
-
-    def _put_aside(self, target: Path) -> None:
-        if target.exists():
-            target.rename(target.with_name(f"{_GONE}{os.urandom(6).hex()}"))
 
 
 def _exchange(one: Path, other: Path) -> None:

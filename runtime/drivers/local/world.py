@@ -47,6 +47,7 @@ class World:
         self.workloads: dict[str, Workload] = {}
         self.watchers: set[Watcher] = set()
         self.snapshots = Snapshots(machine)
+        self.snapshots.swept, self.snapshots.needs_quiet = self.empty_trash, self.needs_quiet
         self._making = asyncio.Lock()
         self._empty_again = False
         self._emptying: asyncio.Task[None] | None = None

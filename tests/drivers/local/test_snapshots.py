@@ -1,6 +1,8 @@
 """Copies of volumes: made once, whole or not at all, and put back by one exchange of names."""
 
+import asyncio
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -9,7 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from runtime.drivers.local import copytree
+from runtime.drivers.local import copytree, procfs
+from runtime.drivers.local.launcher import Machine
+from runtime.drivers.local.snapshots import Snapshots
+from runtime.drivers.local.wire import Refused
 from runtime.protocol import Backing, DriverError, InvalidSpec, Mount, NotYet, Unreachable
 from tests.drivers.local.harness import IS_ROOT, wait_for
 
@@ -150,6 +155,22 @@ def snapshot(supervisor, uid="s1"):
     )
 
 
+def fill(folder):
+    """Put so much into it that a copy can be met under way."""
+    for number in range(3000):
+        (folder / str(number)).write_text("x")
+
+
+def names(supervisor):
+    return {path.name for path in (supervisor.volumes / ".snapshots").iterdir()}
+
+
+def copiers(supervisor):
+    """Return the processes that copy for it."""
+    ours = procfs.descendants(supervisor.process.pid)
+    return [pid for pid in ours if b"copytree" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
 def restore(supervisor, uid="s1"):
     driver = supervisor.driver
     finished(supervisor, lambda: driver.restore_snapshot(uid, volume_uid="v1", backing=FOLDER))
@@ -200,6 +221,25 @@ class TestSnapshots:
         supervisor.remove(spec.uid)
         restore(supervisor)
 
+    def test_c8_nor_is_it_put_back_under_work_that_began_meanwhile(self, ordinary):
+        ordinary.driver.ensure_volume("v1", project="p", owner="")
+        fill(ordinary.volumes / "v1")
+        snapshot(ordinary)
+        (ordinary.volumes / "v1/0").write_text("newer")
+        with pytest.raises(NotYet):
+            ordinary.driver.restore_snapshot("s1", volume_uid="v1", backing=FOLDER)
+        copier = wait_for(lambda: copiers(ordinary))[0]
+        os.kill(copier, signal.SIGSTOP)
+        spec = ordinary.shell("sleep 60", mounts=(Mount("v1", name="data"),))
+        ordinary.ready(spec)
+        os.kill(copier, signal.SIGCONT)
+        wait_for(lambda: not copiers(ordinary))
+        wait_for(lambda: names(ordinary) == {"s1", "s1.size"})
+        assert (ordinary.volumes / "v1/0").read_text() == "newer"
+        ordinary.remove(spec.uid)
+        restore(ordinary)
+        assert (ordinary.volumes / "v1/0").read_text() == "x"
+
     def test_what_is_not_there_is_refused(self, supervisor):
         driver = supervisor.driver
         for uid, volume in (("s1", "v9"), ("../s", "v1"), ("s1", "../v"), (".gone-x", "v1")):
@@ -213,8 +253,7 @@ class TestSnapshots:
 
     def test_the_supervisor_answers_while_it_copies(self, ordinary):
         ordinary.driver.ensure_volume("v1", project="p", owner="")
-        for number in range(3000):
-            (ordinary.volumes / f"v1/{number}").write_text("x")
+        fill(ordinary.volumes / "v1")
         with pytest.raises(NotYet):
             ordinary.driver.ensure_snapshot("s1", volume_uid="v1", backing=FOLDER)
         begun = time.monotonic()
@@ -232,11 +271,31 @@ class TestSnapshots:
             closed.chmod(0)
         with pytest.raises(DriverError, match="could not be copied"):
             snapshot(ordinary)
-        assert list((ordinary.volumes / ".snapshots").glob(".new-*")) == []
+        wait_for(lambda: names(ordinary) == set())  # half a copy takes no room either
         closed.chmod(0o755)
         if IS_ROOT:
             os.chown(closed, 65534, 65534)
         assert snapshot(ordinary) == 0
+
+
+def test_what_a_cancelled_copy_left_is_put_aside_before_the_emptying_is_asked_for(tmp_path):
+    machine = Machine(tmp_path / "state", tmp_path / "volumes", tmp_path / "environments")
+    snapshots, left = Snapshots(machine), []
+    (tmp_path / "volumes/v1").mkdir(parents=True)
+    fill(tmp_path / "volumes/v1")
+    snapshots.make()
+    snapshots.swept = lambda: left.extend(path.name[:6] for path in snapshots.folder.iterdir())
+
+    async def copy_and_cancel():
+        with pytest.raises(Refused):
+            snapshots.ensure("s1", "v1")
+        while not list(snapshots.folder.iterdir()):  # noqa: ASYNC110 - ends with the copy
+            await asyncio.sleep(0.001)
+        snapshots.remove("s1")
+        await snapshots.close()
+
+    asyncio.run(copy_and_cancel())
+    assert left == [".gone-"]
 
 
 @pytest.mark.root
