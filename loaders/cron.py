@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo, available_timezones
 from celery.schedules import ParseException, crontab_parser
 from django.utils.translation import gettext as _
 
-from loaders.policies import wrong
+from common.errors import wrong
 
 MAX_TEXT = 100
 _FIELD = re.compile(r"\A[0-9*,/-]{1,60}\Z")

@@ -12,7 +12,7 @@ from typing import Any
 
 from django.utils.translation import gettext as _
 
-from common.errors import Invalid
+from common.errors import wrong
 from dataplane import addresses
 from dataplane.own import is_own
 from dataplane.safepath import UnsafePath, parts_of
@@ -51,10 +51,6 @@ class Place:
 def url_of(kind: str, bucket: str, prefix: str) -> str:
     """Return a place as people write it."""
     return f"{'gs' if kind == StoreKind.GCS else 's3'}://{bucket}/{prefix}"
-
-
-def wrong(field: str, message: str) -> Invalid:
-    return Invalid(message, fields={field: [message]})
 
 
 def clean_name(name: str) -> str:

@@ -17,7 +17,7 @@ from loaders.services.manifest import (
     manifest_plan,
     manifest_wrap,
 )
-from loaders.services.plan import Change, Plan, load_plan, public_fields
+from loaders.services.plan import Plan, load_plan, public_fields
 from loaders.services.retries import retries_run
 from loaders.services.runs import (
     failed_last,
@@ -32,7 +32,6 @@ from loaders.services.specify import spec_of
 from loaders.spec import Spec, Wanted
 
 __all__ = [
-    "Change",
     "Plan",
     "Spec",
     "Wanted",

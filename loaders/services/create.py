@@ -12,13 +12,12 @@ from django.db.models import BooleanField, ExpressionWrapper, Q
 from django.utils.translation import gettext as _
 
 from common.clock import now
-from common.errors import Conflict
+from common.errors import Conflict, wrong
 from common.ids import next_name
 from events import services as events
 from loaders import policies, selection, selectors
 from loaders.choices import Task
 from loaders.models import Load
-from loaders.policies import wrong
 from loaders.selectors import RELATED
 from loaders.services.base import may_change, require_cluster
 from loaders.services.runs import begin, load_start

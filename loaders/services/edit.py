@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 from django.db import transaction
 from django.utils.translation import gettext as _
 
-from common.errors import Conflict
+from common.errors import Conflict, wrong
 from events import services as events
 from loaders import policies, selectors
 from loaders.models import Load
-from loaders.policies import wrong
 from loaders.services.base import changed, lock, require_change
 from loaders.services.create import require_folder
 from loaders.services.schedules import next_run

@@ -9,6 +9,7 @@ from django.conf import settings
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from common.changes import Change
 from common.errors import Conflict, Invalid
 from common.ids import next_name
 from common.templatetags.berth import filesize
@@ -31,15 +32,6 @@ from volumes.services.homes import SHARED
 if TYPE_CHECKING:
     from accounts.principal import Principal
     from projects.models import Project
-
-
-@dataclass(frozen=True)
-class Change:
-    """One field that would be set or changed."""
-
-    field: str
-    before: Any
-    after: Any
 
 
 @dataclass(frozen=True)

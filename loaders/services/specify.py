@@ -16,13 +16,12 @@ from clusters.models import Cluster
 from clusters.placement import usable_clusters
 from clusters.services import ensure_local_cluster
 from common.clock import now
-from common.errors import Conflict, NotFound
+from common.errors import Conflict, NotFound, wrong
 from common.ids import is_uid
 from credentials.selectors import credential_for_use, credentials_usable
 from loaders import cron, policies
 from loaders.choices import Direction, Mode, StoreKind
 from loaders.models import Load
-from loaders.policies import wrong
 from loaders.spec import FIXED, Spec, Wanted
 from volumes.choices import VolumeKind
 from volumes.models import Volume
