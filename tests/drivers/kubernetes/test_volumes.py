@@ -1,6 +1,10 @@
 """What volumes lie on, word for word, and what making, growing, moving and removing one writes."""
 
+import os
+import subprocess
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +16,7 @@ from tests.drivers.kubernetes.goldens import check
 from tests.drivers.kubernetes.stub import Stub
 from tests.drivers.kubernetes.test_apply import spec
 from tests.drivers.kubernetes.test_builders import HOME, OWNER, PROJECT
+from tests.drivers.local.harness import IS_ROOT, NOBODY, PYTHON
 
 CLAIMS, VOLUMES = "/api/v1/persistentvolumeclaims", "/api/v1/persistentvolumes"
 JOBS, SPACES = "/apis/batch/v1/jobs", "/api/v1/namespaces"
@@ -107,6 +112,74 @@ def test_the_export_itself_is_claimed_in_berths_own_namespace_only():
     assert made["NetworkPolicy"]["spec"]["policyTypes"] == ["Ingress", "Egress"]
     pod = nfs.job(nfs.WIPE, "v1", ON_NFS, OPTIONS)["spec"]["template"]["spec"]
     assert pod["securityContext"]["runAsUser"] == OPTIONS.run_as_user
+
+
+# --- the program of the Job -----------------------------------------------------------------------
+
+
+class TestWipe:
+    """As somebody who is not root: that is who the Job is."""
+
+    @pytest.fixture
+    def export(self) -> Iterator[Path]:
+        top = Path(tempfile.mkdtemp(prefix="berth-export-"))
+        yield top
+        subprocess.run(["chmod", "-R", "u+rwX", top], check=True)
+        subprocess.run(["rm", "-rf", top], check=True)
+
+    def run(self, export: Path, program: str, *words: str) -> subprocess.CompletedProcess[str]:
+        who = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if IS_ROOT else {}
+        if IS_ROOT:
+            os.chown(export, NOBODY, NOBODY)
+        return subprocess.run(
+            [PYTHON, "-I", "-c", program.replace("/export", str(export)), *words],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd="/",
+            **who,
+        )
+
+    def wipe(self, export: Path) -> None:
+        for _ in range(2):  # what is not there is wiped
+            done = self.run(export, nfs.SCRIPT, nfs.WIPE, "v1")
+            assert (done.returncode, done.stderr) == (0, "")
+        assert list(export.iterdir()) == []
+
+    def test_c9_a_folder_that_its_owner_closed_goes_too(self, export):
+        fill = """
+import os
+for name, mode in (("cache", 0o555), ("shut", 0)):
+    os.makedirs(f"/export/v1/{name}/inner")
+    open(f"/export/v1/{name}/inner/file", "w").close()
+    os.chmod(f"/export/v1/{name}/inner", mode)
+    os.chmod(f"/export/v1/{name}", mode)
+os.symlink("/", "/export/v1/root")
+os.chmod("/export/v1", 0o555)
+"""
+        assert self.run(export, fill).returncode == 0
+        self.wipe(export)
+
+    def test_c9_folders_deeper_than_a_stack_go_too(self, export):
+        fill = """
+import os
+os.mkdir("/export/v1")
+os.chdir("/export/v1")
+for _ in range(1500):
+    os.mkdir("d")
+    os.chdir("d")
+"""
+        assert self.run(export, fill).returncode == 0
+        self.wipe(export)
+
+    @pytest.mark.root
+    @pytest.mark.skipif(not IS_ROOT, reason="needs a folder of somebody else's")
+    def test_what_can_not_be_wiped_is_said(self, export):
+        (export / "v1").mkdir(mode=0o700)
+        (export / "v1/file").touch()
+        done = self.run(export, nfs.SCRIPT, nfs.WIPE, "v1")
+        assert done.returncode == 1
+        assert "Permission denied" in done.stderr.splitlines()[-1]
 
 
 # --- what is written --------------------------------------------------------------------------------
