@@ -7,7 +7,7 @@ touched, whatever the annotation or a link inside the folder says.
 import argparse
 import os
 import re
-import shutil
+import subprocess
 import sys
 import time
 from collections.abc import Mapping
@@ -94,8 +94,17 @@ class Directories:
         self.remove(gone)
 
     def remove(self, name: str) -> None:
-        # Descends by file descriptors, so a link that is put in its way is removed, not followed.
-        shutil.rmtree(name, dir_fd=self.fd)
+        # Descends by file descriptors, so a link that is put in its way is removed, not followed,
+        # and needs no stack: folders may lie in one another deeper than ours is.
+        done = subprocess.run(
+            ["rm", "-rf", "--one-file-system", "--", f"/proc/self/fd/{self.fd}/{name}"],
+            pass_fds=[self.fd],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            raise OSError(done.stderr.strip()[-500:])
 
 
 class Provisioner:

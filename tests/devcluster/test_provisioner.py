@@ -90,6 +90,20 @@ def test_wiping_removes_links_and_not_what_they_lead_to(tmp_path: Path) -> None:
     assert (outside / "kept").exists()
 
 
+def test_wiping_needs_no_stack(tmp_path: Path) -> None:
+    directories = Directories(tmp_path / "base")
+    directories.make(Wish("a", os.getuid()))
+    folder = os.open(tmp_path / "base/a", os.O_RDONLY)
+    for _ in range(1500):
+        os.mkdir("d", dir_fd=folder)
+        inner = os.open("d", os.O_RDONLY, dir_fd=folder)
+        os.close(folder)
+        folder = inner
+    os.close(folder)
+    directories.wipe("a")
+    assert sorted(p.name for p in (tmp_path / "base").iterdir()) == [".berth-devcluster"]
+
+
 def test_a_wipe_that_was_cut_short_is_finished_at_the_next_start(tmp_path: Path) -> None:
     base = tmp_path / "base"
     base.mkdir()
