@@ -3,7 +3,6 @@
 One folder per workload, closed to users. Nothing in it is ever a secret.
 """
 
-import contextlib
 import fcntl
 import json
 import logging
@@ -131,13 +130,23 @@ def destroy(path: Path) -> None:
 
     ``rm`` walks by descriptors, so no link leads it astray, and it needs no stack: a thousand
     folders in one another would end ``shutil.rmtree``, and with it the emptying for everybody.
+    Who is not root opens folders first that their owner closed to himself, as caches of tools are.
     """
-    command = (shutil.which("rm", path="/usr/bin:/bin") or "rm", "-rf", "--one-file-system", "--")
-    with contextlib.suppress(OSError):
-        subprocess.run(  # noqa: S603 - nothing in it is spelled by a stranger
-            [*command, str(path)],
+    remove = ("rm", "-rf", "--one-file-system", "--", str(path))
+    if not _did(*remove):
+        _did("chmod", "-R", "u+rwX", "--", str(path))
+        _did(*remove)
+
+
+def _did(program: str, *words: str) -> bool:
+    try:
+        done = subprocess.run(  # noqa: S603 - nothing in it is spelled by a stranger
+            [shutil.which(program, path="/usr/bin:/bin") or program, *words],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             check=False,
         )
+    except OSError:
+        return False
+    return done.returncode == 0

@@ -294,6 +294,14 @@ class TestShared:
 
 
 @real
+def test_c9_a_removed_volume_goes_with_folders_that_were_closed(supervisor):
+    script = "cd $BERTH_VOLUMES/data; mkdir -p a/b; echo x > a/b/c; chmod 555 a/b; chmod 0 a"
+    run(supervisor, script, data("v1"))
+    supervisor.driver.remove_volume("v1")
+    wait_for(lambda: not list(supervisor.volumes.glob(".gone-*")))
+
+
+@real
 def test_as_an_ordinary_user_a_shared_volume_is_a_plain_folder(ordinary):
     ordinary.driver.ensure_volume("v1", project=ordinary.project, owner="")
     assert (ordinary.volumes / "v1").stat().st_mode & 0o7777 == 0o700
