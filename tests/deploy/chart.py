@@ -22,6 +22,7 @@ from tests.support.portal import ROOT
 CHART = ROOT / "deploy/helm/berth"
 NAMESPACE, PREFIX, RELEASE = "deploytest", "deploytest-", "berth"
 HOST, DOMAIN = "berth.example.org", "nb.example.org"
+EXPORT = {"server": "nfs.example", "export": "/vols"}  # only named: nothing mounts it
 SMALL = {"requests": {"cpu": "60m", "memory": "64Mi"}, "limits": {"memory": "1Gi"}}
 READY_WITHIN_S = 300.0
 
@@ -64,7 +65,7 @@ def values(
         "worker": {"replicas": 1, "resources": SMALL},
         "gate": {"replicas": 1, "resources": SMALL},
         "proxy": {"replicas": 1, "resources": SMALL},
-        "cluster": {"namespacePrefix": PREFIX, "options": options},
+        "cluster": {"namespacePrefix": PREFIX, "options": options, "nfs": [EXPORT]},
         "postgresql": {
             "enabled": True,
             "image": f"{registry}/berth/postgres{refs['postgres']}",

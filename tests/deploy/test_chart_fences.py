@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.deploy.chart import NAMESPACE, PREFIX, Release
+from tests.deploy.chart import EXPORT, NAMESPACE, PREFIX, Release
 
 pytestmark = [pytest.mark.deploy, pytest.mark.cluster, pytest.mark.timeout(1800)]
 ACCOUNT = f"system:serviceaccount:{NAMESPACE}:berth"
@@ -139,6 +139,22 @@ def volume(path: str, **spec: Any) -> dict[str, Any]:
     }
 
 
+def csi_volume(folder: str, **attributes: str) -> dict[str, Any]:
+    made = volume("")
+    del made["spec"]["hostPath"]
+    made["spec"]["csi"] = {
+        "driver": "nfs.csi.k8s.io",
+        "volumeHandle": "deploytest",
+        "volumeAttributes": {
+            "server": EXPORT["server"],
+            "share": EXPORT["export"],
+            "subDir": folder,
+            **attributes,
+        },
+    }
+    return made
+
+
 @pytest.mark.parametrize(
     ("path", "body"),
     [
@@ -162,6 +178,9 @@ def volume(path: str, **spec: Any) -> dict[str, Any]:
             "/api/v1/persistentvolumes",
             volume("/var/lib/berth/volumes/x", claimRef={"namespace": "kube-system", "name": "x"}),
         ),
+        ("/api/v1/persistentvolumes", csi_volume("..")),
+        ("/api/v1/persistentvolumes", csi_volume("x/y")),
+        ("/api/v1/persistentvolumes", csi_volume("x", share="/other")),
     ],
 )
 def test_c6_what_roles_cannot_say_the_fence_refuses(
@@ -178,6 +197,7 @@ def test_c6_the_fence_lets_through_what_it_does_every_day(
     for path, body in (
         ("/api/v1/namespaces", namespace(f"{PREFIX}fine", RESTRICTED)),
         ("/api/v1/persistentvolumes", volume("/var/lib/berth/volumes/x")),
+        ("/api/v1/persistentvolumes", csi_volume("x")),
     ):
         answer = itself.post(path, json=body, params={"dryRun": "All"})
         assert answer.status_code == httpx.codes.CREATED, answer.text
