@@ -2,9 +2,8 @@
 
 from volumes.services.catalogue import class_delete, class_save
 from volumes.services.create import NewVolume, volume_create
-from volumes.services.edit import Changes, volume_edit, volume_resize
+from volumes.services.edit import Changes, volume_edit
 from volumes.services.homes import (
-    LOCAL,
     home_ensure,
     project_volume_ensure,
     project_volumes_ensure,
@@ -33,7 +32,6 @@ from volumes.services.transfers import (
 from volumes.services.use import volume_measure_soon, volume_note_use, volumes_hold
 
 __all__ = [
-    "LOCAL",
     "Changes",
     "NewVolume",
     "Plan",
@@ -61,7 +59,6 @@ __all__ = [
     "volume_note_use",
     "volume_plan",
     "volume_purge",
-    "volume_resize",
     "volumes_hold",
     "volumes_request_delete",
 ]

@@ -64,12 +64,6 @@ def volume_edit(*, principal: Principal, volume: Volume, changes: Changes) -> Vo
         raise name_taken(changes.name or volume.name) from error
 
 
-def volume_resize(*, principal: Principal, volume: Volume, size_limit_mib: int | None) -> Volume:
-    """Grow or shrink it; None takes the limit of a home or shared volume away."""
-    changes = Changes(size_limit_mib=size_limit_mib, no_limit=size_limit_mib is None)
-    return volume_edit(principal=principal, volume=volume, changes=changes)
-
-
 def _edit(principal: Principal, volume: Volume, changes: Changes) -> Volume:
     row = lock(volume)
     before = {name: getattr(row, name) for name in COLUMNS}
