@@ -27,7 +27,7 @@ from notebooks.services.manifest import (
     workspace_apply,
 )
 from notebooks.services.pinning import digest_edited
-from notebooks.services.plan import Change, Plan, QuotaEffect, workspace_plan
+from notebooks.services.plan import Plan, QuotaEffect, workspace_plan
 from notebooks.services.presets import (
     PresetFields,
     ensure_default_presets,
@@ -42,7 +42,6 @@ from notebooks.services.specify import environments_of, spec_of
 from notebooks.spec import Spec, Wanted
 
 __all__ = [
-    "Change",
     "Plan",
     "PresetFields",
     "QuotaEffect",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from django.utils.translation import gettext as _
 
 from clusters.models import Flavor
+from common.changes import Change
 from common.errors import BerthError
 from common.ids import next_name
 from notebooks import selectors
@@ -38,15 +39,6 @@ if TYPE_CHECKING:
     from accounts.principal import Principal
     from notebooks.models import Preset, Workspace
     from projects.models import Project
-
-
-@dataclass(frozen=True)
-class Change:
-    """One field that would be set or changed. Values of the environment are never shown."""
-
-    field: str
-    before: Any
-    after: Any
 
 
 @dataclass(frozen=True)
