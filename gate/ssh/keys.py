@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import asyncssh
+import structlog
+from django.db import InterfaceError, OperationalError
 from django.utils.translation import gettext as _
 
 from accounts.models import SshKey
@@ -17,6 +19,7 @@ from gate.access import Demand, target_of
 from gate.callers import Caller, SignedOut, from_ssh_key
 
 MAX_USERNAME = 32
+log = structlog.get_logger(__name__)
 
 
 def caller_for(workspace: str, fingerprint: str, ip: str) -> Caller:
@@ -35,13 +38,20 @@ def caller_for(workspace: str, fingerprint: str, ip: str) -> Caller:
 
 
 def refusals(pairs: Iterable[tuple[Caller, str]]) -> dict[tuple[Caller, str], str]:
-    """Return why some of these connections may not stay, for those that may not."""
+    """Return why some of these connections may not stay, for those that may not.
+
+    What goes wrong for one of them in a way that nobody foresaw keeps no other one open.
+    """
     found = {}
     for caller, workspace in pairs:
         try:
             target_of(caller, workspace, Demand.OPEN)
         except BerthError as error:
             found[(caller, workspace)] = error.message
+        except (OperationalError, InterfaceError):
+            raise  # the database is away, for all of them
+        except Exception:
+            log.exception("gate.unasked", workspace=workspace)
     return found
 
 

@@ -11,6 +11,7 @@ from gate import guard
 from gate.access import Demand, Target
 from gate.callers import Caller
 from gate.guard import Guard, Stream
+from gate.ssh import keys
 
 ALICE, BOB = Caller(1, "alice"), Caller(2, "bob")
 
@@ -66,3 +67,21 @@ async def test_while_the_database_is_away_nobody_is_cut(two: Any) -> None:
     for _ in range(4):
         await one._recheck(None)
     assert not first.over.is_set()
+
+
+def test_a3_nor_does_it_keep_ssh_connections_of_others(monkeypatch: Any) -> None:
+    faults: dict[str, Exception] = {"odd": ValueError("odd row")}
+
+    def asked(_caller: Caller, short_id: str, _demand: Demand) -> Target:
+        if short_id in faults:
+            raise faults[short_id]
+        if short_id == "gone":
+            raise guard.BerthError("No longer.", code="forbidden")
+        return target(short_id)
+
+    monkeypatch.setattr(keys, "target_of", asked)
+    pairs = [(ALICE, "odd"), (ALICE, "fine"), (BOB, "gone")]
+    assert keys.refusals(pairs) == {(BOB, "gone"): "No longer."}
+    faults["odd"] = OperationalError("away")
+    with pytest.raises(OperationalError):
+        keys.refusals(pairs)
