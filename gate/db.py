@@ -18,10 +18,11 @@ _pool = ThreadPoolExecutor(THREADS, thread_name_prefix="gate-db")
 async def look(question: Callable[[], T]) -> T:
     """Run ``question`` in a thread, in our language, and give its connection back at once."""
     language = translation.get_language()
-    return await asyncio.get_running_loop().run_in_executor(_pool, _closing, question, language)
+    return await asyncio.get_running_loop().run_in_executor(_pool, closing, question, language)
 
 
-def _closing(question: Callable[[], T], language: str | None) -> T:
+def closing(question: Callable[[], T], language: str | None) -> T:
+    """Run it in this thread, in this language, and keep no connection."""
     close_old_connections()
     try:
         with translation.override(language):

@@ -9,14 +9,13 @@ from __future__ import annotations
 import asyncio
 import hmac
 import json
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import structlog
 from django.conf import settings
-from django.db import close_old_connections, connection, connections
-from django.utils import translation
+from django.db import connection
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -26,7 +25,7 @@ from starlette.types import ASGIApp
 
 from common.errors import BerthError, Invalid, Unavailable
 from common.metrics import REGISTRY
-from gate.db import look
+from gate.db import closing, look
 from runtime import gateway
 from runtime.protocol import DriverError
 
@@ -66,7 +65,7 @@ async def _ask(request: Request) -> Response:
         payload = await _payload(request)
         loop = asyncio.get_running_loop()
         asker = _language(request)
-        answer = await loop.run_in_executor(pool, _closing, handler, payload, asker)
+        answer = await loop.run_in_executor(pool, closing, partial(handler, payload), asker)
     except BerthError as error:
         return JSONResponse(gateway.told(error), status_code=error.status)
     except DriverError as error:
@@ -102,17 +101,6 @@ def _language(request: Request) -> str:
     """Whoever reads the answer speaks it: a process of ours says it in one plain word."""
     said = request.headers.get("accept-language", "")
     return said if said in dict(settings.LANGUAGES) else settings.LANGUAGE_CODE
-
-
-def _closing(handler: gateway.Handler, payload: dict[str, Any], language: str) -> Mapping[str, Any]:
-    close_old_connections()
-    try:
-        with translation.override(language):
-            return handler(payload)
-    finally:
-        for one in connections.all(initialized_only=True):
-            if not one.in_atomic_block:
-                one.close()
 
 
 async def _alive(request: Request) -> Response:

@@ -25,6 +25,7 @@ from runtime.protocol import DriverError
 
 MAX_HEADER = 256
 SAFE = frozenset({"GET", "HEAD"})
+BODIES = frozenset({"POST", "PUT", "PATCH"})
 NAVIGATION = frozenset({"same-origin", "same-site", "none"})
 
 

@@ -17,6 +17,7 @@ from starlette.requests import ClientDisconnect, Request
 from common.errors import BerthError, Unavailable
 from files.words import sentence
 from gate.piped import SLOW_S, Broken
+from gate.web import BODIES
 
 if TYPE_CHECKING:
     from gate.guard import Stream
@@ -30,7 +31,6 @@ _BACK = (
     *("content-type", "content-length", "content-disposition", "content-range"),
     *("etag", "last-modified", "accept-ranges"),
 )
-_BODIES = frozenset({"POST", "PUT", "PATCH"})
 
 
 class Carrier:
@@ -57,7 +57,7 @@ class Carrier:
             request.method,
             httpx.URL(f"http://{target.address}/{act}", query=request.url.query.encode()),
             headers=_headers(request, target),
-            content=_body(request, stream) if request.method in _BODIES else None,
+            content=_body(request, stream) if request.method in BODIES else None,
         )
         try:
             answer = await self._client.send(asked, stream=True)

@@ -16,18 +16,16 @@ from gate.db import look
 from gate.piped import Piped
 from gate.volumes.access import VolumeTarget, note_deleted, note_written, volume_target
 from gate.volumes.carrying import back, contents
-from gate.web import caller_of
+from gate.web import BODIES, SAFE, caller_of
 
 if TYPE_CHECKING:
     from gate.callers import Caller
     from gate.service import Gate
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
-_SAFE = frozenset({"GET", "HEAD"})
 _TO_READ = frozenset({"count", "selection"})  # asked by POST because a list is long
 _WRITTEN = frozenset({"file", "copy", "delete", "restore", "uploads"})
 MEASURED_EVERY_S = 60.0
-_BODIES = frozenset({"POST", "PUT", "PATCH"})
 
 
 async def serve(request: Request, gate: Gate) -> Response:
@@ -36,9 +34,9 @@ async def serve(request: Request, gate: Gate) -> Response:
     first = act.partition("/")[0]
     if ".." in act or not act.replace("/", "").isalnum():
         raise NotFound(_("There is no such act."))
-    reads = request.method in _SAFE or first in _TO_READ
+    reads = request.method in SAFE or first in _TO_READ
     demand = Demand.READ if reads else Demand.CHANGE
-    if request.method in _BODIES and not request.headers.get("content-length", "").isdecimal():
+    if request.method in BODIES and not request.headers.get("content-length", "").isdecimal():
         raise Invalid(_("Say how long the request is (Content-Length)."), code="no-length")
     target = await look(lambda: volume_target(caller, uid, demand))
     stack = AsyncExitStack()
