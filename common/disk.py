@@ -8,6 +8,7 @@ by itself as soon as there is room. A database on another machine says so itself
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 
 from django.conf import settings
 from django.db import OperationalError
@@ -42,10 +43,19 @@ def free_mib() -> int | None:
         return None
 
 
-def is_short() -> bool:
+def is_short(*, coming: int = 0) -> bool:
+    """Whether there is too little room, or would be with so many bytes more."""
     floor = settings.BERTH_DISK_FLOOR_MIB
     free = free_mib() if floor > 0 else None
-    return free is not None and free < floor
+    return free is not None and free - coming // 2**20 < floor
+
+
+def holds(folder: Path) -> bool:
+    """Whether a folder lies on the disk of the portal's data; one that can't be asked may."""
+    try:
+        return folder.stat().st_dev == Path(settings.BERTH_VAR).stat().st_dev
+    except OSError:
+        return True
 
 
 def require_room() -> None:

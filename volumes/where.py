@@ -1,17 +1,27 @@
-"""Where a volume's claim lies on its cluster, for a driver that is asked by uid."""
+"""Where a volume lies: its claim, for a driver that is asked by uid, or the portal's own disk."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from django.conf import settings
+
 from clusters.models import Cluster
 from clusters.options import options_of
 from clusters.placement import QUEUED_HERE
+from common import disk
 from runtime.drivers.kubernetes import names
 from volumes.models import Volume
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+
+def lies_here(uid: str) -> bool:
+    """Whether what is written into the volume takes room on the portal's own disk."""
+    keys = Volume.objects.filter(uid=uid).values("cluster_key")
+    elsewhere = Cluster.objects.filter(key__in=keys).exclude(driver__in=QUEUED_HERE)
+    return not elsewhere.exists() and disk.holds(settings.BERTH_VOLUMES_DIR)
 
 
 def lookup(uid: str) -> Mapping[str, str] | None:

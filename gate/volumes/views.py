@@ -10,6 +10,7 @@ from django.utils.translation import gettext as _
 from starlette.requests import Request
 from starlette.responses import Response
 
+from common import disk
 from common.errors import Invalid, NotFound
 from gate.access import Demand
 from gate.db import look
@@ -17,6 +18,7 @@ from gate.piped import Piped
 from gate.volumes.access import VolumeTarget, note_deleted, note_written, volume_target
 from gate.volumes.carrying import back, contents
 from gate.web import BODIES, SAFE, caller_of
+from volumes.where import lies_here
 
 if TYPE_CHECKING:
     from gate.callers import Caller
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 _TO_READ = frozenset({"count", "selection"})  # asked by POST because a list is long
 _WRITTEN = frozenset({"file", "copy", "delete", "restore", "uploads"})
+_GROWS = frozenset({"copy", "mkdir", "uploads"})
 MEASURED_EVERY_S = 60.0
 
 
@@ -39,6 +42,8 @@ async def serve(request: Request, gate: Gate) -> Response:
     if request.method in BODIES and not request.headers.get("content-length", "").isdecimal():
         raise Invalid(_("Say how long the request is (Content-Length)."), code="no-length")
     target = await look(lambda: volume_target(caller, uid, demand))
+    if _takes_room(request.method, act):
+        await _require_room(uid, int(request.headers["content-length"]))
     stack = AsyncExitStack()
     try:
         stream = await stack.enter_async_context(
@@ -60,6 +65,17 @@ async def serve(request: Request, gate: Gate) -> Response:
     )
     made.status_code = answer.status_code
     return made
+
+
+def _takes_room(method: str, act: str) -> bool:
+    """Whether it writes; what is deleted, put back, renamed or finished takes none to speak of."""
+    return method in {"PUT", "PATCH"} or (method == "POST" and act in _GROWS)
+
+
+async def _require_room(uid: str, coming: int) -> None:
+    """Leave the portal's own disk the room that it needs for what runs."""
+    if disk.is_short(coming=coming) and await look(lambda: lies_here(uid)):
+        raise disk.DiskFull
 
 
 _measured: dict[str, float] = {}

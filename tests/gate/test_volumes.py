@@ -14,6 +14,7 @@ import httpx
 import pytest
 from asgiref.sync import sync_to_async
 
+from common import disk
 from tests.dataplane.test_files_server import Served
 from tests.gate.conftest import ORIGIN, Running
 
@@ -224,6 +225,56 @@ async def test_a3_a_download_is_cut_when_the_right_ends(
         with pytest.raises(httpx.TransportError):
             await read(answer)
     assert taken[0] < 200 << 20
+
+
+async def test_e18_short_of_room_the_gate_writes_nothing_to_the_portals_disk(
+    files: httpx.AsyncClient, served: Served, settings: Any
+) -> None:
+    everything = 2**40  # MiB: more than any disk has
+    settings.BERTH_VOLUMES_DIR = settings.BERTH_VAR
+    begun = (await files.post("uploads", json={"path": "b", "size": 1})).json()
+    assert (await files.put("file", params={"path": "a"}, content=b"1")).status_code == 201
+    settings.BERTH_DISK_FLOOR_MIB = everything
+    for answer in (
+        await files.put("file", params={"path": "c"}, content=b"1"),
+        await files.post("uploads", json={"path": "c", "size": 1}),
+        await files.patch(f"uploads/{begun['id']}", params={"offset": 0}, content=b"1"),
+        await files.post("copy", json={"paths": ["a"], "to": "", "conflict": "keep-both"}),
+        await files.post("mkdir", json={"path": "c"}),
+    ):
+        assert (answer.status_code, answer.json()["code"]) == (507, "disk-full")
+        assert "The portal's disk is full" in answer.json()["detail"]
+    assert [p.name for p in served.root.iterdir() if not p.name.startswith(".")] == ["a"]
+    assert (await files.get("file", params={"path": "a"})).content == b"1"
+    assert (await files.delete(f"uploads/{begun['id']}")).status_code == 200
+    assert (await files.post("delete", json={"paths": ["a"]})).status_code == 200
+    settings.BERTH_DISK_FLOOR_MIB = 1
+    assert (await files.put("file", params={"path": "c"}, content=b"1")).status_code == 201
+
+
+async def test_e18_nor_does_it_take_what_would_leave_too_little(
+    files: httpx.AsyncClient, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.BERTH_VOLUMES_DIR = settings.BERTH_VAR
+    monkeypatch.setattr(disk, "free_mib", lambda: settings.BERTH_DISK_FLOOR_MIB + 2)
+    assert (await files.put("file", params={"path": "a"}, content=b"1")).status_code == 201
+    large = await files.put("file", params={"path": "b"}, content=bytes(3 * 2**20))
+    assert (large.status_code, large.json()["code"]) == (507, "disk-full")
+
+
+async def test_e18_a_volume_on_another_disk_has_room_of_its_own(
+    files: httpx.AsyncClient, settings: Any
+) -> None:
+    settings.BERTH_DISK_FLOOR_MIB = 2**40
+    settings.BERTH_VOLUMES_DIR = Path("/proc")  # is one of its own everywhere
+    assert (await files.put("file", params={"path": "a"}, content=b"1")).status_code == 201
+    from clusters.models import Cluster
+    from volumes.models import Volume
+
+    settings.BERTH_VOLUMES_DIR = settings.BERTH_VAR
+    await Cluster.objects.aupdate_or_create(key="far", defaults={"driver": "kubernetes"})
+    await Volume.objects.aupdate(cluster_key="far")
+    assert (await files.put("file", params={"path": "b"}, content=b"1")).status_code == 201
 
 
 async def test_a_full_volume_takes_nothing_and_can_be_emptied(
