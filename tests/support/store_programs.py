@@ -8,13 +8,13 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from devcluster.programs import PROGRAMS, build, go, only_one
-from tests.support.portal import ROOT, environments
+from devcluster.programs import PROGRAMS, build, go
+from tests.support.locked_environments import MissingError, locked_environment
+from tests.support.portal import environments
 from tools.setup_shell import SetupError
 
 READY_WITHIN_S = 20.0
@@ -23,37 +23,16 @@ PR_SET_PDEATHSIG = 1
 PRCTL = getattr(ctypes.CDLL(None), "prctl", None)  # found before a fork, used after it
 
 
-class MissingError(Exception):
-    """Why a server can't be had on this machine, in one sentence."""
-
-
-ENVIRONMENT = """
-from tools.setup_steps import TOOLS, base_python, notebook_environment
-from tools.setup_uv import find_uv
-notebook_environment(base_python(), find_uv(TOOLS), "stores")
-"""
-
-
 @functools.cache
 def stores_bin() -> Path:
-    """The folder with rclone, s5cmd, aws and the Python of requirements/stores.txt.
-
-    Made in a process of its own, because the tests' settings point elsewhere.
-    """
-    made = environments() / "stores" / "bin"
-    env = {**os.environ, "BERTH_ENVIRONMENTS_DIR": str(environments())}
-    with only_one("stores"):
-        done = subprocess.run(
-            [sys.executable, "-c", ENVIRONMENT],
-            cwd=ROOT,
-            env=env,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    if done.returncode and not (made / "rclone").exists():
-        raise MissingError(f"requirements/stores.txt can't be installed: {done.stderr[-500:]}")
-    return made.resolve()
+    """The folder with rclone, s5cmd, aws and the Python of requirements/stores.txt."""
+    try:
+        return locked_environment("stores") / "bin"
+    except MissingError:
+        made = environments() / "stores" / "bin"
+        if not (made / "rclone").exists():
+            raise
+        return made.resolve()
 
 
 @functools.cache
