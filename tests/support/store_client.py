@@ -1,12 +1,13 @@
 """boto3 and google-cloud-storage as the reference: run by the stores' own Python, not the tests'.
 
-Standard input: {"store": {…}, "orders": [{"do": …}, …]}; standard output: one answer an order.
-Contents travel in base64.
+Standard input: a line about the store, then a line for each call: [{"do": …}, …]. Standard output:
+a line for each of them, {"answers": one for each order, "error": ""}. Contents travel in base64.
 """
 
 import base64
 import json
 import sys
+import traceback
 from typing import Any
 
 
@@ -119,15 +120,28 @@ class Google:
         self.client.bucket(bucket).blob(key).delete()
 
 
-def main() -> None:
-    asked = json.load(sys.stdin)
-    store = asked["store"]
-    client = Google(store) if store["kind"] == "gcs" else S3(store)
+def answered(client: S3 | Google, orders: list[dict[str, Any]]) -> dict[str, Any]:
     answers = []
-    for order in asked["orders"]:
-        does = getattr(client, order.pop("do").replace("-", "_"))
-        answers.append(does(**order))
-    json.dump(answers, sys.stdout)
+    try:
+        for order in orders:
+            does = getattr(client, order.pop("do").replace("-", "_"))
+            answers.append(does(**order))
+    except Exception:  # noqa: BLE001 - the caller is told, and the next call may be right
+        return {"answers": [], "error": traceback.format_exc()}
+    return {"answers": answers, "error": ""}
+
+
+def main() -> None:
+    store = json.loads(sys.stdin.readline())
+    client = Google(store) if store["kind"] == "gcs" else S3(store)
+    say(answered(client, []))
+    for line in sys.stdin:
+        say(answered(client, json.loads(line)))
+
+
+def say(answer: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(answer) + "\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":
