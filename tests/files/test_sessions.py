@@ -391,3 +391,14 @@ def test_one_that_is_opened_and_ended_all_the_time_is_refused(
         services.session_open(principal=principal(bob), project=project, volume_uid=shared.uid)
     assert len(tried) == 2
     assert not rows().exists()
+
+
+def test_a_request_for_files_reads_the_volume_once(
+    bob: Any, shared: Any, principal: Any, django_assert_num_queries: Any
+) -> None:
+    """It is asked at each one: the volume, then twice what its person may do there."""
+    from files.selectors import place_get
+
+    with django_assert_num_queries(3) as asked:
+        place_get(principal(bob), shared.uid)
+    assert len([q for q in asked if 'FROM "volumes_volume"' in q["sql"]]) == 1

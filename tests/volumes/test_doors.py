@@ -1,9 +1,12 @@
 """What apps above ask: who may use which volume, how it is mounted, what room is left."""
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from common.errors import Conflict, Forbidden, NotFound
 from runtime.protocol import Backing
+from tests.volumes.conftest import API
 from volumes import mounting, selectors, services
 
 
@@ -115,3 +118,11 @@ def test_a_new_measurement_can_be_asked_for(make, bob, machine, settle):
     settle()
     row.refresh_from_db()
     assert row.used_bytes == 5
+
+
+def test_the_api_reads_a_volume_once_to_show_it(as_user, alice, make):
+    row, client = make(alice), as_user(alice)
+    client.get(f"{API}/{row.uid}")
+    with CaptureQueriesContext(connection) as asked:
+        assert client.get(f"{API}/{row.uid}").status_code == 200
+    assert len([q for q in asked if 'FROM "volumes_volume"' in q["sql"]]) == 1
