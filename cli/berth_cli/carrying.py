@@ -36,6 +36,7 @@ OPENS_WITHIN_S = 180.0
 RETRY_S = (1, 2, 5, 10, 20)
 LONGEST = 200  # of a name within that of its part
 _GONE = frozenset({"files-closed", "files-away"})
+_AGAIN = frozenset({"offset", "short", "checksum", "busy", "in-use"})  # of a piece
 _EXITS = {404: EXIT_NOT_FOUND, 403: EXIT_NOT_FOUND, 409: EXIT_CONFLICT, 507: EXIT_CONFLICT}
 
 
@@ -104,7 +105,7 @@ class Place:
                 return dict(self.ask(method, act, **options).json())
             except Lost as lost:
                 if pause is None:
-                    raise _unreachable(lost) from lost
+                    raise unreachable(lost) from lost
                 time.sleep(pause)
         raise AssertionError
 
@@ -143,10 +144,13 @@ def send(there: Place, source: Path, path: str, conflict: str) -> dict[str, Any]
     with source.open("rb") as file:
         info = os.fstat(file.fileno())
         progress = Progress(info.st_size, source.name)
-        if info.st_size <= SMALL:
-            done = _send_whole(there, file.read(), path, conflict, int(info.st_mtime))
-        else:
-            done = _send_pieces(there, file, path, conflict, progress, info)
+        try:
+            if info.st_size <= SMALL:
+                done = _send_whole(there, file.read(), path, conflict, int(info.st_mtime))
+            else:
+                done = _send_pieces(there, file, path, conflict, progress, info)
+        except Lost as lost:
+            raise unreachable(lost) from lost
         progress.at(info.st_size)
         return done
 
@@ -183,7 +187,7 @@ def _send_pieces(
         offset += len(data)
         progress.at(offset)
     answer = there.ask("POST", f"uploads/{begun['id']}/finish", json={"sha256": whole.hexdigest()})
-    return _last(answer)
+    return last_line(answer)
 
 
 def _append(there: Place, upload_id: str, offset: int, data: bytes) -> None:
@@ -198,9 +202,9 @@ def _append(there: Place, upload_id: str, offset: int, data: bytes) -> None:
                 headers=_checksum(data),
             )
         except (Lost, ApiError) as error:
-            wanted = isinstance(error, Lost) or error.problem.get("code") in {"offset", "short"}
+            wanted = isinstance(error, Lost) or error.problem.get("code") in _AGAIN
             if not wanted or pause is None:
-                raise (_unreachable(error) if isinstance(error, Lost) else error) from error
+                raise (unreachable(error) if isinstance(error, Lost) else error) from error
             time.sleep(pause)
             if there.json("GET", f"uploads/{upload_id}")["offset"] == offset + len(data):
                 return
@@ -220,7 +224,7 @@ def take(there: Place, path: str, target: Path, *, replace: bool) -> None:
             _take(there, path, target)
         except Lost as lost:
             if pause is None:
-                raise _unreachable(lost) from lost
+                raise unreachable(lost) from lost
             time.sleep(pause)
         else:
             return
@@ -279,7 +283,7 @@ def _checksum(data: bytes) -> dict[str, str]:
     return {"X-Berth-Checksum": f"sha256={hashlib.sha256(data).hexdigest()}"}
 
 
-def _last(answer: httpx.Response) -> dict[str, Any]:
+def last_line(answer: httpx.Response) -> dict[str, Any]:
     """Return the last line of an answer of lines; an error in it is raised."""
     said = json.loads(answer.text.splitlines()[-1])
     if "error" in said:
@@ -300,5 +304,5 @@ def _error(status: int, problem: dict[str, Any]) -> ApiError:
     return ApiError(words, _EXITS.get(status, EXIT_ERROR), status=status, problem=problem)
 
 
-def _unreachable(error: Exception) -> ApiError:
+def unreachable(error: Exception) -> ApiError:
     return ApiError(f"The gate can't be reached: {error}", EXIT_UNREACHABLE)

@@ -12,7 +12,7 @@ from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 import click
 
-from berth_cli.carrying import Place, send, take
+from berth_cli.carrying import Lost, Place, last_line, send, take, unreachable
 from berth_cli.client import EXIT_CONFLICT, EXIT_USAGE, ApiError
 from berth_cli.context import options, session
 from berth_cli.output import emit, printable
@@ -57,10 +57,15 @@ def entries(there: Place, path: str) -> Iterator[dict[str, Any]]:
 
 
 def _found(there: Place, path: str, words: str) -> Iterator[dict[str, Any]]:
-
-    answer = there.ask("GET", "search", params={"path": path, "q": words})
+    try:
+        answer = there.ask("GET", "search", params={"path": path, "q": words})
+    except Lost as lost:
+        raise unreachable(lost) from lost
+    ended = last_line(answer)
     for line in answer.text.splitlines():
         yield from json.loads(line).get("entries", ())
+    if not ended["done"]["complete"]:
+        click.echo("This is not all: there is more than can be looked through at once.", err=True)
 
 
 # --- upload -----------------------------------------------------------------------------------

@@ -1,8 +1,16 @@
-"""What a download leaves beside its file."""
+"""What a download leaves beside its file, and what a gate that breaks off costs."""
 
+import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from berth_cli.carrying import LONGEST, _clean
+import httpx
+import pytest
+from berth_cli import carrying
+from berth_cli.carrying import LONGEST, Place, _clean, send
+from berth_cli.client import EXIT_UNREACHABLE, ApiError
+from berth_cli.files import _found
 
 MARK = "0123456789ab"
 
@@ -42,3 +50,79 @@ def test_a_name_that_was_cut_does_not_tell_whose_it_is(tmp_path: Path) -> None:
     kept = parts(tmp_path, f".{name[:LONGEST]}.{MARK}.part")
     _clean(tmp_path / name)
     assert left(tmp_path) == kept
+
+
+Answers = Callable[[httpx.Request], httpx.Response]
+
+
+@pytest.fixture
+def place(monkeypatch: pytest.MonkeyPatch) -> Callable[[Answers], Place]:
+    """A gate that answers as a test says; it is open already."""
+    monkeypatch.setattr(carrying, "RETRY_S", (0, 0))
+    monkeypatch.setattr(carrying, "SMALL", 4)
+
+    def make(answers: Answers) -> Place:
+        there = object.__new__(Place)
+        there.url, there.http = "http://gate", httpx.Client(transport=httpx.MockTransport(answers))
+        return there
+
+    return make
+
+
+def lines(*said: Any) -> httpx.Response:
+    return httpx.Response(200, text="\n".join(json.dumps(line) for line in said))
+
+
+def test_a_gate_that_breaks_off_at_the_end_is_an_error_in_words(place: Any, tmp_path: Path) -> None:
+    def answers(request: httpx.Request) -> httpx.Response:
+        if request.url.path.endswith("/finish"):
+            raise httpx.ReadError("broke off")
+        return httpx.Response(200, json={"id": "u", "offset": 0})
+
+    file = tmp_path / "f"
+    file.write_bytes(b"longer than small")
+    with pytest.raises(ApiError, match="can't be reached") as caught:
+        send(place(answers), file, "f", "refuse")
+    assert caught.value.exit_code == EXIT_UNREACHABLE
+
+
+@pytest.mark.parametrize("code", ["in-use", "checksum", "short", "busy"])
+def test_a_piece_that_was_damaged_or_came_too_early_is_sent_again(
+    place: Any, tmp_path: Path, code: str
+) -> None:
+    pieces: list[bytes] = []
+
+    def answers(request: httpx.Request) -> httpx.Response:
+        if request.method == "PATCH":
+            pieces.append(request.content)
+            if len(pieces) == 1:
+                return httpx.Response(409, json={"code": code, "detail": "no"})
+        if request.url.path.endswith("/finish"):
+            return lines({"done": {"path": "f"}})
+        return httpx.Response(200, json={"id": "u", "offset": 0})
+
+    file = tmp_path / "f"
+    file.write_bytes(b"longer than small")
+    assert send(place(answers), file, "f", "refuse") == {"done": {"path": "f"}}
+    assert pieces == [b"longer than small"] * 2
+
+
+def test_a_search_says_when_it_is_not_whole(place: Any, capsys: Any) -> None:
+    entry = {"name": "a"}
+    done = {"looked": 1, "hits": 1, "complete": False}
+    there = place(lambda _request: lines({"entries": [entry]}, {"done": done, "entries": [entry]}))
+    assert list(_found(there, "", "a")) == [entry, entry]
+    assert "This is not all" in capsys.readouterr().err
+
+
+def test_a_search_that_fails_is_an_error(place: Any) -> None:
+    refused = {"code": "io", "detail": "The storage reports an error."}
+    there = place(lambda _request: lines({"entries": []}, {"error": refused}))
+    with pytest.raises(ApiError, match="storage reports"):
+        list(_found(there, "", "a"))
+
+    def break_off(_request: httpx.Request) -> httpx.Response:
+        raise httpx.ReadError("broke off")
+
+    with pytest.raises(ApiError, match="can't be reached"):
+        list(_found(place(break_off), "", "a"))
