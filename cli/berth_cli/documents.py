@@ -82,7 +82,9 @@ def apply(ctx: click.Context, file: str, *, plan: bool, wait: bool, timeout: flo
 
 
 def apply_file(s: Session, file: str, *, plan: bool, wanted: Waiting) -> None:
+    own = (s.project_option, s.profile.project)
     for document in _documents(file):
+        s.project_option, s.profile.project = own  # of the document before only
         if instead := REFUSED.get(str(document.get("kind"))):
             raise ApiError(instead, EXIT_USAGE)
         kind = KINDS.get(str(document.get("kind")), KINDS[USUAL])

@@ -131,3 +131,26 @@ def test_one_file_makes_loads_and_workspaces(berth: Run, me: Any, tmp_path: Any)
     assert done.exit_code == 0, (done.output, done.exception)
     assert "s3://bucket/b -> shared/x" in done.stdout
     assert Workspace.objects.filter(name="b").exists()
+
+
+def test_a_project_in_a_document_is_of_that_document_only(
+    berth: Run, me: Any, alice: Any, tmp_path: Any
+) -> None:
+    from loaders.models import Load
+    from projects.models import Membership, Project
+    from volumes.services import project_volume_ensure
+
+    other = Project.objects.create(slug="other", name="Other", phase="running")
+    Membership.objects.create(project=other, user=alice, role="owner")
+    project_volume_ensure(principal=None, project=other)
+    file = tmp_path / "two.yaml"
+    head = {"apiVersion": "berth.dev/v1", "kind": "Load"}
+    documents = [
+        {**head, "metadata": {"name": "x", "project": "other"}, "spec": {"url": "s3://bucket/x"}},
+        {**head, "metadata": {"name": "y"}, "spec": {"url": "s3://bucket/y"}},
+    ]
+    file.write_text(yaml.safe_dump_all(documents))
+    done = berth("apply", "-f", str(file), "--project", "vision", **me)
+    assert done.exit_code == 0, (done.output, done.exception)
+    made = dict(Load.objects.values_list("name", "project__slug"))
+    assert made == {"x": "other", "y": "vision"}
