@@ -9,9 +9,10 @@ from typing import Any
 
 import click
 
-from berth_cli.client import EXIT_ERROR, EXIT_TIMEOUT, EXIT_USAGE, ApiError
+from berth_cli.client import EXIT_ERROR, EXIT_TIMEOUT, ApiError
 from berth_cli.context import Session, options, session
 from berth_cli.documents import Kind, Waiting, emit_plan, register
+from berth_cli.naming import confirm, one_of
 from berth_cli.output import emit, printable
 
 _SETTLED = {"done", "partial", "failed", "paused", "cancelled", "stopped"}
@@ -61,13 +62,7 @@ def _base(s: Session) -> str:
 
 def _find(s: Session, name: str) -> dict[str, Any]:
     """Return one load by id or by name."""
-    if len(name) == 36 and name.count("-") == 4:  # noqa: PLR2004 - the shape of an id
-        found: dict[str, Any] = s.client.get(f"{_base(s)}/{name}")
-        return found
-    for row in s.client.pages(_base(s), q=name[:80]):
-        if row["name"] == name:
-            return dict(row)
-    raise ApiError(f"There is no load called {name} in {s.project}.", 4)
+    return one_of(s, _base(s), name, "load")
 
 
 def line_of(row: dict[str, Any]) -> str:
@@ -304,9 +299,6 @@ def delete(ctx: click.Context, name: str, *, yes: bool) -> None:
     """Delete a load. The data it copied stays."""
     s = session(ctx)
     row = _find(s, name)
-    if not yes:
-        typed = click.prompt(f"This deletes the load {row['name']}. Type its name to confirm")
-        if typed != row["name"]:
-            raise ApiError("The name differs; nothing was deleted.", EXIT_USAGE)
+    confirm(f"This deletes the load {row['name']}.", row["name"], yes=yes, outcome="deleted")
     s.client.call("DELETE", f"{_base(s)}/{row['id']}")
     click.echo(f"{row['name']} is being deleted; its data stays.", err=True)

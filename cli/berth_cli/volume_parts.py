@@ -9,8 +9,9 @@ import click
 
 from berth_cli.client import EXIT_NOT_FOUND, ApiError
 from berth_cli.context import Session, options, session
+from berth_cli.naming import confirm
 from berth_cli.output import emit
-from berth_cli.volumes import ONE, base, confirm, find, used_words, volumes
+from berth_cli.volumes import ONE, base, find, used_words, volumes
 
 _COPIES: Any = (
     ("ID", lambda r: r["id"]),

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 import time
 from typing import Any
-from uuid import UUID
 
 import click
 
-from berth_cli.client import EXIT_ERROR, EXIT_NOT_FOUND, EXIT_TIMEOUT, EXIT_USAGE, ApiError
+from berth_cli.client import EXIT_ERROR, EXIT_TIMEOUT, EXIT_USAGE, ApiError
 from berth_cli.context import Session, options, session
 from berth_cli.documents import Kind, Waiting, apply_file, emit_plan, register, waiting
+from berth_cli.naming import confirm, one_of
 from berth_cli.output import emit, printable
 
 _UNITS = {"": 1024, "m": 1, "g": 1024, "t": 1024**2}
@@ -86,18 +86,7 @@ def base(s: Session) -> str:
 
 def find(s: Session, name: str) -> dict[str, Any]:
     """Return one volume by id, or by name when only one has it (one being deleted counts last)."""
-    try:
-        return dict(s.client.get(f"{base(s)}/{UUID(name)}"))
-    except ValueError:
-        pass
-    same = [row for row in s.client.pages(base(s), q=name) if row["name"] == name]
-    live = [row for row in same if row["desired"] != "absent"] or same
-    if not live:
-        raise ApiError(f"There is no volume called {name} in {s.project}.", EXIT_NOT_FOUND)
-    if len(live) > 1:
-        ids = ", ".join(row["id"] for row in live)
-        raise ApiError(f"Several volumes are called {name}: {ids}", EXIT_USAGE)
-    return dict(s.client.get(f"{base(s)}/{live[0]['id']}"))
+    return one_of(s, base(s), name, "volume")
 
 
 def _settle(s: Session, row: dict[str, Any], wanted: Waiting) -> None:
@@ -279,11 +268,6 @@ def delete(ctx: click.Context, name: str, *, yes: bool, now: bool) -> None:
     path = f"{base(s)}/{row['id']}"
     answer = s.client.post(f"{path}/purge") if now else s.client.call("DELETE", path)
     emit(answer, fmt=s.fmt, columns=ONE)
-
-
-def confirm(question: str, name: str, *, yes: bool) -> None:
-    if not yes and click.prompt(f"{question} Type its name to confirm") != name:
-        raise ApiError("The name differs; nothing was changed.", EXIT_USAGE)
 
 
 @volumes.command("restore")

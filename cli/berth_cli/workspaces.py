@@ -11,6 +11,7 @@ import click
 from berth_cli.client import EXIT_CONFLICT, EXIT_ERROR, EXIT_TIMEOUT, EXIT_USAGE, ApiError
 from berth_cli.context import Session, options, session
 from berth_cli.documents import Kind, Waiting, apply_file, emit_plan, register, waiting
+from berth_cli.naming import confirm
 from berth_cli.output import emit, printable
 from berth_cli.program import program_body, program_options
 
@@ -269,9 +270,6 @@ def delete(ctx: click.Context, name: str, *, yes: bool, wait: bool, timeout: flo
     """Delete a workspace and its installed packages. The home folder stays."""
     s = session(ctx)
     row = _find(s, name)
-    if not yes:
-        typed = click.prompt(f"This deletes {row['name']}. Type its name to confirm")
-        if typed != row["name"]:
-            raise ApiError("The name differs; nothing was deleted.", EXIT_USAGE)
+    confirm(f"This deletes {row['name']}.", row["name"], yes=yes, outcome="deleted")
     answer = s.client.call("DELETE", f"{_base(s)}/{row['id']}")
     _settle(s, answer or {**row, "desired": "absent"}, wait=wait, timeout=timeout)

@@ -1,0 +1,36 @@
+"""Things by their ids or names, and what is typed before one of them goes."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import click
+
+from berth_cli.client import EXIT_NOT_FOUND, EXIT_USAGE, ApiError
+from berth_cli.context import Session
+
+
+def one_of(s: Session, path: str, name: str, what: str) -> dict[str, Any]:
+    """Return one thing below ``path`` by id, or by name when only one has it.
+
+    One that is being deleted counts last: its name may have been given anew.
+    """
+    try:
+        return dict(s.client.get(f"{path}/{UUID(name)}"))
+    except ValueError:
+        pass
+    same = [row for row in s.client.pages(path, q=name[:80]) if row["name"] == name]
+    live = [row for row in same if row["desired"] != "absent"] or same
+    if not live:
+        raise ApiError(f"There is no {what} called {name} in {s.project}.", EXIT_NOT_FOUND)
+    if len(live) > 1:
+        ids = ", ".join(row["id"] for row in live)
+        raise ApiError(f"Several {what}s are called {name}: {ids}", EXIT_USAGE)
+    return dict(s.client.get(f"{path}/{live[0]['id']}"))  # a list may tell less
+
+
+def confirm(question: str, name: str, *, yes: bool, outcome: str = "changed") -> None:
+    """Ask for the name, unless that was answered already by ``--yes``."""
+    if not yes and click.prompt(f"{question} Type its name to confirm") != name:
+        raise ApiError(f"The name differs; nothing was {outcome}.", EXIT_USAGE)
