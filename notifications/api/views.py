@@ -20,7 +20,7 @@ class NotificationSerializer(serializers.Serializer[Any]):
     text = serializers.SerializerMethodField()
     url = serializers.CharField()
     created_at = serializers.DateTimeField()
-    read_at = serializers.DateTimeField()
+    read_at = serializers.DateTimeField(allow_null=True)
 
     def get_text(self, row: Notification) -> str:
         return selectors.text_for(row)
@@ -31,7 +31,7 @@ class AnnouncementSerializer(serializers.Serializer[Any]):
     message = serializers.CharField()
     severity = serializers.CharField()
     starts_at = serializers.DateTimeField()
-    ends_at = serializers.DateTimeField()
+    ends_at = serializers.DateTimeField(allow_null=True)
 
 
 class WishSerializer(serializers.Serializer[Any]):
