@@ -23,6 +23,8 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from tests.architecture import world
+
 pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 
 CHECKS = [
@@ -33,6 +35,8 @@ CHECKS = [
 ]
 DEEP = os.environ.get("BERTH_TEST_DEEP") == "yes"  # minutes more: all that can be derived
 EXAMPLES = 100 if DEEP else 12  # for each operation; twelve go through every branch of parsing
+
+OF_MEMBERS = ("/api/v1/projects", "/api/v1/me")  # the others are the operators'
 
 turns = itertools.cycle([True, True, False])  # ids that exist, mostly
 schema = schemathesis.openapi.from_dict(Client().get("/api/v1/schema?format=json").json())
@@ -108,12 +112,20 @@ def real_ids(project: Any, alice: Any, principal: Any, db: None) -> dict[str, st
         fields={"values": {"TOKEN": "secret"}},
     )
     return {
+        **world.build(project, alice, mark="-f1"),
         "project": project.slug,
         "workspace": row.short_id,
         "username": "bob",
         "credential": str(kept.uid),
         "own": str(own.uid),
     }
+
+
+def with_ids(case: schemathesis.Case, ids: dict[str, str]) -> dict[str, Any]:
+    """Return the parameters of its path with ids that exist."""
+    drawn = case.path_parameters or {}
+    known = {**ids, "uid": world.meant_by_uid(case.path, ids)}
+    return {**drawn, **{name: value for name, value in known.items() if name in drawn}}
 
 
 @pytest.fixture
@@ -138,11 +150,8 @@ def test_f1_no_input_breaks_an_operation_and_answers_are_as_documented(
     alice: Any,
 ) -> None:
     if next(turns):
-        case.path_parameters = {
-            **(case.path_parameters or {}),
-            **{k: v for k, v in real_ids.items() if k in (case.path_parameters or {})},
-        }
-    user = operator if "/users" in case.path or "platform" in case.path else alice
+        case.path_parameters = with_ids(case, real_ids)
+    user = alice if case.path.startswith(OF_MEMBERS) else operator
     cache.clear()
     try:
         with transaction.atomic():

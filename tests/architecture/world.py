@@ -160,9 +160,14 @@ def address(route: Route, ids: dict[str, str]) -> str:
     return path
 
 
+def meant_by_uid(path: str, ids: dict[str, str]) -> str:
+    """Return what a placeholder that says ``uid`` only stands for in ``path``."""
+    return next((ids[key] for word, key in _UIDS if word in path), str(uuid4()))
+
+
 def _value(route: Route, name: str, spelled: str, ids: dict[str, str]) -> str:
     if name == "uid":
-        return next((ids[key] for word, key in _UIDS if word in route.path), str(uuid4()))
+        return meant_by_uid(route.path, ids)
     if name == "workspace" and spelled.startswith("<uuid"):
         return ids["workspace_uid"]
     if name in ids:
