@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import stat
+import uuid
 from pathlib import Path
 
 import pytest
@@ -185,8 +186,9 @@ def test_a_folder_that_somebody_put_there_is_not_used(tmp_path):
     """Anybody may write to /dev/shm: a name that is taken by another is given up."""
     state = tmp_path / "state"
     state.mkdir()
-    (state / "secrets-folder").write_text("berth-taken")
-    link = Path("/dev/shm") / "berth-taken"
+    name = f"berth-taken-{uuid.uuid4().hex}"
+    (state / "secrets-folder").write_text(name)
+    link = Path("/dev/shm") / name
     link.symlink_to(tmp_path)
     try:
         folders = SecretFolders(state, Trash(state / "trash"), through=False)

@@ -1,7 +1,9 @@
 """Copies of volumes: made once, whole or not at all, and put back by one exchange of names."""
 
 import asyncio
+import errno
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -44,6 +46,13 @@ def copied(source: Path, target: Path) -> int:
         check=True,
     )
     return int(done.stdout)
+
+
+def inside(folder: int) -> int:
+    """Step into ``d2`` by descriptors: the path of a deep one is too long to be said."""
+    inner = os.open("d2", os.O_RDONLY, dir_fd=folder)
+    os.close(folder)
+    return inner
 
 
 class TestCopy:
@@ -115,25 +124,53 @@ class TestCopy:
             swapper.kill()
             swapper.wait()
 
-    def test_deep_folders_need_no_stack(self, source, tmp_path):
-        folder = os.open(source, os.O_RDONLY)
-        for _ in range(400):
-            os.mkdir("d2", dir_fd=folder)
-            inner = os.open("d2", os.O_RDONLY, dir_fd=folder)
-            os.close(folder)
-            folder = inner
-        os.close(folder)
-        copied(source, tmp_path / "target")
+    @pytest.fixture
+    def many_descriptors(self):
+        """As the supervisor sets it for what it starts: a copy holds two for each level."""
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        yield
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
-    def test_a_full_disk_is_said_in_words(self, source):
+    def test_deep_folders_need_no_stack(self, source, tmp_path, many_descriptors):
+        levels = sys.getrecursionlimit() + 500
+        folder = os.open(source, os.O_RDONLY)
+        for _ in range(levels):
+            os.mkdir("d2", dir_fd=folder)
+            folder = inside(folder)
+        os.close(folder)
+        target = tmp_path / "target"
+        try:
+            copied(source, target)
+            folder, found = os.open(target, os.O_RDONLY), 0
+            while "d2" in os.listdir(folder):  # noqa: PTH208 - of a descriptor
+                folder, found = inside(folder), found + 1
+            os.close(folder)
+        finally:  # pytest's own removal needs a stack
+            subprocess.run(["rm", "-rf", source, target], check=True)
+        assert found == levels
+
+    @pytest.fixture
+    def small_disk(self, tmp_path):
+        if not IS_ROOT:
+            pytest.skip("only root can mount a small disk")
+        folder = tmp_path / "small"
+        folder.mkdir()
+        command = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder]
+        if subprocess.run(command, check=False, capture_output=True).returncode:
+            pytest.skip("this machine mounts no tmpfs")
+        yield folder
+        subprocess.run(["umount", "-l", folder], check=True)
+
+    def test_a_full_disk_is_said_in_words(self, source, small_disk):
+        (source / "large").write_bytes(os.urandom(2 * 2**20))
         done = subprocess.run(
-            [sys.executable, "-I", "-S", copytree.__file__, source, "/proc/nowhere"],
+            [sys.executable, "-I", "-S", copytree.__file__, source, small_disk / "target"],
             capture_output=True,
             text=True,
             check=False,
         )
-        assert done.returncode == 1
-        assert done.stderr
+        assert (done.returncode, done.stderr) == (1, os.strerror(errno.ENOSPC))
 
 
 def use(supervisor, script, **options):
@@ -256,9 +293,13 @@ class TestSnapshots:
         fill(ordinary.volumes / "v1")
         with pytest.raises(NotYet):
             ordinary.driver.ensure_snapshot("s1", volume_uid="v1", backing=FOLDER)
+        copier = wait_for(lambda: copiers(ordinary))[0]
+        os.kill(copier, signal.SIGSTOP)
         begun = time.monotonic()
         ordinary.driver.probe()
         assert time.monotonic() - begun < 0.5
+        assert copiers(ordinary) == [copier]
+        os.kill(copier, signal.SIGCONT)
         assert snapshot(ordinary) == 3000
 
     def test_an_error_is_told_and_may_be_tried_again(self, ordinary):
