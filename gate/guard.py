@@ -139,7 +139,8 @@ class Guard:
     async def _next(self) -> set[str] | None:
         """Wait; return the workspaces to look at, None for all."""
         try:
-            await asyncio.wait_for(self._due.wait(), RECHECK_S)
+            async with asyncio.timeout(RECHECK_S):
+                await self._due.wait()
         except TimeoutError:
             return None
         await asyncio.sleep(0.2)  # a change is often told several times

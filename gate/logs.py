@@ -78,7 +78,8 @@ async def _parts(streams: KubeStreams, pod: Pod) -> AsyncIterator[str | None]:
     try:
         while True:
             try:
-                item = await asyncio.wait_for(queue.get(), HEARTBEAT_S)
+                async with asyncio.timeout(HEARTBEAT_S):  # wait_for may swallow a cancellation
+                    item = await queue.get()
             except TimeoutError:
                 yield None
                 continue

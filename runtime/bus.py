@@ -47,7 +47,8 @@ class Subscription:
     async def get(self, *, timeout_s: float) -> dict[str, Any] | None:
         """Return the next message, None when nothing came for ``timeout_s``."""
         try:
-            return await asyncio.wait_for(self._queue.get(), timeout_s)
+            async with asyncio.timeout(timeout_s):
+                return await self._queue.get()
         except TimeoutError:
             return None
 

@@ -69,14 +69,17 @@ class Forwarded:
 async def _carry(remote: Forward, stream: Stream, reader: Any, writer: Any) -> None:
     incoming = asyncio.create_task(_from_client(remote, stream, reader))
     outgoing = asyncio.create_task(_to_client(remote, stream, writer))
+    # Gone for good, unlike a half-closed way: nobody is there to take the rest of an answer.
+    gone = asyncio.create_task(writer.wait_closed())
     cut = asyncio.create_task(stream.over.wait())
+    ends = {outgoing, gone, cut}
+    first = asyncio.FIRST_COMPLETED
     try:
-        await asyncio.wait({incoming, outgoing, cut}, return_when=asyncio.FIRST_COMPLETED)
-        if incoming.done() and not outgoing.done() and not cut.done():
-            first = asyncio.FIRST_COMPLETED
-            await asyncio.wait({outgoing, cut}, timeout=AFTER_EOF_S, return_when=first)
+        await asyncio.wait({incoming, *ends}, return_when=first)
+        if not any(end.done() for end in ends):
+            await asyncio.wait(ends, timeout=AFTER_EOF_S, return_when=first)
     finally:
-        await settle({incoming, outgoing, cut})
+        await settle({incoming, *ends})
         with contextlib.suppress(Exception):
             writer.close()
 

@@ -69,15 +69,10 @@ def key_of(tmp_path: Path) -> Callable[[Any], Any]:
     return make
 
 
-async def run(
-    server: SshServer,
-    key: Path,
-    who: str,
-    *words: str,
-    given: bytes = b"",
-    extra: tuple[str, ...] = (),
-) -> tuple[int, bytes, bytes]:
-    process = await asyncio.create_subprocess_exec(
+async def start(
+    server: SshServer, key: Path, who: str, *words: str, extra: tuple[str, ...] = ()
+) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
         "ssh",
         *OPTIONS,
         *("-i", str(key), "-p", str(server.port), *extra, f"{who}@127.0.0.1"),
@@ -86,6 +81,17 @@ async def run(
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
+
+
+async def run(
+    server: SshServer,
+    key: Path,
+    who: str,
+    *words: str,
+    given: bytes = b"",
+    extra: tuple[str, ...] = (),
+) -> tuple[int, bytes, bytes]:
+    process = await start(server, key, who, *words, extra=extra)
     async with asyncio.timeout(30):
         out, err = await process.communicate(given)
     assert process.returncode is not None
@@ -145,10 +151,7 @@ async def test_a_visitor_may_come_until_he_is_let_out(
     share = await sync_to_async(Share.objects.create)(workspace=workspace, user=bob)
     key = await key_of(bob)
     running = asyncio.create_task(run(ssh, key, workspace.short_id, "echo in; sleep 60"))
-    for _ in range(100):
-        if gate.gate.guard.streams:
-            break
-        await asyncio.sleep(0.05)
+    await counted(gate, 1)
     await sync_to_async(share.delete)()
     code, out, err = await running
     assert (code, out) == (255, b"in\n")
@@ -160,10 +163,7 @@ async def test_a_removed_key_is_cut(
 ) -> None:
     key = await key_of(alice)
     running = asyncio.create_task(run(ssh, key, workspace.short_id, "sleep 60"))
-    for _ in range(100):
-        if gate.gate.guard.streams:
-            break
-        await asyncio.sleep(0.05)
+    await counted(gate, 1)
     await sync_to_async(alice.ssh_keys.all().delete)()
     code, _out, err = await running
     assert code == 255
@@ -201,6 +201,33 @@ async def test_local_ports_are_reached_and_no_others(
         assert (code, out) == (255, b"")
         assert b"forwarding failed" in err
     server.close()
+
+
+async def test_a_way_whose_client_is_gone_is_counted_no_more(
+    ssh: SshServer, workspace: Any, alice: Any, key_of: Any, gate: Running
+) -> None:
+    """The pod's side never ends by itself here: a web server that keeps its connections."""
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(silent, "127.0.0.1", 0)
+    there = ("-W", f"localhost:{server.sockets[0].getsockname()[1]}")
+    client = await start(ssh, await key_of(alice), workspace.short_id, extra=there)
+    await counted(gate, 1)
+    client.terminate()
+    await client.wait()
+    await counted(gate, 0)
+    server.close()
+
+
+async def counted(gate: Running, number: int) -> None:
+    for _ in range(200):
+        if len(gate.gate.guard.streams) == number:
+            return
+        await asyncio.sleep(0.05)
+    pytest.fail(f"{len(gate.gate.guard.streams)} streams, not {number}")
 
 
 def forwards() -> list[Any]:
@@ -276,12 +303,16 @@ async def test_f2_one_person_holds_a_bounded_number_of_connections(
 
 
 async def test_a_connection_with_nothing_in_it_ends_and_one_that_waits_does_not(
-    ssh: SshServer, workspace: Any, alice: Any, key_of: Any
+    gate: Running, ssh: SshServer, workspace: Any, alice: Any, key_of: Any
 ) -> None:
     key = await key_of(alice)
     idle = await hold_open(ssh, key, workspace.short_id)
     waiting = asyncio.create_task(run(ssh, key, workspace.short_id, "sleep 3; echo over"))
-    await asyncio.sleep(1.5)
+    for _ in range(400):
+        if gate.gate.guard.streams:
+            break
+        await asyncio.sleep(0.05)
+    assert gate.gate.guard.streams
     await ssh._end_empty()
     assert idle.returncode is None
     for one in ssh.entrances:

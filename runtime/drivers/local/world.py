@@ -33,7 +33,8 @@ class Watcher:
 
     async def changes(self, timeout_s: float) -> set[str]:
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self.event.wait(), timeout_s)
+            async with asyncio.timeout(timeout_s):
+                await self.event.wait()
         self.event.clear()
         changed, self.dirty = self.dirty, set()
         return changed
