@@ -165,7 +165,10 @@ async def test_half_an_upload_leaves_nothing(
     )
     writer.write(head.encode() + b"x" * 400_000)
     await writer.drain()
-    await asyncio.sleep(0.5)
+    for _ in range(200):
+        if list(kube.home.iterdir()):
+            break
+        await asyncio.sleep(0.05)
     assert [p.name for p in kube.home.iterdir()] != []
     writer.close()
     for _ in range(100):

@@ -32,7 +32,8 @@ def test_the_stage_is_the_state(row, report, stage):
     assert state_of(row) == stage
 
 
-def test_at_most_one_report_a_second_is_kept_but_the_last_one_always(row, report):
+def test_at_most_one_report_a_second_is_kept_but_the_last_one_always(row, report, time_machine):
+    time_machine.move_to(row.asked_at, tick=False)
     assert report(row, 1).json() == {"kept": True}
     assert report(row, 2, listed=False).json() == {"kept": False}
     final = {"exit": 0, "code": "done", "message": "", "manifest": "m"}
