@@ -18,12 +18,6 @@ import pytest
 from credentials.models import Credential
 from credentials.probe import credential_test
 from tests.credentials.test_embedding import written
-from tests.support.store_fixtures import (  # noqa: F401 - fixtures
-    google_store,
-    rclone_s3,
-    start_store,
-    versity_s3,
-)
 from tests.support.stores import GoogleStore, RcloneS3, S3Store
 
 pytestmark = [pytest.mark.real, pytest.mark.django_db]
@@ -52,7 +46,7 @@ def s3_row(keep: Any, settings: Any) -> Callable[..., Credential]:
 
 
 @pytest.fixture
-def gcs_row(keep: Any, settings: Any, google_store: GoogleStore) -> Credential:  # noqa: F811
+def gcs_row(keep: Any, settings: Any, google_store: GoogleStore) -> Credential:
     given = google_store.outbound()
     settings.BERTH_GCS_ENDPOINT = given["gcs_endpoint"]
     settings.BERTH_GCS_TOKEN_URI = given["gcs_token_uri"]
@@ -135,8 +129,8 @@ def test_s5cmd_rclone_and_boto3_see_the_same(
 
 
 def test_of_two_stores_each_is_asked_with_its_own_key(
-    versity_s3: S3Store,  # noqa: F811
-    rclone_s3: S3Store,  # noqa: F811
+    versity_s3: S3Store,
+    rclone_s3: S3Store,
     s3_row: Any,
     run: Any,
     tmp_path: Path,
@@ -157,7 +151,7 @@ def test_of_two_stores_each_is_asked_with_its_own_key(
 
 
 def test_obstore_takes_the_environment(
-    versity_s3: S3Store,  # noqa: F811
+    versity_s3: S3Store,
     s3_row: Any,
     run: Any,
 ) -> None:
@@ -201,7 +195,7 @@ def test_a_test_says_what_a_real_store_says(
 
 
 def test_googles_own_library_writes_and_reads(
-    google_store: GoogleStore,  # noqa: F811
+    google_store: GoogleStore,
     gcs_row: Credential,
     run: Any,
 ) -> None:
@@ -216,7 +210,7 @@ def test_googles_own_library_writes_and_reads(
 
 
 def test_rclone_reads_googles_bucket(
-    google_store: GoogleStore,  # noqa: F811
+    google_store: GoogleStore,
     gcs_row: Credential,
     run: Any,
     tmp_path: Path,
@@ -228,7 +222,7 @@ def test_rclone_reads_googles_bucket(
 
 
 def test_gcsfs_reads_and_writes(
-    google_store: GoogleStore,  # noqa: F811
+    google_store: GoogleStore,
     gcs_row: Credential,
     run: Any,
 ) -> None:
@@ -241,7 +235,7 @@ def test_gcsfs_reads_and_writes(
 
 
 def test_a_test_says_what_google_says(
-    google_store: GoogleStore,  # noqa: F811
+    google_store: GoogleStore,
     gcs_row: Credential,
     keep: Any,
     alice: Any,
