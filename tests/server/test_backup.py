@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.migrated import postgres_database
 from tests.support.portal import ROOT
 
 pytestmark = pytest.mark.real
@@ -286,23 +287,14 @@ def test_a_key_from_the_environment_is_not_rotated_behind_its_back(alices: Serve
 
 @pytest.mark.postgres
 def test_a_round_trip_on_postgresql(tmp_path: Path) -> None:
-    url = os.environ.get("BERTH_TEST_POSTGRES")
-    if not url:
-        pytest.skip("BERTH_TEST_POSTGRES is not set")
-    import psycopg
-
     tmp_path.chmod(0o755)
-    with psycopg.connect(url, autocommit=True) as admin:
-        for name in ("backup_one", "backup_two"):
-            admin.execute(f"DROP DATABASE IF EXISTS {name}")
-            admin.execute(f"CREATE DATABASE {name}")
-    base = url.rpartition("/")[0]
-    one = Server(tmp_path / "one", BERTH_DATABASE_URL=f"{base}/backup_one")
-    one.fill("alice")
-    file = tmp_path / "berth.backup"
-    done = one.run("backup", str(file))
-    assert done.returncode == 0, done.stderr
-    two = Server(tmp_path / "two", BERTH_DATABASE_URL=f"{base}/backup_two")
-    done = two.run("restore", str(file))
-    assert done.returncode == 0, done.stderr
-    assert two.users() == "alice"
+    with postgres_database() as first, postgres_database() as second:
+        one = Server(tmp_path / "one", BERTH_DATABASE_URL=first)
+        one.fill("alice")
+        file = tmp_path / "berth.backup"
+        done = one.run("backup", str(file))
+        assert done.returncode == 0, done.stderr
+        two = Server(tmp_path / "two", BERTH_DATABASE_URL=second)
+        done = two.run("restore", str(file))
+        assert done.returncode == 0, done.stderr
+        assert two.users() == "alice"
