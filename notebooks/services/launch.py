@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 # A repeated press of one form within this time is one press.
 NONCE_KEPT = timedelta(minutes=10)
+# Of launches at once that name nothing, each finds the next free name after at most so many.
+_TURNS = 16
 
 
 def workspace_launch(
@@ -64,15 +66,19 @@ def workspace_launch(
     )
     digest = digest_for(principal, project, spec)
     new = _New(preset, spec, wanted.name or "", nonce, digest, attached)
-    try:
-        with transaction.atomic():
-            return _launch(principal, project, new)
-    except IntegrityError as error:
-        if nonce and (made := _made_by(principal, nonce)):
-            return made  # the other half of a double click was faster
-        raise Conflict(
-            _("You already have a workspace of that name in this project."), code="name-taken"
-        ) from error
+    for turn in range(1, _TURNS + 1):
+        try:
+            with transaction.atomic():
+                return _launch(principal, project, new)
+        except IntegrityError as error:
+            if nonce and (made := _made_by(principal, nonce)):
+                return made  # the other half of a double click was faster
+            if new.name.strip() or turn == _TURNS:
+                raise Conflict(
+                    _("You already have a workspace of that name in this project."),
+                    code="name-taken",
+                ) from error
+    raise AssertionError  # the last turn returns or raises
 
 
 def require_startable(principal: Principal, project: Project) -> None:

@@ -1,11 +1,14 @@
 # ruff: noqa: E402, T201 - a program: settings first, then Django
-"""Many presses of one form at once; run as a program against a database of its own.
+"""Many launches at once; run as a program against a database of its own.
+
+With the word "apart" each is one of its own without a name, else all are presses of one form.
 
 Prints one JSON line: how many workspaces there are, and what the threads were answered.
 """
 
 import json
 import os
+import sys
 import threading
 from collections import Counter
 
@@ -38,12 +41,13 @@ def main() -> None:
     results: Counter[str] = Counter()
     made: set[int] = set()
     barrier = threading.Barrier(THREADS)
+    nonce = "" if sys.argv[1:] == ["apart"] else "one-form"
 
     def press() -> None:
         barrier.wait()
         try:
             row = workspace_launch(
-                principal=Principal(user=person), project=project, preset=preset, nonce="one-form"
+                principal=Principal(user=person), project=project, preset=preset, nonce=nonce
             )
             made.add(row.pk)
             results["answered"] += 1

@@ -14,9 +14,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def race(url: str, program: str = "race") -> dict[str, Any]:
+def race(url: str, program: str = "race", *words: str) -> dict[str, Any]:
     done = subprocess.run(
-        [sys.executable, "-m", f"tests.notebooks.{program}"],
+        [sys.executable, "-m", f"tests.notebooks.{program}", *words],
         cwd=ROOT,
         env={**os.environ, "BERTH_TEST_DATABASE_URL": url},
         capture_output=True,
@@ -40,6 +40,20 @@ def test_e13_twelve_presses_at_once_make_one_workspace_on_postgresql(
     migrated_postgres: str,
 ) -> None:
     assert race(migrated_postgres) == {**ONE, "vendor": "postgresql"}
+
+
+APART = {"answered": 12, "same": 12, "rows": 12, "homes": 1, "shared": 1, "reserved": 12}
+
+
+def test_twelve_launches_without_a_name_all_find_one_on_sqlite(migrated_sqlite: str) -> None:
+    assert race(migrated_sqlite, "race", "apart") == {**APART, "vendor": "sqlite"}
+
+
+@pytest.mark.postgres
+def test_twelve_launches_without_a_name_all_find_one_on_postgresql(
+    migrated_postgres: str,
+) -> None:
+    assert race(migrated_postgres, "race", "apart") == {**APART, "vendor": "postgresql"}
 
 
 REFUSED = {"launch": "volume-restoring", "rows": 0}
