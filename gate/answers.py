@@ -11,7 +11,8 @@ from django.utils.translation import gettext as _
 from clusters.registry import driver_for
 from common.errors import Conflict
 from runtime import gateway
-from runtime.protocol import Driver, SupportsLogs, SupportsMetrics, SupportsVolumes
+from runtime.capabilities import SupportsLogs, SupportsMetrics, SupportsVolumes
+from runtime.protocol import Driver
 
 MAX_LOG_PART = 4 * 1024 * 1024
 MAX_UIDS = 1000

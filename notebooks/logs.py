@@ -9,7 +9,8 @@ from django.utils.translation import gettext as _
 
 from clusters.registry import driver_for
 from common.errors import Conflict, Unavailable
-from runtime.protocol import DriverError, SupportsLogs, Unreachable
+from runtime.capabilities import SupportsLogs
+from runtime.protocol import DriverError, Unreachable
 
 if TYPE_CHECKING:
     from notebooks.models import Workspace

@@ -19,6 +19,7 @@ from events.services import record
 from projects import contents, places, registries
 from projects.models import KubeGrant, Membership, ProjectPlace
 from runtime import observe
+from runtime.capabilities import SupportsTenants
 from runtime.models import ObservedWorkload, Reconcilable
 from runtime.ports import places as clusters
 from runtime.protocol import (
@@ -29,7 +30,6 @@ from runtime.protocol import (
     Observation,
     Phase,
     Seen,
-    SupportsTenants,
     TenantSpec,
     Unreachable,
 )

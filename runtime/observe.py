@@ -16,10 +16,11 @@ from django.db import close_old_connections, connection, transaction
 from common.clock import now
 from common.ids import is_uid
 from runtime import reconcilers
+from runtime.capabilities import SupportsNodes, SupportsWatch
 from runtime.leases import Held, acquire
 from runtime.models import Lease, ObservedWorkload
 from runtime.ports import places
-from runtime.protocol import Observation, Phase, Seen, SupportsNodes, SupportsWatch, Unreachable
+from runtime.protocol import Observation, Phase, Seen, Unreachable
 from runtime.reasons import Reason
 
 log = structlog.get_logger(__name__)

@@ -10,10 +10,10 @@ Contracts (every driver passes ``tests/contract/test_driver_contract.py``):
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 # Exit codes of a ``once`` workload that mean what they say: another try would end the same. Told
 # to stop (5) is none of them: who puts it out does not always say so.
@@ -372,104 +372,6 @@ class Driver(Protocol):
 
     def probe(self) -> Health:
         """Cheap: reachable, capacity, what isolation can be enforced."""
-
-
-@runtime_checkable
-class SupportsWatch(Protocol):
-    def watch(self, *, stop: Callable[[], bool]) -> Iterator[list[Observation]]:
-        """Yield a full list first, then changes; an empty list is a heartbeat (≤ 30 s)."""
-
-
-@runtime_checkable
-class SupportsNodes(Protocol):
-    def node_changes(self) -> NodeChanges | None:
-        """What ``watch`` saw of nodes since the last call; None: nothing. Same process only."""
-
-
-@runtime_checkable
-class SupportsTenants(Protocol):
-    """A cluster where each project gets a place of its own before anything runs in it.
-
-    What becomes of it is seen by ``watch`` and ``observe`` under ``TenantSpec.uid`` with kind
-    ``place``: READY when it is as it should be; ``detail["drift"]`` names objects (``Kind/name``)
-    that somebody changed or removed by hand since the last ``ensure_tenant``.
-    """
-
-    def ensure_tenant(self, spec: TenantSpec) -> tuple[str, ...]:
-        """Make it as it should be; return what had to be written or removed (``Kind/name``)."""
-
-    def remove_tenant(self, uid: str, namespace: str) -> None:
-        """Remove it with all that is in it. NotYet while ending."""
-
-
-@runtime_checkable
-class SupportsKubeTokens(Protocol):
-    def kube_token(self, *, namespace: str, user: str, grant: str, seconds: int) -> KubeToken:
-        """Return a token for kubectl that ends with the grant. NotYet until the place has it."""
-
-
-@runtime_checkable
-class SupportsVolumes(Protocol):
-    def ensure_volume(
-        self, volume_uid: str, *, project: str, owner: str, backing: Backing | None = None
-    ) -> None:
-        """Make it exist with this size; an ``owner`` "" shares it among the project's members.
-
-        NotYet while it is being made or made larger.
-        """
-
-    def remove_volume(self, volume_uid: str) -> None: ...
-
-    def volume_usage(self, volume_uid: str) -> int | None:
-        """Bytes used, None = unknown."""
-
-
-@runtime_checkable
-class SupportsSnapshots(Protocol):
-    """Copies of a volume at one moment. Every verb may be repeated; NotYet while under way."""
-
-    def can_snapshot(self, backing: Backing) -> bool: ...
-
-    def ensure_snapshot(self, snapshot_uid: str, *, volume_uid: str, backing: Backing) -> int:
-        """Make it once; return its size in bytes (0: unknown)."""
-
-    def restore_snapshot(self, snapshot_uid: str, *, volume_uid: str, backing: Backing) -> None:
-        """Put its contents in place of the volume's. Nothing may use the volume meanwhile."""
-
-    def remove_snapshot(self, snapshot_uid: str, *, volume_uid: str, backing: Backing) -> None: ...
-
-
-@runtime_checkable
-class SupportsSecretRefresh(Protocol):
-    """Secrets of what runs can be made anew without a start: what was taken away is gone there.
-
-    The environment of a process stays as it was; files and the cluster's Secret do not.
-    """
-
-    def refresh_secrets(self, spec: WorkloadSpec) -> None:
-        """Write ``secret_env`` and ``secret_files`` of this launch again. Missing is success."""
-
-
-@runtime_checkable
-class SupportsMoves(Protocol):
-    """Handing a volume to another project with its files, where what it lies on allows that."""
-
-    def can_move(self, backing: Backing) -> bool: ...
-
-    def move_volume(self, volume_uid: str, *, project: str, owner: str, backing: Backing) -> None:
-        """Give it to ``project``; nothing uses it meanwhile. May be repeated; NotYet under way."""
-
-
-@runtime_checkable
-class SupportsLogs(Protocol):
-    def read_log(self, uid: str, *, offset: int = 0, limit: int = 65536) -> tuple[bytes, int]:
-        """Return (bytes, next offset); an offset past the end gives no bytes."""
-
-
-@runtime_checkable
-class SupportsMetrics(Protocol):
-    def usage(self, uids: Iterable[str]) -> Mapping[str, Mapping[str, float]]:
-        """cpu_milli, memory_mib, gpu_utilisation, gpu_memory_mib per uid; absent = unknown."""
 
 
 @dataclass(frozen=True)

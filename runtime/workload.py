@@ -17,6 +17,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from runtime import observe, workload_routes
+from runtime.capabilities import SupportsSecretRefresh, SupportsTenants, SupportsVolumes
 from runtime.killpoints import killpoint
 from runtime.models import ObservedWorkload, Reconcilable
 from runtime.ports import AdmissionRequest, Granted, Waiting, places, tenant_ready
@@ -30,9 +31,6 @@ from runtime.protocol import (
     Resources,
     RouteEntry,
     Seen,
-    SupportsSecretRefresh,
-    SupportsTenants,
-    SupportsVolumes,
     Unreachable,
     WorkloadSpec,
 )

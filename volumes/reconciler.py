@@ -13,16 +13,10 @@ from django.utils.translation import gettext as _
 from clusters.registry import driver_for
 from common.clock import now
 from projects.places import tenant_ready
+from runtime.capabilities import SupportsMoves, SupportsSnapshots, SupportsVolumes
 from runtime.killpoints import killpoint
 from runtime.models import Reconcilable
-from runtime.protocol import (
-    Desired,
-    NotYet,
-    Phase,
-    SupportsMoves,
-    SupportsSnapshots,
-    SupportsVolumes,
-)
+from runtime.protocol import Desired, NotYet, Phase
 from runtime.reasons import Reason
 from runtime.reconcilers import Outcome
 from volumes import holders

@@ -10,7 +10,8 @@ import structlog
 from clusters.registry import driver_for
 from common.clock import now
 from notebooks.models import Sample, Workspace
-from runtime.protocol import Desired, DriverError, Phase, SupportsMetrics
+from runtime.capabilities import SupportsMetrics
+from runtime.protocol import Desired, DriverError, Phase
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

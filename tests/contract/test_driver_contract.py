@@ -8,6 +8,15 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from runtime.capabilities import (
+    SupportsLogs,
+    SupportsMetrics,
+    SupportsMoves,
+    SupportsSecretRefresh,
+    SupportsSnapshots,
+    SupportsVolumes,
+    SupportsWatch,
+)
 from runtime.drivers.fake import FakeDriver
 from runtime.protocol import (
     ISOLATION,
@@ -20,13 +29,6 @@ from runtime.protocol import (
     Probe,
     Resources,
     Seen,
-    SupportsLogs,
-    SupportsMetrics,
-    SupportsMoves,
-    SupportsSecretRefresh,
-    SupportsSnapshots,
-    SupportsVolumes,
-    SupportsWatch,
     WorkloadSpec,
 )
 from tests.drivers.local.harness import PYTHON, SERVER, Supervisor, wait_for
