@@ -12,14 +12,13 @@ Every step may be run again after a crash at any point.
 """
 
 import time
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
 from runtime import observe, workload_routes
 from runtime.capabilities import SupportsSecretRefresh, SupportsTenants, SupportsVolumes
 from runtime.killpoints import killpoint
-from runtime.models import ObservedWorkload, Reconcilable
+from runtime.models import ObservedWorkload
 from runtime.ports import AdmissionRequest, Granted, Waiting, places, tenant_ready
 from runtime.protocol import (
     Denied,
@@ -28,15 +27,13 @@ from runtime.protocol import (
     NotYet,
     Observation,
     Phase,
-    Resources,
-    RouteEntry,
     Seen,
     Unreachable,
-    WorkloadSpec,
 )
 from runtime.reasons import Fault, Reason, info
 from runtime.reconcilers import Outcome
 from runtime.status import Status, status_of
+from runtime.workload_kind import WorkloadKind
 from runtime.workload_state import Pass, WorkloadRow
 
 __all__ = ["WorkloadReconciler", "WorkloadRow"]
@@ -45,79 +42,8 @@ __all__ = ["WorkloadReconciler", "WorkloadRow"]
 WAIT_S = 60.0  # the net under what is waited for: its coming makes the row due at once
 
 
-class WorkloadReconciler:
+class WorkloadReconciler(WorkloadKind):
     """See the module. Subclasses set ``kind`` and ``model``."""
-
-    kind: str = ""
-    observes: ClassVar[bool] = True
-    model: type[Reconcilable]
-    related: ClassVar[tuple[str, ...]] = ("project", "owner")
-    start_timeout_s: ClassVar[float] = 600.0
-    stop_grace_s: ClassVar[float] = 10.0
-    # How often a quiet row is looked at when nothing watches its cluster, and when one does.
-    poll_s: ClassVar[float] = 30.0
-    watched_poll_s: ClassVar[float] = 600.0
-
-    # --- for subclasses -------------------------------------------------------------------
-    def spec_of(self, row: Any) -> WorkloadSpec:
-        """Return what to run. May write (mint a client): it must be the same for one launch."""
-        raise NotImplementedError
-
-    def resources_of(self, row: Any) -> Resources:
-        return Resources(row.cpu_milli, row.memory_mib, row.gpus, row.gpu_flavor)
-
-    def waits_for(self, row: Any) -> tuple[str, str] | None:
-        """Return (reason, sentence) of what must be there before it asks for a place.
-
-        Whoever makes it be there hints the row; it is only looked at now and then otherwise.
-        """
-        del row
-        return None
-
-    def secrets_of(self, row: Any) -> str:
-        """Return a word that changes when secrets were taken away from what runs.
-
-        One that was only replaced does not change it: that counts from the next start.
-        """
-        del row
-        return ""
-
-    def before_stop(self, row: Any) -> None:
-        """Revoke what the workload could still use. Runs again after a crash."""
-
-    def route_of(self, row: Any, observation: Observation) -> RouteEntry | None:
-        """Return where people reach it, None when nobody does."""
-        del row, observation
-        return None
-
-    def routes_of(self, row: Any, observation: Observation) -> Sequence[RouteEntry]:
-        """Return every way to it, where there are several."""
-        entry = self.route_of(row, observation)
-        return () if entry is None else (entry,)
-
-    def on_ready(self, row: Any, observation: Observation) -> None:
-        """It runs and can be reached; runs again after a crash."""
-
-    def after_remove(self, row: Any) -> None:
-        """Everything outside is gone, the row is about to go."""
-
-    def stop_reason(self, row: Any) -> str:
-        """Return the word for why it was stopped (a Reason)."""
-        del row
-        return ""
-
-    def updates(self, row: Any, observation: Observation, phase: Phase) -> Mapping[str, Any]:
-        """Return status columns of the subclass's own to set with this phase."""
-        del row, observation, phase
-        return {}
-
-    def next_due_s(self, row: Any) -> float | None:
-        """Return seconds until the row must be looked at for its own reasons (time limit)."""
-        del row
-        return None
-
-    def topics(self, row: Any) -> list[str]:
-        return [f"project:{row.project.uid}", f"user:{row.owner.uid}"]
 
     # --- the engine's side ------------------------------------------------------------------
     def phase_on_error(self, row: Any) -> Phase:
