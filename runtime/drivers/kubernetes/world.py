@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from runtime.drivers.kubernetes import names, observe, observe_job, waiting
+from runtime.drivers.kubernetes.keys import Key, key_of, owner_key, set_name, uid_of, version_of
 from runtime.drivers.kubernetes.metrics import quantity
 from runtime.drivers.kubernetes.places import Places
 from runtime.drivers.kubernetes.prober import Prober, question_of
@@ -21,7 +22,6 @@ from runtime.drivers.kubernetes.seen_nodes import SeenNodes
 from runtime.protocol import NodeChanges, NodeFacts, Observation, Seen
 
 Object = dict[str, Any]
-Key = tuple[str, str]  # namespace, name
 
 SETS, PODS, EVENTS, NODES, QUEUED = "StatefulSet", "Pod", "Event", "Node", "Workload"
 JOBS = "Job"
@@ -61,8 +61,8 @@ class World:
         with self._lock:
             for pod in self._pods.values():
                 if pod["metadata"].get("uid") == pod_uid:
-                    self._answered[pod_uid] = (_set_key(pod), time.time())
-                    self._touch(_set_key(pod))
+                    self._answered[pod_uid] = (owner_key(pod), time.time())
+                    self._touch(owner_key(pod))
                     return
 
     # --- from the watch -------------------------------------------------------------------------
@@ -78,9 +78,9 @@ class World:
     def replace(self, kind: str, objects: Iterable[Mapping[str, Any]]) -> None:
         """A full list: what is not in it is gone."""
         with self._lock:
-            there = {_key(o): dict(o) for o in objects}
+            there = {key_of(o): dict(o) for o in objects}
             for known in self._all(kind):
-                if _key(known) not in there:
+                if key_of(known) not in there:
                     self._drop(kind, known)
             for obj in there.values():
                 self._put(kind, obj)
@@ -132,8 +132,8 @@ class World:
     # --- inside: changes --------------------------------------------------------------------------
     def _put(self, kind: str, obj: Object) -> None:
         known = self._known(kind, obj)
-        age = _version(obj)
-        if age and age <= max(_version(known), self._gone.get(_grave(kind, obj), 0)):
+        age = version_of(obj)
+        if age and age <= max(version_of(known), self._gone.get(_grave(kind, obj), 0)):
             return
         if kind in _OWNERS:
             self._put_owner(kind, obj)
@@ -145,17 +145,17 @@ class World:
             if self._nodes.put(obj):
                 self._touch_node(obj["metadata"]["name"])
         elif kind == OTHERS:
-            self._nodes.put_other(_key(obj), obj)
+            self._nodes.put_other(key_of(obj), obj)
         elif kind == QUEUED:
             self._put_queued(obj)
         else:
             self._touch_uid(self._places.put(kind, obj), "place")
 
     def _put_owner(self, kind: str, obj: Object) -> None:
-        key = _key(obj)
+        key = key_of(obj)
         before = self._sets.get(key)
         self._sets[key] = small_job(obj) if kind == JOBS else small_set(obj)
-        uid = _uid(obj)
+        uid = uid_of(obj)
         if uid:
             self._by_uid[uid] = key
         if before is not None and observe.launch_of(before) != observe.launch_of(obj):
@@ -163,11 +163,11 @@ class World:
         self._touch(key)
 
     def _put_pod(self, obj: Object) -> None:
-        small = small_pod(obj, self._pods.get(_key(obj)))
-        self._pods[_key(obj)] = small
-        key = _set_key(obj)
+        small = small_pod(obj, self._pods.get(key_of(obj)))
+        self._pods[key_of(obj)] = small
+        key = owner_key(obj)
         if names.JOB in (obj["metadata"].get("labels") or {}):
-            self._of_job.setdefault(key, set()).add(_key(obj))
+            self._of_job.setdefault(key, set()).add(key_of(obj))
         self._note_interruption(key, small)
         if observe.is_ready(small) and not observe.is_going(small):
             self._interrupted.pop(key, None)
@@ -199,7 +199,7 @@ class World:
         key = (str(about.get("namespace", "")), str(about.get("name", "")))
         if about.get("kind") == "Pod":
             known_pod = self._pods.get(key)
-            owner = _set_key(known_pod) if known_pod else (key[0], _set_name(key[1]))
+            owner = owner_key(known_pod) if known_pod else (key[0], set_name(key[1]))
         elif about.get("kind") in _OWNERS:
             owner = key
         else:
@@ -224,15 +224,15 @@ class World:
                 self._touch(key)
 
     def _drop(self, kind: str, obj: Object) -> None:
-        key = _key(obj)
+        key = key_of(obj)
         if kind in _OWNERS:
             self._sets.pop(key, None)
             self._events.pop(key, None)
             self._interrupted.pop(key, None)
             self._queued.pop(key, None)
-            self._touch_uid(_uid(obj), (obj["metadata"].get("labels") or {}).get(names.KIND, ""))
-            if self._by_uid.get(_uid(obj)) == key:
-                del self._by_uid[_uid(obj)]
+            self._touch_uid(uid_of(obj), (obj["metadata"].get("labels") or {}).get(names.KIND, ""))
+            if self._by_uid.get(uid_of(obj)) == key:
+                del self._by_uid[uid_of(obj)]
         elif kind == PODS:
             pod = self._pods.pop(key, None)
             self._forget_of_job(obj, key)
@@ -243,8 +243,8 @@ class World:
             if pod is not None and not observe.is_going(pod):
                 gone = small_pod(obj)
                 gone["metadata"].setdefault("deletionTimestamp", _LONG_AGO)
-                self._note_interruption(_set_key(obj), gone)
-            self._touch(_set_key(obj))
+                self._note_interruption(owner_key(obj), gone)
+            self._touch(owner_key(obj))
         elif kind == NODES:
             self._nodes.drop(key[1])
             self._touch_node(key[1])
@@ -254,14 +254,14 @@ class World:
             self._touch_uid(self._places.drop(kind, obj), "place")
 
     def _forget_of_job(self, pod: Object, key: Key) -> None:
-        rows = self._of_job.get(_set_key(pod))
+        rows = self._of_job.get(owner_key(pod))
         if rows is not None:
             rows.discard(key)
             if not rows:
-                del self._of_job[_set_key(pod)]
+                del self._of_job[owner_key(pod)]
 
     def _bury(self, kind: str, obj: Mapping[str, Any]) -> None:
-        self._gone[_grave(kind, obj)] = _version(obj)
+        self._gone[_grave(kind, obj)] = version_of(obj)
         while len(self._gone) > _GONE_KEPT:
             self._gone.popitem(last=False)
 
@@ -269,7 +269,7 @@ class World:
     def _touch(self, key: Key) -> None:
         found = self._sets.get(key)
         if found is not None:
-            self._touch_uid(_uid(found), "")
+            self._touch_uid(uid_of(found), "")
 
     def _touch_uid(self, uid: str, kind: str) -> None:
         if uid:
@@ -278,7 +278,7 @@ class World:
     def _touch_node(self, name: str) -> None:
         for pod in self._pods.values():
             if pod["spec"].get("nodeName") == name:
-                self._touch(_set_key(pod))
+                self._touch(owner_key(pod))
 
     # --- inside: judging --------------------------------------------------------------------------
     def _judge(self, uid: str, kind: str) -> Observation:
@@ -291,14 +291,14 @@ class World:
         return Observation(uid=uid, seen=Seen.MISSING, kind=kind)
 
     def _its_pod(self, found: Object) -> Object | None:
-        key = _key(found)
+        key = key_of(found)
         if observe.is_job(found):
             pods = [self._pods[k] for k in self._of_job.get(key, ()) if k in self._pods]
             return observe_job.newest(found, pods)
         return self._pods.get((key[0], names.pod(key[1])))
 
     def _sight(self, found: Object, pod: Object | None) -> observe.Sight:
-        key = _key(found)
+        key = key_of(found)
         launch, why = self._interrupted.get(key, (0, ("", "")))
         node = (pod or {}).get("spec", {}).get("nodeName") or ""
         return observe.Sight(
@@ -336,9 +336,9 @@ class World:
 
     def _known(self, kind: str, obj: Object) -> Object | None:
         if kind in _OWNERS:
-            return self._sets.get(_key(obj))
+            return self._sets.get(key_of(obj))
         if kind == PODS:
-            return self._pods.get(_key(obj))
+            return self._pods.get(key_of(obj))
         if kind in {EVENTS, NODES, OTHERS, QUEUED}:
             return None
         return self._places.known(kind, obj)
@@ -367,32 +367,8 @@ def _fits(wanted: Mapping[str, float], facts: NodeFacts) -> bool:
     return all(has.get(name, 0) >= n for name, n in wanted.items() if name != "ephemeral-storage")
 
 
-def _key(obj: Mapping[str, Any]) -> Key:
-    return (obj["metadata"].get("namespace", ""), obj["metadata"]["name"])
-
-
 def _grave(kind: str, obj: Mapping[str, Any]) -> tuple[str, str, str]:
-    return (kind, *_key(obj))
-
-
-def _set_key(pod: Mapping[str, Any]) -> Key:
-    """The key of what a pod belongs to."""
-    meta = pod["metadata"]
-    job = (meta.get("labels") or {}).get(names.JOB)
-    return (meta.get("namespace", ""), job or _set_name(meta["name"]))
-
-
-def _set_name(pod_name: str) -> str:
-    return pod_name.removesuffix("-0")
-
-
-def _uid(obj: Mapping[str, Any]) -> str:
-    return str(((obj.get("metadata") or {}).get("labels") or {}).get(names.UID, ""))
-
-
-def _version(obj: Mapping[str, Any] | None) -> int:
-    text = str(((obj or {}).get("metadata") or {}).get("resourceVersion", ""))
-    return int(text) if text.isdigit() else 0
+    return (kind, *key_of(obj))
 
 
 def _queue_message(obj: Object) -> str:
