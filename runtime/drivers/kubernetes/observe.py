@@ -93,8 +93,11 @@ def replicas_of(statefulset: Object) -> int:
 def ending_of(pod: Object) -> dict[str, Any] | None:
     """Return how the main container ended, for the annotation; None when it did not."""
     end = _end(pod)
-    if end is None:
-        return None
+    return None if end is None else as_note(end)
+
+
+def as_note(end: Found) -> dict[str, Any]:
+    """Return an end as it is written down; ``note_of`` reads it."""
     return {
         "code": end.exit_code,
         "reason": str(end.reason),

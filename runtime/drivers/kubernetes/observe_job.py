@@ -82,15 +82,7 @@ def end_of(job: Object, pod: Object | None) -> Found | None:
 def note(job: Object, pod: Object | None) -> dict[str, Any]:
     """Return how it ended, for the annotation; {} when it is ended now."""
     end = end_of(job, pod)
-    if end is None:
-        return {}
-    return {
-        "code": end.exit_code,
-        "reason": str(end.reason),
-        "message": end.message,
-        "started": end.started_at,
-        "at": end.ended_at,
-    }
+    return {} if end is None else observe.as_note(end)
 
 
 def _found(sight: Sight) -> Found:

@@ -42,10 +42,11 @@ def small_set(obj: Object) -> Object:
 
 def small_job(obj: Object) -> Object:
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
+    small = small_set(obj)
     return {
-        **small_set(obj),
+        **small,
         "kind": "Job",
-        "spec": {**small_set(obj)["spec"], "replicas": 1, "suspend": bool(spec.get("suspend"))},
+        "spec": {**small["spec"], "replicas": 1, "suspend": bool(spec.get("suspend"))},
         "status": {"conditions": status.get("conditions") or []},
     }
 

@@ -20,11 +20,7 @@ def statefulset(
     spec: WorkloadSpec, options: KubernetesOptions, *, files: bool = False
 ) -> dict[str, Any]:
     """One replica with a stable name: a bare pod would not come back after a preemption."""
-    meta = _meta(spec, options, names.workload(spec.name, spec.uid))
-    meta["annotations"] = {names.LAUNCH: str(spec.launch)}
-    pod_labels = dict(meta["labels"])
-    if options.queue:
-        meta["labels"] = {**meta["labels"], names.QUEUE: options.queue}
+    meta, pod_labels = _head(spec, options)
     return {
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
@@ -44,11 +40,7 @@ def job(spec: WorkloadSpec, options: KubernetesOptions, *, files: bool = False) 
 
     A queue holds it by ``suspend``, which Kueue sets when it is made.
     """
-    meta = _meta(spec, options, names.workload(spec.name, spec.uid))
-    meta["annotations"] = {names.LAUNCH: str(spec.launch)}
-    pod_labels = dict(meta["labels"])
-    if options.queue:
-        meta["labels"] = {**meta["labels"], names.QUEUE: options.queue}
+    meta, pod_labels = _head(spec, options)
     disrupted = {"status": "True", "type": "DisruptionTarget"}
     final = {"containerName": names.MAIN, "operator": "In", "values": list(_NO_MORE)}
     return {
@@ -70,6 +62,16 @@ def job(spec: WorkloadSpec, options: KubernetesOptions, *, files: bool = False) 
             "template": template(spec, options, labels=pod_labels, files=files),
         },
     }
+
+
+def _head(spec: WorkloadSpec, options: KubernetesOptions) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the metadata of what owns the pod, and the pod's labels: only the owner is queued."""
+    meta = _meta(spec, options, names.workload(spec.name, spec.uid))
+    meta["annotations"] = {names.LAUNCH: str(spec.launch)}
+    pod_labels = dict(meta["labels"])
+    if options.queue:
+        meta["labels"] = {**meta["labels"], names.QUEUE: options.queue}
+    return meta, pod_labels
 
 
 def secrets(
