@@ -208,8 +208,9 @@ class Launcher:
         owner = (self.user.uid, self.user.gid) if self.machine.users else None
         self.machine.secret_folders.write(self.secrets, secrets.files, owner)
 
-    def environment(self, port: int | None, secrets: dict[str, str]) -> dict[str, str]:
-        layer = upper.describe(self.space, self.base) if self.base else upper.Furniture()
+    def _environment(
+        self, port: int | None, secrets: dict[str, str], layer: upper.Furniture
+    ) -> dict[str, str]:
         granted, _ = environ.asked_for(self.spec["env"])
         private_tmp = self.machine.isolation.tmp
         asked = {name: placed(value, str(self.secrets)) for name, value in granted.items()}
@@ -245,7 +246,7 @@ class Launcher:
             "dir": str(record.folder),
             "attempt": attempt,
             "argv": [self.program(), *(environ.substitute(word, port) for word in words)],
-            "env": self.environment(port, secrets.env),
+            "env": self._environment(port, secrets.env, layer),
             "cwd": str(self.home()),
             "uid": user.uid if machine.users else None,
             "gid": user.gid,
