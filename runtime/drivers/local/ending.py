@@ -39,6 +39,14 @@ def classify(  # noqa: PLR0911 - one line for each way to end
     return Ending("exit", f"exit code {code}" if code else "", code, at)
 
 
+def is_worth_another_try(end: Ending, *, went: bool, fixed_port: bool) -> bool:
+    """Whether the same might start on another port, or with more luck."""
+    if end.reason == "port-hijacked":
+        return not fixed_port  # there is no other
+    # With a code it said why it can't start; it would say so again.
+    return end.reason == "start-failed" and not went and end.code is None
+
+
 def _signal_name(number: int) -> str:
     try:
         return signal.Signals(number).name

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 from runtime.drivers.local import ending, listeners, logs, probing, procfs
@@ -364,11 +365,8 @@ class Workload(Watching):
         return self._hijacked or (early and self.judge() == Listener.FOREIGN)
 
     def _may_retry(self, end: ending.Ending, *, went: bool) -> bool:
-        again = end.reason == "port-hijacked" or (end.reason == "start-failed" and not went)
-        if end.reason == "start-failed" and end.code is not None:
-            again = False  # it said why it can't start; it would say so again
-        if end.reason == "port-hijacked" and self.spec["port"]:
-            again = False  # a fixed port: there is no other
+        fixed = bool(self.spec["port"])
+        again = ending.is_worth_another_try(end, went=went, fixed_port=fixed)
         return again and self._secrets is not None and self._tries < _TRIES and not self.stopping
 
     async def _retry(self) -> bool:
@@ -382,16 +380,7 @@ class Workload(Watching):
 
     def ended(self, end: ending.Ending) -> None:
         self.end = ending.Ending(end.reason, end.message, end.code, end.at or time.time())
-        self.record.note(
-            "end",
-            {
-                "attempt": self.attempt,
-                "reason": self.end.reason,
-                "message": self.end.message,
-                "code": self.end.code,
-                "at": self.end.at,
-            },
-        )
+        self.record.note("end", {"attempt": self.attempt, **asdict(self.end)})
         killpoint("end-recorded")
         self._secrets, self.child, self.notice = None, None, ("", "")
         self.machine.groups.remove(self.uid)
