@@ -5,7 +5,6 @@ import base64
 import contextlib
 import logging
 import os
-import platform
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -147,7 +146,7 @@ class Server:
         return {
             "version": VERSION,
             "pid": os.getpid(),
-            "machine": platform.node(),
+            "machine": os.uname().nodename,
             "cpu_milli": (len(os.sched_getaffinity(0)) or 1) * 1000,
             "memory_mib": _memory_mib(),
             "isolation": asdict(machine.isolation),
