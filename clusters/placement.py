@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from django.utils.translation import gettext as _
 
 from clusters.accelerators import terms
-from clusters.demand import demand_on
+from clusters.demand import Demand, demand_on
 from clusters.models import CheckResult, Cluster, Flavor, NetworkProfile, Pool
 from clusters.options import options_of
 from common.clock import now
@@ -147,12 +147,15 @@ def _hidden_on(clusters: Collection[Cluster], kind: str, project_uid: Any) -> di
     return defaultdict(set, {pk: names - ours[pk] for pk, names in theirs.items()})
 
 
-def uses(clusters: Iterable[Cluster]) -> list[KindUse]:
-    """Return every kind on some clusters, with what is free. Constant queries."""
+def uses(clusters: Iterable[Cluster], demand: Mapping[str, Demand] | None = None) -> list[KindUse]:
+    """Return every kind on some clusters, with what is free. Constant queries.
+
+    ``demand``: of these clusters, where the caller knows it.
+    """
     rows = [c for c in clusters if c.kinds]
     if not rows:
         return []
-    demand = demand_on([c.key for c in rows])
+    demand = demand or demand_on([c.key for c in rows])
     flavors = list(Flavor.objects.order_by("position", "name"))
     return [
         KindUse(

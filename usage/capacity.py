@@ -101,7 +101,7 @@ def _look() -> Iterator[Sight]:
     clusters = list(Cluster.objects.filter(enabled=True))
     demand = demand_on([c.key for c in clusters])
     known: dict[str, set[str]] = {c.key: set() for c in clusters}
-    for use in uses([c for c in clusters if c.driver not in QUEUED_HERE]):
+    for use in uses([c for c in clusters if c.driver not in QUEUED_HERE], demand):
         known[use.cluster.key].add(use.flavor.name)
         supply = max(0, use.total - use.held)
         yield Sight(use.cluster.key, use.flavor.name, supply, use.used, use.waiting)
