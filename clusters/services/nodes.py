@@ -180,9 +180,7 @@ def _sum_up(cluster: Cluster, nodes: Collection[Node], flavors: Iterable[Flavor]
 def _add(kinds: dict[str, dict[str, int]], offers: Mapping[str, Any], *, usable: bool) -> None:
     """``total`` counts devices that can be given out; ``out`` those of nodes that are not up."""
     for name, devices in offers.items():
-        kind = kinds.setdefault(
-            name, dict.fromkeys(("total", "out", "nodes", "largest", "held"), 0)
-        )
+        kind = kinds.setdefault(name, dict.fromkeys(_SUMS, 0))
         if usable:
             kind["total"] += devices
             kind["nodes"] += 1
