@@ -118,25 +118,25 @@ def empty(folder: Path) -> None:
             entry.unlink()
 
 
-def jupyter() -> Recipe:
-    def make(folder: Path) -> oci.Layer:
-        return make_environment(folder, JUPYTER, LOCK)
+def locked(name: str, place: str, lock: Path) -> Recipe:
+    """The packages of a lock file, at ``place``."""
 
-    return Recipe("jupyterlab", digest(LOCK, debian().key, "1"), make)
+    def make(folder: Path) -> oci.Layer:
+        return make_environment(folder, place, lock)
+
+    return Recipe(name, digest(lock, debian().key, "1"), make)
+
+
+def jupyter() -> Recipe:
+    return locked("jupyterlab", JUPYTER, LOCK)
 
 
 def data_packages() -> Recipe:
-    def make(folder: Path) -> oci.Layer:
-        return make_environment(folder, DATA, DATA_LOCK)
-
-    return Recipe("data", digest(DATA_LOCK, debian().key, "1"), make)
+    return locked("data", DATA, DATA_LOCK)
 
 
 def analysis_packages() -> Recipe:
-    def make(folder: Path) -> oci.Layer:
-        return make_environment(folder, ANALYSIS, ANALYSIS_LOCK)
-
-    return Recipe("analysis", digest(ANALYSIS_LOCK, debian().key, "1"), make)
+    return locked("analysis", ANALYSIS, ANALYSIS_LOCK)
 
 
 def analysis_path() -> Recipe:
