@@ -11,7 +11,7 @@ from notebooks.choices import WorkspaceKind
 from notebooks.models import MAX_CPU_MILLI, MAX_GPUS, MAX_MEMORY_MIB
 from notebooks.program import HIGHEST_PORT, LOWEST_PORT, MAX_PORTS, MAX_WORD, MAX_WORDS
 from notebooks.services import Wanted
-from notebooks.services.attaching import MOST
+from notebooks.services.attaching import MOST, volume_word
 from notebooks.spec import MAX_MINUTES, MAX_NAME
 
 _OPTIONAL: dict[str, Any] = {"required": False, "allow_null": True}
@@ -43,8 +43,8 @@ class VolumeSeenIn(StrictSerializer):
     def to_internal_value(self, data: Any) -> Any:
         """A bare word is a volume; ``name:ro`` is only read."""
         if isinstance(data, str):
-            name, _found, mode = data.partition(":ro")
-            data = {"volume": name, "read_only": True} if _found and not mode else {"volume": data}
+            name, read_only = volume_word(data)
+            data = {"volume": name, **({} if read_only is None else {"read_only": read_only})}
         return super().to_internal_value(data)
 
 

@@ -132,7 +132,7 @@ def where_its_volumes_lie(principal: Principal, project: Project, wanted: Wanted
         return wanted
     rows = mountable(principal, project)
     for item in _list("volumes", wanted.volumes):
-        keys = {row.cluster_key for row in _named(_volume_word(item)[0], rows)[:2]}
+        keys = {row.cluster_key for row in _named(_volume_said(item)[0], rows)[:2]}
         if len(keys) == 1:
             return replace(wanted, cluster=keys.pop())
     return wanted
@@ -244,6 +244,12 @@ def attached_usually(
     return Attached(volumes=(_as_allowed(principal, project, shared, read_only=None),))
 
 
+def volume_word(text: str) -> tuple[str, bool | None]:
+    """Return the volume that ``data`` or ``data:ro`` names; None: written to as far as allowed."""
+    name = text.removesuffix(_READ_ONLY)
+    return name, True if name != text else None
+
+
 def _list(field: str, value: Any) -> Sequence[Any]:
     if not isinstance(value, list | tuple):
         raise _wrong(field, _("A list."))
@@ -258,24 +264,21 @@ def _volumes(
     rows = mountable(principal, project, cluster_key)
     found = []
     for item in said:
-        word, read_only = _volume_word(item)
+        word, read_only = _volume_said(item)
         row = _one("volumes", word, rows)
         found.append(_as_allowed(principal, project, row, read_only=read_only))
     _once("volumes", (seen.volume for seen in found))
     return tuple(found)
 
 
-def _volume_word(item: Any) -> tuple[str, bool | None]:
+def _volume_said(item: Any) -> tuple[str, bool | None]:
     """``data``, ``data:ro`` or ``{volume: data, read_only: true}``; None: as far as allowed."""
     if isinstance(item, dict):
         word, read_only = item.get("volume"), item.get("read_only")
         if set(item) - {"volume", "read_only"} or not isinstance(read_only, bool | None):
             raise _wrong("volumes", _("Each has a volume and whether it is only read."))
         return _word("volumes", word), read_only
-    word = _word("volumes", item)
-    if word.endswith(_READ_ONLY):
-        return word.removesuffix(_READ_ONLY), True
-    return word, None
+    return volume_word(_word("volumes", item))
 
 
 def _as_allowed(

@@ -302,6 +302,27 @@ def test_c8_an_edit_that_restarts_asks_again_whether_the_volume_may_be_written(
     assert api(bob, "PATCH", path, {"name": "other"}).status_code in {200, 202}
 
 
+@pytest.mark.parametrize(
+    ("text", "name", "read_only"),
+    [
+        ("data", "data", None),
+        ("data:ro", "data", True),
+        ("a:ro:ro", "a:ro", True),
+        (":ro", "", True),
+    ],
+)
+def test_a_word_is_read_in_one_way(text, name, read_only):
+    from notebooks.api.serializers import VolumeSeenIn
+    from notebooks.services.attaching import volume_word
+
+    assert volume_word(text) == (name, read_only)
+    said = VolumeSeenIn(data=text)
+    assert said.is_valid() is bool(name)
+    if name:
+        found = dict(said.validated_data)
+        assert (found["volume"], found.get("read_only")) == (name, read_only)
+
+
 @pytest.mark.usefixtures("presets", "store_key", "load", "data")
 def test_a_document_says_what_is_attached_and_applies_again(api, as_user, alice):
     said = {"volumes": ["data:ro"], "credentials": ["bucket-key"], "needs": ["images"]}
