@@ -16,6 +16,7 @@ from dataplane.copy.problems import Stop
 from dataplane.copy.progress import Progress
 from dataplane.copy.run import run
 from tests.support.copying import Copying
+from tests.support.files_served import Served
 from tests.support.hostile_store import HostileS3
 
 QUICK = Times(
@@ -26,6 +27,13 @@ QUICK = Times(
     longest_pause_s=0.05,
     tries=4,
 )
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Iterator[Served]:
+    one = Served(tmp_path)
+    yield one
+    one.close()
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ import pytest
 from asgiref.sync import sync_to_async
 
 from common import disk
-from tests.dataplane.test_files_server import Served
 from tests.gate.conftest import ORIGIN, Running
+from tests.support.files_served import Served
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def served(tmp_path: Path, volume: Any, monkeypatch: pytest.MonkeyPatch) -> Iter
     """One server; every session's token is the one it knows."""
     from files import specs
     from gate.volumes import access
-    from tests.dataplane.test_files_server import TOKEN
+    from tests.support.files_served import TOKEN
 
     assert specs.token_of is access.token_of
     monkeypatch.setattr(access, "token_of", lambda _row: TOKEN)
