@@ -203,3 +203,15 @@ class Copying:
     def manifest(self) -> list[dict[str, Any]]:
         lines = (self.state / "manifest.jsonl").read_text().splitlines()
         return [json.loads(line) for line in lines]
+
+
+def files_below(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and ".berth" not in path.parts
+    }
+
+
+def codes(progress: Any) -> dict[str, str]:
+    return {error["key"]: error["code"] for error in progress.errors}
