@@ -76,9 +76,14 @@ def credential(api: httpx.Client, store: S3Store) -> str:
 
 
 @pytest.fixture
-def bucket(store: S3Store) -> str:
+def empty_bucket(store: S3Store) -> str:
+    return store.make_bucket(f"set-{secrets.token_hex(4)}")
+
+
+@pytest.fixture
+def bucket(store: S3Store, empty_bucket: str) -> str:
     """A bucket with some small objects and enough large ones to be cut in the middle."""
-    name = store.make_bucket(f"set-{secrets.token_hex(4)}")
+    name = empty_bucket
     body = base64.b64encode(os.urandom(SIZE)).decode()
     keys = [f"images/{n:02d}.bin" for n in range(FILES)]
     run_client(store, [{"do": "put", "bucket": name, "key": k, "body": body} for k in keys])
@@ -162,6 +167,7 @@ def test_a_bucket_is_loaded_into_the_project_s_volume(
     assert loads.files(done) == everything()
     assert done["status"]["files"]["done"] == FILES
     assert sum(done["status"]["verified"].values()) == FILES
+    assert not done["status"]["verified"].get("length")
     assert (loads.folder(done).parents[0] / done["manifest"]).is_file()
     loads.act(row, "start")
     again = loads.until(row, "done", look=lambda r: r["run"] == 2)
@@ -280,21 +286,21 @@ def left_at_the_store(store: S3Store, bucket: str) -> list[str]:
 
 @pytest.mark.parametrize("how", ["cancel", "pause, then cancel", "delete"])
 def test_an_export_that_is_ended_leaves_no_part_of_a_file_at_the_store(
-    loads: Loads, credential: str, bucket: str, store: S3Store, how: str
+    loads: Loads, credential: str, empty_bucket: str, store: S3Store, how: str
 ) -> None:
     row = loads.create(
-        url=f"s3://{bucket}/out",
+        url=f"s3://{empty_bucket}/out",
         credential=credential,
-        folder=f"{bucket}-large",
+        folder=f"{empty_bucket}-large",
         direction="out",
-        bandwidth_bytes_s=8 * SLOW,
+        bandwidth_bytes_s=2 * SLOW,
         start="no",
     )
     target = loads.folder(row)
     target.mkdir(parents=True)
     (target / "large.bin").write_bytes(os.urandom(64 * 2**20))
     loads.act(row, "start")
-    loads.until(row, "copying", look=lambda _row: left_at_the_store(store, bucket))
+    loads.until(row, "copying", look=lambda _row: left_at_the_store(store, empty_bucket))
     if how == "delete":
         assert loads.api.delete(f"{loads.base}/{row['id']}").status_code == 202
         gone(loads, row)
@@ -302,11 +308,11 @@ def test_an_export_that_is_ended_leaves_no_part_of_a_file_at_the_store(
         for verb in how.split(", then "):
             loads.act(row, verb)
             loads.until(row, "paused" if verb == "pause" else "cancelled")
-            assert verb == "cancel" or left_at_the_store(store, bucket)
+            assert verb == "cancel" or left_at_the_store(store, empty_bucket)
     deadline = time.monotonic() + WITHIN_S
-    while left_at_the_store(store, bucket) and time.monotonic() < deadline:
+    while left_at_the_store(store, empty_bucket) and time.monotonic() < deadline:
         time.sleep(0.2)
-    assert left_at_the_store(store, bucket) == []
+    assert left_at_the_store(store, empty_bucket) == []
     if how != "delete":
         assert loads.get(row)["status"]["state"] == "cancelled"
     assert (target / "large.bin").stat().st_size == 64 * 2**20
