@@ -18,6 +18,7 @@ import pytest
 
 from devcluster.kube import Kube
 from runtime.drivers.kubernetes import names
+from tests.cluster.test_data import reached
 from tests.cluster.visitors import Person, people, until
 from tests.loaders.test_real_load import FILES, SIZE, SLOW, Loads, everything, half
 from tests.support.clustered import ClusteredPortal, ok
@@ -154,6 +155,7 @@ def test_a_load_runs_as_a_job_of_the_tenant_and_an_export_brings_it_back(
     assert done["status"]["state"] == "done", done["status"]
     assert digests(loads.folder(done)) == contents(store, bucket)
     assert done["status"]["files"]["done"] == sum(done["status"]["verified"].values()) == FILES
+    assert not done["status"]["verified"].get("length")
 
     (job,) = kube.list("batch/v1", "Job", labelSelector=f"{LABEL}={row['id']}")
     assert job["metadata"]["namespace"].startswith(loads.portal.prefix)
@@ -341,7 +343,12 @@ def test_what_was_loaded_is_seen_and_a_stranger_sees_nothing(
 
 
 def test_nobody_else_in_the_project_reaches_the_server_beside_the_data(
-    browser: httpx.Client, ann: Person, volume: str, kube: Kube, portal: ClusteredPortal
+    browser: httpx.Client,
+    ann: Person,
+    volume: str,
+    kube: Kube,
+    portal: ClusteredPortal,
+    devcluster: dict[str, Any],
 ) -> None:
     """It asks for its token and its policy lets only the gate in; when it is ended its pod goes."""
     assert browser.get("info").status_code == 200
@@ -354,6 +361,12 @@ def test_nobody_else_in_the_project_reaches_the_server_beside_the_data(
     for pod in mine:
         answer = httpx.get(f"http://{pod['status']['podIP']}:{names.PORT}/list", timeout=10)
         assert answer.status_code == 401
+    near, image = mine[0], devcluster["images"]["tool"]["reference"]
+    space, address = near["metadata"]["namespace"], near["status"]["podIP"]
+    try:
+        assert reached(kube, space, image, address, [names.PORT]) == f"{names.PORT} closed\n"
+    finally:
+        kube.delete("v1", "Pod", "try", space)
     uid = volume.rpartition("/")[2]
     of_it = [pod for pod in mine if uid in json.dumps(pod["spec"]["volumes"])]
     assert of_it
