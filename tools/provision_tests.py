@@ -134,7 +134,7 @@ def notebook_environments() -> None:
         ELSEWHERE.chmod(0o755)
         os.environ["BERTH_ENVIRONMENTS_DIR"] = os.environ["BERTH_TEST_ENVS"] = str(ELSEWHERE)
     base, uv = base_python(), find_uv(TOOLS)
-    for name in ("jupyterlab", "stores", *SINGLEUSERS):
+    for name in ("jupyterlab", "stores", "image-analysis", *SINGLEUSERS):
         notebook_environment(base, uv, name)
     dataplane_environment(base, uv)
     if os.geteuid() == 0:  # a start as root is tested with what `make run` would use
