@@ -11,6 +11,7 @@ from clusters.services import nodes_store
 from common.clock import now
 from projects.models import Project
 from runtime.protocol import NodeChanges, NodeFacts
+from usage.models import CapacityHour
 
 PRODUCTS = (
     ("h100", "NVIDIA-H100-80GB-HBM3", 81_559, 10, 8),
@@ -35,6 +36,16 @@ RED: dict[str, tuple[str, dict[str, Any], str]] = {
         "helm template berth deploy/helm/berth --show-only templates/rbac.yaml",
     )
 }
+
+
+# Kind, how many there are, shares of them that are held by day and by night, and waited for by day.
+DEMAND = (
+    ("h100-80", 80, 0.92, 0.55, 14),
+    ("a100-80", 48, 0.63, 0.31, 0),
+    ("a100-40", 16, 0.4, 0.22, 0),
+    ("a2", 16, 0.08, 0.05, 0),
+    ("t4", 11, 0.3, 0.12, 0),
+)
 
 
 def make(vision: Project) -> None:
@@ -73,6 +84,7 @@ def make(vision: Project) -> None:
         resource="nvidia.com/mlnx_sriov_pf0_vf",
     )
     network.pools.set([pool])
+    _capacity("east")
     Cluster.objects.create(
         key="west",
         name="West",
@@ -84,6 +96,28 @@ def make(vision: Project) -> None:
         message="The cluster does not answer (connection refused).",
         checked_at=now() - timedelta(seconds=30),
         sealed_kubeconfig="v1.none.none",
+    )
+
+
+def _capacity(cluster_key: str) -> None:
+    """A month of hours, six samples each."""
+    begin = now().replace(minute=0, second=0, microsecond=0) - timedelta(days=30)
+    CapacityHour.objects.bulk_create(
+        CapacityHour(
+            cluster_key=cluster_key,
+            flavor=kind,
+            hour=begin + timedelta(hours=hour),
+            samples=6,
+            supply=6 * there,
+            attached=round(6 * there * share),
+            waiting=6 * wanted,
+            peak=min(there, round(there * share) + 2),
+            peak_waiting=wanted + 4 if wanted else 0,
+        )
+        for hour in range(30 * 24)
+        for kind, there, by_day, by_night, waited in DEMAND
+        for is_day in [8 <= (begin + timedelta(hours=hour)).hour < 20]  # noqa: PLR2004 - office hours
+        for share, wanted in [(by_day, waited) if is_day else (by_night, 0)]
     )
 
 

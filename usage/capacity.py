@@ -83,6 +83,10 @@ class Kind:
     total: Figures = field(default_factory=Figures)
     days: list[Day] = field(default_factory=list)
 
+    @property
+    def last_day(self) -> date | None:
+        return self.days[-1].day if self.days else None
+
 
 # --- writing --------------------------------------------------------------------------------
 def sample() -> int:

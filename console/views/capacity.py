@@ -10,6 +10,7 @@ from django.utils import timezone
 from clusters.models import Flavor
 from common import csvsafe
 from common.clock import now
+from console.capacity_chart import chart
 from console.views.base import ConsoleView
 from usage import capacity
 from usage.ranges import range_of
@@ -30,7 +31,7 @@ class Capacity(ConsoleView):
         today = timezone.localdate(now())
         return self.render(
             {
-                "kinds": [(labels.get(kind.kind, kind.kind), kind) for kind in kinds],
+                "kinds": [(labels.get(kind.kind, kind.kind), kind, chart(kind)) for kind in kinds],
                 "since": timezone.localdate(span.since).isoformat(),
                 "until": request.GET.get("until", ""),
                 "spans": [(n, today - timedelta(days=n)) for n in SPANS],

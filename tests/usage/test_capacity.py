@@ -2,7 +2,7 @@
 
 import csv
 import io
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 import pytest
 import time_machine
@@ -10,10 +10,12 @@ import time_machine
 from clusters.models import Cluster
 from clusters.services import nodes_store
 from common.clock import now
+from console.capacity_chart import HEIGHT, chart
 from runtime.protocol import NodeChanges
 from tests.clusters.fleet import fleet
 from tests.engineapp.models import Thing
 from usage import capacity
+from usage.capacity import Day, Figures, Kind
 from usage.models import CapacityHour
 from usage.selectors import Range
 
@@ -94,6 +96,10 @@ def test_one_machine_is_seen_too(db):
     assert (found.cluster, found.total.supply, found.total.attached) == ("local", 1, 0)
 
 
+def body_kinds(client):
+    return client.get("/api/v1/capacity").json()["kinds"]
+
+
 def test_a15_page_api_and_csv_say_the_same_to_operators_and_auditors_only(
     cluster, as_user, operator, auditor, alice
 ):
@@ -107,8 +113,8 @@ def test_a15_page_api_and_csv_say_the_same_to_operators_and_auditors_only(
         text = page.content.decode()
         assert "20 more would have been needed at the peak" in text
         assert text.count('href="?since=') == 2
-        body = client.get("/api/v1/capacity").json()
-        kind = next(k for k in body["kinds"] if k["kind"] == "h100-80")
+        assert text.count('class="chart-waiting"') == len(body_kinds(client))  # one day of each
+        kind = next(k for k in body_kinds(client) if k["kind"] == "h100-80")
         assert (kind["total"]["peak"], kind["days"][0]["figures"]["waiting"]) == (100, 40)
         for address in ("/api/v1/capacity.csv", "/console/capacity/?format=csv"):
             rows = csv.DictReader(io.StringIO(client.get(address).getvalue().decode("utf-8-sig")))
@@ -122,3 +128,23 @@ def test_a15_page_api_and_csv_say_the_same_to_operators_and_auditors_only(
 def test_an_empty_page_says_when_something_will_be_seen(as_user, operator):
     text = as_user(operator).get("/console/capacity/").content.decode()
     assert "Nothing was seen in this time" in text
+
+
+def test_days_are_drawn_to_one_scale():
+    days = [
+        Day(date(2026, 11, 1), Figures(supply=8, attached=4, waiting=0)),
+        Day(date(2026, 11, 2), Figures(supply=8, attached=8, waiting=8)),
+        Day(date(2026, 11, 3), Figures()),
+    ]
+    drawn = chart(Kind("c", "a100", days=days))
+    assert (drawn.top, drawn.width) == (16, 300)
+    assert [c.held_height for c in drawn.columns] == [244, 488, 0]
+    assert [c.waiting_height for c in drawn.columns] == [0, 488, 0]
+    full = drawn.columns[1]
+    assert full.waiting + full.waiting_height == full.held  # on top of what is held
+    assert full.held + full.held_height == HEIGHT
+    assert all(0 <= c.supply <= HEIGHT for c in drawn.columns)
+
+
+def test_a_kind_without_days_is_no_error():
+    assert chart(Kind("c", "a100")).columns == []
