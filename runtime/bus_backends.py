@@ -9,9 +9,8 @@ import json
 import os
 import secrets
 import socket
-import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
@@ -23,7 +22,7 @@ log = structlog.get_logger(__name__)
 
 MAX_BYTES = 8192
 ENGINE_TOPIC = "engine"
-_CHANNEL = "berth:bus"
+_CHANNEL, ENGINE_CHANNEL = "berth:bus", "berth:engine"
 _REST_S = 5.0  # after a failure of Redis, nobody waits for it again for so long
 
 
@@ -123,7 +122,7 @@ class UnixBus:
 
 
 class RedisBus:
-    """One channel for all; listeners pick their topics themselves."""
+    """One channel for all pages, which pick their topics themselves, and one for workers."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -139,8 +138,10 @@ class RedisBus:
             self._client = redis.Redis.from_url(
                 self.url, socket_timeout=1.0, socket_connect_timeout=1.0
             )
+        # Who follows a page is no worker: only those count who do what a wake-up asks for.
+        channel = ENGINE_CHANNEL if ENGINE_TOPIC in topics else _CHANNEL
         try:
-            return int(self._client.publish(_CHANNEL, pack(topics, message)))
+            return int(self._client.publish(channel, pack(topics, message)))
         except redis.RedisError:
             self._rest_until = time.monotonic() + _REST_S
             raise
@@ -177,48 +178,3 @@ def backend() -> Backend:
     kind = settings.BERTH_BUS
     where = settings.BERTH_REDIS_URL if kind == "redis" else settings.BERTH_BUS_DIR
     return _made(kind, str(where))
-
-
-class EngineEar:
-    """A thread in the worker that hears wake-ups sent by other processes of this machine."""
-
-    def __init__(self, wake: Callable[[str, int], None]) -> None:
-        self._wake = wake
-        self._thread: threading.Thread | None = None
-        self._bound: socket.socket | None = None
-        self._path: Path | None = None
-
-    def start(self) -> None:
-        bus = backend()
-        if not isinstance(bus, UnixBus):
-            return
-        self._bound, self._path = bus.bind("engine")
-        self._thread = threading.Thread(target=self._run, name="engine-ear", daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        assert self._bound is not None  # noqa: S101 - for the type checker
-        while True:
-            try:
-                data = self._bound.recv(MAX_BYTES * 2)
-            except OSError:
-                return
-            if not data:
-                return
-            _topics, message = unpack(data)
-            kind, pk = message.get("kind"), message.get("pk")
-            if isinstance(kind, str) and isinstance(pk, int):
-                self._wake(kind, pk)
-
-    def stop(self) -> None:
-        if self._path is not None:
-            with (
-                contextlib.suppress(OSError),
-                socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as last,
-            ):
-                last.sendto(b"", str(self._path))  # wakes recv
-            self._path.unlink(missing_ok=True)
-        if self._thread is not None:
-            self._thread.join(timeout=2)
-        if self._bound is not None:
-            self._bound.close()

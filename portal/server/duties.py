@@ -25,7 +25,7 @@ from portal import beat, housekeeping
 from portal.celery import app, prepare_broker
 from portal.server.standby import wanted_file
 from runtime import gateway, incarnation, leases, observe, orphans, routes, sweep
-from runtime.bus_backends import EngineEar
+from runtime.engine_ear import EngineEar
 
 log = structlog.get_logger(__name__)
 

@@ -133,3 +133,11 @@ def postgres_portal(portal):
     with postgres_database(portal.env["DJANGO_SETTINGS_MODULE"]) as url:
         portal.env["BERTH_DATABASE_URL"] = url
         yield portal
+
+
+@pytest.fixture
+def redis_url():
+    url = os.environ.get("BERTH_TEST_REDIS", "")
+    if not url:
+        pytest.skip("no Redis: BERTH_TEST_REDIS is not set")
+    return url

@@ -1,6 +1,5 @@
 """The process ``worker`` itself: woken by messages, killed, ended, cut from its broker."""
 
-import os
 import signal
 import socket
 import subprocess
@@ -106,14 +105,6 @@ def test_celery_on_the_embedded_broker_wakes_and_leaves_strange_messages(portal,
     until(lambda: "task.payload_ignored" in one.log.read_text(), 10)  # E14
     assert "runtime.reconcile_one" in one.log.read_text()
     assert one.poll() is None
-
-
-@pytest.fixture
-def redis_url():
-    url = os.environ.get("BERTH_TEST_REDIS", "")
-    if not url:
-        pytest.skip("no Redis: BERTH_TEST_REDIS is not set")
-    return url
 
 
 @pytest.mark.redis

@@ -1,11 +1,13 @@
 """Celery only wakes: its messages may be lost, doubled, old, or impossible to send."""
 
 import pytest
+import redis
 from celery import current_app
 
 from common import tasks as base
 from common.clock import now
 from runtime import bus_backends, hints, tasks
+from runtime.engine_ear import EngineEar
 from runtime.protocol import Phase
 from tests.engineapp.models import Thing
 
@@ -109,7 +111,7 @@ def test_on_one_machine_a_wake_up_goes_straight_to_the_worker(
 ):
     settings.BERTH_BUS, settings.BERTH_BUS_DIR = "unix", tmp_path
     heard = []
-    ear = bus_backends.EngineEar(lambda kind, pk: heard.append((kind, pk)))
+    ear = EngineEar(lambda kind, pk: heard.append((kind, pk)))
     ear.start()
     try:
         tasks.wake("thing", 7)
@@ -122,6 +124,43 @@ def test_on_one_machine_a_wake_up_goes_straight_to_the_worker(
     assert heard == [("thing", 7)]
     assert sent == []
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.redis
+def test_over_redis_a_wake_up_goes_to_a_worker_whoever_else_listens(
+    db, settings, sent, redis_url, django_capture_on_commit_callbacks
+):
+    """Open pages and the gate listen too; they were counted, and no worker heard of it."""
+    settings.BERTH_BUS, settings.BERTH_REDIS_URL = "redis", redis_url
+    page = redis.Redis.from_url(redis_url).pubsub()
+    page.subscribe("berth:bus")
+    assert page.get_message(timeout=5)["type"] == "subscribe"
+    try:
+        by_celery = [("runtime.reconcile_one", ("thing", 6))]
+        with django_capture_on_commit_callbacks(execute=True):
+            tasks.wake("thing", 6)
+        assert sent == by_celery  # no worker listens
+        heard = []
+        ear = EngineEar(lambda kind, pk: heard.append((kind, pk)))
+        ear.start()
+        try:
+            for _ in range(200):
+                if bus_backends.send([bus_backends.ENGINE_TOPIC], {"kind": "thing", "pk": 7}):
+                    break
+                ear._thread.join(0.02)
+            with django_capture_on_commit_callbacks(execute=True):
+                tasks.wake("thing", 8)
+            for _ in range(200):
+                if len(heard) == 2:
+                    break
+                ear._thread.join(0.02)
+        finally:
+            ear.stop()
+        assert not ear._thread.is_alive()
+        assert heard == [("thing", 7), ("thing", 8)]
+        assert sent == by_celery
+    finally:
+        page.close()
 
 
 def test_every_task_of_the_portal_has_the_careful_base():
