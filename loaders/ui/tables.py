@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from accounts.principal import Principal
 
 
+NUMBERED: dict[str, Any] = {"td": {"class": "numbered"}}  # on a telephone: "Run 3"
+
+
 class LoadTable(tables.Table):
     """What is loaded from where to where, and how far it is, as ``who`` may read it."""
 
@@ -75,7 +78,7 @@ class LoadTable(tables.Table):
 class RunTable(tables.Table):
     """What a load did so far."""
 
-    launch = tables.Column(verbose_name=_("Run"), orderable=False)
+    launch = tables.Column(verbose_name=_("Run"), orderable=False, attrs=NUMBERED)
     task = tables.Column(verbose_name=_("What"), orderable=False)
     result = tables.Column(verbose_name=_("Result"), empty_values=(), orderable=False)
     files = tables.Column(verbose_name=_("Files"), empty_values=(), orderable=False)

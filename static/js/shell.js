@@ -33,3 +33,8 @@ document.addEventListener("htmx:beforeSwap", (event) => {
 document.addEventListener("change", (event) => {
   if (event.target.matches("[data-submit-on-change]")) event.target.form.requestSubmit();
 });
+
+// On a narrow screen the tabs scroll: begin with the current one in sight.
+document
+  .querySelector(".tabs [aria-current]")
+  ?.scrollIntoView({ block: "nearest", inline: "nearest" });
