@@ -66,6 +66,7 @@ class SignupForm(allauth_forms.SignupForm):
 class ResetPasswordForm(allauth_forms.ResetPasswordForm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.fields["email"].label = _("E-mail")
         self.fields["email"].widget.attrs.pop("placeholder", None)
 
 

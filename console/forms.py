@@ -144,7 +144,7 @@ class PresetForm(forms.Form):
         label=_("Longest time in minutes"),
         min_value=1,
         required=False,
-        help_text=_("How far a person may extend. Empty: as far as he likes."),
+        help_text=_("How far a person may extend. Empty: as far as they like."),
     )
     idle_stop_minutes = forms.IntegerField(
         label=_("Stop after idle minutes"),

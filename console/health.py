@@ -19,6 +19,7 @@ from django.utils.translation import gettext_lazy as _
 from clusters.models import Cluster
 from common import disk
 from common.clock import now
+from common.templatetags.berth import mib
 
 BOUND_S = 2.0
 STALE = timedelta(minutes=3)
@@ -130,7 +131,7 @@ def _disk() -> str:
             _t("%(free)d MiB are left on the portal's disk: nothing new begins. Make room.")
             % {"free": free}
         )
-    return "" if free is None else _t("%(free)d MiB free") % {"free": free}
+    return "" if free is None else _t("%(free)s free") % {"free": mib(free)}
 
 
 CHECKS: tuple[tuple[str, str | Promise, Callable[[], str], bool], ...] = (

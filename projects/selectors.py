@@ -154,6 +154,10 @@ class PermissionRow:
     operator: bool
     auditor: bool
 
+    @property
+    def labelled_roles(self) -> list[tuple[str, bool]]:
+        return [(str(role.label), has) for role, has in zip(Role, self.roles, strict=True)]
+
 
 def permission_table() -> list[PermissionRow]:
     return [

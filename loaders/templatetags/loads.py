@@ -58,7 +58,7 @@ def _word(row: Load, state: State) -> object:
 @register.simple_tag
 def result_badge(result: str) -> SafeString:
     if not result:
-        return badge(_("Not over"), "info", "loader-2")
+        return badge(_("Under way"), "info", "loader-2")
     tone, shape = SHAPES[State(result)]
     return badge(Result(result).label, tone, shape)
 
