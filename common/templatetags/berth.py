@@ -112,7 +112,7 @@ def exact(value: datetime | None, empty: str = NOTHING) -> SafeString | str:
         '<time datetime="{}" title="{}">{}</time>',
         local.isoformat(timespec="seconds"),
         relative(value, now()),
-        format_date(local, "Y-m-d H:i:s"),
+        format_date(local, "Y-m-d H:i:s T"),
     )
 
 

@@ -56,6 +56,7 @@ function plot(node, times, values, limit) {
 const clock = (seconds) =>
   new Date(seconds * 1000).toLocaleTimeString(document.documentElement.lang, {
     hour: "2-digit",
+    hourCycle: "h23", // as the times in the tables
     minute: "2-digit",
   });
 
