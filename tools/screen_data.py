@@ -273,7 +273,6 @@ def workspaces(who: dict[str, User], tenants: dict[str, Project]) -> dict[str, W
             "failed",
             minutes=95,
             reason="oom",
-            message="The workspace used more than its 4 GiB of memory and was ended.",
         ),
         "bob": workspace(
             bob := who["bob"], vision, "annotations", "running", gpus=1, gpu_flavor="h100-80", **big
@@ -361,15 +360,15 @@ def news(who: dict[str, User], made: dict[str, Workspace]) -> None:
     )
     actor = Principal(user=alice, ip="192.0.2.14")
     for verb, target in (
-        ("workspace.started", made["running"]),
+        ("workspace.launched", made["running"]),
         ("workspace.stopped", made["stopped"]),
-        ("workspace.created", made["pending"]),
+        ("workspace.launched", made["pending"]),
     ):
         record(actor=actor, verb=verb, target=target, project_uid=made["running"].project.uid)
-    record(actor=olga, verb="limit.set", target=made["running"].project, message="gpus: 6")
+    record(actor=olga, verb="quota.changed", target=made["running"].project, message="gpus: 6")
     record(
         actor=actor,
-        verb="workspace.open",
+        verb="workspace.opened",
         target=made["bob"],
         outcome="denied",
         message="Not shared with alice",
