@@ -15,6 +15,7 @@ from clusters.models import Cluster
 from common.templatetags import berth as tags
 from console import lines
 from console.fields import area, search_field
+from console.tables import END
 from console.views.base import FilterForm, Table
 from volumes.choices import BackingKind, Medium
 from volumes.models import VolumeClass
@@ -145,8 +146,8 @@ class VolumeClassTable(Table):
     backing_kind = tables.Column(verbose_name=_("It lies on"))
     places = tables.Column(verbose_name=_("Offered on"), empty_values=(), orderable=False)
     sizes = tables.Column(verbose_name=_("Sizes"), empty_values=(), orderable=False)
-    price = tables.Column(verbose_name=_("Price of a GiB"))
-    held = tables.Column(verbose_name=_("Volumes"), accessor="volumes_held")
+    price = tables.Column(verbose_name=_("Price of a GiB for a month"), attrs=END)
+    held = tables.Column(verbose_name=_("Volumes"), accessor="volumes_held", attrs=END)
     enabled = tables.Column(verbose_name=_("State"))
 
     class Meta:

@@ -7,7 +7,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
-from common.templatetags.berth import ago, cpus, mib, phase
+from common.templatetags.berth import NOTHING, ago, cpus, mib, phase
 from notebooks.models import Workspace
 
 
@@ -22,6 +22,7 @@ class WorkspaceTable(tables.Table):
     ends = tables.Column(verbose_name=_("Ends"), accessor="ends_at")
 
     class Meta:
+        default = NOTHING
         order_by = "-started"
         attrs: ClassVar[dict[str, Any]] = {"aria_label": _("Workspaces")}
 

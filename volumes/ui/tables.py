@@ -29,6 +29,7 @@ class VolumeTable(tables.Table):
     state = tables.Column(verbose_name=_("State"), empty_values=(), orderable=False)
 
     class Meta:
+        default = NOTHING
         attrs: ClassVar[dict[str, Any]] = {"aria_label": _("Volumes")}
 
     def __init__(
