@@ -101,6 +101,10 @@ def unschedulable(message: str, *, could_fit: bool | None = None) -> tuple[Reaso
     return reason, f"Not enough left on so many of {match.group(1)} nodes: {words}."
 
 
+# The controller tries again by itself; the last is two writers of a namespace's quota at once.
+_PASSING = ("already exists", "object is being deleted", "object has been modified")
+
+
 def not_created(events: Iterable[Object]) -> tuple[str, str]:
     """Return why the pod could not be made at all (admission), empty words when nothing says so."""
     for event in newest_first(events):
@@ -110,7 +114,7 @@ def not_created(events: Iterable[Object]) -> tuple[str, str]:
         low = text.lower()
         if "exceeded quota" in low or "failed quota" in low:
             return Reason.QUOTA_DENIED, short(text)
-        if "already exists" in low or "object is being deleted" in low:
+        if any(passing in low for passing in _PASSING):
             return "", ""
         return Reason.DENIED, short(text)
     return "", ""

@@ -45,6 +45,20 @@ WAITING = [
         Reason.DENIED,
     ),
     (
+        "two writers of one quota",
+        None,
+        [
+            event(
+                "FailedCreate",
+                'Create Pod x failed error: Operation cannot be fulfilled on resourcequotas "q":'
+                " the object has been modified; please apply your changes to the latest version",
+                kind="StatefulSet",
+            )
+        ],
+        Seen.CREATED,
+        Reason.SCHEDULING,
+    ),
+    (
         "held by a queue",
         pod(
             node=None,
