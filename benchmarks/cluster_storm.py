@@ -165,13 +165,17 @@ class Storm:
         poll(lambda: self._bare_ready() == 0, within_s=WITHIN_S, every_s=1)
 
     def requests(self, since: float, verbs: tuple[str, ...] = WRITES) -> int:
-        """Count Berth's requests of these kinds, from the API server's audit log."""
+        """Count Berth's requests of these kinds, from the API server's audit log.
+
+        Samples of use are none of them: what measures can't be watched, only asked.
+        """
         return sum(
             1
             for seen in audited(Path(self.cluster["audit_log"]))
             if seen.get("stage") == "ResponseComplete"
             and seen.get("userAgent", "").startswith("berth")
             and seen.get("verb") in verbs
+            and (seen.get("objectRef") or {}).get("apiGroup") != "metrics.k8s.io"
             and _moment(seen["requestReceivedTimestamp"]) >= since
         )
 
