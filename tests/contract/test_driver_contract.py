@@ -209,11 +209,23 @@ def test_an_older_launch_changes_nothing(subject):
     assert subject.seen(spec.uid) == before
 
 
+def settled(subject, uid):
+    """Return what is seen once nothing is added: a cluster tells of one end in several parts."""
+
+    def same():
+        first = subject.seen(uid)
+        time.sleep(1.5)
+        return first if subject.seen(uid) == first else None
+
+    return wait_for(same)
+
+
 def test_a_launch_that_ended_is_not_started_again(subject):
     spec = subject.spec()
     subject.ready(spec)
     subject.end(spec.uid)
-    ended = subject.until(spec.uid, Seen.EXITED)
+    subject.until(spec.uid, Seen.EXITED)
+    ended = settled(subject, spec.uid)
     subject.driver.ensure(spec)
     assert subject.seen(spec.uid) == ended
     assert (ended.exit_code, ended.address) == (3, "")

@@ -1,6 +1,7 @@
 """Copies of volumes: made once, whole or not at all, and put back by one exchange of names."""
 
 import asyncio
+import contextlib
 import errno
 import os
 import resource
@@ -203,9 +204,13 @@ def names(supervisor):
 
 
 def copiers(supervisor):
-    """Return the processes that copy for it."""
-    ours = procfs.descendants(supervisor.process.pid)
-    return [pid for pid in ours if b"copytree" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    """Return the processes that copy for it; one may end while it is looked at."""
+    found = []
+    for pid in procfs.descendants(supervisor.process.pid):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            if b"copytree" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                found.append(pid)
+    return found
 
 
 def restore(supervisor, uid="s1"):
