@@ -69,6 +69,10 @@ def test_a_real_workspace_starts_stops_and_resumes_with_its_files(portal: Portal
     row = until(lambda: phase("running"))
     jupyter = Jupyter(portal, row).client
     assert jupyter.get("api").status_code == 200
+    kernel = jupyter.get("api/kernelspecs").json()["kernelspecs"]["python3"]
+    assert "logo-svg" in kernel["resources"]
+    for logo in kernel["resources"].values():  # what the first page of JupyterLab shows
+        assert jupyter.get(logo).status_code == 200, logo
     kept = {"type": "file", "format": "text", "content": "still here"}
     assert jupyter.put("api/contents/kept.txt", json=kept).status_code == 201
     assert "ServerApp" in api.get(f"{path}/logs").json()["text"]

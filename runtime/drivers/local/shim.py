@@ -142,8 +142,8 @@ def furnish(plan: dict[str, Any]) -> None:
     """Write the workload's own environment, as its own user: no link can lead root astray."""
     for folder in plan["folders"]:
         attempt(os.makedirs, folder, exist_ok=True)
-    for path, text, mode in plan["files"]:
-        attempt(place, path, text, mode)
+    for path, content, mode in plan["files"]:
+        attempt(place, path, content, mode)
     for path, target in plan["links"]:
         attempt(link, path, target)
     for path, target in plan["leads"]:
@@ -158,11 +158,11 @@ def attempt(step: Callable[..., object], *args: object, **kwargs: object) -> Non
         os.write(2, f"berth: {args[0]}: {problem.strerror}\n".encode())
 
 
-def place(path: str, text: str, mode: int) -> None:
+def place(path: str, content: str | bytes, mode: int) -> None:
     clear(path + ".berth")
     fd = os.open(path + ".berth", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     try:
-        os.write(fd, text.encode())
+        os.write(fd, content.encode() if isinstance(content, str) else content)
         os.fchmod(fd, mode)
     finally:
         os.close(fd)

@@ -34,7 +34,7 @@ class Furniture:
     """What the workload's user makes before its first step."""
 
     folders: list[str] = field(default_factory=list)
-    files: list[tuple[str, str, int]] = field(default_factory=list)
+    files: list[tuple[str, str | bytes, int]] = field(default_factory=list)
     links: list[tuple[str, str]] = field(default_factory=list)
     env: dict[str, str] = field(default_factory=dict)
     path: list[str] = field(default_factory=list)
@@ -61,8 +61,8 @@ def describe(space: Path, base: Path) -> Furniture:
         (str(config / "bashrc"), _RC.format(env=env, base=base), 0o644),
     ]  # fmt: skip
     made.links = [(str(env / "bin" / name), str(python)) for name in ("python", "python3", version)]
-    made.links += [
-        (str(kernel / logo.name), str(logo))
+    made.files += [  # copies: Jupyter's server gives out nothing that a link leads to
+        (str(kernel / logo.name), logo.read_bytes(), 0o644)
         for logo in sorted((base / "share/jupyter/kernels/python3").glob("logo-*"))
     ]
     made.path = [str(env / "bin"), str(base / "bin")]
