@@ -1,7 +1,6 @@
 """What a launch, a stop and a removal write, and that each may be repeated (E7, E10, E11)."""
 
 import base64
-from collections.abc import Iterator
 
 import pytest
 
@@ -9,24 +8,9 @@ from runtime.drivers.kubernetes import names
 from runtime.protocol import InvalidSpec, Mount, NotYet, Seen, Sidecar, WorkloadSpec
 from runtime.reasons import Reason
 from tests.drivers.kubernetes.pieces import ended, pod, runs
-from tests.drivers.kubernetes.stub import Stub
 
 SETS, PODS, SECRETS = "/apis/apps/v1/statefulsets", "/api/v1/pods", "/api/v1/secrets"
 CLAIMS, VOLUMES = "/api/v1/persistentvolumeclaims", "/api/v1/persistentvolumes"
-
-
-@pytest.fixture
-def stub(tmp_path) -> Iterator[Stub]:
-    made = Stub(tmp_path)
-    yield made
-    made.stop()
-
-
-@pytest.fixture
-def driver(stub):
-    made = stub.driver()
-    yield made
-    made.close()
 
 
 def spec(**options) -> WorkloadSpec:

@@ -14,13 +14,6 @@ SECRETS = "/api/v1/secrets"
 
 
 @pytest.fixture
-def stub(tmp_path) -> Iterator[Stub]:
-    made = Stub(tmp_path)
-    yield made
-    made.stop()
-
-
-@pytest.fixture
 def client(stub) -> Iterator[KubeClient]:
     made = stub.client()
     yield made

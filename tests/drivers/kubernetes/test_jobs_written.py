@@ -8,7 +8,6 @@ from runtime.drivers.kubernetes import names, watch
 from runtime.protocol import InvalidSpec, NotYet, Seen
 from runtime.reasons import Reason
 from tests.drivers.kubernetes.pieces import UID, runs
-from tests.drivers.kubernetes.stub import Stub
 from tests.drivers.kubernetes.test_jobs import job, load, over, try_of
 from tests.drivers.kubernetes.test_watch import Follower
 from tests.drivers.local.harness import wait_for
@@ -17,20 +16,6 @@ JOBS, PODS, SECRETS = "/apis/batch/v1/jobs", "/api/v1/pods", "/api/v1/secrets"
 
 
 # --- what is written --------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def stub(tmp_path):
-    made = Stub(tmp_path)
-    yield made
-    made.stop()
-
-
-@pytest.fixture
-def driver(stub):
-    made = stub.driver()
-    yield made
-    made.close()
 
 
 def small(**options):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,13 +14,6 @@ from runtime.reasons import Reason
 from tests.drivers.kubernetes.stub import Stub
 
 JOBS, PODS = "/apis/batch/v1/jobs", "/api/v1/pods"
-
-
-@pytest.fixture
-def stub(tmp_path: Path) -> Iterator[Stub]:
-    made = Stub(tmp_path)
-    yield made
-    made.stop()
 
 
 def step(stub: Stub) -> Step:

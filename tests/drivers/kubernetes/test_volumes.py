@@ -13,7 +13,6 @@ from runtime.drivers.kubernetes.builders import nfs, volume
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.protocol import Backing, Denied, DriverError, InvalidSpec, Mount, NotYet
 from tests.drivers.kubernetes.goldens import check
-from tests.drivers.kubernetes.stub import Stub
 from tests.drivers.kubernetes.test_apply import spec
 from tests.drivers.kubernetes.test_builders import HOME, OWNER, PROJECT
 from tests.drivers.local.harness import IS_ROOT, NOBODY, PYTHON
@@ -183,13 +182,6 @@ for _ in range(1500):
 
 
 # --- what is written --------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def stub(tmp_path) -> Iterator[Stub]:
-    made = Stub(tmp_path)
-    yield made
-    made.stop()
 
 
 @pytest.fixture
