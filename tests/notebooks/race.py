@@ -1,4 +1,4 @@
-# ruff: noqa: E402, T201 - a program: settings first, then Django
+# ruff: noqa: T201 - a program
 """Many launches at once; run as a program against a database of its own.
 
 With the word "apart" each is one of its own without a name, else all are presses of one form.
@@ -7,37 +7,24 @@ Prints one JSON line: how many workspaces there are, and what the threads were a
 """
 
 import json
-import os
 import sys
 import threading
 from collections import Counter
 
-os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings.test")
+from tests.notebooks.race_world import begin  # first: it sets Django up
 
-import django
-
-django.setup()
-
-from django.core.management import call_command
+# isort: split
 from django.db import connection, connections
 
-from accounts.models import User
-from accounts.principal import Principal
-from notebooks.models import Preset, Workspace
-from notebooks.services import ensure_default_presets, workspace_launch
-from projects.models import Membership, Project
+from notebooks.models import Workspace
+from notebooks.services import workspace_launch
 from quotas.models import Reservation
 
 THREADS = 12
 
 
 def main() -> None:
-    call_command("migrate", verbosity=0)
-    person = User.objects.create(username="ann", password="!")
-    project = Project.objects.create(slug="race", name="Race")
-    Membership.objects.create(project=project, user=person, role="member")
-    ensure_default_presets()
-    preset = Preset.objects.get(slug="jupyterlab")
+    who, project, preset = begin()
     results: Counter[str] = Counter()
     made: set[int] = set()
     barrier = threading.Barrier(THREADS)
@@ -46,9 +33,7 @@ def main() -> None:
     def press() -> None:
         barrier.wait()
         try:
-            row = workspace_launch(
-                principal=Principal(user=person), project=project, preset=preset, nonce=nonce
-            )
+            row = workspace_launch(principal=who, project=project, preset=preset, nonce=nonce)
             made.add(row.pk)
             results["answered"] += 1
         except Exception as error:  # noqa: BLE001 - counted and shown

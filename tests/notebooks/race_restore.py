@@ -1,4 +1,4 @@
-# ruff: noqa: E402, T201 - a program: settings first, then Django
+# ruff: noqa: T201 - a program
 """A launch that meets the restore of the volume it names; run against a database of its own.
 
 The launch looks at the volume, then begins its transaction while the restore's is open. Prints
@@ -6,26 +6,18 @@ one JSON line: what the launch was answered, and how many workspaces there are.
 """
 
 import json
-import os
 import threading
 from typing import Any
 
-os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings.test")
+from tests.notebooks.race_world import begin  # first: it sets Django up
 
-import django
-
-django.setup()
-
-from django.core.management import call_command
+# isort: split
 from django.db import connection, connections, transaction
 
-from accounts.models import User
-from accounts.principal import Principal
 from clusters.services.health import ensure_local_cluster
 from common.errors import Conflict
-from notebooks.models import Preset, Workspace
-from notebooks.services import Wanted, ensure_default_presets, workspace_launch
-from projects.models import Membership, Project
+from notebooks.models import Workspace
+from notebooks.services import Wanted, workspace_launch
 from volumes.models import Volume
 from volumes.services import NewVolume, volume_create
 
@@ -33,15 +25,9 @@ PATIENCE_S = 20.0
 
 
 def main() -> None:
-    call_command("migrate", verbosity=0)
-    person = User.objects.create(username="ann", password="!")
-    project = Project.objects.create(slug="race", name="Race")
-    Membership.objects.create(project=project, user=person, role="member")
-    ensure_default_presets()
+    who, project, preset = begin()
     ensure_local_cluster()
-    who = Principal(user=person)
     volume = volume_create(principal=who, project=project, wanted=NewVolume("data", 1024))
-    preset = Preset.objects.get(slug="jupyterlab")
     wants_it = threading.Event()
     answer: dict[str, Any] = {"vendor": connection.vendor, "launch": "made"}
 
