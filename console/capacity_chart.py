@@ -31,6 +31,9 @@ class Chart:
     columns: list[Column]
     width: int
     top: float  # devices at the upper edge
+    height: int = HEIGHT
+    bar: int = BAR  # width of a column
+    mark: int = 2 * _LINE  # height of the mark of what there was
 
 
 def chart(kind: Kind) -> Chart:
