@@ -22,7 +22,7 @@ _HOLD = "SELECT 1 FROM volumes_volume WHERE id = ANY(%s) ORDER BY id FOR KEY SHA
 
 
 def volumes_hold(volumes: Iterable[Volume]) -> None:
-    """Raise unless each may be used, and keep that so until the transaction ends.
+    """Raise unless each that is still there may be used; so it stays until the transaction ends.
 
     What puts a volume back, removes it or hands it over locks its row, then asks who uses it: it
     waits for us or we for it. Holders do not wait for each other. SQLite has one writer anyhow.
