@@ -82,6 +82,8 @@ class ProfileForm(forms.Form):
     timezone = forms.ChoiceField(
         label=_("Time zone"),
         required=False,
+        choices=timezones.choices,
+        widget=timezones.TimeZoneSelect,
         help_text=_("Times on all pages are shown in this zone."),
     )
     theme = forms.ChoiceField(label=_("Theme"), choices=Theme.choices)
@@ -89,8 +91,6 @@ class ProfileForm(forms.Form):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.fields["language"].choices = [("", _("As the browser asks")), *settings.LANGUAGES]  # type: ignore[attr-defined]
-        zones = [(name, name) for name in timezones.names()]
-        self.fields["timezone"].choices = [("", _("UTC (not chosen)")), *zones]  # type: ignore[attr-defined]
 
 
 class TokenForm(forms.Form):

@@ -16,6 +16,11 @@ class BerthError(Exception):
 
     status = 400
     code = "error"
+    retry_after_s: int | None = None  # said in the header where trying again is known to help
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {} if self.retry_after_s is None else {"Retry-After": str(self.retry_after_s)}
 
     def __init__(
         self,

@@ -6,6 +6,7 @@ from uuid import UUID
 from django.db.models import Q, QuerySet
 
 from events.models import Event
+from events.verbs import verbs_said_as
 
 
 def nothing() -> QuerySet[Event]:
@@ -44,7 +45,7 @@ def audit(
             | Q(request_id=search)
         )
     if verb:
-        rows = rows.filter(verb__startswith=verb)
+        rows = rows.filter(Q(verb__startswith=verb) | Q(verb__in=verbs_said_as(verb)))
     if actor:
         rows = rows.filter(actor_name=actor)
     if outcome:

@@ -105,6 +105,7 @@ WORDS: dict[str, Promise] = {
     "volume.files-deleted": _("deleted files of the volume"),
     "volume.files-opened": _("opened the files of the volume"),
     "volume.limited": _("limited the volume"),
+    "volume.not-resized": _("could not change the size of the volume"),
     "volume.purged": _("removed for good the volume"),
     "volume.resized": _("changed the size of the volume"),
     "volume.restore-asked": _("restored from a snapshot the volume"),
@@ -135,6 +136,22 @@ WORDS: dict[str, Promise] = {
     "workspace.unshared": _("stopped sharing the workspace"),
 }
 
+OUTCOMES: dict[str, Promise] = {
+    "done": _("Done"),
+    "denied": _("Denied"),
+    "failed": _("Failed"),
+}
+
 
 def words_of(verb: str) -> str:
     return str(WORDS.get(verb, verb))
+
+
+def outcome_words(outcome: str) -> str:
+    return str(OUTCOMES.get(outcome, outcome))
+
+
+def verbs_said_as(text: str) -> list[str]:
+    """Return the verbs whose words, in the reader's language, contain ``text``."""
+    wanted = text.casefold()
+    return [verb for verb, words in WORDS.items() if wanted in str(words).casefold()]

@@ -10,6 +10,7 @@ from typing import Any
 
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
+from django.utils.translation import ngettext_lazy
 
 MailUrl = Callable[[Mapping[str, Any]], str]
 
@@ -41,7 +42,7 @@ KINDS: dict[str, Kind] = {
         Kind(
             "project.added",
             _("You were added to a project or your role changed"),
-            _("%(who)s made you %(role)s of the project “%(name)s”."),
+            _("%(who)s gave you the role “%(role)s” in the project “%(name)s”."),
             "users-plus",
         ),
         Kind(
@@ -53,13 +54,21 @@ KINDS: dict[str, Kind] = {
         Kind(
             "load.done",
             _("A load is done"),
-            _("“%(name)s” is done: %(files)s files, %(size)s."),
+            ngettext_lazy(
+                "“%(name)s” is done: %(files)d file, %(size)s.",
+                "“%(name)s” is done: %(files)d files, %(size)s.",
+                "files",
+            ),
             "circle-check",
         ),
         Kind(
             "load.partial",
             _("A load could not copy everything"),
-            _("“%(name)s” left out %(failed)s objects; %(files)s files are there."),
+            ngettext_lazy(
+                "“%(name)s” left out %(failed)d object; files that are there: %(files)d.",
+                "“%(name)s” left out %(failed)d objects; files that are there: %(files)d.",
+                "failed",
+            ),
             "alert-circle",
         ),
         Kind(
@@ -77,7 +86,11 @@ KINDS: dict[str, Kind] = {
         Kind(
             "workspace.ending",
             _("A workspace will stop soon"),
-            _("“%(name)s” stops in %(minutes)s minutes. Extend it if you still need it."),
+            ngettext_lazy(
+                "“%(name)s” stops in %(minutes)d minute. Extend it if you still need it.",
+                "“%(name)s” stops in %(minutes)d minutes. Extend it if you still need it.",
+                "minutes",
+            ),
             "hourglass",
             mail=True,
         ),
@@ -156,6 +169,14 @@ KINDS: dict[str, Kind] = {
     )
 }
 
+# Rows hold the word of the program; projects, which name the roles, lie above this app.
+ROLES: dict[str, Promise] = {
+    "viewer": _("Viewer"),
+    "member": _("Member"),
+    "manager": _("Manager"),
+    "owner": _("Owner"),
+}
+
 _mail_urls: dict[str, MailUrl] = {}
 
 
@@ -178,6 +199,11 @@ def text_of(kind: str, params: Mapping[str, Any]) -> str:
     if known is None:
         return kind
     try:
-        return str(known.text) % params
+        return str(known.text % {**params, **_role_words(params)})
     except (KeyError, ValueError, TypeError):
         return str(known.label)
+
+
+def _role_words(params: Mapping[str, Any]) -> dict[str, str]:
+    role = str(params.get("role", ""))
+    return {"role": str(ROLES.get(role, role))} if role else {}

@@ -7,6 +7,7 @@ from notifications import services as notifications
 from projects import idempotency
 from quotas import listeners as quotas
 from usage import capacity
+from volumes import history
 from volumes import services as volumes
 
 log = structlog.get_logger(__name__)
@@ -19,6 +20,7 @@ def tick() -> None:
     if repaired:
         log.warning("quota.repaired", workloads=repaired)
     volumes.shared_volumes_repair()
+    history.prune()
     idempotency.purge()
     notifications.housekeeping()
     expiry.tell_due()

@@ -19,6 +19,9 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("", include("portal.api_docs")),
     path("palette", views.Palette.as_view(), name="palette"),
 ]
+# Before the pages: else each call of a script is compared with every page's address first.
+if find_spec("portal.api_urls"):
+    urlpatterns.append(path("api/v1/", include("portal.api_urls")))
 
 # Mounted in this order; each app keeps its own names and prefixes.
 APPS = (
@@ -39,8 +42,6 @@ APPS = (
     "console.urls",
 )
 urlpatterns += [path("", include(module)) for module in APPS if find_spec(module)]
-if find_spec("portal.api_urls"):
-    urlpatterns.append(path("api/v1/", include("portal.api_urls")))
 
 handler400 = "portal.views.bad_request"
 handler403 = "portal.views.denied"

@@ -1,5 +1,6 @@
 """The frame's own requests: language and theme, current project, command palette, errors."""
 
+import sys
 from typing import Any, ClassVar
 
 from django.conf import settings
@@ -14,6 +15,7 @@ from django.views import View
 
 from accounts.choices import Theme
 from accounts.services.people import profile_update
+from common.database import said_of
 from common.errors import BerthError, Forbidden, Invalid, NotFound
 from common.problems import CONTENT_TYPE, problem_body
 from portal import palette
@@ -120,13 +122,12 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:  # no
 def broken(request: HttpRequest) -> HttpResponse:
     """Must work when nothing else does: no database, no context processor."""
     request_id = getattr(request, "request_id", "")
+    said = said_of(problem) if (problem := sys.exception()) else None  # the one that led here
+    status, code = (said.status, said.code) if said else (500, "internal")
+    headers = said.headers if said else None
     if request.path.startswith("/api/"):
-        body = problem_body(
-            500,
-            "internal",
-            _("Something went wrong inside Berth. It was logged."),
-            extra={"request_id": request_id},
-        )
-        return JsonResponse(body, status=500, content_type=CONTENT_TYPE)
-    html = loader.render_to_string("errors/500.html", {"request_id": request_id})
-    return HttpResponse(html, status=500)
+        detail = said.message if said else _("Something went wrong inside Berth. It was logged.")
+        body = problem_body(status, code, detail, extra={"request_id": request_id})
+        return JsonResponse(body, status=status, content_type=CONTENT_TYPE, headers=headers)
+    html = loader.render_to_string("errors/500.html", {"request_id": request_id, "said": said})
+    return HttpResponse(html, status=status, headers=headers)

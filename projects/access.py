@@ -5,6 +5,9 @@ Two ways in: ``project_get`` for one project, ``scoped`` for querysets of rows w
 right gets Forbidden with the reason. Effective right = role and token.
 """
 
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar
@@ -128,6 +131,9 @@ AUDITOR_PERMISSIONS: frozenset[Permission] = frozenset(
 )
 
 M = TypeVar("M", bound=Model)
+_kept_roles: ContextVar[dict[tuple[int, int], Role | None] | None] = ContextVar(
+    "kept_roles", default=None
+)
 
 
 def permissions_of(who: Principal, project: Project) -> frozenset[Permission]:
@@ -150,12 +156,48 @@ def permissions_for(who: Principal, project: Project, role: Role | None) -> froz
 
 
 def role_of(who: Principal, project: Project) -> Role | None:
+    kept = _kept_roles.get()
+    if kept is None:
+        return _role_of(who, project)
+    key = (who.user.pk, project.pk)
+    if key not in kept:
+        kept[key] = _role_of(who, project)
+    return kept[key]
+
+
+def _role_of(who: Principal, project: Project) -> Role | None:
     value = (
         Membership.objects.filter(project=project, user=who.user)
         .values_list("role", flat=True)
         .first()
     )
     return Role(value) if value else None
+
+
+def roles_in(
+    project_ids: Collection[int], user_ids: Collection[int]
+) -> dict[tuple[int, int], Role]:
+    """Return the role of each (project, person) that is a member, in one query."""
+    rows = Membership.objects.filter(project_id__in=project_ids, user_id__in=user_ids)
+    return {(p, u): Role(role) for p, u, role in rows.values_list("project_id", "user_id", "role")}
+
+
+def roles_with(permission: Permission) -> list[Role]:
+    """Return the roles in a project that have this right."""
+    return [role for role in Role if permission in ROLE_PERMISSIONS[role]]
+
+
+@contextmanager
+def roles_kept() -> Iterator[None]:
+    """Ask for each role once within the block.
+
+    For one short act that needs many rights; nothing that goes on, like a stream, may use it.
+    """
+    token = _kept_roles.set({})
+    try:
+        yield
+    finally:
+        _kept_roles.reset(token)
 
 
 def project_get(who: Principal, slug: str, permission: Permission) -> Project:
@@ -208,7 +250,7 @@ def _demand(granted: frozenset[Permission], permission: Permission) -> None:
 
 def denial(permission: Permission) -> str:
     """Return the sentence for a disabled button or a 403."""
-    allowed = [str(r.label) for r in Role if permission in ROLE_PERMISSIONS[r]]
+    allowed = [str(r.label) for r in roles_with(permission)]
     return str(
         _("This needs the right “%(right)s”; %(roles)s of the project have it.")
         % {"right": PERMISSION_TEXT[permission], "roles": ", ".join(allowed)}
@@ -237,6 +279,6 @@ def scoped(rows: QuerySet[M], who: Principal, permission: Permission) -> QuerySe
         return rows.filter(project__deleted_at__isnull=True)
     if who.is_auditor and permission in AUDITOR_PERMISSIONS:
         return rows.filter(project__deleted_at__isnull=True)
-    roles = [r.value for r in Role if permission in ROLE_PERMISSIONS[r]]
+    roles = roles_with(permission)
     mine = Membership.objects.filter(user=who.user, role__in=roles).values("project_id")
     return rows.filter(Q(project_id__in=mine), project__deleted_at__isnull=True)

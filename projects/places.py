@@ -190,7 +190,8 @@ def pods_changed(transition: Transition) -> None:
     owner, project = getattr(row, "owner_id", None), getattr(row, "project_id", None)
     if owner is None or project is None or row.cluster_key == "local":
         return
-    if not transition.gone and transition.before != Phase.PENDING:
+    has_left = transition.before == Phase.PENDING != transition.after
+    if not transition.gone and not has_left:
         return
     grants = KubeGrant.objects.filter(
         user_id=owner,

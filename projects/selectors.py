@@ -3,7 +3,18 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from django.db.models import Count, OuterRef, QuerySet, Subquery
+from django.db.models import (
+    Case,
+    Count,
+    IntegerField,
+    OuterRef,
+    Q,
+    QuerySet,
+    Subquery,
+    Value,
+    When,
+)
+from django.db.models.functions import Coalesce, Lower, NullIf
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
@@ -49,11 +60,18 @@ def members_of(project: Project) -> QuerySet[Membership]:
     return Membership.objects.filter(project=project).select_related("user").order_by("id")
 
 
-def members_by_rank(project: Project) -> list[Membership]:
-    """Return the members, owners first, then by name."""
-    return sorted(
-        members_of(project), key=lambda m: (-RANK[Role(m.role)], m.user.label.lower(), m.pk)
-    )
+def members_by_rank(project: Project, search: str = "") -> QuerySet[Membership]:
+    """Return the members, owners first, then by the name that people see."""
+    rows = members_of(project)
+    if search:
+        rows = rows.filter(
+            Q(user__username__icontains=search) | Q(user__display_name__icontains=search)
+        )
+    ranks = [When(role=role.value, then=rank) for role, rank in RANK.items()]
+    return rows.annotate(
+        rank=Case(*ranks, default=0, output_field=IntegerField()),
+        label=Lower(Coalesce(NullIf("user__display_name", Value("")), "user__username")),
+    ).order_by("-rank", "label", "pk")
 
 
 def member_user(project: Project, username: str) -> User:
@@ -136,6 +154,15 @@ def kube_grants_in(project: Project) -> QuerySet[KubeGrant]:
         place__project=project, revoked_at__isnull=True, expires_at__gt=now()
     )
     return rows.select_related("place__project", "user").order_by("-id")
+
+
+def kube_grants_matching(rows: QuerySet[KubeGrant], words: str) -> QuerySet[KubeGrant]:
+    """Narrow to those with the words in name, place or person."""
+    if not words:
+        return rows
+    place = Q(place__cluster_key__icontains=words) | Q(place__project__name__icontains=words)
+    person = Q(user__username__icontains=words) | Q(user__display_name__icontains=words)
+    return rows.filter(Q(name__icontains=words) | place | person)
 
 
 def choices_for_tokens(user: User) -> Sequence[tuple[str, str]]:

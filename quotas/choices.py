@@ -10,6 +10,7 @@ CPU_MILLI = "cpu_milli"
 MEMORY_MIB = "memory_mib"
 WORKSPACES = "workspaces"
 STORAGE_MIB = "storage_mib"
+_GIB = 1024
 
 LABELS: dict[str, Promise] = {
     GPUS: _("GPUs"),
@@ -48,7 +49,8 @@ def words(key: str, amount: int) -> str:
     if key == CPU_MILLI:
         return f"{amount / 1000:g} CPU"
     if key in {MEMORY_MIB, STORAGE_MIB}:
-        return f"{amount / 1024:g} GiB" if amount >= 1024 else f"{amount} MiB"  # noqa: PLR2004
+        number, unit = (amount, "MiB") if amount < _GIB else (amount / _GIB, "GiB")
+        return f"{number:g}\N{NO-BREAK SPACE}{unit}"
     if key == WORKSPACES:
         return str(amount)
     return f"{amount} GPU"

@@ -31,11 +31,13 @@ def reserve(
     uid: UUID,
     amounts: Mapping[str, int],
     launch: int = 0,
+    is_new: bool = False,
 ) -> None:
     """Reserve ``amounts`` for the workload ``uid``, or raise LimitExceeded and keep nothing.
 
     Call it inside the transaction that writes the intent: both happen or neither does. What
-    the same workload held before is replaced, so this is also how an edit adjusts it.
+    the same workload held before is replaced, so this is also how an edit adjusts it. One that
+    ``is_new`` was made by this transaction and held nothing.
     """
     if not transaction.get_connection().in_atomic_block:
         message = "reserve() belongs inside the transaction of the intent"
@@ -52,14 +54,16 @@ def reserve(
     )
     found = refusals(
         amounts,
-        selectors.held_by(uid),
+        {} if is_new else selectors.held_by(uid),
         selectors.ceilings(project, owner, limits, without=uid) if limits else [],
         owner="" if principal.user.pk == owner.pk else owner.username,
     )
     if found:
         sentence = " ".join(r.sentence for r in found)
         raise LimitExceeded(sentence, extra=found[0].extra)
-    _replace(project=project, owner=owner, uid=uid, amounts=amounts, launch=launch)
+    if not is_new:
+        Reservation.objects.filter(workload_uid=uid).delete()
+    _keep(project=project, owner=owner, uid=uid, amounts=amounts, launch=launch)
 
 
 def adjust(*, principal: Principal, uid: UUID, amounts: Mapping[str, int]) -> None:
@@ -74,6 +78,16 @@ def adjust(*, principal: Principal, uid: UUID, amounts: Mapping[str, int]) -> No
             amounts=amounts,
             launch=first.launch,
         )
+
+
+def lower(uid: UUID, amounts: Mapping[str, int]) -> None:
+    """Free what ``uid`` holds beyond ``amounts``. It asks nobody: there is only less afterwards."""
+    for resource, amount in amounts.items():
+        held = Reservation.objects.filter(workload_uid=uid, resource=resource, amount__gt=amount)
+        if amount:
+            held.update(amount=amount)
+        else:
+            held.delete()
 
 
 def release(uid: UUID, *, up_to_launch: int | None = None) -> int:
@@ -202,10 +216,9 @@ def _check_limits(
         raise Conflict(_("The project is deleted."))
 
 
-def _replace(
+def _keep(
     *, project: Project, owner: User, uid: UUID, amounts: Mapping[str, int], launch: int
 ) -> None:
-    Reservation.objects.filter(workload_uid=uid).delete()
     at = now()
     Reservation.objects.bulk_create(
         Reservation(

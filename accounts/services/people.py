@@ -18,7 +18,7 @@ from accounts.principal import Principal
 from accounts.services.sessions import sessions_end_all
 from accounts.timezones import is_timezone
 from common.clock import now
-from common.errors import Conflict, Forbidden, Invalid
+from common.errors import Conflict, Forbidden, Invalid, wrong
 from events import services as events
 from notifications.services import notify
 
@@ -199,8 +199,7 @@ def _free_username(username: str) -> str:
     except ValidationError as error:
         raise Invalid(error.messages[0], fields={"username": error.messages}) from error
     if User.objects.filter(username__iexact=username).exists():
-        sentence = _("There is already a person with this username.")
-        raise Invalid(sentence, fields={"username": [sentence]})
+        raise wrong("username", _("There is already a person with this username."))
     return username
 
 
@@ -214,8 +213,7 @@ def _free_email(email: str) -> str:
         raise Invalid(error.messages[0], fields={"email": error.messages}) from error
     taken = EmailAddress.objects.filter(email__iexact=email, verified=True).exists()
     if taken or User.objects.filter(email__iexact=email).exists():
-        sentence = _("There is already a person with this e-mail address.")
-        raise Invalid(sentence, fields={"email": [sentence]})
+        raise wrong("email", _("There is already a person with this e-mail address."))
     return email
 
 
@@ -225,8 +223,7 @@ def _platform_role(value: str) -> str:
 
 def _one_of(value: str, field: str, allowed: set[str]) -> str:
     if value not in allowed:
-        sentence = _("“%s” is not one of the choices.") % value[:40]
-        raise Invalid(sentence, fields={field: [sentence]})
+        raise wrong(field, _("“%s” is not one of the choices.") % value[:40])
     return str(value)
 
 
@@ -234,8 +231,7 @@ def _line(value: str, field: str, limit: int) -> str:
     """Return one printable line: no control characters, not too long."""
     value = value.strip()
     if len(value) > limit or any(not c.isprintable() for c in value):
-        sentence = _("One line of at most %d characters.") % limit
-        raise Invalid(sentence, fields={field: [sentence]})
+        raise wrong(field, _("One line of at most %d characters.") % limit)
     return value
 
 

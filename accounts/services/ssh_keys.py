@@ -14,7 +14,7 @@ from django.utils.translation import gettext as _
 
 from accounts.models import SshKey
 from accounts.principal import Principal
-from common.errors import Conflict, Invalid, NotFound
+from common.errors import Conflict, Invalid, NotFound, wrong
 from events import services as events
 
 _LOADED = {
@@ -144,4 +144,4 @@ def _load(kind: str, data: str) -> None:
 
 
 def _refuse(sentence: str, field: str = "public_key") -> Invalid:
-    return Invalid(sentence, fields={field: [sentence]})
+    return wrong(field, sentence)

@@ -17,7 +17,7 @@ from accounts import scopes as scope_registry
 from accounts.models import ApiToken
 from accounts.principal import Principal
 from common.clock import now
-from common.errors import Conflict, Forbidden, Invalid, NotFound
+from common.errors import Conflict, Forbidden, Invalid, NotFound, wrong
 from events import services as events
 
 PREFIX = "berth_"
@@ -159,16 +159,14 @@ def _expiry(who: Principal, wanted: datetime | None, at: datetime) -> datetime:
 def _name(name: str) -> str:
     name = name.strip()
     if not name or len(name) > 80 or not name.isprintable():  # noqa: PLR2004 - column width
-        sentence = _("A name of 1 to 80 characters, on one line.")
-        raise Invalid(sentence, fields={"name": [sentence]})
+        raise wrong("name", _("A name of 1 to 80 characters, on one line."))
     return name
 
 
 def _scopes(scopes: list[str]) -> list[str]:
     unknown = sorted(set(scopes) - set(scope_registry.known()))
     if unknown:
-        sentence = _("There is no scope “%s”.") % unknown[0][:60]
-        raise Invalid(sentence, fields={"scopes": [sentence]})
+        raise wrong("scopes", _("There is no scope “%s”.") % unknown[0][:60])
     return sorted(set(scopes))
 
 
@@ -176,5 +174,4 @@ def _project_uids(uids: list[str]) -> list[str]:
     try:
         return sorted({str(UUID(str(uid))) for uid in uids})
     except ValueError as error:
-        sentence = _("Projects are named by their uid.")
-        raise Invalid(sentence, fields={"project_uids": [sentence]}) from error
+        raise wrong("project_uids", _("Projects are named by their uid.")) from error

@@ -9,7 +9,7 @@ from rest_framework import exceptions, status
 from rest_framework.response import Response
 from rest_framework.views import exception_handler as drf_handler
 
-from common.disk import DiskFull, is_disk_full
+from common.database import said_of
 from common.errors import BerthError
 from common.problems import CONTENT_TYPE, problem_body
 
@@ -31,13 +31,17 @@ def problem_handler(  # noqa: PLR0911 - one line per kind of error
     error: Exception, context: dict[str, Any]
 ) -> Response | None:
     """DRF's exception handler: every error leaves the API in this shape."""
-    if is_disk_full(error):
-        error = DiskFull()
+    error = said_of(error) or error
     if isinstance(error, BerthError):
         if request := context.get("request"):
             request._request.berth_error = error  # noqa: SLF001 - projects.denials records it
         return problem(
-            error.status, error.code, str(error.message), fields=error.fields, extra=error.extra
+            error.status,
+            error.code,
+            str(error.message),
+            fields=error.fields,
+            extra=error.extra,
+            headers=error.headers,
         )
     if isinstance(error, Http404):
         return problem(404, "not-found", _("There is nothing here, or it is not yours."))

@@ -40,7 +40,10 @@ SENTENCES: dict[Problem, Promise] = {
         " credential, or ask for the right to pull."
     ),
     Problem.WRONG_ARCHITECTURE: _("The image is for %(has)s; the machines here are %(want)s."),
-    Problem.TOO_LARGE: _("The image has %(size)s GiB; at most %(limit)s GiB are pulled here."),
+    Problem.TOO_LARGE: _(
+        "The image has %(size)s\N{NO-BREAK SPACE}GiB; at most %(limit)s\N{NO-BREAK SPACE}GiB are"
+        " pulled here."
+    ),
     Problem.NOT_AN_IMAGE: _("This is something else than a container image."),
     Problem.OLD_FORMAT: _(
         "The image is kept in a format that is no longer pulled. Push it again with a tool of"

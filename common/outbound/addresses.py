@@ -55,7 +55,7 @@ def split_host(text: str, *, default_port: int) -> tuple[str, int]:
 
 def _wrong(error: NotAHost) -> OutboundError:
     return OutboundError(
-        Trouble.ADDRESS, _("“%(host)s” is not the name of a host.") % {"host": error.shown}
+        Trouble.ADDRESS, _("“%(host)s” is not the name of a host."), {"host": error.shown}
     )
 
 

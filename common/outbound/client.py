@@ -7,6 +7,8 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
@@ -131,7 +133,8 @@ class Client:
         if not self._policy.permits_port(host, port):
             raise OutboundError(
                 Trouble.REFUSED,
-                _("Port %(port)d is not one that Berth connects to.") % {"port": port},
+                _("Port %(port)d is not one that Berth connects to."),
+                {"port": port},
             )
         path = parts.path or "/"
         target = f"{path}?{parts.query}" if parts.query else path
@@ -177,11 +180,21 @@ def _line(value: str) -> bytes:
 
 def _tls() -> ssl.SSLContext:
     """The public authorities, and one of the operator's own; never what the environment names."""
+    own = settings.BERTH_OUTBOUND_CA_FILE
+    if not own:
+        return _trusting("", ())
+    seen = Path(own).stat()
+    return _trusting(own, (seen.st_mtime_ns, seen.st_ino, seen.st_size))
+
+
+@lru_cache(maxsize=2)
+def _trusting(own: str, _version: tuple[int, ...]) -> ssl.SSLContext:
+    """Made once for each version of ``own``: the public authorities are over a hundred."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.load_verify_locations(certifi.where())
-    if settings.BERTH_OUTBOUND_CA_FILE:
-        context.load_verify_locations(settings.BERTH_OUTBOUND_CA_FILE)
+    if own:
+        context.load_verify_locations(own)
     return context
 
 

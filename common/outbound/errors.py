@@ -1,5 +1,6 @@
 """What can go wrong on the way out; the text is for people and holds nothing secret."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 
 
@@ -17,7 +18,11 @@ class Trouble(StrEnum):
 class OutboundError(Exception):
     """One answer for every way in which a request did not come to an answer."""
 
-    def __init__(self, trouble: Trouble, message: str) -> None:
-        super().__init__(message)
+    def __init__(
+        self, trouble: Trouble, text: str, values: Mapping[str, str | int] | None = None
+    ) -> None:
+        """``text`` with places for ``values``: who keeps it can say it in another language."""
+        self.text, self.values = text, dict(values or {})
+        self.message = text % self.values if self.values else text
+        super().__init__(self.message)
         self.trouble = trouble
-        self.message = message

@@ -1,5 +1,6 @@
 """Template tags used everywhere (a builtin library: no {% load %} needed)."""
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -12,6 +13,7 @@ from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext, pgettext_lazy
 
+from common import money
 from common.clock import now
 
 register = template.Library()
@@ -38,6 +40,7 @@ TONES = {
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _GIB = 1024
 NOTHING = "–"  # noqa: RUF001 - an en dash stands where there is no value
+NBSP = "\N{NO-BREAK SPACE}"  # a number never stands on another line than its unit
 
 
 @register.simple_tag
@@ -157,12 +160,7 @@ def mib(value: float | None) -> str:
     """MiB for people: 512 MiB, 4 GiB, 1.5 TiB."""
     if value is None:
         return NOTHING
-    number, unit = float(value), "MiB"
-    for bigger in ("GiB", "TiB", "PiB"):
-        if abs(number) < _GIB:
-            break
-        number, unit = number / _GIB, bigger
-    return f"{number:.1f}".rstrip("0").rstrip(".") + f" {unit}"
+    return _in_units(float(value), ("MiB", "GiB", "TiB", "PiB"))
 
 
 @register.filter
@@ -170,12 +168,15 @@ def filesize(value: float | None) -> str:
     """Bytes for people, in binary units."""
     if value is None:
         return NOTHING
-    number, unit = float(value), "B"
-    for bigger in ("KiB", "MiB", "GiB", "TiB"):
-        if abs(number) < _GIB:
-            break
-        number, unit = number / _GIB, bigger
-    return f"{number:.1f}".rstrip("0").rstrip(".") + f" {unit}"
+    return _in_units(float(value), ("B", "KiB", "MiB", "GiB", "TiB"))
+
+
+def _in_units(number: float, units: Sequence[str]) -> str:
+    """Return it in the first unit that leaves less than 1024, else in the last."""
+    step = 0
+    while abs(number) >= _GIB and step < len(units) - 1:
+        number, step = number / _GIB, step + 1
+    return f"{number:.1f}".rstrip("0").rstrip(".") + NBSP + units[step]
 
 
 @register.filter
@@ -184,6 +185,10 @@ def cpus(milli: float | None) -> str:
     if milli is None:
         return NOTHING
     return f"{float(milli) / 1000:.2f}".rstrip("0").rstrip(".")
+
+
+register.filter("money", money.money)
+register.filter("price", money.price)
 
 
 @register.filter

@@ -9,7 +9,7 @@ import yaml
 from django import forms
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 
-from common.errors import BerthError
+from common.errors import BerthError, Invalid
 
 
 def go(request: HttpRequest, url: str) -> HttpResponse:
@@ -33,5 +33,27 @@ def show_error(
         form.add_error(name if name in form.fields else None, said)
 
 
+def refuse(
+    request: HttpRequest,
+    form: forms.BaseForm,
+    error: BerthError,
+    names: Mapping[str, str] | None = None,
+) -> int:
+    """The same where the answer is the form with all that was typed; return its status.
+
+    A refusal is written down as one that becomes a page of its own.
+    """
+    request.berth_error = error  # type: ignore[attr-defined]  # projects.denials records it
+    show_error(form, error, names)
+    return 422 if isinstance(error, Invalid) else error.status
+
+
 def to_yaml(document: Mapping[str, Any]) -> str:
     return yaml.safe_dump(dict(document), sort_keys=False, allow_unicode=True)
+
+
+def as_file(text: bytes, name: str) -> HttpResponse:
+    """Return a text to be saved; ``name`` is ours, without quotes."""
+    response = HttpResponse(text, content_type="text/plain; charset=utf-8")
+    response["Content-Disposition"] = f'attachment; filename="{name}"'
+    return response

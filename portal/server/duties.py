@@ -2,11 +2,14 @@
 
 import contextlib
 import logging
+import signal
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 import structlog
+from celery.worker import state as celery_state
 from django.conf import settings
 from django.db import DatabaseError, close_old_connections, connection
 
@@ -34,6 +37,7 @@ DUTY_LEASE_S = 15.0
 SAMPLE_S = 30.0
 CHECK_S = 5.0
 GATE_S = 1.0  # somebody may be waiting for it
+GATE_LINGERS_S = 60.0  # who closed files soon opens others: it would end, and start again
 SILENT_S = 600.0
 
 
@@ -50,10 +54,10 @@ def gate_tick() -> None:
     attached = Cluster.objects.filter(enabled=True).exclude(driver__in=QUEUED_HERE).exists()
     wanted = attached or gateway.is_wanted()
     with contextlib.suppress(OSError):  # no manager here, and no such folder
-        if wanted and not file.exists():
-            file.touch(mode=0o600)
-        elif not wanted:
-            file.unlink(missing_ok=True)
+        if wanted:
+            file.touch(mode=0o600)  # its time says until when it was
+        elif time.time() - file.stat().st_mtime > GATE_LINGERS_S:
+            file.unlink()
 
 
 class Loop:
@@ -173,6 +177,7 @@ class Worker:
 
     def __init__(self) -> None:
         self._started = False
+        self._is_told = False
         self.pool = sweep.Pool()
         self.sweeper = sweep.Sweeper(self.pool.offer)
         self.pool.on_full = self.sweeper.wake
@@ -190,7 +195,7 @@ class Worker:
             Loop("notebook-tokens", cutting.Keeper().tick, cutting.Keeper.EVERY_S, leased=True),
             Loop("notebook-activity", activity.poll, activity.POLL_S, leased=True),
             Loop("workspace-limits", notebooks.limits_enforce, 15.0, leased=True),
-            Loop("load-schedules", loaders.schedules_run, 15.0, leased=True),
+            Loop("load-schedules", loaders.loads_enforce, 15.0, leased=True),
             Loop("load-retries", loaders.retries_run, CHECK_S, leased=True),
             Loop("workspace-usage", usage_tick, SAMPLE_S, leased=True),
             Loop("audit-seal", sealer.seal, sealer.EVERY_S, leased=True),
@@ -219,12 +224,22 @@ class Worker:
         return [loop.name for loop in self.loops if loop.is_silent]
 
     def run(self) -> int:
+        signal.signal(signal.SIGTERM, self._told_early)  # until Celery takes it over
         self.start()
         try:
-            self.celery()
+            if not self._is_told:
+                self.celery()
         finally:
             self.stop()
         return 0
+
+    def _told_early(self, *_: Any) -> None:
+        """Told to end before Celery listens: it finds this as soon as it begins, and all drains.
+
+        Nothing is raised: an import's own callbacks would swallow it.
+        """
+        self._is_told = True
+        celery_state.should_stop = 0
 
     def celery(self) -> None:
         """Serve messages until a signal says to end."""

@@ -195,6 +195,8 @@ if BERTH_REDIS_URL:
         "visibility_timeout": 300,
         "socket_timeout": 2,
         "socket_connect_timeout": 2,
+        # Whoever sends a wake-up waits once; what consumes connects again by a loop of its own.
+        "max_retries": 0,
     }
 else:
     _broker = VAR / "broker"
@@ -231,6 +233,7 @@ BERTH_ROUTER = text("ROUTER", "chp")  # chp | fake
 # how much more may be asked for in all than the machine has (the local queue)
 BERTH_CPU_OVERCOMMIT = number("CPU_OVERCOMMIT", 4)
 BERTH_MEMORY_OVERCOMMIT = number("MEMORY_OVERCOMMIT", 1)
+BERTH_CURRENCY = text("CURRENCY", "USD")  # of every price (ISO 4217)
 
 # --- The way out ---------------------------------------------------------------------------------
 # Addresses that users write are reached only through common.outbound, and only public ones;

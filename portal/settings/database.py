@@ -15,9 +15,14 @@ def from_url(url: str, var: Path) -> dict[str, Any]:
     config["ENGINE"] = "django.db.backends.postgresql"
     config["CONN_HEALTH_CHECKS"] = True
     config["OPTIONS"] = {
-        "pool": {"min_size": 1, "max_size": 12, "timeout": 5},
+        "pool": {"min_size": 1, "max_size": 12, "timeout": 10},
         "connect_timeout": 5,
         "options": "-c statement_timeout=30000 -c lock_timeout=10000",
+        # What is asked often is planned once for each connection: planning was half of the
+        # server's work for a launch. A pooler that changes connections between statements must
+        # know prepared statements (PgBouncer 1.21: max_prepared_statements).
+        "server_side_binding": True,
+        "prepare_threshold": 3,
     }
     return config
 

@@ -27,6 +27,9 @@ BERTH_IN_CLUSTER_NAME = text("IN_CLUSTER_NAME")
 # cluster that it is in (empty: the one that Berth runs in).
 BERTH_GATEWAY = text("GATEWAY")
 BERTH_GATEWAY_CLUSTER = text("GATEWAY_CLUSTER")
+# Service of the notebook proxy there, namespace/service:port: WebSockets go through it, so that
+# those of a revoked visitor can be cut. Empty: they go straight to the workload and can't.
+BERTH_GATEWAY_PROXY = text("GATEWAY_PROXY")
 # Attached clusters may lie on this machine's own addresses (trials; never a shared portal).
 BERTH_ALLOW_PRIVATE_CLUSTERS = flag("ALLOW_PRIVATE_CLUSTERS")
 

@@ -1,6 +1,6 @@
 """Forms of projects. The rules are in the services; a form only names the fields."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from django import forms
@@ -13,12 +13,17 @@ from projects.choices import Role
 T = TypeVar("T")
 
 
-def attempt(form: forms.Form, act: Callable[[], T]) -> T | None:
-    """Run ``act``; what the person can correct becomes an error of the form, and None."""
+def attempt(
+    form: forms.Form, act: Callable[[], T], names: Mapping[str, str] | None = None
+) -> T | None:
+    """Run ``act``; what the person can correct becomes an error of the form, and None.
+
+    ``names``: a service's field → the form's, where they differ.
+    """
     try:
         return act()
     except (Invalid, Conflict) as error:
-        show_error(form, error)
+        show_error(form, error, names)
         return None
 
 

@@ -55,6 +55,21 @@ class GrantForm(forms.Form):
         self.fields["cluster"].choices = clusters  # type: ignore[attr-defined]
 
 
+class GrantFilter(forms.Form):
+    """Its state lives in the URL; what is no search searches for nothing."""
+
+    q = forms.CharField(
+        label=gettext_lazy("Search"),
+        required=False,
+        max_length=80,
+        widget=forms.TextInput(attrs={"type": "search"}),
+    )
+
+    @property
+    def words(self) -> str:
+        return str(self.cleaned_data["q"]).strip() if self.is_valid() else ""
+
+
 class Kubectl(ProjectView):
     required_permissions: ClassVar = {"GET": Permission.KUBE_USE, "POST": Permission.KUBE_USE}
     template_name = "projects/kubectl.html"
@@ -81,14 +96,20 @@ class Kubectl(ProjectView):
     def _page(self, form: GrantForm | None, *, status: int = 200) -> HttpResponse:
         clusters = places.tenant_clusters(self.project)
         manages = self.can(Permission.MEMBER_MANAGE)
+        search = GrantFilter(self.request.GET)
         others = selectors.kube_grants_in(self.project).exclude(user=self.principal.user)
+        mine = selectors.kube_grants_of(self.principal, self.project)
         return self.render(
             {
                 "tabs": tabs(self, "kubectl"),
                 "clusters": clusters,
                 "form": form or GrantForm(None, clusters),
-                "grants": selectors.kube_grants_of(self.principal, self.project)[:_FIRST],
-                "others": others[:_FIRST] if manages else [],
+                "search": search,
+                "sought": search.words,
+                "grants": selectors.kube_grants_matching(mine, search.words)[:_FIRST],
+                "others": selectors.kube_grants_matching(others, search.words)[:_FIRST]
+                if manages
+                else [],
             },
             status=status,
         )
@@ -145,9 +166,15 @@ class Kubeconfigs(SettingsView):
     template_name = "projects/kubeconfigs.html"
 
     def get(self, request: HttpRequest) -> HttpResponse:
-        mine = selectors.kube_grants_of(self.principal)[:_FIRST]
-        projects = selectors.projects_with_places(self.principal)[:_FIRST]
-        return self.render({"grants": mine, "projects": projects})
+        search = GrantFilter(request.GET)
+        mine = selectors.kube_grants_of(self.principal)
+        context = {
+            "search": search,
+            "sought": search.words,
+            "grants": selectors.kube_grants_matching(mine, search.words)[:_FIRST],
+            "projects": selectors.projects_with_places(self.principal)[:_FIRST],
+        }
+        return self.render(context)
 
 
 class KubeconfigRevoke(SettingsView):

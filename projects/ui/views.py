@@ -171,10 +171,14 @@ class Members(ProjectView):
         manages = self.can(Permission.MEMBER_MANAGE)
         invited = selectors.invitations_open(self.project) if manages else []
         roles = self._roles()
+        words = self.request.GET.get("q", "").replace("\0", "")[:80]
+        shown = paginate(self.request, selectors.members_by_rank(self.project, words))
         return self.render(
             {
                 "tabs": tabs(self, "members"),
                 "form": form,
+                "page": shown,
+                "q": words,
                 "rows": [
                     {
                         "member": m,
@@ -184,7 +188,7 @@ class Members(ProjectView):
                         and m.user_id != self.principal.user.pk
                         and not m.from_group,
                     }
-                    for m in selectors.members_by_rank(self.project)
+                    for m in shown
                 ],
                 "roles": roles,
                 "invitations": [
