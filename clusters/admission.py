@@ -88,9 +88,9 @@ class Verdict:
 
 def admit(request: AdmissionRequest) -> Granted | Waiting:
     """Ask for a place, or ask again how it stands. Idempotent by ``uid``."""
-    cluster = _cluster(request.cluster_key)
-    if cluster.driver not in QUEUED_HERE:
+    if registry.row_for(request.cluster_key).driver not in QUEUED_HERE:
         return Granted()
+    cluster = _cluster(request.cluster_key)
     if cluster.checked_at is None:
         from clusters.services import health_refresh
 

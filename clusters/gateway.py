@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from django.conf import settings
@@ -19,18 +19,21 @@ if TYPE_CHECKING:
 
 def from_settings() -> Router:
     from clusters import registry
+    from runtime.routers.chp import ChpRouter
     from runtime.routers.gateway import Gateway, GatewayRouter
 
     if settings.BERTH_NOTEBOOK_ROUTING != "host":
         message = "BERTH_ROUTER=gateway needs BERTH_NOTEBOOK_ROUTING=host."
         raise ImproperlyConfigured(message)
     try:
-        gateway = Gateway.parse(
-            settings.BERTH_GATEWAY, options_of(cluster().options).namespace_prefix
-        )
+        prefix = options_of(cluster().options).namespace_prefix
+        gateway = Gateway.parse(settings.BERTH_GATEWAY, prefix, settings.BERTH_GATEWAY_PROXY)
     except ValueError as error:
         raise ImproperlyConfigured(str(error)) from error
-    return GatewayRouter(gateway, client, registry.lookup)
+    router = GatewayRouter(gateway, client, registry.lookup)
+    if gateway.proxy is None:
+        return router
+    return ChpRouter([*ChpRouter.from_settings().members, router])  # it carries the WebSockets
 
 
 def cluster() -> Cluster:
@@ -42,12 +45,17 @@ def cluster() -> Cluster:
     return found
 
 
-@cache
 def client() -> KubeClient | None:
-    """One for this process, as long as the cluster's credential is the same."""
+    """One for this process, as long as the cluster's row is the same."""
+    row = cluster()
+    return _client(row.pk, row.revision)
+
+
+@lru_cache(maxsize=1)
+def _client(pk: int, _revision: int) -> KubeClient | None:
     from clusters import registry
     from runtime.drivers.kubernetes import addresses
     from runtime.drivers.kubernetes.client import KubeClient
 
-    access = registry.access_of(cluster())
+    access = registry.access_of(Cluster.objects.get(pk=pk))
     return None if access is None else KubeClient(access, check=addresses.check_from_settings())

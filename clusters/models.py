@@ -55,7 +55,8 @@ class Flavor(models.Model):
     """A kind of GPU as data: name people use, how devices are recognised, price.
 
     ``node_labels``: label → accepted values; a node of this kind carries one value of each and
-    offers ``resource``. Empty: not recognised on clusters.
+    offers ``resource``. Empty: not recognised on clusters. ``use_source``: where figures of use
+    come from (``runtime.use_sources``); empty: as is known of the resource.
     """
 
     KIND = "flavor"
@@ -66,6 +67,7 @@ class Flavor(models.Model):
     match = models.CharField(max_length=200, blank=True, default="")
     resource = models.CharField(max_length=120, default="nvidia.com/gpu")
     node_labels = models.JSONField(default=dict, blank=True)
+    use_source = models.JSONField(default=dict, db_default={}, blank=True)
     memory_mib = models.PositiveIntegerField(default=0)
     price_per_hour = models.DecimalField(max_digits=10, decimal_places=2, default=0)
     position = models.PositiveIntegerField(default=0)

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from django.utils.translation import gettext as _
 
 from clusters.accelerators import terms
 from clusters.demand import Demand, demand_on
-from clusters.models import CheckResult, Cluster, Flavor, NetworkProfile, Pool
+from clusters.models import Cluster, Flavor, NetworkProfile, Pool
 from clusters.options import options_of
-from common.clock import now
+from clusters.proofs import unproved
+from clusters.wording import work_words
 from common.errors import BerthError, Conflict, Forbidden, Unavailable, wrong
 from runtime import protocol as p
 from runtime.reasons import Reason
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 # One machine: there the portal's own queue decides what starts and which GPUs it gets.
 QUEUED_HERE = frozenset({"fake", "local"})
-PROVED_FOR = timedelta(days=3)  # the worker asks every day; a network may be changed any day
 _project_clusters: list[Callable[[Any], Collection[str] | None]] = []
 
 
@@ -74,29 +73,13 @@ def launch_refusal(cluster_key: str, project_uid: Any = None) -> str:
         allowed = _project_clusters[0](project_uid)
         if allowed and cluster.key not in allowed:
             return _("This project may not use the cluster %(name)s.") % {"name": cluster.name}
-    if cluster.driver in QUEUED_HERE or options_of(cluster.options).trusted:
-        return ""
     return _unproved(cluster)
 
 
 def _unproved(cluster: Cluster) -> str:
-    """Tenants are let in only where their separation was probed."""
-    check = CheckResult.objects.filter(cluster=cluster, name="network").first()
-    if check is None or check.state == CheckResult.State.UNKNOWN:
-        return _(
-            "Whether the network of %(name)s keeps projects apart was not proved yet."
-            " An operator sees more on the cluster's page."
-        ) % {"name": cluster.name}
-    if check.state == CheckResult.State.RED:
-        return _(
-            "The network of %(name)s does not keep projects apart, so nothing is started there."
-        ) % {"name": cluster.name}
-    if check.at < now() - PROVED_FOR:
-        return _(
-            "Whether the network of %(name)s keeps projects apart was not proved for some days."
-            " An operator sees more on the cluster's page."
-        ) % {"name": cluster.name}
-    return ""
+    if cluster.driver in QUEUED_HERE or options_of(cluster.options).trusted:
+        return ""
+    return unproved(cluster)
 
 
 def pools_for(cluster_key: str, kind: str, project_uid: Any) -> list[Pool]:
@@ -188,7 +171,7 @@ def placement_for(
 
     Taints of a pool are tolerated by work that names the pool, or a kind of GPU that it lists.
     """
-    pools, usable, chosen = _within(cluster_key, kind, project_uid, pool, network)
+    pools, usable, chosen = _within(cluster_key, kind, project_uid, pool, network, kinds=bool(gpus))
     labels = dict(chosen.node_labels) if chosen else {}
     avoid = _avoid([row for row in pools if not row.admits(kind, project_uid)], labels)
     if not gpus:
@@ -265,22 +248,33 @@ def engine_network(cluster_key: str, **asked: Any) -> p.Network:
 
 def launch_check(cluster_key: str, project_uid: Any) -> None:
     """Raise Conflict with the sentence when nothing may start there."""
-    if refusal := launch_refusal(cluster_key, project_uid):
+    _refuse(launch_refusal(cluster_key, project_uid))
+
+
+def proved_check(cluster: Cluster) -> None:
+    """The same for a cluster that was just found to take new work of the project."""
+    _refuse(_unproved(cluster))
+
+
+def _refuse(refusal: str) -> None:
+    if refusal:
         raise Conflict(refusal, code="cluster-refuses", fields={"cluster": [refusal]})
 
 
 # --- details --------------------------------------------------------------------------------
 
 
-def _pools(cluster_key: str) -> list[Pool]:
-    return list(Pool.objects.filter(cluster__key=cluster_key).prefetch_related("flavors"))
+def _pools(cluster_key: str, *, kinds: bool = True) -> list[Pool]:
+    """Return all pools, with their kinds of GPU where those matter."""
+    rows = Pool.objects.filter(cluster__key=cluster_key)
+    return list(rows.prefetch_related("flavors") if kinds else rows)
 
 
 def _within(
-    cluster_key: str, kind: str, project_uid: Any, pool: str, network: str
+    cluster_key: str, kind: str, project_uid: Any, pool: str, network: str, *, kinds: bool = True
 ) -> tuple[list[Pool], list[Pool], Pool | None]:
     """Return all pools, those that the work may use, and the one that it is bound to."""
-    pools = _pools(cluster_key)
+    pools = _pools(cluster_key, kinds=kinds)
     chosen = _chosen_pool(pools, pool, kind, project_uid)
     usable = [chosen] if chosen else [row for row in pools if row.admits(kind, project_uid)]
     profile = _profile(cluster_key, network, project_uid, pool) if network else None
@@ -300,7 +294,7 @@ def _chosen_pool(pools: list[Pool], name: str, kind: str, project_uid: Any) -> P
     if not found.admits(kind, project_uid):
         message = _("The pool %(name)s is reserved for other kinds of work: %(kinds)s.") % {
             "name": name,
-            "kinds": ", ".join(found.kinds),
+            "kinds": ", ".join(work_words(kind) for kind in found.kinds),
         }
         raise Forbidden(message, fields={"pool": [message]})
     return found

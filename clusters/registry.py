@@ -24,7 +24,7 @@ REVISION_EVERY_S = 5.0  # how long a process may use a driver whose row was chan
 @dataclass
 class _Kept:
     driver: Driver
-    revision: int
+    row: Cluster  # what it was made from
     asked: float  # monotonic
 
 
@@ -174,10 +174,10 @@ def driver_for(cluster_key: str) -> Driver:
         raise Unreachable(message)
     with _lock:
         again = _drivers.get(cluster_key)
-        if again is None or again.revision != cluster.revision:
+        if again is None or again.row.revision != cluster.revision:
             forget(cluster_key)
             made = DRIVERS[cluster.driver](cluster)
-            again = _drivers[cluster_key] = _Kept(made, cluster.revision, time.monotonic())
+            again = _drivers[cluster_key] = _Kept(made, cluster, time.monotonic())
         again.asked = time.monotonic()
         return again.driver
 
@@ -192,7 +192,18 @@ def _is_fresh(cluster_key: str, kept: _Kept) -> bool:
         .first()
     )
     kept.asked = time.monotonic()
-    return found == kept.revision
+    return found == kept.row.revision
+
+
+def row_for(cluster_key: str) -> Cluster:
+    """Return what operators set for a cluster, as old as its driver may be; Unreachable like it.
+
+    For what each step of the engine asks. How the cluster is now stands in the table.
+    """
+    driver_for(cluster_key)
+    with _lock:
+        kept = _drivers.get(cluster_key)
+    return kept.row if kept is not None else Cluster.objects.get(key=cluster_key)
 
 
 def forget(cluster_key: str) -> None:

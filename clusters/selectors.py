@@ -17,7 +17,9 @@ from clusters.models import (
     Node,
     Pool,
 )
+from clusters.use_sources import sources_of
 from common.errors import NotFound
+from runtime.use_sources import UseSource
 
 
 @dataclass(frozen=True)
@@ -140,6 +142,12 @@ def networks(cluster: Cluster) -> list[NetworkProfile]:
 
 def flavors() -> QuerySet[Flavor]:
     return Flavor.objects.order_by("position", "name")
+
+
+def use_sources(cluster_key: str) -> list[UseSource]:
+    """Return where figures of use of the kinds come from that the cluster has."""
+    kinds = Cluster.objects.filter(key=cluster_key).values_list("kinds", flat=True).first()
+    return sources_of(Flavor.objects.filter(name__in=list(kinds or {})).order_by("name"))
 
 
 def flavor_get(name: str) -> Flavor:

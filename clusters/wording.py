@@ -1,11 +1,45 @@
-"""Why something waits, in the words and the language of whoever reads it."""
+"""Why something waits, and what is called how, in the language of whoever reads it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
+from django.utils.functional import Promise
 from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
+from django.utils.translation import gettext_lazy, ngettext
 
 from runtime.protocol import Resources
+
+# What pools are reserved for (clusters.services.base.KINDS_OF_WORK), and what claims are for.
+WORK: dict[str, Promise] = {
+    "notebook": gettext_lazy("Notebooks"),
+    "container": gettext_lazy("Containers"),
+    "job": gettext_lazy("Jobs"),
+    "distributed": gettext_lazy("Distributed jobs"),
+    "trial": gettext_lazy("Trials of a study"),
+    "endpoint": gettext_lazy("Served models"),
+}
+
+# What the engine looks after, what is counted and written down.
+OBJECTS: dict[str, Promise] = {
+    "credential": gettext_lazy("Credentials"),
+    "files": gettext_lazy("File browsers"),
+    "load": gettext_lazy("Loads"),
+    "place": gettext_lazy("Places of projects on clusters"),
+    "project": gettext_lazy("Projects"),
+    "volume": gettext_lazy("Volumes"),
+    "volume-snapshot": gettext_lazy("Snapshots"),
+    "volume-transfer": gettext_lazy("Offers of volumes"),
+    "workspace": gettext_lazy("Workspaces"),
+}
+
+
+def work_words(kind: str) -> str:
+    """Return what people call a kind of work or of object; one without words stays as it is."""
+    return str(WORK.get(kind) or OBJECTS.get(kind) or kind)
+
+
+def counted(there: Mapping[str, int]) -> str:
+    """Return how many of each kind: ``Loads: 1, Workspaces: 2``."""
+    return ", ".join(sorted(f"{work_words(kind)}: {count}" for kind, count in there.items()))
 
 
 def waiting_sentence(lacking: Iterable[str], position: int, size: Resources) -> str:
@@ -32,7 +66,7 @@ def _thing(word: str, size: Resources) -> str:
     if word == "cpu":
         return _("%(n)g CPU") % {"n": size.cpu_milli / 1000}
     if word == "memory":
-        return _("%(n)g GiB of memory") % {"n": round(size.memory_mib / 1024, 1)}
+        return _("%(n)g\N{NO-BREAK SPACE}GiB of memory") % {"n": round(size.memory_mib / 1024, 1)}
     if not size.gpu_flavor:
         return ngettext("%(n)d GPU", "%(n)d GPUs", size.gpus) % {"n": size.gpus}
-    return _("%(n)d x %(flavor)s") % {"n": size.gpus, "flavor": size.gpu_flavor}
+    return _("%(n)d × %(flavor)s") % {"n": size.gpus, "flavor": size.gpu_flavor}  # noqa: RUF001 - the sign

@@ -1,4 +1,4 @@
-"""``python -m devcluster up|down|status|build|lock``; ``make cluster-…`` calls it."""
+"""``python -m devcluster up|down|status|storage|build|lock``; ``make cluster-…`` calls it."""
 
 import argparse
 import fcntl
@@ -45,6 +45,14 @@ def status(_: list[str]) -> int:
     return report(Layout.usual())
 
 
+def storage(_: list[str]) -> int:
+    from devcluster.storage import add
+
+    with alone():
+        add(Layout.usual())
+    return 0
+
+
 def build(names: list[str]) -> int:
     from devcluster.programs import build as build_one
 
@@ -68,11 +76,35 @@ def lock(names: list[str]) -> int:
     return 0
 
 
-COMMANDS = {"up": up, "down": down, "status": status, "build": build, "lock": lock}
+COMMANDS = {
+    "up": up,
+    "down": down,
+    "status": status,
+    "storage": storage,
+    "build": build,
+    "lock": lock,
+}
+
+
+HELP = """\
+up       bring the cluster up; what runs is left alone
+down     take it down, and look that nothing of it is left
+status   what runs, and what does not
+storage  add storage that makes snapshots and grows to the cluster that is up: builds what it
+         needs (once, some minutes of CPU) and makes the classes berth-snapshots, whose volumes
+         grow, and berth-fixed, whose volumes don't; later starts bring both by themselves
+build    build programs, all of the cluster's when none is named
+lock     pin the modules of programs again, after a change of a version
+"""
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="devcluster", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="devcluster",
+        description=__doc__,
+        epilog=HELP,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("command", choices=COMMANDS)
     parser.add_argument("names", nargs="*", help="programs, for build and lock")
     chosen = parser.parse_args()

@@ -24,6 +24,7 @@ OWN_USERS = [
     "berth-cluster:kueue",
     "berth-cluster:kube-router",
     "berth-cluster:metrics-server",
+    "berth-cluster:storage",
 ]
 OWN_GROUPS = ["system:nodes", "system:serviceaccounts:kube-system"]
 

@@ -11,7 +11,7 @@ from devcluster import oci
 from devcluster.layout import REGISTRY_PORT, ROOT, cache
 from devcluster.programs import binary
 from tools.setup_shell import digest, run
-from tools.setup_steps import TOOLS
+from tools.setup_steps import LAB_OVERRIDES, LAB_OVERRIDES_AT, TOOLS
 from tools.setup_uv import fetched_uv, index_environment, system_certificates
 
 SUITE = "bookworm"
@@ -139,6 +139,11 @@ def analysis_packages() -> Recipe:
     return locked("analysis", ANALYSIS, ANALYSIS_LOCK)
 
 
+def jupyter_defaults() -> Recipe:
+    """Defaults of JupyterLab that a person's own settings override, as on one machine."""
+    return single("jupyterlab-defaults", f"{JUPYTER}/{LAB_OVERRIDES_AT}", LAB_OVERRIDES)
+
+
 def analysis_path() -> Recipe:
     """Kernels of JupyterLab find the packages beside their own, which come first."""
     line = f"{ANALYSIS}/{PACKAGES_OF}\n"
@@ -235,12 +240,13 @@ def echo(say: Said) -> oci.Image:
 
 
 def jupyterlab(say: Said) -> oci.Image:
-    return notebook("jupyterlab", "6.1", [debian(), jupyter()], JUPYTER, say=say)
+    layers = [debian(), jupyter(), jupyter_defaults()]
+    return notebook("jupyterlab", "6.1", layers, JUPYTER, say=say)
 
 
 def analysis(say: Said) -> oci.Image:
     """JupyterLab with what a person adds who works on data: pandas and the aws command line."""
-    layers = [debian(), jupyter(), analysis_packages(), analysis_path()]
+    layers = [debian(), jupyter(), jupyter_defaults(), analysis_packages(), analysis_path()]
     return notebook("analysis", "1", layers, JUPYTER, ANALYSIS, say=say)
 
 

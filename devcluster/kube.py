@@ -21,6 +21,7 @@ PLURALS = {
     "PriorityClass": "priorityclasses",
     "IngressClass": "ingressclasses",
     "GatewayClass": "gatewayclasses",
+    "VolumeSnapshotClass": "volumesnapshotclasses",
     "WorkloadPriorityClass": "workloadpriorityclasses",
     "Topology": "topologies",
     "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
@@ -82,7 +83,7 @@ class Kube:
 
     def ready(self, path: str = "/readyz") -> bool:
         try:
-            return self.http.get(path, timeout=2).status_code == httpx.codes.OK
+            return self.http.get(path, timeout=10).status_code == httpx.codes.OK
         except httpx.HTTPError:
             return False
 
@@ -149,8 +150,11 @@ class Kube:
             raise
         return True
 
-    def watch(self, path: str, version: str, timeout_s: int = 240) -> Iterator[Object]:
-        parameters = {
+    def watch(
+        self, path: str, version: str, timeout_s: int = 240, **parameters: str
+    ) -> Iterator[Object]:
+        """``labelSelector=…`` and the like may be given."""
+        parameters |= {
             "watch": "1",
             "resourceVersion": version,
             "allowWatchBookmarks": "true",
@@ -165,7 +169,7 @@ class Kube:
                 if line:
                     yield json.loads(line)
 
-    def until(self, what: str, probe: Callable[[], Any], timeout_s: float = 30) -> Any:
+    def until(self, what: str, probe: Callable[[], Any], timeout_s: float = 120) -> Any:
         """The first true answer of ``probe``; a missing thing or a refusal is asked again."""
         deadline, last = time.monotonic() + timeout_s, ""
         while time.monotonic() < deadline:
@@ -182,7 +186,7 @@ class Kube:
 def answers(address: str) -> bool:
     """Whether a program says of itself that it is ready."""
     try:
-        return httpx.get(address, timeout=2, trust_env=False).status_code == httpx.codes.OK
+        return httpx.get(address, timeout=10, trust_env=False).status_code == httpx.codes.OK
     except httpx.HTTPError:
         return False
 

@@ -7,6 +7,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -101,7 +102,7 @@ class Processes:
         tail = "\n".join(f"    {line[:400]}" for line in lines)
         return f"{name} {what}; the end of {self.log(name)}:\n{tail}"
 
-    def wait(self, name: str, ready: Callable[[], bool], timeout_s: float = 60) -> None:
+    def wait(self, name: str, ready: Callable[[], bool], timeout_s: float = 180) -> None:
         deadline = time.monotonic() + timeout_s
         while not ready():
             if not self.alive(name):
@@ -115,10 +116,11 @@ class Processes:
         record = self.records.get(name)
         if record is None:
             return
-        for number, patience in ((signal.SIGTERM, timeout_s), (signal.SIGKILL, 5.0)):
+        for number, patience in ((signal.SIGTERM, timeout_s), (signal.SIGKILL, 60.0)):
             if not record.alive():
                 break
-            os.kill(record.pid, number)
+            with suppress(ProcessLookupError):  # it ended since that look
+                os.kill(record.pid, number)
             self.await_end(record, patience)
         if record.alive():
             raise SetupError(f"{name} (pid {record.pid}) does not end.")

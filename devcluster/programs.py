@@ -20,8 +20,13 @@ from tools.setup_shell import SetupError, digest, run
 
 KUBERNETES = "v1.36.3"
 # The public checksum database has no record of these; the committed go.sum pins them.
-UNRECORDED = ("github.com/osrg/gobgp/v3", "sigs.k8s.io/scheduler-library")
+UNRECORDED: tuple[str, ...] = ("github.com/osrg/gobgp/v3", "sigs.k8s.io/scheduler-library")
+UNRECORDED += ("sigs.k8s.io/sig-storage-lib-external-provisioner/v11",)
 VERSION = "k8s.io/component-base/version"
+# The linker drops what a debugger would read (-s -w): the compiler need not write it.
+NO_DEBUGGING = "-gcflags=all=-dwarf=false"
+# The compiler is a short-lived program: it collects seldom, unless its memory grows large.
+SELDOM = {"GOGC": "400", "GOMEMLIMIT": "2GiB"}
 
 
 @dataclass(frozen=True)
@@ -33,6 +38,14 @@ class Program:
     flags: tuple[str, ...] = ()
     on_demand: bool = False
     binaries: tuple[str, ...] = field(default=())
+    # Has a main.go of ours, which brings only what is used here of a program with many plugins.
+    own_main: bool = False
+    # Takes the libraries that Kubernetes uses too in the same versions (``lock`` sees to it): what
+    # the compiler made of them for one is then used for all.  Without it half of the time goes
+    # into the same libraries again.
+    shares: bool = False
+    # Libraries, each as MODULE@VERSION, that go with those versions; its own choice does not.
+    newer: tuple[str, ...] = ()
 
     @property
     def folder(self) -> Path:
@@ -43,12 +56,17 @@ class Program:
         return self.binaries or (self.name,)
 
     @property
+    def paths(self) -> list[str]:
+        return [self.module + suffix for suffix in self.packages]
+
+    @property
     def kept(self) -> Path:
         """Named by everything that decides what the binary is."""
         parts: list[str | Path] = [
             self.folder / "go.mod",
             self.folder / "go.sum",
             " ".join(self.flags),
+            *(sorted(self.folder.glob("*.go")) if self.own_main else []),
         ]
         return cache() / "bin" / f"{self.name}-{self.version}-{digest(*parts)}"
 
@@ -81,20 +99,16 @@ PROGRAMS = {
             "v1.6.1",
             packages=("/cmd/kube-router",),
         ),
-        Program("coredns", "github.com/coredns/coredns", "v1.15.0"),
-        Program(
-            "registry",
-            "github.com/distribution/distribution/v3",
-            "v3.1.2",
-            packages=("/cmd/registry",),
-        ),
-        Program("kueue", "sigs.k8s.io/kueue", "v0.19.2", packages=("/cmd/kueue",)),
-        Program("kwok", "sigs.k8s.io/kwok", "v0.8.0", packages=("/cmd/kwok",)),
+        Program("coredns", "github.com/coredns/coredns", "v1.15.0", own_main=True, shares=True),
+        Program("registry", "github.com/distribution/distribution/v3", "v3.1.2", own_main=True),
+        Program("kueue", "sigs.k8s.io/kueue", "v0.19.2", packages=("/cmd/kueue",), shares=True),
+        Program("kwok", "sigs.k8s.io/kwok", "v0.8.0", packages=("/cmd/kwok",), shares=True),
         Program(
             "metrics-server",
             "sigs.k8s.io/metrics-server",
             "v0.9.0",
             packages=("/cmd/metrics-server",),
+            shares=True,
         ),
         Program("helm", "helm.sh/helm/v3", "v3.22.0", packages=("/cmd/helm",), on_demand=True),
         Program(
@@ -113,6 +127,46 @@ PROGRAMS = {
             on_demand=True,
         ),
         Program("fake-gcs-server", "github.com/fsouza/fake-gcs-server", "v1.56.1", on_demand=True),
+        # Storage that makes snapshots and grows (devcluster/storage.py).
+        Program(
+            "external-provisioner",
+            "github.com/kubernetes-csi/external-provisioner/v5",
+            "v5.3.0",
+            packages=("/cmd/csi-provisioner",),
+            binaries=("csi-provisioner",),
+            on_demand=True,
+            shares=True,
+            newer=(
+                "github.com/kubernetes-csi/csi-lib-utils@v0.24.0",
+                "sigs.k8s.io/gateway-api@v1.6.0",
+            ),
+        ),
+        Program(
+            "external-snapshotter",
+            "github.com/kubernetes-csi/external-snapshotter/v8",
+            "v8.6.0",
+            packages=("/cmd/snapshot-controller", "/cmd/csi-snapshotter"),
+            binaries=("snapshot-controller", "csi-snapshotter"),
+            on_demand=True,
+            shares=True,
+        ),
+        Program(
+            "external-resizer",
+            "github.com/kubernetes-csi/external-resizer/v2",
+            "v2.3.0",
+            packages=("/cmd/csi-resizer",),
+            binaries=("csi-resizer",),
+            on_demand=True,
+            shares=True,
+        ),
+        Program(
+            "csi-directory",
+            "github.com/container-storage-interface/spec",
+            "v1.9.0",
+            own_main=True,
+            on_demand=True,
+            shares=True,
+        ),
     )
 }
 
@@ -172,12 +226,12 @@ def compiled(program: Program, say: Callable[[str], None]) -> None:
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(parents=True)
     flags = " ".join(("-s", "-w", *program.flags))
-    packages = [program.module + suffix for suffix in program.packages]
-    command = [go(), "build", "-trimpath", "-buildvcs=false", f"-ldflags={flags}"]
+    packages = ["."] if program.own_main else program.paths
+    command = [go(), "build", "-trimpath", "-buildvcs=false", f"-ldflags={flags}", NO_DEBUGGING]
     try:
         run(
             [*command, "-o", f"{unfinished}/", *packages],
-            env=go_environment(),
+            env=go_environment() | SELDOM,
             cwd=program.folder,
             hint="It is built again by `make cluster-build`.",
         )
@@ -202,10 +256,14 @@ def rename_versioned(program: Program, folder: Path) -> None:
         raise SetupError(f"Building {program.name} did not give {', '.join(lacking)}.")
 
 
-def module_folder(program: Program) -> Path:
-    """The module's own sources: CRDs and default manifests are read there, none is kept here."""
+def module_folder(program: Program, module: str = "") -> Path:
+    """The module's own sources: CRDs and default manifests are read there, none is kept here.
+
+    Or those of another ``module`` that the program is built with.
+    """
+    wanted = module or program.module
     done = subprocess.run(
-        [go(), "list", "-m", "-json", program.module],
+        [go(), "list", "-m", "-json", wanted],
         cwd=program.folder,
         env={**os.environ, **go_environment()},
         capture_output=True,
@@ -214,9 +272,9 @@ def module_folder(program: Program) -> Path:
     )
     folder = json.loads(done.stdout or "{}").get("Dir") if done.returncode == 0 else None
     if folder is None:
-        run([go(), "mod", "download", program.module], env=go_environment(), cwd=program.folder)
+        run([go(), "mod", "download", wanted], env=go_environment(), cwd=program.folder)
         listed = run(
-            [go(), "list", "-m", "-f", "{{.Dir}}", program.module],
+            [go(), "list", "-m", "-f", "{{.Dir}}", wanted],
             env=go_environment(),
             cwd=program.folder,
         )

@@ -32,7 +32,7 @@ def faults(layout: Layout, *, ended: bool = True) -> list[str]:
     running = state.running(layout)
     found = [
         f"{name} does not run; its log: {layout.logs / name}.log"
-        for name in PARTS
+        for name in (*PARTS, *(extra for extra in running if extra not in PARTS))
         if not running.get(name)
     ]
     if ended and state.read(layout) is None:

@@ -20,6 +20,7 @@ from devcluster import (
     pki,
     state,
     status,
+    storage,
 )
 from devcluster.kube import Kube
 from devcluster.layout import ROOT, Layout, volumes
@@ -119,6 +120,9 @@ class Cluster:
         self.apply(addons.dns_objects(self.images["coredns"]["reference"]))
         self.start("metrics-server", addons.metrics_server(layout))
         self.apply(addons.metrics_objects(layout))
+        if storage.has():
+            with timed("storage with snapshots that grows"):
+                storage.start(layout, self.processes, self.kube)
 
     def fleet(self) -> None:
         with timed("simulated nodes"):
@@ -172,7 +176,7 @@ class Cluster:
 
     def until(self, what: str, probe: Callable[[], Any]) -> None:
         try:
-            self.kube.until(what, probe, 90)
+            self.kube.until(what, probe, 180)
         except TimeoutError as error:
             raise SetupError(str(error)) from error
 

@@ -4,6 +4,9 @@ Topics: ``user:<uid>``, ``project:<uid>``, ``workspace:<uid>``, ``operators``.
 """
 
 import asyncio
+import math
+import time
+from collections import deque
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -14,6 +17,7 @@ from django.db import transaction
 from runtime import bus_backends
 
 QUEUE = 64  # messages kept for a slow reader; then it is told to look at everything again
+KEPT = 2000  # messages of the past, for pages whose stream opens after they were made
 RESYNC: dict[str, Any] = {"kind": "resync"}
 
 
@@ -54,16 +58,46 @@ class Subscription:
 
 
 class _Hub:
-    """One listener per process (and event loop) that hands messages to all its readers."""
+    """One listener per process (and event loop) that hands messages to all its readers.
+
+    Once begun it listens on: who reads a page before its stream is open may ask what was said
+    meanwhile, so the last messages are kept.
+    """
 
     def __init__(self) -> None:
         self.readers: set[Subscription] = set()
-        self.task: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._recent: deque[tuple[float, set[str], dict[str, Any]]] = deque(maxlen=KEPT)
+        self._complete_since = math.inf
 
-    async def run(self) -> None:
+    async def begin(self) -> None:
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._run())
+            await asyncio.sleep(0)  # lets it bind before the reader looks at the database
+
+    async def _run(self) -> None:
+        self._begin_anew()
         async for data in bus_backends.backend().listen():
             topics, message = bus_backends.unpack(data)
+            if message == RESYNC and "*" in topics:  # the backend itself may have missed some
+                self._begin_anew()
+            self._recent.append((time.monotonic(), topics, message))
             for reader in list(self.readers):
+                reader.offer(topics, message)
+
+    def _begin_anew(self) -> None:
+        self._recent.clear()
+        self._complete_since = time.monotonic()
+
+    def replay(self, reader: Subscription, age_s: float) -> None:
+        """Offer what was said in the last ``age_s``; RESYNC where not all of it is known."""
+        since = time.monotonic() - age_s
+        is_cut = len(self._recent) == KEPT and self._recent[0][0] > since
+        if since < self._complete_since or is_cut:
+            reader.offer({"*"}, RESYNC)
+            return
+        for at, topics, message in self._recent:
+            if at >= since:
                 reader.offer(topics, message)
 
 
@@ -71,21 +105,23 @@ _hubs: WeakKeyDictionary[asyncio.AbstractEventLoop, _Hub] = WeakKeyDictionary()
 
 
 @asynccontextmanager
-async def subscription(topics: Iterable[str]) -> AsyncIterator[Subscription]:
-    """Hear ``topics`` inside the block. Holds no database connection."""
+async def subscription(
+    topics: Iterable[str], *, age_s: float | None = None
+) -> AsyncIterator[Subscription]:
+    """Hear ``topics`` inside the block. Holds no database connection.
+
+    ``age_s``: how old what the reader knows is, in seconds; what was said since then comes first.
+    """
     hub = _hubs.setdefault(asyncio.get_running_loop(), _Hub())
     mine = Subscription(topics)
     hub.readers.add(mine)
-    if hub.task is None or hub.task.done():
-        hub.task = asyncio.get_running_loop().create_task(hub.run())
-        await asyncio.sleep(0)  # lets it bind before the reader looks at the database
     try:
+        await hub.begin()
+        if age_s is not None:
+            hub.replay(mine, age_s)
         yield mine
     finally:
         hub.readers.discard(mine)
-        if not hub.readers and hub.task is not None:
-            hub.task.cancel()
-            hub.task = None
 
 
 async def subscribe(topics: Iterable[str]) -> AsyncIterator[dict[str, Any]]:

@@ -10,12 +10,16 @@ from typing import Protocol, runtime_checkable
 
 from runtime.protocol import (
     Backing,
+    Denied,
     KubeToken,
+    Measured,
     NodeChanges,
+    NotYet,
     Observation,
     TenantSpec,
     WorkloadSpec,
 )
+from runtime.use_sources import Holder, UseSource
 
 
 @runtime_checkable
@@ -59,13 +63,45 @@ class SupportsVolumes(Protocol):
     ) -> None:
         """Make it exist with this size; an ``owner`` "" shares it among the project's members.
 
-        NotYet while it is being made or made larger.
+        NotYet while it is being made, Growing while it is made larger, CannotGrow when that is
+        refused.
         """
 
     def remove_volume(self, volume_uid: str) -> None: ...
 
     def volume_usage(self, volume_uid: str) -> int | None:
         """Bytes used, None = unknown."""
+
+
+class Growing(NotYet):
+    """A volume that is there and can be used, but is not yet as large as was asked."""
+
+
+class CannotGrow(Denied):
+    """A volume that is there and can be used, and stays as large as it is."""
+
+    def __init__(self, message: str, *, size_mib: int) -> None:
+        super().__init__(message)
+        self.size_mib = size_mib
+
+
+@runtime_checkable
+class SupportsGrowth(Protocol):
+    """Where some volumes can't be made larger later. Without it all of them can."""
+
+    def can_grow(self, backing: Backing) -> bool:
+        """Tell what is known beforehand; what is not counts as yes."""
+
+
+@runtime_checkable
+class SupportsMeasuring(Protocol):
+    """Sizes that a program beside the data finds out, which takes its time."""
+
+    def measure_volume(self, volume_uid: str) -> Measured | None:
+        """Begin, or look how far it is: NotYet while under way. None: it can't be told now."""
+
+    def end_measuring(self, volume_uid: str) -> None:
+        """Let go of the volume. Missing is success."""
 
 
 @runtime_checkable
@@ -114,3 +150,13 @@ class SupportsLogs(Protocol):
 class SupportsMetrics(Protocol):
     def usage(self, uids: Iterable[str]) -> Mapping[str, Mapping[str, float]]:
         """cpu_milli, memory_mib, gpu_utilisation, gpu_memory_mib per uid; absent = unknown."""
+
+
+@runtime_checkable
+class SupportsDeviceUse(Protocol):
+    """Where ``usage`` can't know what devices do, exporters beside them may."""
+
+    def device_use(
+        self, holders: Iterable[Holder], sources: Iterable[UseSource]
+    ) -> Mapping[str, Mapping[str, float]]:
+        """gpu_utilisation, gpu_memory_mib per uid; absent = unknown."""

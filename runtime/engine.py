@@ -8,6 +8,7 @@ Invariants (docs/dev/reconciler.md):
 * a change made during a step makes the row due again at once.
 """
 
+import copy
 import random
 import time
 import uuid
@@ -46,6 +47,7 @@ BACKOFF_MAX_S = 300.0
 DENIED_RETRY_S = 60.0
 NO_CAPACITY_RETRY_S = 30.0
 RELEASE_PAUSES_S = (0.0, 0.2, 1.0, 3.0)
+_MOMENT = models.DateTimeField(null=True)  # a field is dear to make in each pass
 
 
 @dataclass(frozen=True)
@@ -179,22 +181,73 @@ def _same(held: Claim, reason: str, message: str, again: float) -> Outcome:
 def apply(held: Claim, outcome: Outcome, *, failures: int = 0) -> bool:
     """Write the result under the token it was made with. True when the row is due again now."""
     rows = _rows(held.reconciler).filter(pk=held.row.pk)
+    values = _values(held, outcome, failures)
+    if _is_quiet(held, outcome):
+        return _apply_quietly(held, rows, values)
     with transaction.atomic():
-        if not rows.filter(lease_token=held.token).update(**_values(held, outcome, failures)):
-            log.info("engine.stale_result_dropped", kind=held.row.KIND, uid=str(held.row.uid))
-            return False
-        related = getattr(held.reconciler, "related", ())
-        row = rows.select_related(*related).get()
+        if not rows.filter(lease_token=held.token).update(**values):
+            return _dropped(held)
+        row = _as_written(held, rows, values)
         _tell(held, row, outcome)
         killpoint("applied")
     killpoint("committed")
     return row.next_reconcile_at is not None and row.next_reconcile_at <= now() and not outcome.gone
 
 
+def _is_quiet(held: Claim, outcome: Outcome) -> bool:
+    """Whether nobody is to hear of it: the engine alone writes what these are compared with."""
+    row = held.row
+    same = (outcome.phase, outcome.reason, outcome.message) == (row.phase, row.reason, row.message)
+    return same and not outcome.timeline and not outcome.gone
+
+
+def _apply_quietly(held: Claim, rows: models.QuerySet[Any], values: dict[str, Any]) -> bool:
+    """The same in two statements, each a transaction of its own: there is nothing beside it."""
+    if not rows.filter(lease_token=held.token).update(**values):
+        return _dropped(held)
+    killpoint("applied")
+    killpoint("committed")
+    return rows.filter(next_reconcile_at__lte=now()).exists()
+
+
+def _dropped(held: Claim) -> bool:
+    log.info("engine.stale_result_dropped", kind=held.row.KIND, uid=str(held.row.uid))
+    return False
+
+
+def _as_written(held: Claim, rows: models.QuerySet[Any], values: dict[str, Any]) -> Any:
+    """Return the row as it is now, locked by our UPDATE.
+
+    Of most passes nobody has changed anything meanwhile; a kind may say that its rows need not be
+    read once more then.
+    """
+    if not getattr(held.reconciler, "keeps_what_it_read", False):
+        return _with_related(held, rows.get())
+    generation, due = rows.values_list("generation", "next_reconcile_at").get()
+    if generation != held.generation:
+        return _with_related(held, rows.get())
+    row = copy.copy(held.row)
+    for name, value in {**values, "next_reconcile_at": due}.items():
+        setattr(row, name, value)
+    return row
+
+
+def _with_related(held: Claim, row: Any) -> Any:
+    """Give ``row`` what the step had read beside the row, as far as it points there still."""
+    for name in getattr(held.reconciler, "related", ()):
+        field = row._meta.get_field(name.partition("__")[0])  # noqa: SLF001
+        same = getattr(row, field.attname) == getattr(held.row, field.attname)
+        if same and field.is_cached(held.row):
+            field.set_cached_value(row, field.get_cached_value(held.row))
+    return row
+
+
 def _values(held: Claim, outcome: Outcome, failures: int) -> dict[str, Any]:
     at = now()
     due = None if outcome.requeue_s is None else at + timedelta(seconds=outcome.requeue_s)
-    unchanged = When(generation=held.generation, next_reconcile_at=held.until, then=Value(due))
+    unchanged = When(
+        generation=held.generation, next_reconcile_at=held.until, then=Value(due, _MOMENT)
+    )
     values: dict[str, Any] = {
         **outcome.updates,
         "phase": outcome.phase,
@@ -205,9 +258,7 @@ def _values(held: Claim, outcome: Outcome, failures: int) -> dict[str, Any]:
         "lease_until": None,
         "lease_attempts": 0,
         "updated_at": at,
-        "next_reconcile_at": Case(
-            unchanged, default=Value(at), output_field=models.DateTimeField(null=True)
-        ),
+        "next_reconcile_at": Case(unchanged, default=Value(at, _MOMENT), output_field=_MOMENT),
     }
     if failures == 0:
         values["observed_generation"] = held.generation
@@ -230,15 +281,9 @@ def _tell(held: Claim, row: Any, outcome: Outcome) -> None:
         )
         for listener in reconcilers.listeners():
             listener(told)
-    if changed or outcome.timeline or row.message != before.message:
-        bus.publish(topics_of(held.reconciler, row), {"kind": row.KIND, "uid": str(row.uid)})
-
-
-def topics_of(reconciler: Reconciler, row: Any) -> list[str]:
-    """Who hears of changes of ``row``; a reconciler may add topics by ``topics(row)``."""
-    own = [f"{row.KIND}:{row.uid}"]
-    more = getattr(reconciler, "topics", None)
-    return own + list(more(row)) if more else own
+    bus.publish(
+        reconcilers.topics_of(held.reconciler, row), {"kind": row.KIND, "uid": str(row.uid)}
+    )
 
 
 def backoff(failures: int) -> float:

@@ -15,6 +15,11 @@ def hint(row: Reconcilable) -> None:
     Losing the wake-up loses nothing: the sweep finds the due row.
     """
     type(row)._default_manager.filter(pk=row.pk).update(next_reconcile_at=now())  # noqa: SLF001
+    wake(row)
+
+
+def wake(row: Reconcilable) -> None:
+    """The same for a row that the surrounding transaction made, due from the first moment."""
     _wake_on_commit(row.KIND, [row.pk])
 
 
@@ -34,11 +39,11 @@ def hint_uids(kind: str, uids: Iterable[UUID]) -> None:
 
 
 def _wake_on_commit(kind: str, pks: list[int]) -> None:
-    def wake() -> None:
+    def send_all() -> None:
         from runtime.tasks import wake as send
 
         for pk in pks:
             send(kind, pk)
 
     if pks:
-        transaction.on_commit(wake, robust=True)
+        transaction.on_commit(send_all, robust=True)

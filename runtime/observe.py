@@ -7,15 +7,14 @@ itself holds a ``Lease`` per cluster, so that one process writes.
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import asdict
 from typing import Any
 
 import structlog
-from django.db import close_old_connections, connection, transaction
+from django.db import DatabaseError, close_old_connections, connection, transaction
 
 from common.clock import now
 from common.ids import is_uid
-from runtime import reconcilers
+from runtime import answering, reconcilers
 from runtime.capabilities import SupportsNodes, SupportsWatch
 from runtime.leases import Held, acquire
 from runtime.models import Lease, ObservedWorkload
@@ -26,10 +25,12 @@ from runtime.reasons import Reason
 log = structlog.get_logger(__name__)
 
 WATCH_LEASE_S = 45.0
-RENEW_S = 15.0
-RETRY_MAX_S = 3.0  # a cluster that comes back is believed this soon
+RENEW_S = 10.0
+RETRY_MAX_S = 1.0  # a cluster that comes back is believed this soon
+SILENT_AFTER = 2  # tries in a row: one cut connection is no news to thousands of pages
 DEAD_AFTER_S = 60.0  # a driver sends at least a heartbeat every 30 s
 _WATCHED_CACHE_S = 1.0
+_NOT_ACTED_ON = frozenset(("version", "detail"))
 _SETTLED = (Phase.STOPPED, Phase.FAILED, Phase.DELETED)
 
 Wake = Callable[[str, int], None]
@@ -63,7 +64,8 @@ def observation_of(row: ObservedWorkload) -> Observation:
 def store(cluster_key: str, batch: Iterable[Observation], *, full: bool) -> list[tuple[str, int]]:
     """Write a batch; return (kind, pk) of the rows that are due because of it.
 
-    ``full``: the batch is everything there is, so what is not in it is missing.
+    ``full``: the batch is everything there is, so what is not in it is missing. News that a row's
+    kind does not act on is written and wakes nobody.
     """
     seen = {o.uid: o for o in batch if is_uid(o.uid)}  # a label may say anything
     with transaction.atomic():
@@ -78,8 +80,11 @@ def store(cluster_key: str, batch: Iterable[Observation], *, full: bool) -> list
                 for uid, r in known.items()
                 if uid not in seen and r.seen != Seen.MISSING
             ]
+        if full:
+            answering.take_back(cluster_key, known, {o.uid for o in changed})
+        acted_on = [o for o in changed if _is_acted_on(known.get(o.uid), o)]
+        due = _mark_due(cluster_key, acted_on, known)
         _write(cluster_key, changed, known)
-        due = _mark_due(cluster_key, changed, known)
         if full:
             due += _mark_unseen(cluster_key, seen.keys())
     return due
@@ -103,8 +108,24 @@ def _says_the_same(known: ObservedWorkload, found: Observation) -> bool:
     return {**known.data, "version": 0} == {**_data(found), "version": 0}
 
 
+def _is_acted_on(known: ObservedWorkload | None, found: Observation) -> bool:
+    """Whether a step would find something else than at the news before.
+
+    A pod that is replaced comes in five pieces; what changes the row are two of them.
+    """
+    if known is None:
+        return True
+    reconciler = reconcilers.registered().get(found.kind or known.kind)
+    if getattr(reconciler, "reads_detail", True):
+        return True
+    pods = known.data.get("detail", {}).get("pod_uid"), found.detail.get("pod_uid")
+    if all(pods) and pods[0] != pods[1]:
+        return True  # nothing was read between two pods
+    return any(known.data.get(k) != v for k, v in _data(found).items() if k not in _NOT_ACTED_ON)
+
+
 def _data(found: Observation) -> dict[str, Any]:
-    return {**asdict(found), "seen": str(found.seen), "detail": dict(found.detail)}
+    return {**vars(found), "seen": str(found.seen), "detail": dict(found.detail)}
 
 
 def _write(
@@ -176,6 +197,7 @@ class Watcher:
         self._stop = threading.Event()
         self._held: Held | None = None
         self._thread: threading.Thread | None = None
+        self._unanswered = 0  # tries in a row
         self.last_beat = time.monotonic()
 
     def start(self) -> None:
@@ -211,6 +233,7 @@ class Watcher:
 
     def _once(self, pause: float) -> float:
         """Watch until it breaks; return how long to rest before the next try."""
+        self.last_beat = time.monotonic()  # one that tries again is not dead
         try:
             close_old_connections()
             driver = places().driver_for(self.cluster_key)
@@ -222,6 +245,9 @@ class Watcher:
             self._follow(driver, self._held)
         except Unreachable as error:
             log.warning("watch.unreachable", cluster=self.cluster_key, error=str(error))
+            self._unanswered += 1
+            if self._unanswered >= SILENT_AFTER:
+                self._tell_silence(str(error))
         except Exception:
             log.exception("watch.failed", cluster=self.cluster_key)
         else:
@@ -230,6 +256,13 @@ class Watcher:
             self._release()
             close_old_connections()
         return min(pause * 2, RETRY_MAX_S)
+
+    def _tell_silence(self, error: str) -> None:
+        try:
+            if self._held is not None and self._held.is_mine():
+                answering.tell_silence(self.cluster_key, error)
+        except DatabaseError as problem:  # it is told after the next try
+            log.warning("watch.untold", cluster=self.cluster_key, error=repr(problem))
 
     def _release(self) -> None:
         held, self._held = self._held, None
@@ -244,6 +277,7 @@ class Watcher:
         first, renewed = True, time.monotonic()
         for batch in driver.watch(stop=self._stop.is_set):
             self.last_beat = time.monotonic()
+            self._unanswered = 0
             if self._stop.is_set():
                 return
             if first or batch:
@@ -251,7 +285,7 @@ class Watcher:
                     self._wake(kind, pk)
             self._keep_nodes(driver)
             first = False
-            if time.monotonic() - renewed > RENEW_S or not batch:
+            if time.monotonic() - renewed > RENEW_S:
                 renewed = time.monotonic()
                 if not held.renew():
                     log.warning("watch.lost_lease", cluster=self.cluster_key)

@@ -121,6 +121,7 @@ class Placement:
     ranks: tuple[int, ...] = ()
     tolerations: tuple[Mapping[str, str], ...] = ()
     avoid: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # label → values it lacks
+    near: tuple[Mapping[str, str], ...] = ()  # liked more than others; none is needed
 
 
 @dataclass(frozen=True)
@@ -179,6 +180,9 @@ class WorkloadSpec:
     # File name → text, made like ``secret_env``; only the workload can read them. ``{secrets}``
     # in ``command`` and ``env`` stands for the folder that holds them.
     secret_files: Callable[[], Mapping[str, str]] = dict
+    # Names of those in whose text ``{secrets}`` stands for that folder too, and ``{memory}`` for
+    # one that the workload writes to and that goes with it: no disk, wherever there is memory.
+    placed_files: tuple[str, ...] = ()
     # --- clusters only; one machine ignores them ---------------------------------------------
     namespace: str = ""
     image: str = ""  # pinned reference; empty: this workload cannot run on a cluster
@@ -278,6 +282,15 @@ class Observation:
     ready_at: float | None = None
     ended_at: float | None = None
     detail: Mapping[str, object] = field(default_factory=dict)  # pid, gpus, usage …
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a volume takes on its storage; ``whole`` False: at least so much."""
+
+    bytes: int
+    whole: bool = True
+    seconds: float = 0.0  # that it took to find out
 
 
 @dataclass(frozen=True)

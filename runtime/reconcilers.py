@@ -86,3 +86,10 @@ def on_transition(listener: Listener) -> None:
 
 def listeners() -> tuple[Listener, ...]:
     return tuple(_listeners)
+
+
+def topics_of(reconciler: Reconciler, row: Any) -> list[str]:
+    """Who hears of changes of ``row``; a reconciler may add topics by ``topics(row)``."""
+    own = [f"{row.KIND}:{row.uid}"]
+    more = getattr(reconciler, "topics", None)
+    return own + list(more(row)) if more else own

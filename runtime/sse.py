@@ -1,8 +1,9 @@
-"""Server-sent events: ``/events/stream?topics=workspace:<uid>,project:<uid>``.
+"""Server-sent events: ``/events/stream?topics=workspace:<uid>,project:<uid>&age=1.5``.
 
 The stream says *that* something changed, never what: the page asks again through its own view,
-which authorises again. A stream holds no database connection, is bounded per user, and ends
-when the session ends or the topics are no longer the user's.
+which authorises again. ``age`` is how many seconds ago the page asked for what it shows: what was
+said since then, before the stream was open, comes first. A stream holds no database connection,
+is bounded per user, and ends when the session ends or the topics are no longer the user's.
 """
 
 import json
@@ -23,6 +24,7 @@ RECHECK_S = 30.0
 LIFE_S = 3600.0  # then the browser connects again
 PER_USER = 16
 MAX_TOPICS = 20
+ON_THE_WAY_S = 3.0  # how long the request for the stream may take to arrive
 
 # Given the request (with the user read afresh) and the topics asked for: those allowed.
 Authorise = Callable[[HttpRequest, list[str]], list[str]]
@@ -44,13 +46,22 @@ def make_stream(authorise: Authorise) -> View:
         if _open[user_key] >= PER_USER:
             return HttpResponse(status=429, headers={"Retry-After": "10"})
         response = StreamingHttpResponse(
-            _events(request, user_key, allowed, authorise), content_type="text/event-stream"
+            _events(request, user_key, allowed, authorise, _age(request)),
+            content_type="text/event-stream",
         )
         response.headers["Cache-Control"] = "no-store"
         response.headers["X-Accel-Buffering"] = "no"
         return response
 
     return stream
+
+
+def _age(request: HttpRequest) -> float | None:
+    """Return the age of what the page shows, in seconds, where it says so."""
+    try:
+        return max(0.0, float(request.GET["age"])) + ON_THE_WAY_S
+    except (KeyError, ValueError):
+        return None
 
 
 async def _check(
@@ -82,12 +93,16 @@ def _allowed_now(
 
 
 async def _events(
-    request: HttpRequest, user_key: Any, topics: list[str], authorise: Authorise
+    request: HttpRequest,
+    user_key: Any,
+    topics: list[str],
+    authorise: Authorise,
+    age_s: float | None,
 ) -> AsyncIterator[str]:
     _open[user_key] += 1
     started = checked = time.monotonic()
     try:
-        async with bus.subscription(topics) as mine:
+        async with bus.subscription(topics, age_s=age_s) as mine:
             yield "retry: 2000\nevent: hello\ndata: {}\n\n"
             while time.monotonic() - started < LIFE_S:
                 message = await mine.get(timeout_s=HEARTBEAT_S)

@@ -26,6 +26,9 @@ log = structlog.get_logger(__name__)
 IDLE_S = 5.0
 SWEEP_LEASE_S = 20.0
 BUSY_S = 0.25  # between two looks while rows are due
+# A machine that is busy makes looks slow; they take a twentieth of its time at most.
+BUSY_MAX_S = 1.0
+_LOOKING = 20
 # Rows that wait for a thread. A look brings more rows than both lanes hold, so it always finds
 # some that are not waiting already.
 WOKEN = 256
@@ -163,24 +166,33 @@ class Pool:
         lane.append(item)
         self._pool.submit(self._work)
 
-    def _next(self) -> Item:
+    def _next(self) -> Item | None:
         with self._lock:
-            self._turn += 1
             lanes = (self._woken, self._swept)
+            if self._closing or not any(lanes):
+                return None  # another thread took it
+            self._turn += 1
             first, second = lanes if self._turn % 4 else lanes[::-1]
             return (first or second).popleft()
 
     def _work(self) -> None:
-        item = self._next()
+        """Take one row after another on one connection, and give that back at the end."""
         try:
+            while (item := self._next()) is not None:
+                self._reconcile(item)
+        finally:
             close_old_connections()
+
+    def _reconcile(self, item: Item) -> None:
+        try:
             engine.reconcile_one(*item)
         except DatabaseError as error:
             log.warning("engine.database", error=repr(error))
+            close_old_connections()
         except Exception:
             log.exception("engine.unexpected", item=item)
-        finally:
             close_old_connections()
+        finally:
             self._done(item)
 
     def _done(self, item: Item) -> None:
@@ -210,7 +222,7 @@ class Sweeper:
         self._stop = threading.Event()
         self._early = threading.Event()
         self._held: leases.Held | None = None
-        self._beaten = 0.0
+        self._beaten = self._renewed = 0.0
         self._taken_over = 0.0
         self._thread = threading.Thread(target=self._run, name="sweep", daemon=True)
 
@@ -257,14 +269,21 @@ class Sweeper:
         if at - self._taken_over > IDLE_S - 0.5:
             free_dead_leases()
             self._taken_over = at
+        begun = time.monotonic()
         items = due_items()
         for kind, pk in items:
             if not self._offer(kind, pk):
                 break
+        if not items:
+            return max(seconds_to_next(), 0.05)
         # What was just handed over is due until its thread has claimed it: no busy loop.
-        return max(seconds_to_next(), BUSY_S if items else 0.05)
+        return min(max(BUSY_S, _LOOKING * (time.monotonic() - begun)), BUSY_MAX_S)
 
     def _lead(self) -> bool:
+        at = time.monotonic()
+        if self._held is not None and at - self._renewed < SWEEP_LEASE_S / 4:
+            return True
+        self._renewed = at
         if self._held is not None and self._held.renew():
             return True
         self._held = leases.acquire("sweep", ttl_s=SWEEP_LEASE_S)

@@ -77,7 +77,7 @@ class WorkloadReconciler(WorkloadKind):
         if state.ending is not None:
             return self._close(state)
         state.note("accepted")
-        seen = given or self._look(row)
+        seen = given or self._first_look(state)
         if given is not None and state.ensured and seen.launch < row.launch:
             seen = self._look(row)  # the cache may be older than the launch
         status = status_of(row.desired, seen, launch=row.launch, ensured=state.ensured)
@@ -148,6 +148,7 @@ class WorkloadReconciler(WorkloadKind):
         state.ref.update(launch=row.launch, driver=dict(found), placed_at=time.time())
         state.ref["devices"] = list(answer.devices)
         state.ref["secrets"] = self.secrets_of(row)
+        state.just_made = True
         for word in ("ended", "exit", "starting_at"):
             state.ref.pop(word, None)
         state.note("placed")
@@ -186,6 +187,8 @@ class WorkloadReconciler(WorkloadKind):
             state.ref.update(launch=row.launch, placed_at=time.time())  # crashed before apply
         status = status_of(row.desired, seen, launch=row.launch, ensured=True)
         state.note_progress(seen)
+        state.note_pull(seen, self.image_bytes)
+        state.note_pod(seen)
         self._refresh_secrets(state, status.phase)
         if status.phase == Phase.RUNNING:
             return self._open(state, seen)
@@ -201,7 +204,7 @@ class WorkloadReconciler(WorkloadKind):
     def _refresh_secrets(self, state: Pass, phase: Phase) -> None:
         """Take away what a workload has no more; only while it lives."""
         row, held = state.row, state.ref.get("secrets")
-        if phase not in {Phase.STARTING, Phase.RUNNING} or held is None:
+        if phase not in {Phase.STARTING, Phase.RUNNING} or held is None or state.just_made:
             return
         if held == (wanted := self.secrets_of(row)):
             return
@@ -333,6 +336,17 @@ class WorkloadReconciler(WorkloadKind):
         return replace(outcome, gone=True)
 
     # --- small things -----------------------------------------------------------------------------
+    def _first_look(self, state: Pass) -> Observation:
+        """Ask the driver, unless nothing can have been made yet.
+
+        Of a first launch a watch has seen nothing: should a worker that died have made it a moment
+        ago, then it is made again, and that changes nothing.
+        """
+        row = state.row
+        if row.launch == 1 and not state.ensured and observe.is_watched(row.cluster_key):
+            return Observation(uid=str(row.uid), seen=Seen.MISSING)
+        return self._look(row)
+
     def _look(self, row: Any) -> Observation:
         uid = str(row.uid)
         return places().driver_for(row.cluster_key).observe([uid])[uid]

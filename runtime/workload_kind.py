@@ -12,6 +12,11 @@ class WorkloadKind:
 
     kind: str = ""
     observes: ClassVar[bool] = True
+    # What is only in an observation's detail waits for the next step: pages read it themselves.
+    reads_detail: ClassVar[bool] = False
+    # A row whose generation is still the same is not read once more for the listeners: what
+    # services change without a new generation, these need not hear of in this pass.
+    keeps_what_it_read: ClassVar[bool] = False
     model: type[Reconcilable]
     related: ClassVar[tuple[str, ...]] = ("project", "owner")
     start_timeout_s: ClassVar[float] = 600.0
@@ -42,6 +47,11 @@ class WorkloadKind:
         """
         del row
         return ""
+
+    def image_bytes(self, row: Any) -> int | None:
+        """Return what a node fetches of the row's image, None when that is not known."""
+        del row
+        return None
 
     def before_stop(self, row: Any) -> None:
         """Revoke what the workload could still use. Runs again after a crash."""

@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 import structlog
+from django.db import IntegrityError, transaction
 from django.db.models import Q
 
 from runtime.killpoints import killpoint
@@ -40,18 +41,28 @@ def want(state: Pass, entries: Sequence[RouteEntry]) -> None:
         route = known.get(entry.key)
         same = route is not None and (route.target, str(route.uid)) == (entry.target, entry.uid)
         if not (same and row.phase == Phase.RUNNING):  # else the router loop keeps it
-            _put(row.uid, entry)
+            _put(row.uid, entry, is_new=route is None)
 
 
-def _put(uid: UUID, entry: RouteEntry) -> None:
-    wanted = {"target": entry.target, "uid": uid}
-    _route, made = Route.objects.get_or_create(key=entry.key, defaults=wanted)
+def _put(uid: UUID, entry: RouteEntry, *, is_new: bool) -> None:
+    wanted: dict[str, Any] = {"target": entry.target, "uid": uid}
     # "of ours" in the update too: whoever was first may have come after we looked
-    if not made and not Route.objects.filter(key=entry.key, uid=uid).update(target=entry.target):
+    if not (is_new and _made(entry.key, wanted)) and not Route.objects.filter(
+        key=entry.key, uid=uid
+    ).update(target=entry.target):
         raise _taken(uid, entry.key)
     killpoint("route-wanted")
     places().router().put(entry)
     killpoint("routed")
+
+
+def _made(key: str, wanted: dict[str, Any]) -> bool:
+    try:
+        with transaction.atomic():
+            Route.objects.create(key=key, **wanted)
+    except IntegrityError:
+        return False
+    return True
 
 
 def _taken(uid: UUID, key: str) -> TakenError:

@@ -1,6 +1,7 @@
 """What one pass over a workload knows, and what its row must have (``runtime.workload``)."""
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 from uuid import UUID
@@ -13,6 +14,8 @@ from runtime.status import Status
 _PATIENT = frozenset((Reason.PULLING, Reason.NODE_LOST))
 # What a person must change does not get better by waiting, and holds GPUs meanwhile.
 HOPELESS_S = 120.0
+RESTARTED = "restarted"
+_RESTARTS_TOLD = 50  # of one launch; one that comes and goes for ever tells no more then
 
 
 class WorkloadRow(Protocol):
@@ -36,6 +39,7 @@ class Pass:
     row: Any
     ref: dict[str, Any]
     timeline: list[tuple[str, str]] = field(default_factory=list)
+    just_made: bool = False  # by this very pass
 
     def note(self, word: str, message: str = "") -> None:
         """Put ``word`` on the timeline, once for each launch."""
@@ -60,6 +64,31 @@ class Pass:
             self.note("scheduled", str(node))
         if seen.detail.get("image_ready"):
             self.note("image")
+
+    def note_pull(self, seen: Observation, size_of: Callable[[Any], int | None]) -> None:
+        """Keep since when its image is fetched, and how large that is: asked once for each try."""
+        told: Any = seen.detail.get("pull") if seen.launch == self.row.launch else None
+        pull: dict[str, Any] = told or {}
+        if pull.get("since") is None:
+            self.ref.pop("pull", None)
+        elif (self.ref.get("pull") or {}).get("since") != pull["since"]:
+            self.ref["pull"] = {"since": pull["since"], "bytes": size_of(self.row)}
+
+    def note_pod(self, seen: Observation) -> None:
+        """Tell of each pod after a launch's first, also when nobody saw the one before it go.
+
+        What is read late may show only the new one, ready; it has another uid all the same.
+        """
+        uid, known = str(seen.detail.get("pod_uid") or ""), self.ref.get("pod") or {}
+        if known.get("launch") != self.row.launch:
+            known = {}
+        if not uid or seen.launch != self.row.launch or known.get("uid") == uid:
+            return
+        times = known.get("times", -1) + 1
+        self.ref["pod"] = {"launch": self.row.launch, "uid": uid, "times": times}
+        if 0 < times <= _RESTARTS_TOLD:
+            why = seen.reason or (self.row.reason if self.row.phase == Phase.STARTING else "")
+            self.timeline.append((RESTARTED, why))
 
     def is_late(self, status: Status, limit_s: float) -> bool:
         """Whether it has been starting for too long; waiting in line does not count."""

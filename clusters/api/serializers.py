@@ -4,8 +4,10 @@ from typing import Any
 
 from rest_framework import serializers
 
+from clusters.models import Flavor
 from clusters.services.base import KINDS_OF_WORK
-from common.drf.serializers import StrictSerializer
+from clusters.use_sources import known_of
+from common.drf.serializers import CurrencyField, StrictSerializer
 
 _Labels = serializers.DictField
 
@@ -28,6 +30,7 @@ class KindOut(serializers.Serializer[Any]):
     price_per_hour = serializers.DecimalField(
         source="flavor.price_per_hour", max_digits=10, decimal_places=2
     )
+    currency = CurrencyField()
     total = serializers.IntegerField()
     used = serializers.IntegerField()
     free = serializers.IntegerField()
@@ -123,9 +126,20 @@ class FlavorOut(serializers.Serializer[Any]):
     resource = serializers.CharField()
     match = serializers.CharField(allow_blank=True)
     node_labels = _Labels(child=serializers.ListField(child=serializers.CharField()))
+    use_source = serializers.DictField(
+        child=serializers.CharField(allow_blank=True),
+        help_text="where figures of use come from; empty: use_source_known",
+    )
+    use_source_known = serializers.SerializerMethodField(
+        help_text="what is built in for the resource"
+    )
     memory_mib = serializers.IntegerField()
     price_per_hour = serializers.DecimalField(max_digits=10, decimal_places=2)
+    currency = CurrencyField()
     position = serializers.IntegerField()
+
+    def get_use_source_known(self, row: Flavor) -> dict[str, str]:
+        return known_of(row.resource)
 
 
 class FlavorChange(StrictSerializer):
@@ -135,6 +149,9 @@ class FlavorChange(StrictSerializer):
     node_labels = _Labels(
         child=serializers.ListField(child=serializers.CharField(max_length=63), max_length=50),
         required=False,
+    )
+    use_source = serializers.DictField(
+        child=serializers.CharField(max_length=600, allow_blank=True), required=False
     )
     memory_mib = serializers.IntegerField(min_value=0, max_value=2**31 - 1, required=False)
     price_per_hour = serializers.DecimalField(

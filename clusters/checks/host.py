@@ -15,6 +15,7 @@ from django.utils.translation import gettext_noop as _n
 from clusters import registry
 from clusters.checks.base import Finding, green, red, unknown
 from clusters.checks.network import CLIENT, WAIT_S
+from clusters.proofs import METADATA
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from clusters.checks.bench import Bench
 
 NAME = "host"
-KUBELET, METADATA = 10250, "169.254.169.254"
+KUBELET = 10250
 OWN_NODE = "$(NODE_ADDRESS)"  # Kubernetes puts the probing pod's node here
 MOST_OTHERS = 3
 FIRST = 10  # exit codes of CLIENT start here
@@ -66,9 +67,9 @@ def addresses(body: Mapping[str, Any]) -> list[str]:
 
 
 def targets(nodes: list[str]) -> list[tuple[str, int]]:
-    """The pod's own node, a few others, and the metadata address."""
+    """The metadata address, the pod's own node, and a few others: what is reached first is told."""
     kubelets = [OWN_NODE, *dict.fromkeys(nodes[:MOST_OTHERS])]
-    return [*((host, KUBELET) for host in kubelets), (METADATA, 80)]
+    return [(METADATA, 80), *((host, KUBELET) for host in kubelets)]
 
 
 def judge(code: int, tried: list[tuple[str, int]]) -> Finding:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from django.conf import settings
 from django.utils.translation import gettext_noop as _n
 
 from clusters.checks.base import Finding, green, red, unknown
+from runtime.routers.gateway import ProxyService
 
 if TYPE_CHECKING:
     from clusters.checks.base import Subject
@@ -51,6 +53,12 @@ NEEDED = (
 )
 VOLUMES = tuple(
     Act(verb, "persistentvolumes", inside=False) for verb in ("create", "patch", "delete")
+)
+_GATEWAY = "gateway.networking.k8s.io"
+ROUTES = (
+    *(Act(verb, "httproutes", _GATEWAY) for verb in ("create", "patch", "delete")),
+    *(Act(verb, "services") for verb in ("create", "patch", "delete")),
+    Act("list", "httproutes", _GATEWAY, inside=False),
 )
 # Whoever has one of these owns the cluster, or its other users.
 DANGEROUS = (
@@ -96,6 +104,7 @@ def allowed(subject: Subject, act: Act, namespace: str) -> bool | None:
 def needed(subject: Subject, bench: Bench) -> Finding:
     where = bench.namespace("a")
     acts = NEEDED + (VOLUMES if subject.options.volume_kind == "directory" else ())
+    acts += _routes(subject)
     answers = [(act, allowed(subject, act, where)) for act in acts]
     if all(answer is None for _act, answer in answers):
         return unknown("rights", _n("The API server does not say what we may do."))
@@ -108,6 +117,17 @@ def needed(subject: Subject, bench: Bench) -> Finding:
         acts=", ".join(act.words for act in lacking[:6]),
         fix=f"kubectl auth can-i {lacking[0].words}",
     )
+
+
+def _routes(subject: Subject) -> tuple[Act, ...]:
+    """What the router needs on the cluster whose Gateway leads to workspaces."""
+    here = settings.BERTH_GATEWAY_CLUSTER or settings.BERTH_IN_CLUSTER
+    if settings.BERTH_ROUTER != "gateway" or subject.cluster.key != here:
+        return ()
+    proxy = ProxyService.parse(settings.BERTH_GATEWAY_PROXY)
+    beside = ("create", "patch", "delete") if proxy else ()
+    where = proxy.namespace if proxy else ""
+    return (*ROUTES, *(Act(verb, "httproutes", _GATEWAY, namespace=where) for verb in beside))
 
 
 def restraint(subject: Subject, bench: Bench) -> Finding:

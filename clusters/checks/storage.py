@@ -22,10 +22,12 @@ print(open("/data/probe").read())
 
 
 def act(subject: Subject, bench: Bench) -> Finding:
-    options = subject.options
+    options, grows = subject.options, True
     if options.volume_kind == "storageclass":
         path = f"/apis/storage.k8s.io/v1/storageclasses/{options.storage_class}"
-        if not subject.api.ask("GET", path).ok:
+        found = subject.api.ask("GET", path)
+        grows = found.body.get("allowVolumeExpansion") is True
+        if not found.ok:
             return red(
                 NAME,
                 _n("There is no storage class “%(name)s”."),
@@ -49,7 +51,21 @@ def act(subject: Subject, bench: Bench) -> Finding:
             user=options.run_as_user,
             fix=_fix(subject),
         )
-    return green(NAME, _n("A pod wrote into a volume made as homes are."))
+    return _done(grows=grows, name=options.storage_class)
+
+
+def _done(*, grows: bool, name: str) -> Finding:
+    """What can't grow is no fault; whoever chose the class may not know it."""
+    if grows:
+        return green(NAME, _n("A pod wrote into a volume made as homes are."))
+    return green(
+        NAME,
+        _n(
+            "A pod wrote into a volume made as homes are. Volumes can't be made larger later: the"
+            " storage class “%(name)s” does not allow it (allowVolumeExpansion)."
+        ),
+        name=name,
+    )
 
 
 def _fix(subject: Subject) -> str:

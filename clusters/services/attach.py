@@ -23,6 +23,7 @@ from clusters.farewell import farewell
 from clusters.models import CheckResult, Cluster
 from clusters.options import ClusterOptions, changed, options_of
 from clusters.services.base import clean_name, require_operator
+from clusters.wording import counted
 from common import sealing
 from common.clock import now
 from common.errors import Conflict, Invalid, Unavailable, wrong
@@ -162,10 +163,9 @@ def cluster_detach(*, principal: Principal, cluster: Cluster, confirm: str) -> N
     if confirm.strip() != row.name:
         raise Invalid(_("The typed name is not the cluster's. Nothing was changed."))
     if there := live_on(row.key):
-        kept = ", ".join(f"{kind}: {count}" for kind, count in sorted(there.items()))
         raise Conflict(
             _("There is still work on %(name)s (%(kept)s). Delete it first.")
-            % {"name": row.name, "kept": kept},
+            % {"name": row.name, "kept": counted(there)},
             extra={"there": there},
         )
     events.record(actor=principal, verb="cluster.detached", target=row)

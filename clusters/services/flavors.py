@@ -19,6 +19,7 @@ from clusters.services.base import (
 from clusters.services.nodes import nodes_rematch
 from common.errors import Conflict, wrong
 from events import services as events
+from runtime.use_sources import WrongFieldError, parse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -72,6 +73,8 @@ def _assign(row: Flavor, name: str, value: Any) -> None:
         row.resource = clean_resource(value)
     elif name == "node_labels":
         row.node_labels = clean_label_sets(value)
+    elif name == "use_source":
+        row.use_source = _use_source(value)
     elif name in {"memory_mib", "position"}:
         if type(value) is not int or not 0 <= value <= 2**31 - 1:
             raise wrong(name, _("A whole number from 0."))
@@ -80,6 +83,22 @@ def _assign(row: Flavor, name: str, value: Any) -> None:
         row.price_per_hour = _price(value)
     else:
         raise wrong(name, _("There is no such field."))
+
+
+def _use_source(value: Any) -> dict[str, str]:
+    """As it was said, once it is understood; empty: what is known of the resource."""
+    if not isinstance(value, dict):
+        raise wrong("use_source", _("Fields and what they are."))
+    said = {str(name): str(text).strip() for name, text in value.items()}
+    try:
+        if said:
+            parse(said)
+    except WrongFieldError as error:
+        message = _("“%(name)s” is missing, or not what may stand there.") % {
+            "name": error.field[:40]
+        }
+        raise wrong("use_source", message) from error
+    return said
 
 
 def _price(value: Any) -> Decimal:

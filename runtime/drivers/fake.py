@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from runtime import protocol as p
+from runtime.capabilities import CannotGrow
 from runtime.drivers import mount_names
 from runtime.drivers.secret_files import checked
 from runtime.store import Store
@@ -116,14 +117,15 @@ class FakeDriver:
                 "env": dict(spec.env),
                 "secret_names": sorted(secrets),
                 "secret_files": sorted(files),
+                "placed_files": list(spec.placed_files),
                 "devices": list(spec.devices),
                 "mounts": [m.volume_uid for m in spec.mounts],
                 "seen": p.Seen.STARTING,
                 "started_at": time.time(),
                 "version": self._bump(world),
             }
-            world.setdefault("logs", {}).setdefault(spec.uid, "")
-            world["logs"][spec.uid] += f"starting {spec.name}, launch {spec.launch}\n"
+            logs = world.setdefault("logs", {})  # of the present launch, as everywhere
+            logs[spec.uid] = f"starting {spec.name}, launch {spec.launch}\n"
             starts = world.setdefault("starts", {})
             starts[spec.uid] = [*starts.get(spec.uid, []), spec.launch]
             return {"launch": spec.launch}
@@ -212,7 +214,13 @@ class FakeDriver:
             made = world.setdefault("volumes", {}).setdefault(
                 volume_uid, {"project": project, "owner": owner, "bytes": 0}
             )
-            made["size_mib"] = backing.size_mib if backing else None
+            wanted, before = backing.size_mib if backing else None, made.get("size_mib")
+            if backing and before and (wanted or 0) > before and not self.can_grow(backing):
+                raise CannotGrow("The fake storage stays as it is.", size_mib=before)
+            made["size_mib"] = wanted
+
+    def can_grow(self, backing: p.Backing) -> bool:
+        return backing.options.get("storage_class") != "fixed"
 
     def refresh_secrets(self, spec: p.WorkloadSpec) -> None:
         with self._store.open() as world:

@@ -1,13 +1,13 @@
 """configurable-http-proxy (our entry, proxy/berth-proxy.mjs) through its REST API."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
 import httpx
 from django.conf import settings
 
-from runtime.protocol import RouteEntry, Unreachable
+from runtime.protocol import RouteEntry, Router, Unreachable
 from runtime.reasons import Reason
 
 _TIMEOUT = httpx.Timeout(3.0, connect=1.0)
@@ -83,9 +83,12 @@ class ChpProxy:
 
 
 class ChpRouter:
-    """All proxies together: a route is there only when every proxy has it."""
+    """All proxies together: a route is there only when every one has it.
 
-    def __init__(self, members: list[ChpProxy]) -> None:
+    One of them may be a Gateway (``clusters.gateway``).
+    """
+
+    def __init__(self, members: Sequence[Router]) -> None:
         self.members = members
 
     @classmethod

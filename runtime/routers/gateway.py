@@ -2,12 +2,15 @@
 
 The gateway itself (Traefik, Envoy …) is the operator's. Routes are objects of the cluster, so a
 gateway that restarts has forgotten nothing, and hand-made changes are found every ``LIST_S``.
-What it cannot do is end the open sockets of one visitor; configurable-http-proxy can.
+What it cannot do is end the open sockets of one visitor; configurable-http-proxy can. So WebSockets
+are led through it where ``Gateway.proxy`` names its Service: a second HTTPRoute of the same host,
+beside that Service, takes the requests that ask for one, and the first can't carry any.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -30,6 +33,7 @@ Find = Callable[[str], Mapping[str, str] | None]
 API = "gateway.networking.k8s.io/v1"
 KIND = "route"
 TARGET, KEY = f"{names.DOMAIN}/target", f"{names.DOMAIN}/route"
+SOCKETS = f"{names.DOMAIN}/sockets"
 LIST_S = 600.0
 # By these some proxy tells an application who the user is; a browser may send any of them.
 FOREIGN = (
@@ -50,24 +54,52 @@ FOREIGN = (
 )
 
 
+MAX_PORT = 65535
+_SERVICE = re.compile(r"([a-z0-9-]{1,63})/([a-z0-9-]{1,63}):([0-9]{1,5})")
+
+
+@dataclass(frozen=True)
+class ProxyService:
+    """The Service of the notebook proxy, on the cluster of the Gateway."""
+
+    namespace: str
+    name: str
+    port: int
+
+    @classmethod
+    def parse(cls, text: str) -> ProxyService | None:
+        found = _SERVICE.fullmatch(text)
+        if text and (found is None or not 0 < int(found[3]) <= MAX_PORT):
+            message = f"BERTH_GATEWAY_PROXY must be namespace/service:port, not {text!r}."
+            raise ValueError(message)
+        return cls(found[1], found[2], int(found[3])) if found else None
+
+
 @dataclass(frozen=True)
 class Gateway:
-    """Where routes are attached, and how ours are told from others'."""
+    """Where routes are attached, how ours are told from others', and who carries WebSockets."""
 
     namespace: str
     name: str
     section: str = ""
     prefix: str = "berth-"
+    proxy: ProxyService | None = None
 
     @classmethod
-    def parse(cls, text: str, prefix: str) -> Gateway:
+    def parse(cls, text: str, prefix: str, proxy: str = "") -> Gateway:
         parts = text.split("/")
         if len(parts) not in (2, 3) or not all(parts):
             message = (
                 f"BERTH_GATEWAY must be namespace/name or namespace/name/listener, not {text!r}."
             )
             raise ValueError(message)
-        return cls(parts[0], parts[1], parts[2] if parts[2:] else "", prefix)
+        section = parts[2] if parts[2:] else ""
+        return cls(parts[0], parts[1], section, prefix, ProxyService.parse(proxy))
+
+    @property
+    def parent(self) -> Object:
+        parent = {"name": self.name, "namespace": self.namespace}
+        return {**parent, "sectionName": self.section} if self.section else parent
 
 
 def name_of(key: str) -> str:
@@ -75,48 +107,53 @@ def name_of(key: str) -> str:
 
 
 def objects(entry: RouteEntry, namespace: str, gateway: Gateway) -> list[Object]:
-    """Return Service and HTTPRoute of one host. Pure."""
-    target = urlsplit(entry.target)
-    meta = {
-        "name": name_of(entry.key),
-        "namespace": namespace,
-        "labels": names.labels(gateway.prefix, uid=entry.uid, kind=KIND),
-        "annotations": {KEY: entry.key, TARGET: entry.target},
-    }
-    parent: Object = {"name": gateway.name, "namespace": gateway.namespace}
-    if gateway.section:
-        parent["sectionName"] = gateway.section
+    """Return Service and HTTPRoute of one host, and the HTTPRoute of its WebSockets. Pure."""
+    name = name_of(entry.key)
+    labels = names.labels(gateway.prefix, uid=entry.uid, kind=KIND)
+    meta = {"name": name, "namespace": namespace, "labels": labels}
     service: Object = {
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": {**meta, "annotations": {KEY: entry.key}},
         "spec": {
             "selector": {names.UID: names.label_value(entry.uid)},
-            "ports": [{"name": "http", "port": 80, "targetPort": target.port}],
+            # A route is made once it answered; the node looks once a second and may say so later.
+            "publishNotReadyAddresses": True,
+            "ports": [{"name": "http", "port": 80, "targetPort": urlsplit(entry.target).port}],
         },
     }
-    route: Object = {
-        "apiVersion": API,
-        "kind": "HTTPRoute",
-        "metadata": meta,
-        "spec": {
-            "parentRefs": [parent],
-            "hostnames": [entry.key.strip("/")],
-            "rules": [
-                {
-                    "matches": [{"path": {"type": "PathPrefix", "value": "/"}}],
-                    "filters": [
-                        {
-                            "type": "RequestHeaderModifier",
-                            "requestHeaderModifier": {"remove": list(FOREIGN)},
-                        }
-                    ],
-                    "backendRefs": [{"name": meta["name"], "port": 80}],
-                }
-            ],
-        },
+    # without the header nothing becomes a WebSocket, however oddly it is asked for
+    foreign = [*FOREIGN, "Upgrade"] if gateway.proxy else list(FOREIGN)
+    rule = {
+        "matches": [{"path": {"type": "PathPrefix", "value": "/"}}],
+        "filters": [
+            {"type": "RequestHeaderModifier", "requestHeaderModifier": {"remove": foreign}}
+        ],
+        "backendRefs": [{"name": name, "port": 80}],
     }
-    return [service, route]
+    notes = {KEY: entry.key, TARGET: entry.target}
+    route = _route({**meta, "annotations": notes}, entry.key, rule, gateway)
+    return [service, route, *([_sockets(entry, gateway, gateway.proxy)] if gateway.proxy else [])]
+
+
+def _sockets(entry: RouteEntry, gateway: Gateway, proxy: ProxyService) -> Object:
+    asks = {"type": "Exact", "name": "Upgrade", "value": "websocket"}
+    rule = {
+        "matches": [{"path": {"type": "PathPrefix", "value": "/"}, "headers": [asks]}],
+        "backendRefs": [{"name": proxy.name, "port": proxy.port}],
+    }
+    meta = {
+        "name": name_of(entry.key),
+        "namespace": proxy.namespace,
+        "labels": names.labels(gateway.prefix, uid=entry.uid, kind=KIND),
+        "annotations": {KEY: entry.key, SOCKETS: f"{proxy.name}:{proxy.port}"},
+    }
+    return _route(meta, entry.key, rule, gateway)
+
+
+def _route(meta: Object, key: str, rule: Object, gateway: Gateway) -> Object:
+    spec = {"parentRefs": [gateway.parent], "hostnames": [key.strip("/")], "rules": [rule]}
+    return {"apiVersion": API, "kind": "HTTPRoute", "metadata": meta, "spec": spec}
 
 
 class GatewayRouter:
@@ -139,28 +176,31 @@ class GatewayRouter:
             raise Unreachable(message, reason=Reason.PROXY_UNREACHABLE)
         namespace = str(place["namespace"])
         before = self._known.get(entry.key)
-        service, route = objects(entry, namespace, self.gateway)
+        service, route, *sockets = objects(entry, namespace, self.gateway)
         client = self._kube()
         if before is not None and before[1] != namespace:
             # two routes for one host would be two answers: the earlier workload's goes first
             self._delete(client, entry.key, before[1])
         if before is None or _port(before[0]) != _port(entry) or before[1] != namespace:
-            client.apply(service)
+            for one in (service, *sockets):
+                client.apply(one)
         client.apply(route)
         with self._lock:
             self._known[entry.key] = (entry, namespace)
 
     def drop(self, key: str) -> None:
         key = _plain(key)
-        namespace = self._known[key][1] if key in self._known else self._look(key)
-        if namespace:
-            self._delete(self._kube(), key, namespace)
+        if key not in self._known:
+            self._read()  # another process may have made it
+        if known := self._known.get(key):
+            self._delete(self._kube(), key, known[1])
         with self._lock:
             self._known.pop(key, None)
 
     def cut(self, key: str, *, visitor: str | None = None) -> int:
         """No gateway can; what is asked anew is judged anew by the workload."""
-        log.info("routes.cannot_cut", key=key, one=visitor is not None)
+        if self.gateway.proxy is None:
+            log.info("routes.cannot_cut", key=key, one=visitor is not None)
         return 0
 
     def list(self) -> Mapping[str, RouteEntry]:
@@ -175,10 +215,13 @@ class GatewayRouter:
 
     # ---------------------------------------------------------------------------------------------
 
-    @staticmethod
-    def _delete(client: KubeClient, key: str, namespace: str) -> None:
-        client.delete(API, "httproutes", name_of(key), namespace)
-        client.delete("v1", "services", name_of(key), namespace)
+    def _delete(self, client: KubeClient, key: str, namespace: str) -> None:
+        name = name_of(key)
+        if self.gateway.proxy:
+            client.delete(API, "httproutes", name, self.gateway.proxy.namespace)
+        if namespace:
+            client.delete(API, "httproutes", name, namespace)
+            client.delete("v1", "services", name, namespace)
 
     def _kube(self) -> KubeClient:
         client = self._client()
@@ -187,22 +230,39 @@ class GatewayRouter:
             raise Unreachable(message, reason=Reason.PROXY_UNREACHABLE)
         return client
 
-    def _look(self, key: str) -> str:
-        """Return the namespace of a route that another process made."""
-        self._read()
-        return self._known[key][1] if key in self._known else ""
-
     def _read(self) -> None:
         selector = names.selector(self.gateway.prefix, {names.KIND: KIND})
-        found = {}
+        found: dict[str, tuple[RouteEntry, str]] = {}
+        carried: dict[str, tuple[str, str]] = {}
         for row in self._kube().list(API, "httproutes", selector=selector):
             meta = row["metadata"]
             notes, labels = meta.get("annotations") or {}, meta.get("labels") or {}
-            if key := notes.get(KEY):
+            key = notes.get(KEY)
+            if key and SOCKETS in notes:
+                carried[key] = (meta["namespace"], notes[SOCKETS])
+            elif key:
                 entry = RouteEntry(key, notes.get(TARGET, ""), labels.get(names.UID, ""))
                 found[key] = (entry, meta["namespace"])
+        self._doubt_unlike(found, carried)
         with self._lock:
             self._known, self._listed = found, time.monotonic()
+
+    def _doubt_unlike(
+        self,
+        found: dict[str, tuple[RouteEntry, str]],
+        carried: Mapping[str, tuple[str, str]],
+    ) -> None:
+        """A host that lacks its way for WebSockets, or has but that, is there with no target: who
+        wants it puts it again, and else it is dropped.
+        """
+        proxy = self.gateway.proxy
+        if proxy is None:
+            return
+        ours = (proxy.namespace, f"{proxy.name}:{proxy.port}")
+        for key in {*found, *carried}:
+            entry, namespace = found.get(key) or (RouteEntry(key, "", ""), "")
+            if not namespace or carried.get(key) != ours:
+                found[key] = (RouteEntry(key, "", entry.uid), namespace)
 
 
 def _plain(key: str) -> str:

@@ -25,7 +25,7 @@ from runtime.drivers.kubernetes.logs import Logs
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.drivers.kubernetes.volumes import Volumes
 from runtime.drivers.kubernetes.world import World
-from runtime.drivers.secret_files import checked
+from runtime.drivers.secret_files import checked, filled
 from runtime.protocol import Denied, DriverError, InvalidSpec, NotYet, WorkloadSpec
 
 log = structlog.get_logger(__name__)
@@ -88,7 +88,8 @@ class Workloads:
 
     def _write_secrets(self, spec: WorkloadSpec) -> bool:
         """Write all that is secret; True when there are files."""
-        files = checked(spec.secret_files())
+        made = checked(spec.secret_files())
+        files = filled(made, spec.placed_files, folder=names.SECRETS, memory=names.MEMORY)
         env = spec.secret_env()
         for secret in build.secrets(spec, self._options, env, files or None):
             self._client.apply(secret)

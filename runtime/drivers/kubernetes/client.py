@@ -63,7 +63,11 @@ class Patience:
 
 
 class KubeClient:
-    """Thread-safe. ``writes`` counts requests that may change something (for tests)."""
+    """Thread-safe. ``writes`` counts requests that may change something (for tests).
+
+    A server that was silent is asked once by each call, not again and again, until it has
+    answered one: it must not hold the threads that others need.
+    """
 
     def __init__(
         self,
@@ -89,6 +93,9 @@ class KubeClient:
         )
         self._writes = itertools.count()
         self.writes = 0
+        self.answered_at = time.monotonic()  # the last good answer, whoever asked
+        self.is_silent = False
+        self.back_at = 0.0  # when a silence ended
 
     def close(self) -> None:
         self._pool.close()
@@ -199,17 +206,19 @@ class KubeClient:
         if method != "GET":
             self.writes = next(self._writes) + 1
         until = time.monotonic() + self.patience.total
-        pause = self.patience.pause
-        for attempt in range(1, self.patience.attempts + 1):
+        begun, pause = time.monotonic(), self.patience.pause
+        attempts = 1 if self.is_silent else self.patience.attempts
+        for attempt in range(1, attempts + 1):
             answer, trouble = self._once(method, path, params, content, content_type)
             if answer is not None and not self._is_worth_repeating(answer):
                 return answer
             wait = _asked_pause(answer) or pause * random.uniform(0.5, 1.5)  # noqa: S311
             over = time.monotonic() + wait > until or wait > self.patience.wait_max
-            if attempt == self.patience.attempts or over:
+            if attempt == attempts or over:
                 break
             time.sleep(wait)
             pause *= 2
+        self._lost(begun)
         if answer is not None:
             raise_for(answer)
         message = f"The cluster does not answer ({trouble})."
@@ -234,8 +243,20 @@ class KubeClient:
             )
         except (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError) as error:
             return None, str(error)[:200] or type(error).__name__
+        if response.status not in _AGAIN:
+            self._heard()
         headers = {name.lower(): value for name, value in response.headers}
         return Answer(method, response.status, response.content, headers), ""
+
+    def _heard(self) -> None:
+        self.answered_at = time.monotonic()
+        if self.is_silent:
+            self.is_silent, self.back_at = False, self.answered_at
+
+    def _lost(self, begun: float) -> None:
+        """Nothing good came to what was asked since ``begun``; others may have been answered."""
+        if self.answered_at < begun:  # else it says nothing: it must not end a silence either
+            self.is_silent = True
 
     def _is_worth_repeating(self, answer: Answer) -> bool:
         if answer.status == 401:  # noqa: PLR2004
@@ -247,6 +268,7 @@ class KubeClient:
         self, path: str, params: Mapping[str, str], *, silence_s: float
     ) -> Iterator[httpcore.Response]:
         """One long answer. Silence of ``silence_s`` ends it as a dead one."""
+        begun = time.monotonic()
         try:
             with self._pool.stream(
                 "GET",
@@ -254,8 +276,11 @@ class KubeClient:
                 headers=self._headers(""),
                 extensions=self._extensions(silence_s),
             ) as response:
+                if response.status not in _AGAIN:
+                    self._heard()
                 yield response
         except (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError) as error:
+            self._lost(begun)
             message = f"The cluster does not answer ({str(error)[:200] or type(error).__name__})."
             raise Unreachable(message) from error
 

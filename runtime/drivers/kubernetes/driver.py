@@ -14,8 +14,10 @@ from runtime.drivers.kubernetes.access import KubeAccess
 from runtime.drivers.kubernetes.apply import Workloads
 from runtime.drivers.kubernetes.builders.volume import OUR_OWN, resolved
 from runtime.drivers.kubernetes.client import KubeClient, Object
+from runtime.drivers.kubernetes.exporters import Exporters
 from runtime.drivers.kubernetes.locate import Locator, Lookup, nowhere
 from runtime.drivers.kubernetes.logs import Logs
+from runtime.drivers.kubernetes.measuring import Measuring
 from runtime.drivers.kubernetes.metrics import Metrics
 from runtime.drivers.kubernetes.nodes import facts_of
 from runtime.drivers.kubernetes.options import KubernetesOptions
@@ -32,6 +34,7 @@ from runtime.protocol import (
     Health,
     InvalidSpec,
     KubeToken,
+    Measured,
     NodeChanges,
     NodeFacts,
     Observation,
@@ -40,6 +43,7 @@ from runtime.protocol import (
     WorkloadSpec,
 )
 from runtime.reasons import Reason
+from runtime.use_sources import Holder, UseSource
 
 log = structlog.get_logger(__name__)
 
@@ -78,6 +82,7 @@ class KubernetesDriver:
         self._locator = Locator(self.client, options, lookup)
         self._volumes = Volumes(self.client, options, self._locator)
         self._snapshots = Snapshots(self.client, options, self._volumes)
+        self._measuring = Measuring(self.client, options, self._volumes)
         self._logs = Logs(self.client)
         self._world: World | None = None  # what is being watched by this process
         self._watch: Watch | None = None
@@ -90,6 +95,7 @@ class KubernetesDriver:
             watched=lambda: self._world,
         )
         self._metrics = Metrics(self.client, options, self._locator)
+        self._exporters = Exporters(self.client, options, self._pods)
         self._tenants = Tenants(self.client, options)
         self._versions = Versions()
         self._nodes: tuple[float, list[NodeFacts]] = (0.0, [])
@@ -183,11 +189,23 @@ class KubernetesDriver:
         self._volumes.remove(volume_uid)
 
     def volume_usage(self, volume_uid: str) -> int | None:
-        """Kubernetes tells it only to who may reach the nodes themselves, which Berth may not."""
+        """Nobody knows it at once; ``measure_volume`` finds it out.
+
+        Kubernetes tells it only to who may reach the nodes themselves, which Berth may not.
+        """
         del volume_uid
         return None
 
-    # --- SupportsSnapshots, SupportsMoves -------------------------------------------------------
+    def measure_volume(self, volume_uid: str) -> Measured | None:
+        return self._measuring.measure(volume_uid)
+
+    def end_measuring(self, volume_uid: str) -> None:
+        self._measuring.end(volume_uid)
+
+    # --- SupportsGrowth, SupportsSnapshots, SupportsMoves ---------------------------------------
+    def can_grow(self, backing: Backing) -> bool:
+        return self._volumes.growth.can(backing)
+
     def can_snapshot(self, backing: Backing) -> bool:
         return self._snapshots.can(backing)
 
@@ -220,7 +238,7 @@ class KubernetesDriver:
             volume_uid, project=project, owner=owner, backing=backing, namespace=namespace
         )
 
-    # --- SupportsLogs, SupportsMetrics ----------------------------------------------------------
+    # --- SupportsLogs, SupportsMetrics, SupportsDeviceUse -----------------------------------------
     def read_log(self, uid: str, *, offset: int = 0, limit: int = 65536) -> tuple[bytes, int]:
         found = self._work.find(uid)
         if found is None:
@@ -229,6 +247,11 @@ class KubernetesDriver:
 
     def usage(self, uids: Iterable[str]) -> Mapping[str, Mapping[str, float]]:
         return self._metrics.usage(uids)
+
+    def device_use(
+        self, holders: Iterable[Holder], sources: Iterable[UseSource]
+    ) -> Mapping[str, Mapping[str, float]]:
+        return self._exporters.use(holders, sources)
 
     # --- SupportsTenants, SupportsKubeTokens ----------------------------------------------------
     def ensure_tenant(self, spec: TenantSpec) -> tuple[str, ...]:

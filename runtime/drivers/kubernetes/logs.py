@@ -32,6 +32,7 @@ _SPOOLS = 64
 _SPOOL_BYTES = 2 * 1024 * 1024
 _FIRST_BYTES = 16 * 1024 * 1024
 _KEEP_BYTES = 256 * 1024
+_KEEP_LINES = 2000
 _FRESH_S = 0.5
 _OK = 200
 _KEY = "log.gz"
@@ -86,7 +87,7 @@ class Logs:
         try:
             if not observe.main_status(pod).get("containerID"):
                 return
-            tail = self._fetch(pod, previous=_previous(pod), lines=2000)[-_KEEP_BYTES:]
+            tail = self._run_that_ended(pod)[-_KEEP_BYTES:]
             if not tail:
                 return
             meta = found["metadata"]
@@ -101,6 +102,13 @@ class Logs:
             self._client.apply(made)
         except DriverError as error:
             log.info("kubernetes.log_not_kept", error=str(error))
+
+    def _run_that_ended(self, pod: Object) -> bytes:
+        """The node may have started it again since the pod was read, and that run is silent yet."""
+        before = _previous(pod)
+        return self._fetch(pod, previous=before, lines=_KEEP_LINES) or self._fetch(
+            pod, previous=not before, lines=_KEEP_LINES
+        )
 
     def _kept(self, found: Object) -> bytes:
         meta = found["metadata"]

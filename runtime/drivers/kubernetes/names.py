@@ -23,6 +23,7 @@ REGISTRIES = "berth-registries"
 HOME = "/home/berth"
 VOLUMES = "/volumes"
 SECRETS = "/var/run/berth/secrets"
+MEMORY = "/dev/shm"  # noqa: S108 - the pod's own
 PORT = 8888
 
 _LABEL_MAX = 63

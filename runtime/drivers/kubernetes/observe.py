@@ -77,7 +77,7 @@ def told(sight: Sight, found: Found) -> Observation:
         started_at=found.started_at,
         ready_at=found.ready_at,
         ended_at=found.ended_at,
-        detail=detail_of(sight, over=found.seen == Seen.EXITED),
+        detail=detail_of(sight, found),
     )
 
 
@@ -325,16 +325,16 @@ def _port(pod: Object) -> int:
     return names.PORT
 
 
-def detail_of(sight: Sight, *, over: bool) -> dict[str, Any]:
-    """``over``: what the node does with it afterwards is no news."""
+def detail_of(sight: Sight, found_out: Found) -> dict[str, Any]:
     meta = sight.owner["metadata"]
+    over = found_out.seen == Seen.EXITED  # what the node does with it afterwards is no news
     found: dict[str, Any] = {
         "namespace": meta.get("namespace", ""),
         "name": meta.get("name", ""),
         "pod": pod_name(sight),
         "node": "",
         "events": [_told(e) for e in _warnings(sight.events, over=over)],
-        "pull": None,  # container runtimes do not tell how far a fetch is
+        "pull": _pull(sight) if found_out.reason == Reason.PULLING else None,
     }
     if sight.pod is None:
         return found
@@ -353,6 +353,14 @@ def detail_of(sight: Sight, *, over: bool) -> dict[str, Any]:
         "image_ready": bool(main.get("imageID")),
         "ip": status.get("podIP", ""),
     }
+
+
+def _pull(sight: Sight) -> dict[str, Any] | None:
+    """Since when the node fetches the image; how far it is no container runtime tells."""
+    for event in waiting.newest_first(sight.events):
+        if event.get("reason") == waiting.PULLING:
+            return {"since": moment(waiting.event_time(event))}
+    return None
 
 
 def pod_name(sight: Sight) -> str:

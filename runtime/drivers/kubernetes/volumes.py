@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 from runtime.drivers.kubernetes import names
 from runtime.drivers.kubernetes.builders import volume as build
 from runtime.drivers.kubernetes.client import KubeClient, Object
+from runtime.drivers.kubernetes.growth import Growth
 from runtime.drivers.kubernetes.locate import Locator
-from runtime.drivers.kubernetes.metrics import quantity
 from runtime.drivers.kubernetes.nfs import NfsFolders
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.protocol import Backing, InvalidSpec, NotYet, WorkloadSpec
@@ -17,7 +16,7 @@ from runtime.protocol import Backing, InvalidSpec, NotYet, WorkloadSpec
 CLAIMS, VOLUMES = "persistentvolumeclaims", "persistentvolumes"
 _LOST = frozenset(("Lost",))
 _THERE_S, _THERE_KEPT = 60.0, 10_000
-_GROWS_LATER = frozenset(("FileSystemResizePending", "NodeResizePending"))
+_SIZE_NOT_SEEN = -1
 
 
 class Volumes:
@@ -28,9 +27,11 @@ class Volumes:
         self._options = options
         self._locator = locator
         self._nfs = NfsFolders(client, options)
+        self.growth = Growth(client, options)
         self._there: dict[tuple[str, str], tuple[float, int | None]] = {}  # seen when, how large
 
     def ensure_mounts(self, spec: WorkloadSpec) -> None:
+        """What is to grow can be used as it is: nothing that starts waits for that."""
         for mount in spec.mounts:
             self.ensure(
                 mount.volume_uid,
@@ -38,6 +39,7 @@ class Volumes:
                 owner=spec.owner if mount.role == "home" else mount.owner,
                 namespace=spec.namespace,
                 backing=mount.backing,
+                grow=False,
             )
 
     def ensure(
@@ -48,6 +50,7 @@ class Volumes:
         owner: str,
         namespace: str = "",
         backing: Backing | None = None,
+        grow: bool = True,
     ) -> None:
         """Nothing or one read when it is there; two writes when it is not."""
         where = namespace or self._namespace(volume_uid, project)
@@ -56,17 +59,21 @@ class Volumes:
         on = build.resolved(backing, self._options)
         name = names.claim(volume_uid)
         at, size = self._there.get((where, name), (-_THERE_S, None))
-        if time.monotonic() - at < _THERE_S and size == on.size_mib:
+        if time.monotonic() - at < _THERE_S and (not grow or size == on.size_mib):
             return
+        seen = on.size_mib
         found = self.claim(volume_uid, where)
         if found is not None and not self._is_lost(found):
             if found["metadata"].get("deletionTimestamp"):
                 raise NotYet("The volume is being removed.", retry_in=1.0)
-            if on.kind == build.CLASS:
-                self._grow(found, on)
+            if on.kind == build.CLASS and grow:
+                self._there.pop((where, name), None)  # until it is as large as is wanted
+                self.growth.grow(found, on)
+            elif on.kind == build.CLASS:
+                seen = _SIZE_NOT_SEEN
         else:
             self._make(volume_uid, where, on, project=project, owner=owner)
-        self._note(where, name, on.size_mib)
+        self._note(where, name, seen)
 
     def claim(self, volume_uid: str, namespace: str) -> Object | None:
         return self._client.get("v1", CLAIMS, names.claim(volume_uid), namespace)
@@ -83,23 +90,6 @@ class Volumes:
         self._client.apply(
             build.claim(volume_uid, where, self._options, project=project, owner=owner, backing=on)
         )
-
-    def _grow(self, found: Object, on: Backing) -> None:
-        """Ask for more where that is wanted; a claim never shrinks. NotYet until it is given."""
-        if on.size_mib is None:
-            return
-        wanted = float(on.size_mib) * 2**20
-        spec, status = found["spec"], found.get("status") or {}
-        if quantity(str(spec["resources"]["requests"]["storage"])) < wanted:
-            asked: dict[str, Any] = {"requests": {"storage": build.size_of(on, self._options)}}
-            meta = found["metadata"]
-            change = {"spec": {"resources": asked}}
-            self._client.patch("v1", CLAIMS, meta["name"], meta["namespace"], change)
-            raise NotYet("The volume is being made larger.", retry_in=2.0)
-        given = (status.get("capacity") or {}).get("storage")
-        waits = {c["type"] for c in status.get("conditions") or [] if c.get("status") == "True"}
-        if given and quantity(str(given)) < wanted and not waits & _GROWS_LATER:
-            raise NotYet("The volume is being made larger.", retry_in=5.0)
 
     def _note(self, namespace: str, name: str, size: int | None) -> None:
         if len(self._there) > _THERE_KEPT:

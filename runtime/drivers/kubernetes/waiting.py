@@ -62,6 +62,7 @@ IMAGE_WORDS = frozenset(
 CONFIG_WORDS = frozenset(
     ("CreateContainerConfigError", "CreateContainerError", "RunContainerError")
 )
+PULLING = "Pulling"  # the node's event when a fetch of an image begins
 _MOUNT_WORDS = frozenset(("FailedMount", "FailedAttachVolume", "FailedMapVolume"))
 _NO_PROGRAM = re.compile(r"executable file not found|no such file or directory|permission denied")
 
@@ -126,7 +127,7 @@ def creating(events: Iterable[Object]) -> tuple[str, str]:
         word, text = event.get("reason"), short(str(event.get("message", "")))
         if word in _MOUNT_WORDS:
             return Reason.VOLUME, text
-        if word == "Pulling":
+        if word == PULLING:
             return Reason.PULLING, ""
         if word == "Pulled":
             return "", ""

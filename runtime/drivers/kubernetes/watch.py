@@ -41,6 +41,8 @@ HEARTBEAT_S = 10.0
 GATHER_S = 0.01  # changes that come together are judged together
 _FIRST_S = 30.0
 _DENIED_S = 60.0
+# A server that has just begun refuses for moments what it grants: its roles are not read yet.
+BELIEVED_S = 3.0
 # Words that come with every pod and tell nothing that the pod itself does not tell.
 _QUIET = (
     "Scheduled",
@@ -110,6 +112,7 @@ class Stream:
         self._stop = stop
         self._version = ""
         self._failing_since: float | None = None
+        self._denied_since: float | None = None
         self._response: Any = None
         self.lists = 0
         name = f"kube-{kind.plural}"
@@ -118,6 +121,7 @@ class Stream:
     def _run(self) -> None:
         pause = 0.1
         while not self._stop():
+            begun = time.monotonic()
             try:
                 if not self._version:
                     self._list()
@@ -126,13 +130,16 @@ class Stream:
                 self._version = ""
                 continue
             except (Denied, NotYet) as error:
-                self._cannot(error)
+                if self._is_denied_for_long():
+                    self._cannot(error)
+                else:
+                    self._rest(pause)
                 continue
             except DriverError as error:
                 if self._fails_for() > PATIENCE_S:
                     self._out.put(Change(self._kind.kind, "error", error=error))
                     return
-                self._rest(pause)
+                self._rest(pause, silent_since=begun)
                 pause = min(pause * 2, 1.0)
                 continue
             except Exception as error:  # a bug here must end the watch, not freeze it
@@ -148,6 +155,11 @@ class Stream:
         self._failing_since = self._failing_since or now
         return now - self._failing_since
 
+    def _is_denied_for_long(self) -> bool:
+        now = time.monotonic()
+        self._denied_since = self._denied_since or now
+        return now - self._denied_since >= BELIEVED_S
+
     def _list(self) -> None:
         self.lists += 1
         objects, version = self._client.list_with_version(
@@ -159,7 +171,7 @@ class Stream:
         )
         self._out.put(Change(self._kind.kind, "list", objects=objects))
         self._version = version
-        self._failing_since = None
+        self._failing_since = self._denied_since = None
 
     def _turn(self) -> None:
         params = {
@@ -202,10 +214,16 @@ class Stream:
         self._version = ""
         self._rest(_DENIED_S)
 
-    def _rest(self, seconds: float) -> None:
+    def _rest(self, seconds: float, *, silent_since: float | None = None) -> None:
+        """``silent_since``: where nobody is answered, until somebody is, if that is sooner.
+
+        It is when the turn that failed began: one that notices its end late does not rest at all.
+        """
         until = time.monotonic() + seconds * random.uniform(0.5, 1.5)  # noqa: S311
         while not self._stop() and (left := until - time.monotonic()) > 0:
-            time.sleep(min(left, 0.2))
+            if silent_since is not None and self._client.back_at > silent_since:
+                return
+            time.sleep(min(left, 0.2 if silent_since is None else 0.05))
 
     def cut(self) -> None:
         """Wake a thread that waits for the server."""

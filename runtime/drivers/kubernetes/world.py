@@ -307,7 +307,7 @@ class World:
             events=tuple(self._of_pod(self._events.get(key, {}).values(), pod)),
             queued=self._queued.get(key, ""),
             node_ready=self._nodes.is_ready(node),
-            could_fit=self._could_fit(found),
+            could_fit=None if node else self._could_fit(found),  # asked of what waits for a node
             answered_at=self._answered_at(pod),
             interrupted=why if launch == observe.launch_of(found) else ("", ""),
         )

@@ -165,8 +165,12 @@ def _wire(spec: WorkloadSpec) -> dict[str, Any]:
     }
 
 
-def _secrets(spec: WorkloadSpec) -> dict[str, dict[str, str]]:
-    return {"env": dict(spec.secret_env()), "files": checked(spec.secret_files())}
+def _secrets(spec: WorkloadSpec) -> dict[str, Any]:
+    return {
+        "env": dict(spec.secret_env()),
+        "files": checked(spec.secret_files()),
+        "placed": list(spec.placed_files),
+    }
 
 
 def _observation(item: Mapping[str, Any]) -> Observation:

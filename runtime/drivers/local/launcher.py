@@ -19,7 +19,7 @@ from runtime.drivers.local.secret_folders import SecretFolders
 from runtime.drivers.local.users import SystemUser, Users, VolumeGroups, own_user
 from runtime.drivers.local.wire import Refused
 from runtime.drivers.mount_names import is_plain
-from runtime.drivers.secret_files import placed
+from runtime.drivers.secret_files import filled, placed
 
 
 def checked_name(name: str, what: str) -> str:
@@ -47,6 +47,7 @@ class Secrets:
 
     env: dict[str, str] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
+    placed: list[str] = field(default_factory=list)  # files that hold the path of their folder
 
 
 @dataclass
@@ -206,7 +207,9 @@ class Launcher:
     def write_secrets(self, secrets: Secrets) -> None:
         """Put the files in place of what was there."""
         owner = (self.user.uid, self.user.gid) if self.machine.users else None
-        self.machine.secret_folders.write(self.secrets, secrets.files, owner)
+        folder = str(self.secrets)  # the workload's own, so what it makes there goes with it
+        files = filled(secrets.files, secrets.placed, folder=folder, memory=folder)
+        self.machine.secret_folders.write(self.secrets, files, owner)
 
     def _environment(
         self, port: int | None, secrets: dict[str, str], layer: upper.Furniture

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import time
 from pathlib import Path
 
 from runtime.drivers.local import shim
@@ -49,6 +50,7 @@ class OrphanPump:
     def __init__(self, folder: Path, launch: int) -> None:
         self.fd = os.open(folder / "output", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         self.log = shim.Log(prefix(folder, launch), SEGMENT_BYTES, KEEP)
+        self.log.due = time.monotonic()  # the parent may have given the free second already
         existing = segments(folder, launch)
         if existing:
             start, path = existing[-1]

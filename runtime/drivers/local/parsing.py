@@ -35,7 +35,9 @@ def parse_spec(raw: Any) -> Facts:
 def parse_secrets(raw: Any) -> Secrets:
     """Nothing of a secret may stand in the answer."""
     try:
-        return Secrets(_pairs(raw["env"]), secret_files.checked(raw["files"]))
+        files = secret_files.checked(raw["files"])
+        # a portal before this one names none
+        return Secrets(_pairs(raw["env"]), files, _texts(raw.get("placed", ())))
     except InvalidSpec as problem:
         raise Refused("invalid-spec", str(problem), reason=problem.reason) from None
     except (KeyError, TypeError, ValueError, AttributeError):

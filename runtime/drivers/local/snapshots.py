@@ -175,7 +175,8 @@ class Snapshots:
         try:
             out, said = await process.communicate()
         except asyncio.CancelledError:
-            process.kill()
+            with contextlib.suppress(ProcessLookupError):  # it ended, and we were not told yet
+                process.kill()
             await process.wait()
             raise
         if process.returncode:

@@ -23,11 +23,12 @@ def placing(spec: WorkloadSpec, options: KubernetesOptions) -> dict[str, Any]:
         affinity["nodeAffinity"] = {
             "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}
         }
-    liked = _liked(spec.placement)
-    if liked:
-        affinity["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"] = liked
+    ordered = _liked(spec.placement)
+    if liked := ordered or _near(spec.placement):
+        node = affinity.setdefault("nodeAffinity", {})
+        node["preferredDuringSchedulingIgnoredDuringExecution"] = liked
     # Where an order is asked for, being together must not outweigh it: both count the same.
-    if spec.resources.gpus and not options.scheduler and not liked:
+    if spec.resources.gpus and not options.scheduler and not ordered:
         affinity["podAffinity"] = _together()
     if affinity:
         found["affinity"] = affinity
@@ -75,6 +76,18 @@ def _weight(rank: int, kinds: int) -> int:
     if rank >= kinds - 1:
         return 0
     return round(_HEAVIEST ** (1 - rank / (kinds - 2))) if rank else _HEAVIEST
+
+
+def _near(placement: Placement) -> list[dict[str, Any]]:
+    """What draws work to its data, as much as GPU pods to each other.
+
+    Not where somebody asked for an order of kinds: the weights are summed, and would upset it.
+    """
+    return [
+        {"weight": _HEAVIEST, "preference": {"matchExpressions": _carries(labels)}}
+        for labels in placement.near
+        if labels
+    ]
 
 
 def _carries(labels: Mapping[str, str]) -> list[dict[str, Any]]:

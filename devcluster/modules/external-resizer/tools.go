@@ -4,5 +4,5 @@
 package tools
 
 import (
-	_ "github.com/distribution/distribution/v3/cmd/registry"
+	_ "github.com/kubernetes-csi/external-resizer/v2/cmd/csi-resizer"
 )

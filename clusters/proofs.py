@@ -1,0 +1,52 @@
+"""What a cluster must have proved of itself before work of tenants is let in."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from django.utils.translation import gettext as _
+
+from clusters.models import CheckResult, Cluster
+from common.clock import now
+
+PROVED_FOR = timedelta(days=3)  # the worker asks every day; a network may be changed any day
+METADATA = "169.254.169.254"  # where a cloud hands out a node's own credential, to whoever asks
+_NETWORK, _HOST = "network", "host"
+
+
+def unproved(cluster: Cluster) -> str:
+    """Return why no work of tenants is let in, or ''. Separation is probed, not assumed."""
+    rows = CheckResult.objects.filter(cluster=cluster, name__in=(_NETWORK, _HOST))
+    found = {row.name: row for row in rows}
+    return _of_network(cluster, found.get(_NETWORK)) or _of_host(cluster, found.get(_HOST))
+
+
+def _of_network(cluster: Cluster, check: CheckResult | None) -> str:
+    if check is None or check.state == CheckResult.State.UNKNOWN:
+        return _(
+            "Whether the network of %(name)s keeps projects apart was not proved yet."
+            " An operator sees more on the cluster's page."
+        ) % {"name": cluster.name}
+    if check.state == CheckResult.State.RED:
+        return _(
+            "The network of %(name)s does not keep projects apart, so nothing is started there."
+        ) % {"name": cluster.name}
+    if check.at < now() - PROVED_FOR:
+        return _(
+            "Whether the network of %(name)s keeps projects apart was not proved for some days."
+            " An operator sees more on the cluster's page."
+        ) % {"name": cluster.name}
+    return ""
+
+
+def _of_host(cluster: Cluster, check: CheckResult | None) -> str:
+    """A metadata address that pods reach gives them the node's credential. A kubelet that they
+    reach still asks who they are: that is a fault to mend, and stops nobody.
+    """
+    is_red = check is not None and check.state == CheckResult.State.RED
+    if check is None or not is_red or check.values.get("address") != METADATA:
+        return ""
+    return _(
+        "Work on %(name)s could take the credential of its nodes, so nothing is started there."
+        " An operator sees the remedy on the cluster's page."
+    ) % {"name": cluster.name}

@@ -1,0 +1,96 @@
+"""A cluster falls silent, or answers again: rows that run are told so, many at once.
+
+A step for each of thousands of rows would keep the changed ones waiting. When it answers, only rows
+that run on exactly as they did are answered here; all others get their step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from django.db import transaction
+from django.db.models import F, Q, QuerySet
+
+from common.clock import now
+from runtime import bus, reconcilers
+from runtime.models import ObservedWorkload
+from runtime.protocol import Desired, Phase, Seen
+from runtime.reasons import Reason
+from runtime.workload_kind import WorkloadKind
+
+
+def tell_silence(cluster_key: str, message: str) -> None:
+    """Say of what runs there that it is shown as it was last seen.
+
+    Nobody looks at it meanwhile: what is watched is looked at when there is news.
+    """
+    for reconciler in reconcilers.registered().values():
+        if isinstance(reconciler, WorkloadKind):
+            _tell_silence(reconciler, cluster_key, message)
+
+
+@transaction.atomic
+def _tell_silence(reconciler: Any, cluster_key: str, message: str) -> None:
+    running = _running(reconciler, cluster_key, reason="")
+    rows = list(running.select_related(*reconciler.related))
+    told = running.filter(pk__in=[row.pk for row in rows])
+    told.update(reason=Reason.UNREACHABLE, message=message, updated_at=now())
+    for row in rows:
+        _publish(reconciler, row)
+
+
+def take_back(
+    cluster_key: str, known: Mapping[str, ObservedWorkload], changed: Collection[str]
+) -> None:
+    """Called in the transaction of a full list. When a row is looked at next stays as it was."""
+    for reconciler in reconcilers.registered().values():
+        if isinstance(reconciler, WorkloadKind):
+            _take_back(reconciler, cluster_key, known, changed)
+
+
+def _take_back(
+    reconciler: Any,
+    cluster_key: str,
+    known: Mapping[str, ObservedWorkload],
+    changed: Collection[str],
+) -> None:
+    told = _running(reconciler, cluster_key, reason=Reason.UNREACHABLE)
+    same = [
+        row
+        for row in told.select_related(*reconciler.related)
+        if str(row.uid) not in changed and _runs_on(row, known.get(str(row.uid)))
+    ]
+    if not same:
+        return
+    # again with the conditions: somebody may have taken or changed a row since
+    told.filter(pk__in=[row.pk for row in same]).update(reason="", message="", updated_at=now())
+    for row in same:
+        _publish(reconciler, row)
+
+
+def _publish(reconciler: Any, row: Any) -> None:
+    bus.publish(reconcilers.topics_of(reconciler, row), {"kind": row.KIND, "uid": str(row.uid)})
+
+
+def _running(reconciler: Any, cluster_key: str, *, reason: str) -> QuerySet[Any]:
+    """What runs as it is wanted, was told this, and is not being looked at."""
+    rows: QuerySet[Any] = reconciler.model._default_manager.filter(  # noqa: SLF001
+        Q(lease_until__isnull=True) | Q(lease_until__lt=now()),
+        cluster_key=cluster_key,
+        deleted_at__isnull=True,
+        reason=reason,
+        phase=Phase.RUNNING,
+        desired=Desired.RUNNING,
+        observed_generation=F("generation"),
+    )
+    return rows
+
+
+def _runs_on(row: Any, seen: ObservedWorkload | None) -> bool:
+    """Whether the pod that the row followed to "running" is the one that is ready now."""
+    if seen is None or seen.seen != Seen.READY:
+        return False
+    pod = (row.external_ref or {}).get("pod") or {}
+    uid = (seen.data.get("detail") or {}).get("pod_uid")
+    return bool(uid) and pod.get("uid") == uid and pod.get("launch") == row.launch == seen.launch

@@ -1,0 +1,127 @@
+"""What volumes take, said by a short Job beside the data. The pods' last words are the answer.
+
+Nobody but Berth makes pods in a project's namespace, so nobody else can say a size: only the pod
+that the Job itself made is asked, only about the volume that the Job is named after.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from runtime.drivers.kubernetes import names, observe_job
+from runtime.drivers.kubernetes.builders import measure as build
+from runtime.drivers.kubernetes.client import KubeClient, Object
+from runtime.drivers.kubernetes.options import KubernetesOptions
+from runtime.drivers.kubernetes.volumes import Volumes
+from runtime.protocol import DriverError, Measured, NotYet
+
+_BATCH, _JOBS = "batch/v1", "jobs"
+_ASK_AGAIN_S = 2.0
+_MOST = 2**60
+_MANY_NODES, _ONE_POD = "ReadWriteMany", "ReadWriteOncePod"
+
+
+class Measuring:
+    """``SupportsMeasuring`` of one cluster."""
+
+    def __init__(self, client: KubeClient, options: KubernetesOptions, volumes: Volumes) -> None:
+        self._client = client
+        self._options = options
+        self._volumes = volumes
+
+    def measure(self, volume_uid: str) -> Measured | None:
+        """Begin, or look how far it is; the Job goes when its answer was read."""
+        where = self._volumes.namespace_of(volume_uid)
+        if not where or not self._options.data_image:
+            return None
+        name = build.job_name(volume_uid)
+        found = self._client.get(_BATCH, _JOBS, name, where)
+        if found is None:
+            return self._begin(volume_uid, where)
+        if found["metadata"].get("deletionTimestamp") or not observe_job.is_finished(found):
+            raise NotYet("The volume is being measured.", retry_in=_ASK_AGAIN_S)
+        said = self._last_words(found)
+        self._client.delete(_BATCH, _JOBS, name, where, uid=found["metadata"]["uid"])
+        if not observe_job.is_complete(found) or (answer := parsed(said)) is None:
+            raise DriverError(
+                f"The volume could not be measured: {said[:200] or 'nobody says why'}"
+            )
+        return answer
+
+    def end(self, volume_uid: str) -> None:
+        """Let go of the volume: a pod that has it mounted keeps its claim from going."""
+        where = self._volumes.namespace_of(volume_uid)
+        if where:
+            self._client.delete(_BATCH, _JOBS, build.job_name(volume_uid), where)
+
+    def _begin(self, volume_uid: str, where: str) -> Measured | None:
+        claim = self._volumes.claim(volume_uid, where)
+        if claim is None or claim["metadata"].get("deletionTimestamp"):
+            return None
+        if (claim.get("status") or {}).get("phase") != "Bound":
+            return Measured(0)  # nobody ever had it; the first one decides where it lies
+        if _MANY_NODES in (claim["spec"].get("accessModes") or []):
+            beside = None
+        elif (beside := self._beside_its_user(claim)) is None:
+            return None
+        self._client.apply(build.job(volume_uid, where, self._options, beside=beside))
+        raise NotYet("The volume is being measured.", retry_in=_ASK_AGAIN_S)
+
+    def _beside_its_user(self, claim: Object) -> build.Beside | None:
+        """Return where what one node may have at a time is measured: beside the pod that has it.
+
+        Else not: no start elsewhere ever waits for a measurement. What let that pod onto its
+        node (one with GPUs is often tainted) lets the measurement.
+        """
+        if _ONE_POD in (claim["spec"].get("accessModes") or []):
+            return None
+        meta = claim["metadata"]
+        for pod in self._client.list("v1", "pods", meta["namespace"]):
+            spec = pod["spec"]
+            if _uses(pod, meta["name"]) and not observe_job.is_over(pod):
+                node = str(spec.get("nodeName") or "")
+                return build.Beside(node, spec.get("tolerations") or ()) if node else None
+        return None
+
+    def _last_words(self, job: Object) -> str:
+        meta = job["metadata"]
+        selector = f"{names.JOB}={meta['name']}"
+        for pod in self._client.list("v1", "pods", meta["namespace"], selector=selector):
+            owners = pod["metadata"].get("ownerReferences") or []
+            if all(owner.get("uid") != meta["uid"] for owner in owners):
+                continue
+            for status in (pod.get("status") or {}).get("containerStatuses") or []:
+                ended = (status.get("state") or {}).get("terminated") or {}
+                if text := str(ended.get("message") or ended.get("reason") or "").strip():
+                    return text
+        return ""
+
+
+def parsed(said: str) -> Measured | None:
+    """Return what the program said; None where it is anything else."""
+    try:
+        found = json.loads(said)
+    except ValueError:
+        return None
+    if not isinstance(found, Mapping):
+        return None
+    taken, seconds = _number(found.get("bytes")), _number(found.get("seconds"))
+    if taken is None or seconds is None:
+        return None
+    return Measured(min(int(taken), _MOST), whole=found.get("whole") is True, seconds=seconds)
+
+
+def _number(found: object) -> float | int | None:
+    if isinstance(found, bool) or not isinstance(found, int | float):
+        return None
+    return found if math.isfinite(found) and found >= 0 else None
+
+
+def _uses(pod: Mapping[str, Any], claim: str) -> bool:
+    return any(
+        (volume.get("persistentVolumeClaim") or {}).get("claimName") == claim
+        for volume in pod["spec"].get("volumes") or []
+    )
