@@ -8,16 +8,23 @@ class CredentialKind(models.TextChoices):
     S3 = "s3", _("Amazon S3")
     S3_COMPATIBLE = "s3-compatible", _("S3-compatible store")
     GCS = "gcs", _("Google Cloud Storage")
+    HDFS = "hdfs", _("Hadoop file system")
     REGISTRY = "registry", _("Container registry")
     GIT = "git", _("Git token")
     SSH = "ssh", _("Private SSH key")
     GENERIC = "generic", _("Other secret")
 
 
-# What work gets into its environment. A registry's sign-in goes to the cluster instead.
-EMBEDDED = tuple(k for k in CredentialKind if k is not CredentialKind.REGISTRY)
+# What work gets into its environment. A registry's sign-in goes to the cluster instead, and only
+# loads read a Hadoop file system.
+EMBEDDED = tuple(
+    k for k in CredentialKind if k not in {CredentialKind.REGISTRY, CredentialKind.HDFS}
+)
 # What a load can open a store with.
-STORES = (CredentialKind.S3, CredentialKind.S3_COMPATIBLE, CredentialKind.GCS)
+STORES = (
+    *(CredentialKind.S3, CredentialKind.S3_COMPATIBLE),
+    *(CredentialKind.GCS, CredentialKind.HDFS),
+)
 
 
 class UsableBy(models.TextChoices):

@@ -8,6 +8,7 @@ from django.utils.translation import gettext_lazy as _
 
 from common.ids import new_uid
 from credentials.choices import CredentialKind, UsableBy, Use
+from credentials.said import sentence_of
 from projects.models import Project
 
 
@@ -30,7 +31,7 @@ class Credential(models.Model):
     )
     kind = models.CharField(max_length=16, choices=CredentialKind.choices)
     name = models.CharField(_("name"), max_length=63)
-    description = models.CharField(max_length=500, blank=True, default="")
+    description = models.CharField(max_length=500, blank=True, default="", db_default="")
     target = models.CharField(max_length=255, blank=True, default="")
     usable_by = models.CharField(max_length=16, choices=UsableBy.choices, default=UsableBy.MEMBERS)
     public = models.JSONField(default=dict, blank=True)
@@ -38,13 +39,18 @@ class Credential(models.Model):
     sealed_with = models.CharField(max_length=16, db_index=True)
     version = models.PositiveIntegerField(default=1)
     expires_at = models.DateTimeField(null=True)
-    warned = models.CharField(max_length=8, blank=True, default="")  # said of its expiry
+    # said of its expiry
+    warned = models.CharField(max_length=8, blank=True, default="", db_default="")
     rotated_at = models.DateTimeField(null=True)
     last_used_at = models.DateTimeField(null=True)
     last_used_for = models.CharField(max_length=16, choices=Use.choices, blank=True, default="")
     tested_at = models.DateTimeField(null=True)
     test_ok = models.BooleanField(null=True)  # None: not tested since it was stored
-    test_message = models.CharField(max_length=300, blank=True, default="")
+    test_message = models.CharField(max_length=300, blank=True, default="")  # of older tests
+    # ``said.Sentence.kept``; a portal before this one makes rows too while it is replaced
+    test_said = models.JSONField(
+        default=dict, blank=True, db_default=models.Value({}, output_field=models.JSONField())
+    )
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
 
@@ -75,6 +81,11 @@ class Credential(models.Model):
     @property
     def username(self) -> str:
         return str(self.public.get("username", ""))
+
+    @property
+    def test_sentence(self) -> str:
+        """Return what its test said, in the language of who reads it."""
+        return str(sentence_of(self.test_said)) if self.test_said else self.test_message
 
     @property
     def is_personal(self) -> bool:

@@ -49,6 +49,8 @@ def store_of(credential: Credential, *, purpose: Use = Use.LOAD) -> dict[str, An
         "secret_key": secret.get("secret_key", ""),
         "session_token": secret.get("session_token", ""),
         "service_account": None,
+        "user": row.username if row.kind == CredentialKind.HDFS else "",
+        "token": secret.get("delegation_token", ""),
     }
     if row.kind == CredentialKind.GCS:
         store["service_account"] = gcs.key_file(said, secret)

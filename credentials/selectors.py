@@ -90,6 +90,8 @@ def credential_for_use(
 def credentials_for_launch(owner: User, project: Project, uids: Iterable[UUID]) -> list[Credential]:
     """Return, in the order given, what still exists and ``owner`` may still use at a start."""
     wanted = list(dict.fromkeys(map(str, uids)))
+    if not wanted:
+        return []
     rows = credentials_usable(Principal(user=owner), project).filter(uid__in=wanted)
     return sorted(rows, key=lambda row: wanted.index(str(row.uid)))
 

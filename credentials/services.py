@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from accounts.principal import Principal
+    from credentials.said import Sentence
     from projects.models import Project
 
 NAME_MAX = 63
@@ -168,15 +169,16 @@ def credentials_delete_all(*, actor: Principal | None, project: Project) -> int:
 
 @transaction.atomic
 def credential_note_test(
-    *, principal: Principal, credential: Credential, version: int, ok: bool | None, message: str
+    *, principal: Principal, credential: Credential, version: int, ok: bool | None, said: Sentence
 ) -> Credential:
     """Keep what a test said, unless the secret was replaced meanwhile."""
     row = Credential.objects.select_for_update().filter(pk=credential.pk).first()
     if row is None:  # deleted while it was asked about
         raise _gone()
     if row.version == version:
-        row.tested_at, row.test_ok, row.test_message = now(), ok, message[:300]
-        row.save(update_fields=["tested_at", "test_ok", "test_message"])
+        row.tested_at, row.test_ok = now(), ok
+        row.test_said, row.test_message = said.kept(), ""
+        row.save(update_fields=["tested_at", "test_ok", "test_said", "test_message"])
     events.record(
         actor=principal,
         verb="credential.tested",
@@ -259,7 +261,7 @@ def _set(row: Credential, given: Mapping[str, Any]) -> None:
 
 def _untested(row: Credential) -> None:
     row.tested_at = row.test_ok = None
-    row.test_message = ""
+    row.test_said, row.test_message = {}, ""
 
 
 def _remove(actor: Principal | None, row: Credential) -> None:

@@ -201,7 +201,7 @@ def shown(row: Credential) -> dict[str, Any]:
         "last_used_for": row.last_used_for,
         "tested_at": row.tested_at,
         "test_ok": row.test_ok,
-        "test_message": row.test_message,
+        "test_message": row.test_sentence,
         "created_at": row.created_at,
     }
 

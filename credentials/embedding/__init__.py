@@ -26,11 +26,12 @@ _S3 = (CredentialKind.S3, CredentialKind.S3_COMPATIBLE)
 
 @dataclass(frozen=True)
 class Embedded:
-    """``{secrets}`` in ``env`` stands for the folder of the files."""
+    """``{secrets}`` stands for the folder of the files in ``env``, and in ``placed_files``."""
 
     env: Mapping[str, str]
     secret_env: Callable[[], Mapping[str, str]]
     secret_files: Callable[[], Mapping[str, str]]
+    placed_files: tuple[str, ...] = ()
 
 
 def embed(rows: Sequence[Credential], *, purpose: Use = Use.WORK) -> Embedded:
@@ -49,6 +50,7 @@ def embed(rows: Sequence[Credential], *, purpose: Use = Use.WORK) -> Embedded:
         env=_env([_item(row, named[row.pk], {}) for row in chosen]),
         secret_env=lambda: _secret_env(items()),
         secret_files=lambda: _files(items()),
+        placed_files=gcs.PLACED,
     )
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from credentials.models import Credential
 
 FOLDER = "{secrets}"  # a driver puts the folder of secret files in its place
+MEMORY = "{memory}"  # and here one that the work writes to, in the files that are placed
 FOLDER_VARIABLE = "BERTH_SECRETS"
 _NAME = re.compile(r"\A[A-Za-z0-9][A-Za-z0-9 ._-]{0,99}\Z")
 # Names that the tools themselves give a meaning to.

@@ -4,7 +4,7 @@ from django.utils.translation import gettext as _
 
 from common.errors import wrong
 from credentials.choices import CredentialKind
-from credentials.kinds import gcs, generic, git, registry, s3, ssh
+from credentials.kinds import gcs, generic, git, hdfs, registry, s3, ssh
 from credentials.kinds.base import TOLD, Field, Given, Kind, Part, Read, Shape
 
 KINDS: dict[str, Kind] = {
@@ -13,6 +13,7 @@ KINDS: dict[str, Kind] = {
         s3.AMAZON,
         s3.COMPATIBLE,
         gcs.KIND,
+        hdfs.KIND,
         registry.KIND,
         git.KIND,
         ssh.KIND,

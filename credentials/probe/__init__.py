@@ -5,10 +5,11 @@ Only with the secret that is stored: no library looks for another identity on th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from django.utils import translation
 from django.utils.translation import gettext as _
 
 from common.errors import BerthError, NotFound
@@ -18,8 +19,9 @@ from common.turns import turn
 from credentials.choices import CredentialKind, Use
 from credentials.models import Credential
 from credentials.opening import opened_all
-from credentials.probe import gcs, git, registry, s3, ssh, verdict
-from credentials.probe.verdict import MESSAGE_MAX, SECONDS, Verdict
+from credentials.probe import gcs, git, hdfs, registry, s3, ssh, verdict
+from credentials.probe.verdict import SECONDS, Verdict
+from credentials.said import sentence_of
 from credentials.services import credential_note_test, require_manage
 from runtime import gateway
 
@@ -27,6 +29,12 @@ if TYPE_CHECKING:
     from accounts.principal import Principal
 
 QUESTION = "credential-test"
+_ASKED: Mapping[CredentialKind, Callable[[Mapping[str, Any], Mapping[str, str]], Verdict]] = {
+    CredentialKind.GCS: gcs.tried,
+    CredentialKind.HDFS: hdfs.tried,
+    CredentialKind.GIT: git.tried,
+    CredentialKind.SSH: ssh.tried,
+}
 
 
 def credential_test(*, principal: Principal, credential: Credential) -> Verdict:
@@ -37,13 +45,13 @@ def credential_test(*, principal: Principal, credential: Credential) -> Verdict:
             said = gateway.ask(QUESTION, {"credential": str(credential.uid)}, timeout_s=SECONDS + 2)
         except BerthError as error:
             return verdict.unknown(error.message)  # nothing is known: nothing is kept
-    found = Verdict(said["ok"], str(said["message"])[:MESSAGE_MAX])
+    found = Verdict(said["ok"], sentence_of(said.get("said") or {"text": said["message"]}))
     credential_note_test(
         principal=principal,
         credential=credential,
         version=int(said["version"]),
         ok=found.ok,
-        message=found.message,
+        said=found.said,
     )
     return found
 
@@ -54,23 +62,22 @@ def answer(asked: Mapping[str, Any]) -> Mapping[str, Any]:
     if row is None:
         raise NotFound(_("There is no such credential, or you may not see it."))
     ((_row, secret),) = opened_all([row], Use.TEST)
-    try:
-        found = tried(row.kind, row.public, secret)
-    except OutboundError as error:
-        found = verdict.unanswered(error)
-    return {"ok": found.ok, "message": found.message, "version": row.version}
+    with translation.override("en"):  # it is said in the language of each who reads it
+        try:
+            found = tried(row.kind, row.public, secret)
+        except OutboundError as error:
+            found = verdict.unanswered(error)
+    # ``message`` is for a portal that is older than this gate
+    told = {"said": found.said.kept(), "message": found.message}
+    return {"ok": found.ok, **told, "version": row.version}
 
 
 def tried(kind: str, public: Mapping[str, Any], secret: Mapping[str, str]) -> Verdict:
     """Ask what this kind opens; OutboundError where nobody answered."""
     if kind in {CredentialKind.S3, CredentialKind.S3_COMPATIBLE}:
         return s3.tried(kind, public, secret)
-    if kind == CredentialKind.GCS:
-        return gcs.tried(public, secret)
-    if kind == CredentialKind.GIT:
-        return git.tried(public, secret)
-    if kind == CredentialKind.SSH:
-        return ssh.tried(public, secret)
+    if kind in _ASKED:
+        return _ASKED[CredentialKind(kind)](public, secret)
     if kind == CredentialKind.REGISTRY:
         login = Login(str(public["username"]), secret["password"])
         return registry.tried(str(public["host"]), login)

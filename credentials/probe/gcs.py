@@ -17,6 +17,7 @@ from credentials.kinds import gcs
 from credentials.outside import policy_of_stores
 from credentials.probe import verdict
 from credentials.probe.verdict import SECONDS, Verdict
+from credentials.said import Sentence
 from dataplane.copy.stores import jwt
 
 _SCOPE = "https://www.googleapis.com/auth/devstorage.read_only"
@@ -105,16 +106,18 @@ def _listed(client: Client, public: Mapping[str, Any], token: str) -> Answer:
 def _verdict(answer: Answer, bucket: str) -> Verdict:
     named = {"bucket": bucket}
     if answer.status == _OK:
-        text = _("The key is right, and it may list the bucket “%(bucket)s”.") % named
+        text = Sentence(_("The key is right, and it may list the bucket “%(bucket)s”."), named)
         return verdict.accepted(text if bucket else _("Google accepts this key."))
     if answer.status == _FORBIDDEN and not bucket:
         return verdict.accepted(
             _("The key is right, but it may not list buckets. Name one to test with.")
         )
     if answer.status == _FORBIDDEN:
-        return verdict.refused(_("The key is right, but it may not list “%(bucket)s”.") % named)
+        return verdict.refused(
+            Sentence(_("The key is right, but it may not list “%(bucket)s”."), named)
+        )
     if answer.status == _NOT_FOUND and bucket:
-        text = _("The key is let in, but there is no bucket “%(bucket)s”.") % named
+        text = Sentence(_("The key is let in, but there is no bucket “%(bucket)s”."), named)
         return verdict.refused(text)
     if answer.status == _UNAUTHORIZED:
         return verdict.refused(_("Google gave a token and does not accept it for storage."))

@@ -12,6 +12,7 @@ from common.outbound import Answer, Bounds, Client
 from credentials.outside import policy_of_stores
 from credentials.probe import verdict
 from credentials.probe.verdict import SECONDS, Verdict
+from credentials.said import Sentence
 
 _OK, _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND = 200, 401, 403, 404
 _SERVICE = "application/x-git-upload-pack-advertisement"
@@ -33,15 +34,17 @@ def _repository(client: Client, host: str, path: str, basic: str) -> Verdict:
     url = f"https://{host}/{path}.git/info/refs?service=git-upload-pack"
     named = {"path": path}
     if _is_refs(client.request("GET", url)):
-        text = _("Everybody may read “%(path)s”, so the token was not asked for.") % named
+        text = Sentence(_("Everybody may read “%(path)s”, so the token was not asked for."), named)
         return verdict.unknown(text)
     answer = client.request("GET", url, headers={"Authorization": basic})
     if _is_refs(answer):
-        return verdict.accepted(_("The token opens “%(path)s”.") % named)
+        return verdict.accepted(Sentence(_("The token opens “%(path)s”."), named))
     if answer.status == _UNAUTHORIZED:
         return verdict.refused(_("The host does not accept this token."))
     if answer.status in {_FORBIDDEN, _NOT_FOUND}:
-        text = _("The token does not open “%(path)s”, or there is no such repository.") % named
+        text = Sentence(
+            _("The token does not open “%(path)s”, or there is no such repository."), named
+        )
         return verdict.refused(text)
     return verdict.unknown(_("What answers there is not a host of Git."))
 

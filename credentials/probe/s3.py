@@ -19,6 +19,7 @@ from credentials.kinds.s3 import aws_host
 from credentials.outside import policy_of_stores
 from credentials.probe import verdict
 from credentials.probe.verdict import SECONDS, Verdict
+from credentials.said import Sentence
 from dataplane.copy.stores.sigv4 import EMPTY, Signer
 
 _CODE = re.compile(rb"<Code>([A-Za-z0-9.]{1,64})</Code>")
@@ -145,7 +146,7 @@ def _verdict(said: Said, answer: Answer, bucket: str, *, told: bool) -> Verdict:
         )
     named = {"bucket": bucket}
     if said is Said.OPEN:
-        text = _("The key is right, and it may list the bucket “%(bucket)s”.") % named
+        text = Sentence(_("The key is right, and it may list the bucket “%(bucket)s”."), named)
         return verdict.accepted(text if bucket else _("The store accepts this key."))
     if said is Said.DENIED and not bucket:
         return verdict.accepted(
@@ -161,19 +162,21 @@ def _no(said: Said, answer: Answer, named: Mapping[str, str]) -> Verdict:
         return verdict.unknown(_("The store is too busy to answer; try again later."))
     if said is Said.REGION:
         return verdict.refused(_region_sentence(answer))
-    sentences = {
+    sentences: dict[Said, str | Sentence] = {
         Said.WRONG_ID: _("The store does not know this access key id."),
         Said.WRONG_SECRET: _("The secret does not belong to this access key id."),
         Said.WRONG_TOKEN: _("The session token has run out, or is not the key's."),
-        Said.NO_BUCKET: _("The key is let in, but there is no bucket “%(bucket)s”.") % named,
-        Said.DENIED: _("The key is right, but it may not list “%(bucket)s”.") % named,
+        Said.NO_BUCKET: Sentence(
+            _("The key is let in, but there is no bucket “%(bucket)s”."), named
+        ),
+        Said.DENIED: Sentence(_("The key is right, but it may not list “%(bucket)s”."), named),
         Said.NO_STORE: _("What answers there is not a store that speaks S3."),
     }
     return verdict.refused(sentences[said])
 
 
-def _region_sentence(answer: Answer) -> str:
+def _region_sentence(answer: Answer) -> Sentence:
     region = answer.headers.get("x-amz-bucket-region", "")
     if _REGION.match(region):
-        return _("The region is another one: %(region)s.") % {"region": region}
-    return _("The region is another one than was given.")
+        return Sentence(_("The region is another one: %(region)s."), {"region": region})
+    return Sentence(_("The region is another one than was given."))

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import asyncssh
 import httpcore
 from django.utils.translation import gettext as _
 
@@ -18,6 +17,7 @@ from common.outbound.network import Deadline, GuardedBackend, system_resolve
 from credentials.kinds.ssh import PORT, known_host
 from credentials.probe import verdict
 from credentials.probe.verdict import SECONDS, Verdict
+from credentials.said import Sentence
 
 
 def tried(public: Mapping[str, Any], secret: Mapping[str, str]) -> Verdict:
@@ -41,8 +41,8 @@ def _connected(host: str, port: int, deadline: Deadline) -> socket.socket:
     """Open a socket to an address that may be reached, or raise OutboundError."""
     policy = _policy()
     if not policy.permits_port(host, port):
-        text = _("Port %(port)d is not one that Berth connects to.") % {"port": port}
-        raise OutboundError(Trouble.REFUSED, text)
+        text = _("Port %(port)d is not one that Berth connects to.")
+        raise OutboundError(Trouble.REFUSED, text, {"port": port})
     backend = GuardedBackend(policy, deadline, system_resolve)
     try:
         found = backend.connect_tcp(host, port).get_extra_info("socket")
@@ -62,6 +62,8 @@ async def _signed_in(
     secret: Mapping[str, str],
     seconds: float,
 ) -> Verdict:
+    import asyncssh  # a sixth of any process's start, and the gate alone asks this
+
     keys = public.get("known_hosts") or ()
     lines = "".join(f"{known_host(str(public['host']))} {key}\n" for key in keys)
     try:
@@ -93,7 +95,5 @@ async def _signed_in(
     connection.abort()
     if lines or shown is None:
         return verdict.accepted(_("The host accepts this key."))
-    return verdict.accepted(
-        _("The host accepts this key. It showed %(print)s: compare it, and store its key too.")
-        % {"print": shown.get_fingerprint()}
-    )
+    text = _("The host accepts this key. It showed %(print)s: compare it, and store its key too.")
+    return verdict.accepted(Sentence(text, {"print": shown.get_fingerprint()}))

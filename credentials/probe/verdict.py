@@ -1,4 +1,7 @@
-"""What a test says. The sentences are ours: nothing that the other side wrote is passed on."""
+"""What a test says. The sentences are ours: nothing that the other side wrote is passed on.
+
+They are made in English, as the catalogue knows them, and said in the language of who reads them.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from django.utils.translation import gettext as _
 
 from common.clock import now
 from common.outbound import Answer, OutboundError, Trouble
+from credentials.said import Sentence
 
 SECONDS = 6.0
 MESSAGE_MAX = 300
@@ -21,27 +25,36 @@ class Verdict:
     """``ok`` None: nobody could be asked, or the answer does not tell."""
 
     ok: bool | None
-    message: str
+    said: Sentence
+
+    @property
+    def message(self) -> str:
+        return str(self.said)[:MESSAGE_MAX]
 
 
-def accepted(message: str) -> Verdict:
-    return Verdict(ok=True, message=message)
+def accepted(said: str | Sentence) -> Verdict:
+    return Verdict(True, _sentence(said))
 
 
-def refused(message: str) -> Verdict:
-    return Verdict(ok=False, message=message)
+def refused(said: str | Sentence) -> Verdict:
+    return Verdict(False, _sentence(said))
 
 
-def unknown(message: str) -> Verdict:
-    return Verdict(ok=None, message=message)
+def unknown(said: str | Sentence) -> Verdict:
+    return Verdict(None, _sentence(said))
+
+
+def _sentence(said: str | Sentence) -> Sentence:
+    return said if isinstance(said, Sentence) else Sentence(said)
 
 
 def unanswered(error: OutboundError) -> Verdict:
     """Say why it was not asked at all, which says nothing of the secret."""
+    facts = {**error.values, "why": error.text}
     if error.trouble is Trouble.REFUSED:
-        why = {"why": error.message}
-        return refused(_("Berth does not go there: %(why)s An operator may allow it.") % why)
-    return unknown(_("It could not be asked: %(why)s") % {"why": error.message})
+        text = _("Berth does not go there: %(why)s An operator may allow it.")
+        return refused(Sentence(text, facts))
+    return unknown(Sentence(_("It could not be asked: %(why)s"), facts))
 
 
 def skew_of(answer: Answer) -> float | None:
@@ -59,11 +72,13 @@ def clocks_differ(answer: Answer) -> bool:
     return skew is not None and abs(skew) > _SKEW_S
 
 
-def clock_sentence(answer: Answer) -> str:
+def clock_sentence(answer: Answer) -> Sentence:
     skew = skew_of(answer)
     if skew is None or abs(skew) <= 1:
-        return _("It refuses for the time of the request: check the clock of Berth's machine.")
-    return _(
+        text = _("It refuses for the time of the request: check the clock of Berth's machine.")
+        return Sentence(text)
+    text = _(
         "The clock of Berth's machine is %(n)d seconds away from the other side's, so signatures"
         " are refused. The key was not judged."
-    ) % {"n": round(abs(skew))}
+    )
+    return Sentence(text, {"n": round(abs(skew))})

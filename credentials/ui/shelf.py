@@ -19,8 +19,10 @@ from credentials.choices import CredentialKind
 from credentials.kinds import KINDS, TOLD, Kind, Part, kind_of
 from credentials.models import Credential
 from credentials.probe import credential_test
+from credentials.ui.filters import FilterForm
 from credentials.ui.forms import AddForm, EditForm, RotateForm
 from credentials.ui.tables import CredentialTable, state
+from events.selectors import of_target
 from projects.ui.forms import attempt
 
 if TYPE_CHECKING:
@@ -30,6 +32,12 @@ if TYPE_CHECKING:
 
 PER_PAGE = 25
 _NAMED = 20
+_TOLD = 100
+_TABS = {
+    "overview": "credentials/detail.html",
+    "events": "credentials/events.html",
+    "settings": "credentials/settings.html",
+}
 _IDS = "new_%s"  # of the second form of a page
 
 
@@ -59,7 +67,8 @@ class Shelf(BerthView):
         return [k for k in KINDS.values() if self.place is not None or k.kind is not pulled]
 
     def list_page(self, form: AddForm, status: int = 200) -> HttpResponse:
-        table = CredentialTable(self.rows)
+        filters = FilterForm(self.request.GET, self.kinds())
+        table = CredentialTable(filters.narrowed(self.rows))
         if self.place is None:
             table.columns.hide("usable_by")
         paginate = {"per_page": PER_PAGE, "silent": True}
@@ -67,6 +76,8 @@ class Shelf(BerthView):
         context: dict[str, Any] = {
             "frame": self.frame,
             "table": table,
+            "filters": filters,
+            "empty_always": not filters.narrows,  # ``kind`` alone narrows nothing
             "form": form,
             "kinds": self.kinds(),
             "denied": self.denied,
@@ -98,6 +109,7 @@ class Shelf(BerthView):
     def one_page(
         self,
         row: Credential,
+        tab: str = "overview",
         *,
         rotate: RotateForm | None = None,
         edit: EditForm | None = None,
@@ -118,9 +130,22 @@ class Shelf(BerthView):
             "state": state(row),
             "denied": reason,
             "may_remove": not self.denied,
-            "urls": {n: self.url(n, row) for n in ("list", "edit", "test", "delete")},
+            "urls": {n: self.url(n, row) for n in ("list", "settings", "edit", "test", "delete")},
+            "tabs": self._tabs(row, tab),
+            "events": of_target(row.uid)[:_TOLD],
         }
-        return self.render(context, status=status, template="credentials/detail.html")
+        return self.render(context, status=status, template=_TABS[tab])
+
+    def _tabs(self, row: Credential, current: str) -> list[dict[str, Any]]:
+        words = {"overview": _("Overview"), "events": _("Events"), "settings": _("Settings")}
+        return [
+            {
+                "label": words[tab],
+                "url": row.get_absolute_url() if tab == "overview" else self.url(tab, row),
+                "current": tab == current,
+            }
+            for tab in _TABS
+        ]
 
     def rotate(self, request: HttpRequest, row: Credential) -> HttpResponse:
         form = RotateForm(kind_of(row.kind), data=request.POST, files=request.FILES, auto_id=_IDS)
@@ -136,7 +161,7 @@ class Shelf(BerthView):
             if attempt(form, act) is not None:
                 messages.success(request, _("The secret is replaced."))
                 return redirect(row.get_absolute_url())
-        return self.one_page(row, rotate=form, status=422)
+        return self.one_page(row, "settings", rotate=form, status=422)
 
     def change(self, request: HttpRequest, row: Credential) -> HttpResponse:
         form = EditForm(row, kind_of(row.kind), data=request.POST)
@@ -150,7 +175,7 @@ class Shelf(BerthView):
             if attempt(form, act) is not None:
                 messages.success(request, _("The changes are kept."))
                 return redirect(row.get_absolute_url())
-        return self.one_page(row, edit=form, status=422)
+        return self.one_page(row, "settings", edit=form, status=422)
 
     def remove(self, request: HttpRequest, row: Credential) -> HttpResponse:
         confirm = request.POST.get("confirm", "").strip()

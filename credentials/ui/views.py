@@ -72,6 +72,20 @@ class Detail(_ProjectShelf):
         return self.rotate(request, self.row(credential))
 
 
+class Events(_ProjectShelf):
+    required_permissions: ClassVar[Mapping[str, Permission]] = {"GET": READ}
+
+    def get(self, request: HttpRequest, project: str, credential: UUID) -> HttpResponse:
+        return self.one_page(self.row(credential), "events")
+
+
+class Settings(_ProjectShelf):
+    required_permissions: ClassVar[Mapping[str, Permission]] = {"GET": READ}
+
+    def get(self, request: HttpRequest, project: str, credential: UUID) -> HttpResponse:
+        return self.one_page(self.row(credential), "settings")
+
+
 class Edit(_ProjectShelf):
     required_permissions: ClassVar[Mapping[str, Permission]] = _POST
 
@@ -128,6 +142,16 @@ class OwnDetail(_OwnShelf):
 
     def post(self, request: HttpRequest, own: UUID) -> HttpResponse:
         return self.rotate(request, self.row(own))
+
+
+class OwnEvents(_OwnShelf):
+    def get(self, request: HttpRequest, own: UUID) -> HttpResponse:
+        return self.one_page(self.row(own), "events")
+
+
+class OwnSettings(_OwnShelf):
+    def get(self, request: HttpRequest, own: UUID) -> HttpResponse:
+        return self.one_page(self.row(own), "settings")
 
 
 class OwnEdit(_OwnShelf):
