@@ -12,16 +12,18 @@ from django.utils.translation import gettext as _
 
 from accounts.principal import Principal
 from common.clock import now
-from common.errors import BerthError, Conflict
+from common.errors import Conflict
 from common.ids import new_uid
 from events import services as events
 from files.models import FileSession
 from files.selectors import place_get, session_of
 from files.specs import new_digest
+from projects.access import permissions_for, roles_in
 from projects.services import require_active
 from runtime.bus import publish
 from runtime.hints import hint
 from runtime.protocol import Desired
+from volumes import selectors as volume_selectors
 from volumes import services as volumes
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
     from accounts.models import User
     from files.selectors import Place
+    from projects.choices import Role
     from projects.models import Project
 
 MOST_OPEN = 8  # of one person: each is a server of its own that nobody's limits count
@@ -63,6 +66,9 @@ def _opened(principal: Principal, project: Project, place: Place) -> FileSession
             session_touch(uid=found.uid)
             return found
         _end(found)
+    volumes.volumes_hold([place.volume])
+    # as it is now: before it was held, it may have gone to another project
+    place = place_get(Principal(user=principal.user), place.volume.uid, project)
     _make_room(principal.user)
     uid = new_uid()
     row = FileSession.objects.create(
@@ -129,20 +135,28 @@ def sessions_tidy() -> int:
     idle = now() - timedelta(minutes=settings.BERTH_FILES_IDLE_MINUTES)
     with transaction.atomic():
         ended = _end_all(FileSession.objects.filter(last_used_at__lt=idle))
-    for row in _wanted(FileSession.objects.all()):
-        if not _still_allowed(row):
-            with transaction.atomic():
-                ended += _end_all(FileSession.objects.filter(pk=row.pk))
+    live = list(_wanted(FileSession.objects.all()).select_related("volume__project"))
+    roles = roles_in({row.project_id for row in live}, {row.person_id for row in live})
+    over = [
+        row.pk
+        for row in live
+        if not _still_allowed(row, roles.get((row.project_id, row.person_id)))
+    ]
+    if over:
+        with transaction.atomic():
+            ended += _end_all(FileSession.objects.filter(pk__in=over))
     return ended
 
 
-def _still_allowed(row: FileSession) -> bool:
-    try:
-        place = place_get(Principal(user=row.person), row.volume.uid)
-    except BerthError:
+def _still_allowed(row: FileSession, role: Role | None) -> bool:
+    """The same as ``place_get`` says, of a person whose role is known; asks nothing."""
+    volume, who = row.volume, Principal(user=row.person)
+    if volume.project_id != row.project_id:  # it was handed over
         return False
-    at_home = place.volume.project_id == row.project_id  # it may have been handed over
-    return at_home and (row.read_only or place.may_write)
+    granted = permissions_for(who, volume.project, role)
+    if not volume_selectors.is_usable(who, volume, granted):
+        return False
+    return row.read_only or volume_selectors.writes(who, volume, granted)
 
 
 def _wanted(rows: QuerySet[FileSession]) -> QuerySet[FileSession]:

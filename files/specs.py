@@ -8,13 +8,13 @@ from uuid import UUID
 from django.utils.translation import gettext as _
 
 from clusters.options import options_of
-from clusters.placement import engine_placement
 from clusters.where import image_cluster, namespace_of, objects_of
 from files.models import FileSession
 from hubapi import keys
 from runtime.drivers.kubernetes.names import PORT
 from runtime.protocol import InvalidSpec, Probe, Resources, WorkloadSpec
 from volumes.mounting import mount_of
+from volumes.nearness import placement_beside
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,9 +54,7 @@ def workload_spec(row: FileSession) -> WorkloadSpec:
         namespace=namespace_of(row.project, options),
         image=options.data_image,
         port=PORT,
-        placement=engine_placement(
-            row.cluster_key, gpus=0, gpu_flavor="", kind=row.KIND, project_uid=row.project.uid
-        ),
+        placement=placement_beside(row.cluster_key, row.volume, row.KIND, row.project),
     )
 
 

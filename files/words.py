@@ -6,10 +6,15 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
 WORDS: dict[str, Promise] = {
+    "archive-many": _("There is more in this archive than can be unpacked here."),
+    "archive-odd": _("A header of this archive is too large; it is not unpacked."),
     "bad-path": _("This is not a path below the volume."),
     "bad-request": _("The request is not understood."),
     "berth-own": _("This folder is Berth's own; it goes when it is not needed."),
+    "bomb": _("This archive unpacks to far more than it can honestly hold; nothing was unpacked."),
+    "broken-archive": _("This archive is damaged; nothing was unpacked."),
     "busy": _("Too much of the volume is being looked through at once; try again in a moment."),
+    "changed": _("The archive was changed while it was unpacked; nothing was kept."),
     "checksum": _("What arrived is not what was sent. Nothing was kept; upload it again."),
     "denied": _("The file system does not allow this."),
     "disk-full": _("The storage has not enough room left for this."),
@@ -24,6 +29,7 @@ WORDS: dict[str, Promise] = {
     "no-such-act": _("There is no such act."),
     "no-undo": _("This was deleted for good already."),
     "no-upload": _("This upload is not known any more; begin again."),
+    "not-archive": _("This is not a zip or tar archive that can be unpacked."),
     "not-folder": _("This is not a folder."),
     "not-image": _("This is not a picture that can be shown."),
     "not-possible": _("The file system can't do this here."),

@@ -101,7 +101,7 @@ def _may_open(who: Principal, row: Workspace) -> None:
     if not who.allows_scope(Permission.WORKSPACE_CREATE):
         raise Forbidden(_("This token may not enter workspaces."))
     if not selectors.access_of(who.user, row):
-        raise Forbidden(_("Only its owner, and whom he let in, may open a workspace."))
+        raise Forbidden(_("Only its owner, and the people they let in, may open a workspace."))
 
 
 def _target(row: Workspace, pod: Pod, *, is_owner: bool) -> Target:

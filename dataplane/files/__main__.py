@@ -13,6 +13,7 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
+from dataplane.files import memory
 from dataplane.files.http import Server
 from dataplane.files.server import Files, tending
 from dataplane.files.tree import Tree
@@ -31,6 +32,7 @@ def main(words: Sequence[str]) -> int:
     root = Path(base) / options.root
     if not base or not root.is_dir():
         return _no("There is no such volume here (BERTH_VOLUMES).")
+    memory.give_back_early()
     files = Files(Tree(root, read_only=options.read_only or not os.access(root, os.W_OK)))
     try:
         server = Server((options.bind, options.port), token, files.answer)

@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dataplane.files import names
+from dataplane.files.behind import Behind
 from dataplane.files.landing import land, require_room
+from dataplane.files.notes import UPLOADS
 from dataplane.files.refusals import FAILURES, Refusal, of_error
 from dataplane.files.removing import remove
 from dataplane.files.tree import Beat, Tree, entry_json, kind_of, open_file, place, walk
-from dataplane.files.uploads import UPLOADS
 from dataplane.safepath import Folder
 
 PART = 8 * 1024 * 1024
@@ -84,10 +85,12 @@ def _require_not_inside(path: str, to: str) -> None:
 class _Copied:
     files: int = 0
     bytes: int = 0
+    skipped: int = 0
     left_out: list[dict[str, str]] = field(default_factory=list)
     beat: Beat = field(default_factory=Beat)
 
     def miss(self, path: str, why: str) -> None:
+        self.skipped += 1
         if len(self.left_out) < _NAMED:
             self.left_out.append({"path": names.shown(path), "code": why})
 
@@ -118,10 +121,13 @@ def copy(
                 refused.append({"path": names.shown(path), **refusal.as_json()})
             except FAILURES as error:
                 refused.append({"path": names.shown(path), **of_error(error).as_json()})
-            finally:
-                yield from _clean(tree, top, temporary)
-    done = {"copied": landed, "refused": refused, "left_out": copied.left_out, **copied.told()}
-    yield {"done": done}
+            except BaseException:  # nobody reads any more: nothing can be told, all of it goes
+                for _said in _clean(tree, top, temporary):
+                    pass
+                raise
+            yield from _clean(tree, top, temporary)
+    left = {"left_out": copied.left_out, "skipped": copied.skipped}
+    yield {"done": {"copied": landed, "refused": refused, **left, **copied.told()}}
 
 
 def _touch(top: Folder, temporary: str) -> None:
@@ -169,7 +175,9 @@ def _copy_file(top: Folder, path: str, to: str, copied: _Copied) -> Iterator[dic
         mode = stat.S_IMODE(info.st_mode) & 0o777
         target = top.open(to, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
         try:
+            behind = Behind(target, 0)
             while count := _some(source, target):
+                behind.wrote(count)
                 copied.bytes += count
                 if copied.beat():
                     yield {"progress": copied.told()}
@@ -196,9 +204,14 @@ def _some(source: int, target: int) -> int:
 
 
 def _clean(tree: Tree, top: Folder, temporary: str) -> Iterator[dict[str, Any]]:
-    """Remove what did not land."""
+    """Remove what did not land, all of it, also when nobody reads any more how far that is."""
     with contextlib.suppress(OSError):
         top.stat(temporary)
-        for said in remove(tree, [temporary]):
-            if "progress" in said:
-                yield said
+        try:
+            for said in remove(tree, [temporary]):
+                if "progress" in said:
+                    yield said
+        except GeneratorExit:
+            for _said in remove(tree, [temporary]):
+                pass
+            raise

@@ -14,10 +14,14 @@ import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from http.client import HTTPException
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BufferedIOBase
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
 
+from dataplane.files import jsons
+from dataplane.files.memory import Share, busy
 from dataplane.files.refusals import FAILURES, Refusal, of_error
 from dataplane.safepath import UnsafePath
 
@@ -25,7 +29,12 @@ MOST_CONNECTIONS = 64
 SILENT_S = 75.0
 LINGER, LINGER_S = 64 * 1024 * 1024, 5.0
 MOST_JSON = 8 * 1024 * 1024
-_BUSY = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+MOST_HEAD = 64 * 1024
+_NO_ROOM = json.dumps(busy().as_json()).encode()
+_BUSY = (
+    b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n"
+    b"Content-Length: %d\r\nConnection: close\r\n\r\n%b" % (len(_NO_ROOM), _NO_ROOM)
+)
 
 
 @dataclass(frozen=True)
@@ -51,7 +60,10 @@ class Asked:
         self._handler = handler
         target = urlsplit(handler.path)
         self.words = tuple(part for part in target.path.split("/") if part)
-        self.query = parse_qs(target.query, keep_blank_values=True, max_num_fields=2000)
+        try:
+            self.query = parse_qs(target.query, keep_blank_values=True, max_num_fields=2000)
+        except ValueError:
+            raise Refusal(400, "bad-request", "The query holds too many fields.") from None
         self.headers = handler.headers
         self.method = handler.command
         said = handler.headers.get("Content-Length", "0")
@@ -81,14 +93,24 @@ class Asked:
     def body(self) -> Any:
         return self._handler.rfile
 
+    def share(self) -> Share:
+        """Return a share of the memory that is given back when the answer was sent."""
+        return self._handler.held.enter_context(Share())
+
     def took_body(self) -> None:
         self._handler.body_left = False
 
     def json(self) -> dict[str, Any]:
         if self.length > MOST_JSON:
             raise Refusal(413, "too-large", "The request is too large.")
+        held = self.share()
+        held.need(max(1, jsons.bytes_of(self.length)))
         data = self._handler.rfile.read(self.length)
         self.took_body()
+        if (more := jsons.more_of(data)) > jsons.MOST_MORE:
+            raise Refusal(413, "too-large", "The request is too large.")
+        if not held.grow(more):
+            raise busy()
         try:
             said = json.loads(data or b"{}")
         except (ValueError, RecursionError):
@@ -123,6 +145,13 @@ class Server(ThreadingHTTPServer):
             return
         super().process_request(request, client_address)
 
+    def is_full(self) -> bool:
+        """Whether nobody else could come in: a gate keeps connections that it does not use."""
+        if self._room.acquire(blocking=False):
+            self._room.release()
+            return False
+        return True
+
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:
             super().process_request_thread(request, client_address)
@@ -139,6 +168,20 @@ class Server(ThreadingHTTPServer):
             traceback.print_exc()
 
 
+class _Head:
+    """The lines of a request's head; the library bounds each and their number, not their sum."""
+
+    def __init__(self, inner: BufferedIOBase) -> None:
+        self._inner, self._left = inner, MOST_HEAD
+
+    def readline(self, size: int = -1) -> bytes:
+        line = self._inner.readline(size)
+        self._left -= len(line)
+        if self._left < 0:
+            raise HTTPException
+        return line
+
+
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server_version, sys_version = "berth-files", ""
@@ -147,12 +190,22 @@ class Handler(BaseHTTPRequestHandler):
     wbufsize = 64 * 1024
     server: Server
     body_left = False
+    held: contextlib.ExitStack
     _verbs: ClassVar[tuple[str, ...]] = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("do_") and name[3:] in self._verbs:
             return self._serve
         raise AttributeError(name)
+
+    def parse_request(self) -> bool:
+        """Read the head within a bound on all of it: who asks is known only afterwards."""
+        whole = self.rfile
+        self.rfile = _Head(whole)  # type: ignore[assignment] # it is only read by lines
+        try:
+            return super().parse_request()
+        finally:
+            self.rfile = whole
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base's name
         """Names of files are nobody's business in a log."""
@@ -164,7 +217,8 @@ class Handler(BaseHTTPRequestHandler):
         headers = self.headers
         self.body_left = headers.get("Content-Length", "0") != "0" or "Transfer-Encoding" in headers
         try:
-            self._send(self._answered())
+            with contextlib.ExitStack() as self.held:
+                self._send(self._answered())
             if self.body_left:
                 self._linger()
         except (ConnectionError, TimeoutError):
@@ -219,7 +273,7 @@ class Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name, value)
-        if self.body_left:
+        if self.body_left or self.server.is_full():
             self.send_header("Connection", "close")
         self.end_headers()
 

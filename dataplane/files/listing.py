@@ -1,84 +1,206 @@
 """What is in a folder: sorted, in pages, with 100,000 entries as with ten.
 
-Sorting by name reads names only; sizes and times are looked up for the page that is shown. The
-order is kept for some seconds, so that the next page costs no second reading.
+A small folder is read and sorted at each request. A large one is read by one request at a time,
+within a bound on memory and not only on entries: the tenant decides how long names are. Its order
+is kept for some seconds in a compact form, so that the next page, and who waited for the same
+folder, cost no second reading.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import re
 import stat
+import sys
 import threading
 import time
+from array import array
 from collections import OrderedDict
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
-from dataplane.files import names
+from dataplane.files import memory, names
+from dataplane.files.memory import MIB, Share
 from dataplane.files.refusals import Refusal
 from dataplane.files.tree import entry_json
 from dataplane.own import is_own
 from dataplane.safepath import Folder
 
 MOST_READ = 300_000  # entries of one folder; more are only found by search
+MOST_BYTES = 72 * MIB  # for sorting them: 300,000 names of 60 letters
+SMALL_BYTES = 1 * MIB  # some thousand names: read beside others, without a turn
 MOST_PAGE = 1_000
-NATURAL_UP_TO = 20_000  # "run 2" before "run 10"; beyond, plain order costs less memory
-KEPT, KEEP_S = 4, 15.0
+NATURAL_UP_TO = 20_000  # "run 2" before "run 10"; beyond, plain order takes less time
+KEPT, KEPT_BYTES, KEEP_S = 4, 24 * MIB, 15.0
 SORTS = ("name", "size", "modified", "kind")
-_DIGITS = re.compile(r"(\d{1,18})")
+_LARGE_KNOWN = 256
+_STEP = 1 * MIB
+_KEY = 96  # letters of a name that decide where it stands; beyond, bytes do
+_KEY_BYTES = 80 + 4 * _KEY
+_VALUED = 100  # bytes for an entry that is sorted by a number
+_ENTRY, _TARGET = 1300, 400  # bytes for an entry of a page; letters of where a link leads
+_DIGITS = re.compile(r"0*([0-9]{1,18})")
 
 
 @dataclass(frozen=True)
 class _Order:
-    names: list[str]
+    """Names one after another, as bytes, and where each begins."""
+
+    text: bytes
+    starts: array[int]
     truncated: bool
-    at: float
+    begun: float
+    modified: int  # the folder, before it was read
+
+    @classmethod
+    def of(cls, found: _Names, every: Iterable[str]) -> _Order:
+        text, starts = bytearray(), array("I")
+        for name in every:
+            starts.append(len(text))
+            text += os.fsencode(name)
+        return cls(bytes(text), starts, not found.whole, found.begun, found.modified)
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def part(self, offset: int, limit: int) -> list[str]:
+        edges = [*self.starts[offset : offset + limit + 1], len(self.text)]
+        chosen = edges[: min(limit, max(0, len(self) - offset)) + 1]
+        return [os.fsdecode(self.text[start:end]) for start, end in itertools.pairwise(chosen)]
+
+
+@dataclass
+class _Names:
+    begun: float
+    modified: int
+    folders: list[str] = field(default_factory=list)
+    others: list[str] = field(default_factory=list)
+    whole: bool = True
+
+    def __len__(self) -> int:
+        return len(self.folders) + len(self.others)
 
 
 class Listings:
-    """The orders of the folders that were looked at last."""
+    """The orders of the large folders that were looked at last."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[tuple[Any, ...], _Order] = OrderedDict()
-        self._lock = threading.Lock()
+        self._changed = threading.Condition()
+        self._large: OrderedDict[tuple[Any, ...], None] = OrderedDict()
+        self._reading = False  # one of them
 
     def page(
-        self, top: Folder, path: str, *, sort: str, descending: bool, offset: int, limit: int
+        self,
+        top: Folder,
+        path: str,
+        held: Share,
+        *,
+        sort: str,
+        descending: bool,
+        offset: int,
+        limit: int,
     ) -> dict[str, Any]:
+        """Return a page of a folder; ``held`` is what it takes, until it was sent."""
         if sort not in SORTS:
             raise Refusal(400, "bad-sort", f"Sorted by one of: {', '.join(SORTS)}.")
         offset, limit = max(0, offset), max(1, min(limit, MOST_PAGE))
         with top.folder(path) as folder:
             order = self._order(folder, path, sort, descending=descending)
-            chosen = order.names[offset : offset + limit]
-            entries = [one for name in chosen if (one := _entry(folder, path, name))]
+            total, truncated = len(order), order.truncated
+            chosen = order.part(offset, limit)
+            del order
+            held.need(_bytes_of(path, chosen))
+            entries = [one for name in chosen if (one := _entry(folder, path, name, held))]
         return {
             "path": names.shown(path),
             "parts": parts_json(path),
             "entries": entries,
             "offset": offset,
-            "total": len(order.names),
-            "truncated": order.truncated,
+            "total": total,
+            "truncated": truncated,
         }
 
     def _order(self, folder: Folder, path: str, sort: str, *, descending: bool) -> _Order:
-        info = os.fstat(folder.fd)
-        key = (info.st_dev, info.st_ino, info.st_mtime_ns, sort, descending)
-        with self._lock:
-            kept = self._kept.get(key)
-        # What changes within one tick of the file system's clock does not show in its time.
-        fresh = time.time() - info.st_mtime < 1
-        if kept is not None and time.monotonic() - kept.at < KEEP_S and not fresh:
+        asked, info = time.monotonic(), os.fstat(folder.fd)
+        here = (info.st_dev, info.st_ino)
+        key = (*here, sort, descending)
+        if kept := self._known(key, folder, asked):
             return kept
-        made = _read(folder, path, sort, descending=descending)
-        with self._lock:
+        if here not in self._large:
+            with Share() as held:
+                held.need(SMALL_BYTES)
+                found = _names(folder, path, SMALL_BYTES)
+                if found.whole or len(found) >= MOST_READ:
+                    return _sorted(folder, found, sort, descending=descending)
+                del found
+            self._note_large(here)
+        if kept := self._turn(key, folder, asked):
+            return kept
+        try:
+            made = self._read(folder, path, sort, descending=descending)
+            if len(made) < NATURAL_UP_TO:  # it may have become small
+                self._large.pop(here, None)
+            self._keep(key, made)
+        finally:
+            with self._changed:
+                self._reading = False
+                self._changed.notify_all()
+        return made
+
+    def _note_large(self, folder: tuple[Any, ...]) -> None:
+        """Who asks for it again need not begin to read it to know."""
+        with self._changed:
+            self._large[folder] = None
+            while len(self._large) > _LARGE_KNOWN:
+                self._large.popitem(last=False)
+
+    def _turn(self, key: tuple[Any, ...], folder: Folder, asked: float) -> _Order | None:
+        """Wait until it is our turn to read; or until somebody else has read the same."""
+        with self._changed:
+            kept: list[_Order | None] = [None]
+
+            def ready() -> bool:
+                kept[0] = self._known(key, folder, asked)
+                return kept[0] is not None or not self._reading
+
+            if not ready():
+                with memory.LINE.place():
+                    if not self._changed.wait_for(ready, memory.PATIENCE_S):
+                        raise memory.busy()
+            self._reading = self._reading or kept[0] is None
+            return kept[0]
+
+    def _read(self, folder: Folder, path: str, sort: str, *, descending: bool) -> _Order:
+        with Share() as held:
+            held.need(memory.LEAST_LARGE)
+            found = _names(folder, path, MOST_BYTES, held)
+            return _sorted(folder, found, sort, descending=descending)
+
+    def _keep(self, key: tuple[Any, ...], made: _Order) -> None:
+        with self._changed:
             self._kept[key] = made
             self._kept.move_to_end(key)
-            while len(self._kept) > KEPT:
+            while len(self._kept) > 1 and (
+                len(self._kept) > KEPT or sum(len(o.text) for o in self._kept.values()) > KEPT_BYTES
+            ):
                 self._kept.popitem(last=False)
-        return made
+
+    def _known(self, key: tuple[Any, ...], folder: Folder, asked: float) -> _Order | None:
+        """Return an order that is as good as one that is read now."""
+        with self._changed:
+            for old in [k for k, o in self._kept.items() if o.begun < asked - KEEP_S]:
+                del self._kept[old]
+            kept = self._kept.get(key)
+        if kept is None or kept.begun >= asked:
+            return kept
+        # What changes within one tick of the file system's clock does not show in its time.
+        info = os.fstat(folder.fd)
+        fresh = time.time() - info.st_mtime < 1
+        return kept if kept.modified == info.st_mtime_ns and not fresh else None
 
 
 def parts_json(path: str) -> list[dict[str, str]]:
@@ -90,64 +212,96 @@ def parts_json(path: str) -> list[dict[str, str]]:
     return found
 
 
-def _read(folder: Folder, path: str, sort: str, *, descending: bool) -> _Order:
-    folders: list[tuple[Any, str]] = []
-    others: list[tuple[Any, str]] = []
-    truncated = False
-    with os.scandir(folder.fd) as found:
-        for count, entry in enumerate(found):
-            if count >= MOST_READ:
-                truncated = True
-                break
+def _names(folder: Folder, path: str, most: int, held: Share | None = None) -> _Names:
+    """Read names until sorting them would take ``most``; ``held`` grows with them."""
+    found, size = _Names(time.monotonic(), os.fstat(folder.fd).st_mtime_ns), 0
+    with os.scandir(folder.fd) as entries:
+        for entry in entries:
             if not path and is_own(entry.name):
                 continue
+            size += _weight(entry.name)
+            if len(found) >= MOST_READ or size > most:
+                found.whole = False
+                break
+            if held is not None and size > held.size and not held.grow(_STEP):
+                raise memory.busy()
             is_folder = entry.is_dir(follow_symlinks=False)
-            side = folders if is_folder else others
-            side.append((_value(entry, sort), entry.name))
-    for side in (folders, others):
-        _sort(side, sort, descending=descending)
-    first, then = (others, folders) if sort == "kind" and descending else (folders, others)
-    return _Order([name for _value_, name in (*first, *then)], truncated, time.monotonic())
+            (found.folders if is_folder else found.others).append(entry.name)
+    return found
 
 
-def _value(entry: os.DirEntry[str], sort: str) -> Any:
-    if sort == "kind":
-        return entry.name.rpartition(".")[2].casefold()
+def _weight(name: str) -> int:
+    """Return what it takes to sort a name: itself, and its key or its value."""
+    size = sys.getsizeof(name)
+    return size + max(min(size, _KEY_BYTES) + 24, _VALUED)
+
+
+def _sorted(folder: Folder, found: _Names, sort: str, *, descending: bool) -> _Order:
+    sides = [found.folders, found.others]
+    for number, side in enumerate(sides):
+        sides[number] = _in_order(folder, side, sort, descending=descending)
+    if sort == "kind" and descending:
+        sides.reverse()
+    return _Order.of(found, (name for side in sides for name in side))
+
+
+def _in_order(folder: Folder, side: list[str], sort: str, *, descending: bool) -> list[str]:
+    """By name first, which stays the order among equals; then by the value."""
+    backwards = descending and sort == "name"
+    key = _natural if len(side) <= NATURAL_UP_TO else _plain
+    side.sort(reverse=backwards)
+    side.sort(key=key, reverse=backwards)
     if sort == "name":
-        return ""
+        return side
+    if sort == "kind":
+        side.sort(key=_ending, reverse=descending)
+        return side
+    values = array("q", (_value(folder, name, sort) for name in side))
+    order = sorted(range(len(side)), key=values.__getitem__, reverse=descending)
+    return [side[number] for number in order]
+
+
+def _value(folder: Folder, name: str, sort: str) -> int:
     with contextlib.suppress(OSError):
-        info = entry.stat(follow_symlinks=False)
+        info = os.stat(name, dir_fd=folder.fd, follow_symlinks=False)
         return info.st_size if sort == "size" else info.st_mtime_ns
     return 0
 
 
-def _sort(side: list[tuple[Any, str]], sort: str, *, descending: bool) -> None:
-    """By name first, which stays the order among equals; then by the value."""
-    backwards = descending and sort == "name"
-    if len(side) <= NATURAL_UP_TO:
-        side.sort(key=lambda one: _natural(one[1]), reverse=backwards)
-    else:
-        side.sort(key=lambda one: one[1].casefold(), reverse=backwards)
-    if sort != "name":
-        side.sort(key=lambda one: one[0], reverse=descending)
+def _ending(name: str) -> str:
+    return name.rpartition(".")[2][:_KEY].casefold()[:_KEY]
 
 
-def _natural(name: str) -> list[tuple[int, int, str]]:
-    """Numbers by value: as tuples, so that a number and a word can be compared."""
-    return [
-        (0, int(part), part) if part.isdecimal() and part.isascii() else (1, 0, part.casefold())
-        for part in _DIGITS.split(name)
-        if part
-    ]
+def _plain(name: str) -> str:
+    return name[:_KEY].casefold()[:_KEY]
 
 
-def _entry(folder: Folder, path: str, name: str) -> dict[str, Any] | None:
+def _natural(name: str) -> str:
+    """Numbers by value and before words: as long as they are, then digit by digit."""
+    return _DIGITS.sub(lambda one: f"\0{chr(len(one[1]))}{one[1]}", _plain(name))[:_KEY]
+
+
+def _bytes_of(path: str, chosen: Iterable[str]) -> int:
+    """Return what a page takes: each path three times as long, in three copies; each name too."""
+    above = len(os.fsencode(path))
+    return sum(_ENTRY + 9 * (above + size) + 16 * size for size in _sizes(chosen))
+
+
+def _sizes(chosen: Iterable[str]) -> Iterable[int]:
+    return (len(os.fsencode(name)) for name in chosen)
+
+
+def _entry(folder: Folder, path: str, name: str, held: Share) -> dict[str, Any] | None:
     try:
         info = os.stat(name, dir_fd=folder.fd, follow_symlinks=False)
     except OSError:
         return None  # it went away since
     target = ""
-    if stat.S_ISLNK(info.st_mode):
+    if stat.S_ISLNK(info.st_mode) and held.grow(16 * _TARGET):
         with contextlib.suppress(OSError):
-            target = os.readlink(name, dir_fd=folder.fd)
+            target = _cut(os.readlink(name, dir_fd=folder.fd))
     return entry_json(names.below(path, name), info, target=target)
+
+
+def _cut(target: str) -> str:
+    return target if len(target) <= _TARGET else f"{target[:_TARGET]}…"

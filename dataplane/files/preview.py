@@ -14,6 +14,8 @@ import os
 import re
 from typing import Any
 
+from dataplane.files import jsons, memory
+from dataplane.files.memory import Share
 from dataplane.files.refusals import Refusal
 from dataplane.files.tree import open_file
 from dataplane.safepath import Folder
@@ -25,6 +27,7 @@ _MOST_CELLS = 500
 _MOST_OUTPUT = 20_000  # characters
 _MOST_PICTURES = 4 * 1024 * 1024  # base64 characters of one notebook
 _SNIFF = 32
+_LEAST = 128 * 1024
 _MAGIC = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
@@ -42,15 +45,22 @@ _BOMS = (
 )
 
 
-def preview(top: Folder, path: str) -> dict[str, Any]:
+def preview(top: Folder, path: str, held: Share) -> dict[str, Any]:
+    """``held`` is what it takes, until it was sent."""
     fd, info = open_file(top, path)
     with os.fdopen(fd, "rb") as file:
-        head = file.read(MOST_TEXT)
         size = info.st_size
+        may_be_notebook = path.endswith(".ipynb") and size <= MOST_NOTEBOOK
+        if may_be_notebook:
+            held.need(max(memory.LEAST_LARGE, jsons.bytes_of(size)))
+        else:
+            held.need(_LEAST + 15 * min(size, MOST_TEXT))
+        head = file.read(MOST_TEXT)
         if kind := image_type(head):
             return {"kind": "image", "type": kind, "size": size, "fits": size <= MOST_IMAGE}
-        if path.endswith(".ipynb") and size <= MOST_NOTEBOOK:
-            found = notebook(head + file.read(MOST_NOTEBOOK))
+        if may_be_notebook:
+            file.seek(0)
+            found = notebook(file.read(MOST_NOTEBOOK), held)
             if found is not None:
                 return {"kind": "notebook", "size": size, **found}
     text = text_of(head, whole=size <= len(head))
@@ -124,8 +134,15 @@ def _decoded(head: bytes, encoding: str, *, whole: bool) -> str | None:
 # --- notebooks ----------------------------------------------------------------------------
 
 
-def notebook(data: bytes) -> dict[str, Any] | None:
-    """Return cells and outputs as plain values; None when it is no notebook."""
+def notebook(data: bytes, held: Share) -> dict[str, Any] | None:
+    """Return cells and outputs as plain values; None when it is no notebook, or one of nothing
+    but brackets.
+    """
+    more = jsons.more_of(data)
+    if more > jsons.MOST_MORE:
+        return None
+    if not held.grow(more):
+        raise memory.busy()
     try:
         said = json.loads(data)
     except (ValueError, RecursionError):

@@ -14,6 +14,7 @@ import secrets
 import stat
 import time
 from collections.abc import Generator, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 from dataplane.files import names
@@ -24,6 +25,7 @@ from dataplane.safepath import FOLDER_FLAGS, Folder
 
 TRASH = f"{OWN}/trash"
 KEPT_S = 300.0
+MOST_PURGED = 20_000  # at once: the tenant can put things there
 _DEEP = 64  # folders that are held open at once while a tree is taken down
 _ID = re.compile(r"[0-9a-f]{32}")
 _NOTE = "note.json"
@@ -92,7 +94,7 @@ def purge(tree: Tree) -> int:
         return 0
     gone, limit = 0, time.time() - KEPT_S
     with contextlib.suppress(OSError, Refusal), tree.writable() as top:
-        for name in [entry.name for entry in top.entries(TRASH)]:
+        for name in [entry.name for entry in islice(top.entries(TRASH), MOST_PURGED)]:
             with contextlib.suppress(OSError):
                 if top.stat(f"{TRASH}/{name}").st_mtime < limit:
                     with top.folder(TRASH) as parent:
@@ -168,14 +170,14 @@ def _noted(top: Folder, trash_id: str) -> list[str]:
         try:
             said = json.loads(file.read(4 * 1024 * 1024))
             return [names.item_of(str(path)) for path in said]
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, RecursionError):
             raise _gone() from None
 
 
 def _forget(top: Folder, trash_id: str) -> None:
     """Let go of an empty place; what could not be put back stays until it is purged."""
     with contextlib.suppress(OSError):
-        left = [e.name for e in top.entries(f"{TRASH}/{trash_id}")]
+        left = [e.name for e in islice(top.entries(f"{TRASH}/{trash_id}"), 2)]
         if left in ([], [_NOTE]):
             top.unlink(f"{TRASH}/{trash_id}/{_NOTE}")
             top.rmdir(f"{TRASH}/{trash_id}")

@@ -11,7 +11,16 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
 
-from dataplane.files import asking, changing, names, preview, removing, zipping
+from dataplane.files import (
+    asking,
+    changing,
+    extracting,
+    memory,
+    names,
+    preview,
+    removing,
+    zipping,
+)
 from dataplane.files.http import Answer, Asked, Sent
 from dataplane.files.landing import policy_of
 from dataplane.files.listing import Listings
@@ -23,7 +32,7 @@ from dataplane.files.uploads import Uploads
 
 WALKS = 4  # questions and copies that walk through the volume at once
 CLEAN_EVERY_S = 60.0
-_SELECTIONS, _SELECTED = 32, 10_000
+_SELECTIONS, _SELECTED, _SELECTED_LETTERS = 32, 10_000, 4_000_000
 
 
 class Files:
@@ -54,6 +63,7 @@ class Files:
             ("POST", "rename"): self._rename,
             ("POST", "move"): self._move,
             ("POST", "copy"): self._copy,
+            ("POST", "extract"): self._extract,
             ("POST", "delete"): self._delete,
             ("POST", "restore"): self._restore,
         }
@@ -99,6 +109,7 @@ class Files:
                 self._listings.page(
                     top,
                     path_of(asked.one("path")),
+                    asked.share(),
                     sort=asked.one("sort", "name"),
                     descending=asked.one("order") == "desc",
                     offset=asked.number("offset", 0),
@@ -114,7 +125,7 @@ class Files:
 
     def _preview(self, asked: Asked) -> Sent:
         with self.tree.opened() as top:
-            return Sent(preview.preview(top, item_of(asked.one("path"))))
+            return Sent(preview.preview(top, item_of(asked.one("path")), asked.share()))
 
     def _raw(self, asked: Asked) -> Sent:
         with self.tree.opened() as top:
@@ -147,11 +158,17 @@ class Files:
 
     def _select(self, asked: Asked) -> Sent:
         """Keep a selection for a download that follows: an address can't hold it."""
-        made = secrets.token_hex(16)
-        self._selections[made] = _paths(asked.json())
-        while len(self._selections) > _SELECTIONS:
-            self._selections.popitem(last=False)
-        return Sent({"id": made}, 201)
+        return Sent({"id": self._keep_selection(_paths(asked.json()))}, 201)
+
+    def _keep_selection(self, paths: list[str]) -> str:
+        made, kept = secrets.token_hex(16), self._selections
+        kept[made] = paths
+        while len(kept) > 1 and (
+            len(kept) > _SELECTIONS
+            or sum(len(path) for some in kept.values() for path in some) > _SELECTED_LETTERS
+        ):
+            kept.popitem(last=False)
+        return made
 
     # --- questions ----------------------------------------------------------------------------
 
@@ -173,12 +190,8 @@ class Files:
 
     def _walking(self, inner: Iterator[Any]) -> Iterator[Any]:
         """Few walks at once: they are what a slow file system feels."""
-        if not self._walks.acquire(timeout=5.0):
-            raise Refusal(503, "busy", "Too much is being looked through at once; try again.")
-        try:
+        with memory.LINE.turn(self._walks):
             yield from inner
-        finally:
-            self._walks.release()
 
     # --- changing -----------------------------------------------------------------------------
 
@@ -203,6 +216,10 @@ class Files:
         return self._lines(
             changing.copy(self.tree, _paths(said), folder, policy_of(said), asked.room)
         )
+
+    def _extract(self, asked: Asked) -> Sent:
+        path = _item(asked.json(), "path")
+        return self._lines(extracting.extract(self.tree, path, asked.room))
 
     def _delete(self, asked: Asked) -> Sent:
         said = asked.json()

@@ -11,12 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dataplane.files import names
+from dataplane.files import memory, names
 from dataplane.files.refusals import Refusal
 from dataplane.own import is_own
 from dataplane.safepath import Folder, UnsafePath
+from dataplane.waiting import Waiting
 
 _TRIES = 1000  # numbers tried for a name that is free
+# Memory for folders that one walk has seen and not looked into: several walk at once, in 256 MiB.
+MOST_WAITING = 32 * 1024 * 1024
 Move = Callable[[str], None]
 
 
@@ -101,9 +104,15 @@ def walk(top: Folder, path: str, missed: Callable[[str, str], None]) -> Iterator
 
     What can't be read, or went away meanwhile, is told to ``missed`` with a word.
     """
-    waiting = [path]
+    with contextlib.closing(Waiting(path, MOST_WAITING, memory.LARGE)) as waiting:
+        yield from _walked(top, waiting, missed)
+
+
+def _walked(
+    top: Folder, waiting: Waiting, missed: Callable[[str, str], None]
+) -> Iterator[Found | None]:
     while waiting:
-        here = waiting.pop()
+        here = waiting.take()
         try:
             with top.folder(here) as folder, os.scandir(folder.fd) as entries:
                 for entry in entries:
@@ -114,8 +123,8 @@ def walk(top: Folder, path: str, missed: Callable[[str, str], None]) -> Iterator
                         info = entry.stat(follow_symlinks=False)
                     except OSError:
                         continue  # it went away
-                    if stat.S_ISDIR(info.st_mode):
-                        waiting.append(below)
+                    if stat.S_ISDIR(info.st_mode) and not waiting.put(below):
+                        missed(below, "too-many")
                     yield Found(below, info)
         except UnsafePath:
             missed(here, "too-long")

@@ -1,8 +1,8 @@
 """Uploads that survive a lost connection, a reload and this process.
 
 An upload is two files in ``.berth/uploads``: what arrived (``<id>.part``) and what it is to become
-(``<id>.json``). Its offset is the size of the part. At the end it is flushed, checked and moved to
-its name in one step, so that no half of a file is ever seen under a real name.
+(``<id>.json``). Its offset is how much of the part counts. At the end it is flushed, checked and
+moved to its name in one step, so that no half of a file is ever seen under a real name.
 """
 
 from __future__ import annotations
@@ -11,53 +11,30 @@ import contextlib
 import errno
 import fcntl
 import hashlib
-import hmac
-import json
 import os
-import re
-import secrets
 import threading
 import time
-import zlib
 from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from itertools import islice
 from typing import Any, BinaryIO
 
-from dataplane.files import names
-from dataplane.files.landing import land, policy_of, require_room
+from dataplane.files import names, notes
+from dataplane.files.behind import Behind
+from dataplane.files.checks import Check, same
+from dataplane.files.landing import land, require_room
+from dataplane.files.notes import UPLOADS, Upload
 from dataplane.files.refusals import Refusal
 from dataplane.files.removing import take_down
 from dataplane.files.tree import Beat, Tree, entry_json, kind_of
-from dataplane.own import OWN
 from dataplane.safepath import Folder
 
-UPLOADS = f"{OWN}/uploads"
 STALE_S = 24 * 3600.0
 MOST_OPEN = 200  # of one person
-PIECE = 1024 * 1024
-_ID = re.compile(r"[0-9a-f]{32}")
+MOST_CLEANED = 20_000  # at once: the tenant can put things there
+PIECE = 256 * 1024  # of as many as there are connections
 _HASHES_KEPT = 32
-_FAR = 2**36  # seconds: no file is of a later year
-
-
-@dataclass(frozen=True)
-class Upload:
-    """What an upload is to become. ``mark`` tells the sender's file from another of that name."""
-
-    id: str
-    path: str  # as it travels
-    size: int
-    conflict: str
-    person: str
-    mark: str
-    modified: float | None
-
-    def part(self) -> str:
-        return f"{UPLOADS}/{self.id}.part"
-
-    def note(self) -> str:
-        return f"{UPLOADS}/{self.id}.json"
+_ENDS_KEPT = 256  # of uploads that landed: whoever missed the answer asks again
 
 
 class Uploads:
@@ -66,26 +43,25 @@ class Uploads:
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
         self._sums: OrderedDict[str, tuple[int, Any]] = OrderedDict()
+        self._landed: OrderedDict[str, tuple[str, str]] = OrderedDict()  # person, path
         self._lock = threading.Lock()
 
     # --- begin and find -----------------------------------------------------------------------
 
     def begin(self, said: dict[str, Any], *, person: str, room: int | None) -> dict[str, Any]:
         """Begin, or go on with the same person's upload of the same file to the same place."""
-        made = _asked(said, person)
+        made = notes.asked(said, person)
         with self._tree.writable() as top:
-            under_way = _all(top)
-            mine = [one for one in under_way if one.person == person]
+            mine = list(notes.of_person(top, person, MOST_OPEN))
             if there := self._begun(top, made, mine):
                 return there
             if len(mine) >= MOST_OPEN:
                 raise Refusal(429, "too-many", "Too many uploads are unfinished; end some first.")
             _require_free(top, made)
-            require_room(top, made.size + _pending(top, under_way), room)
+            require_room(top, made.size + notes.pending(top, notes.all_of(top)), room)
             with top.folder(UPLOADS, make=True):
                 pass
-            _write(top, made.note(), json.dumps(asdict(made)).encode())
-            os.close(top.open(made.part(), os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+            notes.write(top, made)
             return self._state(top, made)
 
     def _begun(self, top: Folder, made: Upload, mine: list[Upload]) -> dict[str, Any] | None:
@@ -101,21 +77,20 @@ class Uploads:
     def mine(self, person: str) -> list[dict[str, Any]]:
         found = []
         with self._tree.opened() as top:
-            for one in _all(top):
-                if one.person == person:
-                    with contextlib.suppress(Refusal):  # its part is gone
-                        found.append(self._state(top, one))
+            for one in notes.of_person(top, person, MOST_OPEN):
+                with contextlib.suppress(Refusal):  # its part is gone
+                    found.append(self._state(top, one))
         return found
 
     def state(self, upload_id: str, person: str) -> dict[str, Any]:
         with self._tree.opened() as top:
-            return self._state(top, _one(top, upload_id, person))
+            return self._state(top, notes.one_of(top, upload_id, person))
 
     def _state(self, top: Folder, one: Upload) -> dict[str, Any]:
         try:
-            offset = top.stat(one.part()).st_size
+            offset = notes.offset_of(top, one, top.stat(one.part()).st_size)
         except FileNotFoundError:
-            raise _unknown() from None
+            raise notes.unknown() from None
         name = names.readable(names.split(names.path_of(one.path))[1])
         said = {"id": one.id, "path": one.path, "name": name, "mark": one.mark}
         return {**said, "size": one.size, "offset": offset}
@@ -127,16 +102,23 @@ class Uploads:
     ) -> dict[str, Any]:
         """Take the next piece; with ``check`` (``sha256=…``, ``crc32=…``) all of it or none."""
         with self._tree.writable() as top:
-            one = _one(top, upload_id, person)
-            fd = top.open(one.part(), os.O_WRONLY)
+            one = notes.one_of(top, upload_id, person)
+            fd = notes.part_of(top, one, os.O_WRONLY)
             try:
                 _alone(fd)
-                have = os.fstat(fd).st_size
+                size = os.fstat(fd).st_size
+                have = notes.offset_of(top, one, size)
                 if offset != have:
                     raise Refusal(409, "offset", "This piece does not follow.", offset=have)
                 if have + length > one.size:
                     raise Refusal(413, "too-large", "This is more than was announced.")
+                if size > have:
+                    os.ftruncate(fd, have)
+                whole = check and one.mark  # a piece of what can be gone on with
+                notes.be_sure(top, one, have if whole else None)
                 self._take(fd, one, have, body, length, check)
+                if whole:
+                    notes.be_sure(top, one, have + length)
             except OSError as error:
                 if error.errno in _FULL:
                     self._drop(top, one)
@@ -148,12 +130,13 @@ class Uploads:
     def _take(self, fd: int, one: Upload, at: int, body: BinaryIO, length: int, check: str) -> None:
         known, running = self._sums.get(one.id, (0, hashlib.sha256()))
         running = running.copy() if known == at else None
-        summed = _Check(check)
+        summed, behind = Check(check), Behind(fd, at)
         arrived = 0
         os.lseek(fd, at, os.SEEK_SET)
         try:
             while arrived < length and (piece := body.read(min(PIECE, length - arrived))):
                 _write_all(fd, piece)
+                behind.wrote(len(piece))
                 arrived += len(piece)
                 summed.update(piece)
                 if running is not None:
@@ -181,17 +164,25 @@ class Uploads:
     def finish(
         self, upload_id: str, person: str, *, sha256: str, conflict: str = ""
     ) -> Iterator[dict[str, Any]]:
-        """Check, flush, move to its name. Yields progress, then what it became."""
+        """Check, flush, move to its name. Yields progress, then what it became.
+
+        Asked again it says so again: the answer may have been lost on its way.
+        """
         with self._tree.writable() as top:
-            one = _one(top, upload_id, person)
-            fd = top.open(one.part(), os.O_RDWR)
+            known = self._landed.get(upload_id)
+            if known is not None and known[0] == person:
+                yield _told(top, known[1], sha256)
+                return
+            one = notes.one_of(top, upload_id, person)
+            fd = notes.part_of(top, one, os.O_RDWR)
             try:
                 _alone(fd)
-                _require_whole(fd, one)
+                _require_whole(top, fd, one)
                 if sha256:
                     yield from self._verify(fd, one, sha256)
                 os.fsync(fd)
                 landed = land(top, one.part(), names.item_of(one.path), conflict or one.conflict)
+                self._remember(one, landed)
                 if one.modified is not None:  # not before: a part that looks old is removed
                     with contextlib.suppress(OSError):
                         os.utime(fd, (one.modified, one.modified))
@@ -202,7 +193,13 @@ class Uploads:
             finally:
                 os.close(fd)
             self._drop(top, one)
-            yield {"done": entry_json(landed, top.stat(landed)), "sha256": sha256.lower()}
+            yield _told(top, landed, sha256)
+
+    def _remember(self, one: Upload, landed: str) -> None:
+        with self._lock:
+            self._landed[one.id] = (one.person, landed)
+            while len(self._landed) > _ENDS_KEPT:
+                self._landed.popitem(last=False)
 
     def _verify(self, fd: int, one: Upload, wanted: str) -> Iterator[dict[str, Any]]:
         known, running = self._sums.get(one.id, (-1, None))
@@ -213,7 +210,7 @@ class Uploads:
                 at += len(piece)
                 if beat():
                     yield {"progress": {"bytes": at, "of": one.size}}
-        if not hmac.compare_digest(running.hexdigest(), wanted.lower()):
+        if not same(running.hexdigest(), wanted):
             raise Refusal(409, "checksum", "What arrived is not what was sent; nothing was kept.")
 
     def put(
@@ -232,7 +229,7 @@ class Uploads:
 
     def drop(self, upload_id: str, person: str) -> None:
         with self._tree.writable() as top:
-            self._drop(top, _one(top, upload_id, person))
+            self._drop(top, notes.one_of(top, upload_id, person))
 
     def _drop(self, top: Folder, one: Upload) -> None:
         self._sums.pop(one.id, None)
@@ -250,9 +247,9 @@ class Uploads:
             self._tree.writable() as top,
             top.folder(UPLOADS) as here,
         ):
-            for name in [entry.name for entry in here.entries()]:
+            for name in [entry.name for entry in islice(here.entries(), MOST_CLEANED)]:
                 with contextlib.suppress(OSError):
-                    if _touched(here, name) < limit:
+                    if notes.touched(here, name) < limit:
                         for _one in take_down(here, name):  # also what a copy left when it died
                             pass
                         gone += not name.endswith(".json")
@@ -260,38 +257,6 @@ class Uploads:
 
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
-
-
-class _Check:
-    """A checksum of one piece as it passes."""
-
-    def __init__(self, said: str) -> None:
-        kind, _sep, self._wanted = said.partition("=")
-        self._kind, self._crc, self._sha = kind, 0, hashlib.sha256()
-        if said and kind not in {"sha256", "crc32"}:
-            raise Refusal(400, "bad-request", "The checksum is sha256=… or crc32=….")
-
-    def update(self, piece: bytes) -> None:
-        if self._kind == "sha256":
-            self._sha.update(piece)
-        elif self._kind == "crc32":
-            self._crc = zlib.crc32(piece, self._crc)
-
-    def fits(self) -> bool:
-        found = self._sha.hexdigest() if self._kind == "sha256" else f"{self._crc:08x}"
-        return not self._kind or hmac.compare_digest(found, self._wanted.lower())
-
-
-def _asked(said: dict[str, Any], person: str) -> Upload:
-    size, modified = said.get("size"), said.get("modified")
-    if isinstance(size, bool) or not isinstance(size, int) or size < 0:
-        raise Refusal(400, "bad-request", "Say the size in bytes.")
-    if not isinstance(modified, int | float) or not 0 <= modified < _FAR:
-        modified = None
-    path = names.item_of(str(said.get("path", "")))
-    conflict = policy_of(said)
-    mark = str(said.get("mark", ""))[:200]
-    return Upload(secrets.token_hex(16), names.shown(path), size, conflict, person, mark, modified)
 
 
 def _require_free(top: Folder, made: Upload) -> None:
@@ -307,67 +272,15 @@ def _require_free(top: Folder, made: Upload) -> None:
         raise Refusal(409, "is-folder", "A folder of this name is there.")
 
 
-def _all(top: Folder) -> list[Upload]:
-    found = []
-    with contextlib.suppress(FileNotFoundError):
-        for entry in top.entries(UPLOADS):
-            if entry.name.endswith(".json"):
-                with contextlib.suppress(Refusal, OSError):
-                    found.append(_read(top, entry.name.removesuffix(".json")))
-    return found
+def _told(top: Folder, landed: str, sha256: str) -> dict[str, Any]:
+    return {"done": entry_json(landed, top.stat(landed)), "sha256": sha256.lower()}
 
 
-def _one(top: Folder, upload_id: str, person: str) -> Upload:
-    if not _ID.fullmatch(upload_id):
-        raise _unknown()
-    try:
-        one = _read(top, upload_id)
-    except OSError:
-        raise _unknown() from None
-    if one.person != person:
-        raise _unknown()
-    return one
-
-
-def _read(top: Folder, upload_id: str) -> Upload:
-    """Read a note. It lies where the tenant can write, so nothing in it is believed unchecked."""
-    fd, _info = top.open_file(f"{UPLOADS}/{upload_id}.json")
-    with os.fdopen(fd, "rb") as file:
-        data = file.read(16 * 1024)
-    try:
-        said = json.loads(data)
-        made = _asked(said, str(said["person"]))
-    except (ValueError, TypeError, KeyError, AttributeError):
-        raise _unknown() from None
-    return Upload(**{**asdict(made), "id": upload_id})
-
-
-def _require_whole(fd: int, one: Upload) -> None:
+def _require_whole(top: Folder, fd: int, one: Upload) -> None:
     size = os.fstat(fd).st_size
-    if size != one.size:
-        raise Refusal(409, "offset", "Not all of it is here yet.", offset=size)
-
-
-def _unknown() -> Refusal:
-    return Refusal(404, "no-upload", "This upload is not known any more; begin again.")
-
-
-def _touched(here: Folder, name: str) -> float:
-    """Return when somebody went on with it last: a note is as fresh as its part."""
-    at = here.stat(name).st_mtime
-    if name.endswith(".json"):
-        with contextlib.suppress(FileNotFoundError):
-            at = max(at, here.stat(f"{name.removesuffix('.json')}.part").st_mtime)
-    return at
-
-
-def _pending(top: Folder, under_way: list[Upload]) -> int:
-    """What uploads under way will still take."""
-    waiting = 0
-    for one in under_way:
-        with contextlib.suppress(OSError):
-            waiting += max(0, one.size - top.stat(one.part()).st_size)
-    return waiting
+    offset = notes.offset_of(top, one, size)
+    if (offset, size) != (one.size, one.size):
+        raise Refusal(409, "offset", "Not all of it is here yet.", offset=offset)
 
 
 def _alone(fd: int) -> None:
@@ -378,12 +291,6 @@ def _alone(fd: int) -> None:
         raise Refusal(409, "in-use", "Another request is writing this upload.") from None
     except OSError:  # a file system without locks: offsets still keep order
         return
-
-
-def _write(top: Folder, path: str, data: bytes) -> None:
-    fd = top.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-    with os.fdopen(fd, "wb") as file:
-        file.write(data)
 
 
 def _write_all(fd: int, data: bytes) -> None:

@@ -13,18 +13,49 @@ import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from dataplane.files import names
+from dataplane.files import memory, names
+from dataplane.files.memory import MIB, Share
 from dataplane.files.refusals import FAILURES, Refusal
 from dataplane.files.tree import Found, kind_of, open_file, walk
 from dataplane.safepath import Folder
 
 PART = 1024 * 1024
 MOST_ENTRIES = 500_000  # what the archive's table of contents may hold in memory
+_PLACE = 48  # bytes that each part takes beside itself
 _UTF8, _LATER = 0x800, 0x08  # the name is UTF-8; sizes follow the contents
 _NEEDS = 45  # version that knows zip64
 _MARK32, _MARK16 = 0xFFFFFFFF, 0xFFFF
 _UNIX = 3 << 8
 _EARLIEST, _LATEST = (1980, 1, 1, 0, 0, 0), (2107, 12, 31, 23, 59, 58)
+
+
+class _Table:
+    """The table of contents, packed while it grows: lines and paths are much alike."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._packed = zlib.compressobj(1)
+        self._parts: list[bytes] = []
+        self._bytes = 0
+
+    def add(self, line: bytes) -> None:
+        self.size += len(line)
+        if part := self._packed.compress(line):
+            self._parts.append(part)
+            self._bytes += len(part) + _PLACE
+
+    def fits(self, held: Share) -> bool:
+        return self._bytes < held.size - MIB or held.grow(MIB)
+
+    def parts(self) -> Iterator[bytes]:
+        self._parts.append(self._packed.flush())
+        unpacked, self._parts = zlib.decompressobj(), self._parts[::-1]
+        while self._parts:
+            rest = self._parts.pop()
+            while rest:
+                yield unpacked.decompress(rest, PART)
+                rest = unpacked.unconsumed_tail
+        yield unpacked.flush()
 
 
 @dataclass
@@ -34,7 +65,7 @@ class _Archive:
     at: int = 0
     offset: int = 0  # of the entry that is being written
     count: int = 0
-    table: bytearray = field(default_factory=bytearray)
+    table: _Table = field(default_factory=_Table)
 
     def sent(self, data: bytes) -> bytes:
         self.at += len(data)
@@ -44,10 +75,12 @@ class _Archive:
 @dataclass
 class _Missed:
     lines: list[str] = field(default_factory=list)
+    letters: int = 0
     more: int = 0
 
     def __call__(self, path: str, why: str) -> None:
-        if len(self.lines) < 10_000:  # noqa: PLR2004 - enough for people
+        self.letters += len(path)
+        if len(self.lines) < 10_000 and self.letters < 500_000:  # noqa: PLR2004 - for people
             self.lines.append(f"{_WHY.get(why, why)}\t{names.readable(path)}\n")
         else:
             self.more += 1
@@ -62,6 +95,7 @@ _WHY = {
     "other": "not an ordinary file",
     "denied": "could not be read",
     "too-long": "path too long",
+    "too-many": "too many folders",
 }
 
 
@@ -71,12 +105,27 @@ def archive(top: Folder, paths: Sequence[str]) -> Iterator[bytes]:
     An error in the middle of a file ends the iterator with it: the archive must not look whole.
     """
     zipped, missed = _Archive(), _Missed()
+    with Share() as held:
+        held.need(memory.LEAST_LARGE)
+        yield from _entries(zipped, top, paths, missed, held)
+        if missed.lines:
+            text = missed.text()
+            now = os.stat_result((0o100644, 0, 0, 0, 0, 0, len(text), 0, int(time.time()), 0))
+            yield _head(zipped, b"_not-in-this-archive.txt", now)
+            yield zipped.sent(text)
+            yield _tail(zipped, b"_not-in-this-archive.txt", now, zlib.crc32(text), len(text))
+        yield from _end(zipped)
+
+
+def _entries(
+    zipped: _Archive, top: Folder, paths: Sequence[str], missed: _Missed, held: Share
+) -> Iterator[bytes]:
     for path in paths:
         base = len(names.split(path)[0]) + 1 if "/" in path else 0
         for found in _all_of(top, path, missed):
             if found is None:
                 continue
-            if zipped.count >= MOST_ENTRIES:
+            if zipped.count >= MOST_ENTRIES or not zipped.table.fits(held):
                 raise Refusal(413, "too-many", "There are too many files for one archive.")
             name = os.fsencode(found.path[base:])
             if found.kind == "folder":
@@ -85,13 +134,6 @@ def archive(top: Folder, paths: Sequence[str]) -> Iterator[bytes]:
                 yield from _file(zipped, top, found, name, missed)
             else:
                 missed(found.path, found.kind)
-    if missed.lines:
-        text = missed.text()
-        now = os.stat_result((0o100644, 0, 0, 0, 0, 0, len(text), 0, int(time.time()), 0))
-        yield _head(zipped, b"_not-in-this-archive.txt", now)
-        yield zipped.sent(text)
-        yield _tail(zipped, b"_not-in-this-archive.txt", now, zlib.crc32(text), len(text))
-    yield _end(zipped)
 
 
 def _all_of(top: Folder, path: str, missed: _Missed) -> Iterator[Found | None]:
@@ -169,21 +211,21 @@ def _tail(zipped: _Archive, name: bytes, info: os.stat_result, crc: int, size: i
     """Behind the contents; and the line in the table of contents."""
     clock, day = _stamp(info)
     extra = struct.pack("<HHQQQ", 1, 24, size, size, zipped.offset)
-    zipped.table += struct.pack(
+    line = struct.pack(
         "<IHHHHHHIIIHHHHHII",
         *(0x02014B50, _NEEDS | _UNIX, _NEEDS, _flags(name), 0, clock, day),
         *(crc, _MARK32, _MARK32, len(name), len(extra), 0, 0, 0, info.st_mode << 16, _MARK32),
     )
-    zipped.table += name + extra
+    zipped.table.add(line + name + extra)
     zipped.count += 1
     return zipped.sent(struct.pack("<IIQQ", 0x08074B50, crc, size, size))
 
 
-def _end(zipped: _Archive) -> bytes:
-    at, size, count = zipped.at, len(zipped.table), zipped.count
-    return (
-        bytes(zipped.table)
-        + struct.pack(
+def _end(zipped: _Archive) -> Iterator[bytes]:
+    at, size, count = zipped.at, zipped.table.size, zipped.count
+    yield from zipped.table.parts()
+    yield (
+        struct.pack(
             "<IQHHIIQQQQ", 0x06064B50, 44, _NEEDS | _UNIX, _NEEDS, 0, 0, count, count, size, at
         )
         + struct.pack("<IIQI", 0x07064B50, 0, at + size, 1)

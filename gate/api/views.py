@@ -28,7 +28,7 @@ class WorkspaceWays(ProjectAPIView):
     def get(self, request: Request, project: str, workspace: str) -> Response:  # noqa: ARG002
         row = selectors.workspace_get(self.principal, workspace, self.project)
         if not selectors.access_of(self.principal.user, row):
-            raise Forbidden(_("Only its owner, and whom he let in, may open a workspace."))
+            raise Forbidden(_("Only its owner, and the people they let in, may open a workspace."))
         kubectl = where.kubectl_of(row)
         ways: dict[str, Any] = dict.fromkeys(s.WaysOut().fields)
         if kubectl is not None:

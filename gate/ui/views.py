@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any, ClassVar
 
 from django.http import HttpRequest, HttpResponse
+from django.utils.dateparse import parse_datetime
 from django.utils.translation import gettext as _
 
 from common.errors import Forbidden
@@ -32,7 +34,7 @@ class GateView(WorkspaceView):
     def opened(self) -> Workspace:
         row = self.workspace()
         if not selectors.access_of(self.principal.user, row):
-            raise Forbidden(_("Only its owner, and whom he let in, may open a workspace."))
+            raise Forbidden(_("Only its owner, and the people they let in, may open a workspace."))
         return row
 
     def gate(self, row: Workspace, part: str, context: Mapping[str, Any] | None = None) -> Any:
@@ -78,4 +80,13 @@ class Objects(GateView):
         if found is None:
             return self.shown(row, "objects")
         seen = objects.ask(row.cluster_key, found, with_env=mine)
-        return self.shown(row, "objects", {"seen": seen, "objects": found})
+        events = [{**event, "at": _moment(event), "said_at": event["at"]} for event in seen.events]
+        return self.shown(row, "objects", {"seen": seen, "events": events, "objects": found})
+
+
+def _moment(event: Mapping[str, Any]) -> datetime | None:
+    """Return when it was; None where the cluster's words for it are no time."""
+    try:
+        return parse_datetime(str(event["at"]))
+    except ValueError:
+        return None

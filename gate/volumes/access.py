@@ -16,6 +16,7 @@ from files.models import FileSession
 from files.specs import token_of
 from gate.access import Demand
 from gate.callers import Caller, principal_of
+from gate.db import later
 from runtime.protocol import Phase
 from volumes import services as volumes
 
@@ -59,7 +60,8 @@ def volume_target(caller: Caller, uid: str, demand: Demand) -> VolumeTarget:
     if demand is Demand.CHANGE and row.read_only:
         raise Conflict(_("Your rights changed: open the files again."), code="files-closed")
     if now() - row.last_used_at > NOTED_EVERY:
-        services.session_touch(uid=row.uid)
+        session = row.uid
+        later(f"used {session}", lambda: services.session_touch(uid=session))
     return VolumeTarget(
         uid=str(row.uid),
         short_id=str(place.volume.uid),
@@ -77,8 +79,8 @@ def _why(row: FileSession | None) -> str:
 
 
 def note_written(volume_uid: str) -> None:
-    """Its size is to be measured anew."""
-    volumes.volume_measure_soon(uids=[volume_uid])
+    """Its size is to be measured anew; nobody waits for that."""
+    later(f"written {volume_uid}", lambda: volumes.volume_measure_soon(uids=[volume_uid]))
 
 
 def note_deleted(caller: Caller, volume_uid: str) -> None:

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 _TO_READ = frozenset({"count", "selection"})  # asked by POST because a list is long
-_WRITTEN = frozenset({"file", "copy", "delete", "restore", "uploads"})
-_GROWS = frozenset({"copy", "mkdir", "uploads"})
+_WRITTEN = frozenset({"file", "copy", "delete", "extract", "restore", "uploads"})
+_GROWS = frozenset({"copy", "extract", "mkdir", "uploads"})
 MEASURED_EVERY_S = 60.0
 
 
@@ -74,7 +74,8 @@ def _takes_room(method: str, act: str) -> bool:
 
 async def _require_room(uid: str, coming: int) -> None:
     """Leave the portal's own disk the room that it needs for what runs."""
-    if disk.is_short(coming=coming) and await look(lambda: lies_here(uid)):
+    # in a thread: a disk that is asked for its room may take its time
+    if await look(lambda: disk.is_short(coming=coming) and lies_here(uid)):
         raise disk.DiskFull
 
 
@@ -91,4 +92,4 @@ async def _note(caller: Caller, target: VolumeTarget, act: str) -> None:
     if len(_measured) > 10_000:  # noqa: PLR2004 - volumes written to since the start
         _measured.clear()
     _measured[target.short_id] = at
-    await look(lambda: note_written(target.short_id))
+    note_written(target.short_id)

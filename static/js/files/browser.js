@@ -1,10 +1,12 @@
 // The files page of a volume. Everything about files comes from the gate; the portal only says
 // where that is.
+import { copy } from "./copying.js";
 import { askDelete, askName } from "./dialogs.js";
-import { at, below, box, button, make, named, note, number, parent, say, shownName, size, text } from "./dom.js";
+import { at, below, box, button, count, make, named, note, number, parent, say, shownName, size, text } from "./dom.js";
 import { address, ask, lines, open as openFiles, post, postJson } from "./gate.js";
 import * as listing from "./listing.js";
 import * as preview from "./preview.js";
+import * as unpack from "./unpack.js";
 import * as uploads from "./uploads.js";
 import * as views from "./views.js";
 
@@ -39,10 +41,14 @@ async function show(path, options) {
   note("error");
   if (!options?.keep) preview.close();
   const said = await listing.load(path, options);
-  way(said.parts);
+  if (said) way(said.parts);
 }
 
-const refresh = () => show(state.path, { keep: true });
+let isLate = false; // the list waits for the name that is being typed
+function refresh() {
+  isLate = false;
+  return show(state.path, { keep: true });
+}
 
 function way(parts) {
   const all = [{ name: box.dataset.title, path: "" }, ...parts];
@@ -68,6 +74,8 @@ async function opened(entry) {
   }
 }
 
+const ARCHIVE = /\.(zip|tar|tgz|tbz2?|txz|tar\.(gz|bz2|xz))$/i;
+
 function selection() {
   const chosen = listing.chosen();
   at("chosen").hidden = !chosen.length;
@@ -76,6 +84,8 @@ function selection() {
   at("chosen-words").textContent = `${text("chosen", { n: chosen.length })}${bytes ? ` · ${size(bytes)}` : ""}`;
   const single = at("chosen").querySelector("[data-act=rename]");
   if (single) single.disabled = chosen.length !== 1;
+  const pack = at("chosen").querySelector("[data-act=extract]");
+  if (pack) pack.hidden = chosen.length !== 1 || chosen[0].kind !== "file" || !ARCHIVE.test(chosen[0].name);
 }
 
 // --- acts ----------------------------------------------------------------------------------------------
@@ -126,6 +136,7 @@ function rename(entry) {
     const name = input.value.trim();
     if (!keep || !name || name === entry.name) {
       before[0].focus?.();
+      if (isLate) await refresh();
       return;
     }
     if (name.includes("/")) throw new Error(text("slash"));
@@ -148,7 +159,7 @@ async function remove(chosen) {
   const sure = await askDelete(text("delete_title", said), (line, undo, signal) => {
     undo.textContent = text("delete_undo", { minutes: Math.round(undoS / 60) });
     const tell = ({ files, folders, bytes }, key) => {
-      line.textContent = text(key, { files: number(files), folders: number(folders), size: size(bytes) });
+      line.textContent = text(key, { files: count("files", files), folders: count("folders", folders), size: size(bytes) });
     };
     lines(post("count", { paths }, { signal }), (part) => tell(part.progress, "delete_more"))
       .then(({ done }) => tell(done, done.complete ? "delete_lost" : "delete_more"))
@@ -203,16 +214,19 @@ async function paste() {
     return;
   }
   const here = asked.paths.every((path) => parent(path) === state.path);
-  const { done } = await lines(post("copy", { ...asked, conflict: here ? "keep-both" : "refuse" }), ({ progress }) => {
-    if (progress) say(text("copy_progress", { files: number(progress.files), size: size(progress.bytes) }));
-  });
+  const done = await copy({ ...asked, conflict: here ? "keep-both" : "refuse" });
   await refresh();
+  if (!done) {
+    say(text("copy_ended"));
+    return;
+  }
   told(done.refused);
-  const left = done.left_out.length ? ` ${text("left_out", { n: done.left_out.length })}` : "";
-  say(`${text("copied", { files: number(done.files), size: size(done.bytes) })}${left}`);
+  const left = done.skipped ? ` ${text("left_out", { n: number(done.skipped) })}` : "";
+  say(`${text("copied", { files: count("files", done.files), size: size(done.bytes) })}${left}`);
 }
 
 const ACTS = {
+  extract: ([entry]) => unpack.extract(entry, { refresh, guard }),
   download,
   rename: ([entry]) => rename(entry),
   move: (chosen) => take("move", chosen),
@@ -301,7 +315,7 @@ function armUploads() {
 // --- beginning ------------------------------------------------------------------------------------------------
 
 function arm() {
-  listing.on({ open: guard(opened), chosen: selection });
+  listing.on({ open: guard(opened), chosen: selection, late: () => { isLate = true; } });
   at("chosen").addEventListener("click", (event) => {
     const act = event.target.closest("[data-act]")?.dataset.act;
     if (act) guarded(async () => ACTS[act](listing.chosen()));
@@ -354,6 +368,7 @@ async function begin() {
     at("main").hidden = false;
     arm();
     await guarded(() => show(wanted()));
+    if (new URLSearchParams(location.search).get("show") === "usage") at("room").click();
   } catch (error) {
     line.textContent = error.message;
     at("opening-bar").hidden = true;

@@ -14,6 +14,9 @@ export function text(key, values = {}) {
 
 export const number = (n) => Number(n).toLocaleString(language);
 
+// So many of something: "1 file", "2 files".
+export const count = (what, n) => text(what, { n: number(n) });
+
 export function size(bytes) {
   const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
   let unit = 0;
@@ -22,14 +25,15 @@ export function size(bytes) {
     value /= 1024;
     unit += 1;
   }
-  return `${unit ? value.toFixed(value < 10 ? 1 : 0) : value} ${units[unit]}`;
+  return `${unit ? value.toFixed(value < 10 ? 1 : 0) : value}\u00a0${units[unit]}`;
 }
 
 export function duration(seconds) {
   const s = Math.max(0, Math.round(seconds));
-  if (s < 60) return `${s} s`;
-  if (s < 3600) return `${Math.floor(s / 60)} min ${s % 60} s`;
-  return `${Math.floor(s / 3600)} h ${Math.floor((s % 3600) / 60)} min`;
+  const said = (n, unit) => text(unit, { n: number(n) });
+  if (s < 60) return said(s, "s");
+  if (s < 3600) return `${said(Math.floor(s / 60), "min")} ${said(s % 60, "s")}`;
+  return `${said(Math.floor(s / 3600), "h")} ${said(Math.floor((s % 3600) / 60), "min")}`;
 }
 
 export function when(seconds) {

@@ -1,7 +1,11 @@
 // Questions to the gate. When the files were closed meanwhile they are opened again, once.
-import { box, text } from "./dom.js";
+import { box, say, text } from "./dom.js";
 
 const WAIT_MS = 700;
+const SLOW_MS = 30_000; // then the page says that it takes long
+const ANSWER_MS = 15_000; // what starts or ends meanwhile may have lost who asked first
+const SESSION_TRIES = 5;
+const BUSY_MS = [1000, 2000, 4000, 8000, 15_000];
 let base = "";
 
 export class Refused extends Error {
@@ -13,6 +17,8 @@ export class Refused extends Error {
   }
 }
 
+const lost = () => new Refused({ code: "lost", detail: text("lost") }, 0);
+
 export const address = (act, query = {}) => {
   const url = new URL(`${base}/${act}`);
   for (const [key, value] of Object.entries(query)) url.searchParams.set(key, value);
@@ -21,46 +27,69 @@ export const address = (act, query = {}) => {
 
 const pause = (ms) => new Promise((done) => setTimeout(done, ms));
 
-async function session(method) {
-  const answer = await fetch(box.dataset.session, {
-    method,
-    headers: { "X-CSRFToken": box.dataset.csrf, Accept: "application/json" },
-  });
-  const said = await answer.json().catch(() => ({}));
-  if (!answer.ok) throw new Refused(said, answer.status);
-  return said;
+// Asked again when no answer comes: to open twice is to open once.
+async function session(method, wait) {
+  for (let tries = 1; ; tries += 1) {
+    try {
+      const answer = await fetch(box.dataset.session, {
+        method,
+        headers: { "X-CSRFToken": box.dataset.csrf, Accept: "application/json" },
+        signal: AbortSignal.timeout(ANSWER_MS),
+      });
+      const said = await answer.json().catch(() => ({}));
+      if (answer.ok) return said;
+      throw new Refused(said, answer.status);
+    } catch (error) {
+      if (error instanceof Refused) throw error;
+      if (tries >= SESSION_TRIES) throw lost();
+    }
+    wait();
+    await pause(WAIT_MS);
+  }
+}
+
+// On one machine the gate itself may be starting.
+async function info(wait) {
+  for (let tries = 0; ; tries += 1) {
+    try {
+      const answer = await fetch(address("info"), { credentials: "include", signal: AbortSignal.timeout(ANSWER_MS) });
+      if (answer.ok) return await answer.json();
+      if (tries > 30) throw new Refused(await answer.json().catch(() => ({})), answer.status);
+    } catch (error) {
+      if (error instanceof Refused) throw error;
+      if (tries > 60) throw lost();
+    }
+    wait();
+    await pause(WAIT_MS);
+  }
 }
 
 // Opens the files and returns when they can be asked; ``told`` hears why it takes a while.
 export async function open(told = () => {}) {
-  let said = await session("POST");
+  const began = Date.now();
+  const wait = (why = "") => told(why || (Date.now() - began > SLOW_MS ? text("slow") : ""));
+  let said = await session("POST", wait);
   base = said.url;
   while (!said.is_open) {
     if (said.phase === "failed" || said.phase === "stopped") {
       throw new Error(text("failed", { why: said.message }));
     }
-    told(said.message);
+    wait(said.message);
     await pause(WAIT_MS);
-    said = await session("GET");
-    if (said.phase === "closed") said = await session("POST");
+    said = await session("GET", wait);
+    if (said.phase === "closed") said = await session("POST", wait);
   }
-  // On one machine the gate itself may be starting.
-  for (let tries = 0; ; tries += 1) {
-    try {
-      const answer = await fetch(address("info"), { credentials: "include" });
-      if (answer.ok) return { ...said, ...(await answer.json()) };
-      if (tries > 30) throw new Refused(await answer.json().catch(() => ({})), answer.status);
-    } catch (error) {
-      if (error instanceof Refused || tries > 60) throw error;
-    }
-    await pause(WAIT_MS);
-  }
+  return { ...said, ...(await info(wait)) };
 }
 
+// Whatever is asked waits meanwhile, so what it waits for is said.
 let reopening = null;
 function reopen() {
-  reopening ??= open().finally(() => {
+  say(text("opening"));
+  const told = (why) => say(why ? text("waiting", { why }) : text("opening"));
+  reopening ??= open(told).finally(() => {
     reopening = null;
+    say("");
   });
   return reopening;
 }
@@ -71,13 +100,13 @@ async function once(act, { query, ...options } = {}) {
     answer = await fetch(address(act, query), { credentials: "include", ...options });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Refused({ code: "lost", detail: text("lost") }, 0);
+    throw lost();
   }
   if (answer.ok) return answer;
   throw new Refused(await answer.json().catch(() => ({})), answer.status);
 }
 
-export async function ask(act, options) {
+async function opened(act, options) {
   try {
     return await once(act, options);
   } catch (error) {
@@ -85,6 +114,22 @@ export async function ask(act, options) {
     await reopen();
     return once(act, options);
   }
+}
+
+// Where too much is asked at once nothing was done yet: it is asked again, not all in one moment.
+export async function ask(act, options) {
+  for (const ms of BUSY_MS) {
+    try {
+      return await opened(act, options);
+    } catch (error) {
+      if (error.code !== "busy") throw error;
+      say(text("busy"));
+      await pause(ms * (0.5 + Math.random()));
+      options?.signal?.throwIfAborted();
+      say("");
+    }
+  }
+  return opened(act, options);
 }
 
 export const json = async (act, options) => (await ask(act, options)).json();
@@ -118,7 +163,7 @@ export async function lines(answering, each = () => {}) {
     rest = parts.pop();
     parts.filter(Boolean).forEach(take);
   }
-  if (!last) throw new Refused({ code: "lost", detail: text("lost") }, 0);
+  if (!last) throw lost();
   return last;
 }
 
@@ -140,9 +185,9 @@ export function send(method, act, { query, body, headers = {}, progress, signal 
       if (request.status < 300) resolve(said);
       else reject(new Refused(said, request.status));
     });
-    const lost = () => reject(new Refused({ code: "lost", detail: text("lost") }, 0));
-    request.addEventListener("error", lost);
-    request.addEventListener("timeout", lost);
+    const cut = () => reject(lost());
+    request.addEventListener("error", cut);
+    request.addEventListener("timeout", cut);
     request.addEventListener("abort", () => reject(new DOMException("", "AbortError")));
     signal?.addEventListener("abort", () => request.abort(), { once: true });
     if (signal?.aborted) request.abort();

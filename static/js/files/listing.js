@@ -7,14 +7,24 @@ const rows = at("rows");
 const ICONS = { folder: "folder", file: "file", link: "link", other: "question-mark" };
 
 export const state = { path: "", sort: "name", order: "asc", entries: [], total: 0, chosen: new Set(), anchor: -1 };
-const heard = { open: () => {}, chosen: () => {} };
+const heard = { open: () => {}, chosen: () => {}, late: () => {} };
+let turn = 0;
 
 export const on = (handlers) => Object.assign(heard, handlers);
 
+// Null where it is not shown: something else was asked for meanwhile, or a name is being typed.
 export async function load(path, { keep = false } = {}) {
+  turn += 1;
+  const mine = turn;
   say(keep ? "" : text("loading"));
   const count = keep ? Math.max(PAGE, state.entries.length) : PAGE;
   const said = await page(path, 0, Math.min(1000, count));
+  if (mine !== turn) return null;
+  if (keep && rows.querySelector("input[type=text]")) {
+    heard.late();
+    return null;
+  }
+  const focus = keep && rows.contains(document.activeElement) ? document.activeElement.closest("tr")?.dataset.path : undefined;
   const kept = keep ? state.chosen : new Set();
   Object.assign(state, { path: said.path, entries: said.entries, total: said.total, truncated: said.truncated });
   state.chosen = new Set(said.entries.map((e) => e.path).filter((p) => kept.has(p)));
@@ -23,6 +33,7 @@ export async function load(path, { keep = false } = {}) {
   say(said.truncated ? text("truncated") : "");
   foot();
   mark();
+  if (focus !== undefined) focusAt(indexOf(focus));
   return said;
 }
 

@@ -1,6 +1,6 @@
 // Uploads: a queue that survives lost connections and, when the same files are chosen again, a
 // reload. Small files go in one request, large ones in pieces that are checked one by one.
-import { at, below, button, duration, make, note, number, shownName, size, text } from "./dom.js";
+import { at, below, button, count, duration, make, note, number, shownName, size, text } from "./dom.js";
 import { askConflict } from "./dialogs.js";
 import { ask, json, lines, post, postJson, send } from "./gate.js";
 
@@ -155,6 +155,7 @@ async function whole(item) {
 }
 
 async function pieces(item) {
+  if (item.ending && (await landedMeanwhile(item))) return;
   const begun = await postJson("uploads", {
     path: item.path,
     size: item.file.size,
@@ -182,7 +183,23 @@ async function pieces(item) {
       offset = (await json(`uploads/${begun.id}`)).offset;
     }
   }
-  await lines(post(`uploads/${begun.id}/finish`, { conflict: item.conflict ?? "" }));
+  item.ending = begun.id;
+  await land(item);
+}
+
+const land = (item) => lines(post(`uploads/${item.ending}/finish`, { conflict: item.conflict ?? "" }));
+
+// The answer to the end may be lost on its way: then it is asked for again, because to begin anew
+// would find the file there, and ask what to do about it.
+async function landedMeanwhile(item) {
+  try {
+    await land(item);
+    return true;
+  } catch (error) {
+    if (!["no-upload", "offset"].includes(error.code)) throw error;
+    item.ending = null;
+    return false;
+  }
 }
 
 // What arrives is what was read here: by SHA-256 where the page may, else by CRC-32.
@@ -242,7 +259,7 @@ function show() {
   if (box.hidden) {
     const words = make("p", { class: "mb-1", role: "status" });
     const rate = make("p", { class: "text-secondary mb-1" });
-    const progress = make("progress", { max: "1", value: "0", "aria-label": text("uploading") });
+    const progress = make("progress", { class: "bar", max: "1", value: "0", "aria-label": text("upload_bar") });
     const toggle = button(text("pause"), () => (paused ? resume() : pause()));
     box.replaceChildren(words, progress, rate, make("div", { class: "browser-acts" }, toggle, button(text("cancel"), cancel)));
     box.hidden = false;
@@ -250,7 +267,7 @@ function show() {
   }
   const said = {
     done: number(totals.done),
-    all: number(totals.all),
+    all: count("files", totals.all),
     sent: size(totals.sent),
     size: size(totals.size),
   };

@@ -1,5 +1,5 @@
 // What takes the list's place for a while: disk usage by folder, and a search by name.
-import { at, button, icon, make, named, number, parent, say, size, text } from "./dom.js";
+import { at, button, count, icon, make, named, number, parent, say, size, text } from "./dom.js";
 import { ask, lines } from "./gate.js";
 
 const view = at("view");
@@ -41,7 +41,7 @@ export async function usage(path, open) {
   const draw = (said) => {
     const { total } = said;
     const largest = Math.max(1, ...said.entries.map((one) => one.disk));
-    state.textContent = text("usage_sum", { size: size(total.disk), files: number(total.files), folders: number(total.folders) });
+    state.textContent = text("usage_sum", { size: size(total.disk), files: count("files", total.files), folders: count("folders", total.folders) });
     place.replaceChildren(make("ul", { class: "browser-usage" }, ...said.entries.map((one) => usageRow(one, largest, open))));
   };
   const last = await quiet(lines(ask("usage", { query: { path }, signal }), (line) => draw(line.progress)));
@@ -60,7 +60,7 @@ function usageRow(one, largest, open) {
     "li",
     {},
     label,
-    make("progress", { max: String(largest), value: String(one.disk), "aria-hidden": "true" }),
+    make("progress", { class: "bar", max: String(largest), value: String(one.disk), "aria-hidden": "true" }),
     make("span", { class: "end" }, size(one.disk)),
     make("span", { class: "end text-secondary" }, text("items", { n: number(one.files) })),
   );
