@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -9,12 +10,17 @@ import threading
 from pathlib import Path
 
 from dataplane.copy import plan as plans
+from dataplane.copy import telling
 from dataplane.copy.problems import Final, Stop, exit_of
 from dataplane.copy.progress import Progress
 from dataplane.copy.report import Reporter, last_words
 from dataplane.copy.run import run
 from dataplane.own import OWN
 
+# A page of a listing makes ten thousand small things and no ring of them: what is looked through
+# for rings once in a while need not be looked through at each page.
+_GARBAGE = (50_000, 20, 20)
+_TRACE = 100  # lines of a fault of our own
 TOKEN = "BERTH_REPORT_TOKEN"  # noqa: S105 - the name of the variable
 # Nothing of these may lend an identity, a way or a key log to what a tenant asked for.
 _AMBIENT = ("AWS_", "GOOGLE_", "CLOUDSDK_", "BOTO", "SSLKEYLOGFILE", "SSL_CERT_", "OPENSSL_CONF")
@@ -24,6 +30,8 @@ def main(arguments: list[str]) -> int:
     for name in [n for n in os.environ if n.startswith(_AMBIENT) or n.lower().endswith("_proxy")]:
         del os.environ[name]
     token = os.environ.pop(TOKEN, "")
+    gc.freeze()
+    gc.set_threshold(*_GARBAGE)
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
@@ -38,6 +46,10 @@ def main(arguments: list[str]) -> int:
     except Stop as refused:
         return _ended(refused)
     progress = Progress()
+    log = progress.log
+    log.start(telling.Watch(progress).lines, [token, *telling.secrets_of(plan)])
+    for line in telling.opening(plan):
+        log.say(line)
     reporter = Reporter(plan, progress, token, stopping)
     reporter.start()
     try:
@@ -45,10 +57,11 @@ def main(arguments: list[str]) -> int:
     except Exception:  # noqa: BLE001 - whatever it is, the portal is told and the log has it
         import traceback
 
-        traceback.print_exc()
+        for line in traceback.format_exc().splitlines()[-_TRACE:]:
+            log.say(line)
         order = Stop(Final.INTERNAL, "The load ended by a fault of its own program; see its log.")
+    log.end(telling.ending(progress, order))  # first: the portal may keep us waiting for minutes
     reporter.end(order, f"{OWN}/loads/{plan.uid}/manifest.jsonl")
-    sys.stdout.write(f"{order.final}: {order.message}\n")
     return exit_of(order.final)
 
 

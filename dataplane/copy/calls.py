@@ -8,8 +8,10 @@ from functools import partial
 from typing import TypeVar
 
 from dataplane.copy.client import Client
+from dataplane.copy.dial import Endpoint
 from dataplane.copy.head import Broken
 from dataplane.copy.lanes import Lane
+from dataplane.copy.log import Log
 from dataplane.copy.pace import Backoff
 from dataplane.copy.problems import Code, Denied, Final, Skewed, Stop, Trouble, Unknown
 from dataplane.copy.stores.base import Question, Reading
@@ -32,10 +34,11 @@ class _Stale(Broken):
 class Calls:
     """Everything that is asked of the store goes through here."""
 
-    def __init__(self, client: Client, store: Reading, prefix: str) -> None:
+    def __init__(self, client: Client, store: Reading, prefix: str, log: Log) -> None:
         self.client = client
         self.store = store
         self._prefix = prefix
+        self._log = log
         self._down = 0
         self._slowed_at = 0.0
         self._renewing = asyncio.Lock()
@@ -62,6 +65,10 @@ class Calls:
             answer = await self._asked(ask, accept, body, lane, alone=alone)
         except _Stale:  # kept too long: the store closed it, and has not seen the question
             answer = await self._asked(ask, accept, body, lane, alone=alone)
+        if (onward := self.store.onward(answer.head)) is not None:
+            answer = await self._asked(
+                lambda: onward.question, accept, None, lane, alone=alone, endpoint=onward.endpoint
+            )
         if answer.head.status not in good:
             raise self.store.trouble(answer.head, answer.body)
         self._down = 0
@@ -75,8 +82,9 @@ class Calls:
         lane: Lane | None,
         *,
         alone: bool,
+        endpoint: Endpoint | None = None,
     ) -> Answer:
-        async with self.client.line(alone=alone, lane=lane) as line:
+        async with self.client.line(alone=alone, lane=lane, endpoint=endpoint) as line:
             question = ask()
             used, got = line.used, line.got
             asking = partial(
@@ -121,6 +129,8 @@ class Calls:
         pause = backoff.next(patient=trouble.slow)
         if pause is None:
             raise trouble
+        text = f"a call is tried again in {pause:.1f} s: {trouble.message}"
+        self._log.again(f"again-{trouble.code}", text)
         await asyncio.sleep(pause)
 
     def _skewed(self, trouble: Skewed) -> None:
@@ -128,6 +138,7 @@ class Calls:
         if trouble.at is None or not self.store.skewed(trouble.at):
             text = "The store finds this machine's clock wrong, even corrected by its own."
             raise self.client.stop(Stop(Final.CLOCK_SKEW, text))
+        self._log.again("skew", "this machine's clock is wrong for the store: its time is taken")
 
     def _count(self, trouble: Trouble) -> None:
         if isinstance(trouble, Unknown):
@@ -145,6 +156,7 @@ class Calls:
             text = "The store does not accept this credential any more."
             raise self.client.stop(Stop(Final.DENIED, text))
         self._refused = now()
+        self._log.again("token", "the store does not know this token any more: a new one is got")
 
     def _slow(self) -> None:
         at = now()
@@ -159,6 +171,7 @@ class Calls:
         A credential that was revoked ends the run after this call (D9); a single object that
         is refused does not.
         """
+        self._log.again("refused", "a call is refused: whether all are is asked by one alone")
         async with self.client.alone():
             if self.client.stopped is not None:
                 raise self.client.stopped

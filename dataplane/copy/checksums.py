@@ -12,6 +12,9 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from dataplane.copy.blocks import NAME as BLOCKS
+from dataplane.copy.blocks import BlockSum
+
 Update = Callable[[Any, int], int]
 Combine = Callable[[int, int, int], int]
 
@@ -76,7 +79,7 @@ class Check(NamedTuple):
 
     @classmethod
     def best(cls, sums: Mapping[str, str]) -> Check:
-        for name in (*CRCS, *HASHES):
+        for name in (*CRCS, *HASHES, BLOCKS):
             if name in sums:
                 return cls(name, sums[name])
         return cls(LENGTH, "")
@@ -89,6 +92,9 @@ class Check(NamedTuple):
         if self.name in HASHES:
             found = hashlib.new(self.name, data, usedforsecurity=False).digest()
             return digest_text(self.name, found) == self.expected
+        if (hashing := self.hasher()) is not None:
+            hashing.update(data)
+            return self.of_results({}, hashing)
         return True
 
     def updates(self) -> dict[str, Update]:
@@ -97,12 +103,16 @@ class Check(NamedTuple):
         return {name: updater(name) for name in names}
 
     def hasher(self) -> Any | None:
+        if self.name == BLOCKS:
+            return BlockSum.of(self.expected, updater)
         return hasher(self.name) if self.name in HASHES else None
 
     def of_results(self, crcs: Mapping[str, int], hashing: Any | None) -> bool:
         """Compare what was computed while reading."""
         if self.name in CRCS:
             return text_of(self.name, crcs[self.name]) == self.expected
+        if isinstance(hashing, BlockSum):
+            return hashing.text() == self.expected
         if hashing is not None:
             return digest_text(self.name, hashing.digest()) == self.expected
         return True

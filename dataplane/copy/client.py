@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 
-from dataplane.copy.dial import Dialer, Endpoint
+from dataplane.copy.dial import Dialer, Endpoint, Place
 from dataplane.copy.head import Broken
 from dataplane.copy.lanes import Lane
 from dataplane.copy.pace import Backoff
@@ -42,7 +42,7 @@ class Client:
         self.stopped: Stop | None = None  # no call is started any more
         self.not_before = 0.0  # a store asked for fewer calls
         self._dialer = dialer
-        self._idle: defaultdict[Lane | None, list[Line]] = defaultdict(list)
+        self._idle: defaultdict[tuple[Lane | None, Place], list[Line]] = defaultdict(list)
         self._lines: set[Line] = set()
         self._gate = asyncio.Event()
         self._gate.set()
@@ -73,15 +73,21 @@ class Client:
             self._gate.set()
 
     @asynccontextmanager
-    async def line(self, *, alone: bool = False, lane: Lane | None = None) -> AsyncIterator[Line]:
-        """Lend a connection; it is kept for the next one when its answer was complete."""
+    async def line(
+        self, *, alone: bool = False, lane: Lane | None = None, endpoint: Endpoint | None = None
+    ) -> AsyncIterator[Line]:
+        """Lend a connection; it is kept for the next one when its answer was complete.
+
+        ``endpoint``: another one than the store's, where the store sent us.
+        """
         if not alone and not self._gate.is_set():
             await self._gate.wait()
         if (pause := self.not_before - now()) > 0:
             await asyncio.sleep(pause * (1 + random.random()))  # noqa: S311 - jitter
         if self.stopped is not None:
             raise self.stopped
-        line = await self._get(lane)
+        where = endpoint or self.endpoint
+        line = await self._get(lane, where)
         line.watched_at, line.watched_bytes = now(), line.got + line.sent
         line.deadline = line.watched_at + self.times.answer_s
         try:
@@ -89,13 +95,13 @@ class Client:
         finally:
             line.deadline = 0.0
             if line.reusable and line.used < REUSED_MOST:
-                self._idle[lane].append(line)
+                self._idle[lane, where.place].append(line)
             else:
                 self._lines.discard(line)
                 line.soon(line.close)
 
-    async def _get(self, lane: Lane | None) -> Line:
-        idle = self._idle[lane]
+    async def _get(self, lane: Lane | None, endpoint: Endpoint) -> Line:
+        idle = self._idle[lane, endpoint.place]
         while idle:
             line = idle.pop()
             if line.reusable:
@@ -103,7 +109,7 @@ class Client:
             self._lines.discard(line)
         if self._watching is None:
             self._watching = asyncio.create_task(self._watch())
-        connect = partial(self._dialer.connect, self.endpoint)
+        connect = partial(self._dialer.connect, endpoint)
         line = await (connect() if lane is None else lane.run(connect, Line.close))
         self._lines.add(line)
         return line

@@ -25,10 +25,16 @@ TRIED = 4
 _SCHEMES = {"https": 443, "http": 80}
 
 
+Place = tuple[str, int, bool]  # host, port, with TLS
+
+
 class Endpoint:
     """Where a store answers: read strictly from what the plan says."""
 
-    def __init__(self, url: str, policy: Policy, insecure: frozenset[tuple[str, int]]) -> None:
+    def __init__(
+        self, url: str, policy: Policy, insecure: frozenset[tuple[str, int]] | None
+    ) -> None:
+        """``insecure``: who may do without TLS; None: whoever this is."""
         scheme, mark, rest = url.partition("://")
         authority, _, path = rest.partition("/")
         if not mark or scheme not in _SCHEMES or path.strip("/") or set(authority) & set("@?#\\"):
@@ -39,13 +45,18 @@ class Endpoint:
             raise Stop(Final.BAD_PLAN, "The endpoint is not the address of a host.") from None
         self.tls = scheme == "https"
         self.default_port = self.port == _SCHEMES[scheme]
-        if not self.tls and (self.host, self.port) not in insecure:
+        named = insecure is None or (self.host, self.port) in insecure
+        if not self.tls and not named:
             raise Stop(
                 Final.REFUSED_ADDRESS,
                 "The endpoint does not use TLS, and the operator did not allow that for it.",
             )
         if not policy.permits_port(self.host, self.port):
             raise Stop(Final.REFUSED_ADDRESS, f"Port {self.port} is not one that loads connect to.")
+
+    @property
+    def place(self) -> Place:
+        return self.host, self.port, self.tls
 
     def header(self, host: str | None = None) -> str:
         """Return the Host header, for this host or one beside it (a bucket's own name)."""
@@ -77,6 +88,15 @@ class Dialer:
 
     def endpoint(self, url: str) -> Endpoint:
         return Endpoint(url, self.policy, self._insecure)
+
+    def onward(self, url: str, sender: Endpoint) -> Endpoint:
+        """Return where ``sender`` sends us: an address like any other, checked like any other.
+
+        Only one that the operator lets do without TLS may send to where there is none.
+        """
+        if sender.tls:
+            return Endpoint(url, self.policy, frozenset())
+        return Endpoint(url, self.policy, None)
 
     async def connect(self, endpoint: Endpoint) -> Line:
         found = await self._resolve(endpoint.host, endpoint.port)

@@ -64,6 +64,7 @@ class Engine:
     hands: Hands
     settler: Settler
     room: Room
+    gaps: bool = False  # a part of the store could not be listed
     work: Work = field(default_factory=Work)
 
     def fails(self, key: str, trouble: Trouble, *, again: bool = True) -> None:
@@ -74,6 +75,10 @@ class Engine:
             self.state.journal.fail(key, trouble.code, trouble.message, again=again)
         except UnicodeEncodeError:
             self.state.journal.fail(ascii(key), trouble.code, trouble.message, again=False)
+
+    def page(self, count: int) -> None:
+        """A page of the store's listing came."""
+        self.progress.log.again("page", f"a page of the listing: {count:,} objects")
 
     async def threaded(self, act: Callable[..., T], *values: Any) -> T:
         """Do something slow in a thread; its file descriptors are ours until it ended."""

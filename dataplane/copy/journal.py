@@ -94,6 +94,19 @@ class Journal:
 
     def rows(self, paths: list[str]) -> dict[str, Row]:
         """Return what is known of these paths."""
+        if not paths:
+            return {}
+        # They mostly lie side by side: one sweep takes half the time of asking for each.
+        ends = (min(paths), max(paths), 2 * len(paths))
+        query = "SELECT * FROM files WHERE path BETWEEN ? AND ? ORDER BY path LIMIT ?"
+        with self._lock:
+            near = self._db.execute(query, ends).fetchall()
+        found = {values[0]: Row._make(values) for values in near}
+        if len(near) == ends[2]:
+            found |= self._rows_apart([path for path in paths if path > near[-1][0]])
+        return found
+
+    def _rows_apart(self, paths: list[str]) -> dict[str, Row]:
         found: dict[str, Row] = {}
         for start in range(0, len(paths), _BATCH):
             some = paths[start : start + _BATCH]
@@ -117,6 +130,15 @@ class Journal:
     def drop(self, paths: Iterable[str]) -> None:
         with self._lock, self._db:
             self._db.executemany("DELETE FROM files WHERE path = ?", [(p,) for p in paths])
+
+    def ends(self, path: str, count: int) -> tuple[str, str] | None:
+        """Return the keys of the last two of ``count`` rows after a path, if more follow."""
+        if count < 2:  # noqa: PLR2004 - two are returned
+            return None
+        query = "SELECT key FROM files WHERE path > ? ORDER BY path LIMIT 3 OFFSET ?"
+        with self._lock:
+            found = self._db.execute(query, (path, count - 2)).fetchall()
+        return (found[0][0], found[1][0]) if len(found) == 3 else None  # noqa: PLR2004
 
     def all_rows(self) -> Iterator[Row]:
         """Yield every row by path; a page at a time, so that nobody waits."""

@@ -129,7 +129,7 @@ class Larges:
             raise RuntimeError
         item = target.item
         if Check.best(item.sums).name not in CRCS:
-            item = await self.puller.described(item.key)
+            item = await self.puller.summed(await self.puller.described(item.key))
             self._engine.progress.bytes_found += item.size - target.item.size
             target.item = item
         check = Check.best(item.sums)

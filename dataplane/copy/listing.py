@@ -2,104 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import stat
-from collections.abc import AsyncIterator
-from contextlib import suppress
 
 from dataplane.copy import keys
 from dataplane.copy.engine import Engine
 from dataplane.copy.estimate import Estimate
 from dataplane.copy.journal import Row
-from dataplane.copy.problems import Code, Final, Stop, Trouble
+from dataplane.copy.pages import Pages, guess_of
+from dataplane.copy.problems import Code, Trouble
 from dataplane.copy.pull import Puller, Target
 from dataplane.copy.settle import Ready
 from dataplane.copy.state import Folders
-from dataplane.copy.stores.base import Item, Page, Reading
+from dataplane.copy.stores.base import Item, Page
 from dataplane.copy.wire import now
 from dataplane.copy.work import Unit
 
-OBJECTS_MOST = 50_000_000
-EMPTY_PAGES_MOST = 1000
 HOLD_S = 0.5  # nothing is copied before so much was listed: it may not fit
 _CLASH = "Another key is a folder or a file of the same name."
-
-
-async def pages(engine: Engine, prefix: str) -> AsyncIterator[Page]:
-    """Yield the listing; while a page is looked at, the next is on its way."""
-    calls = engine.calls
-    store = calls.store
-
-    async def ask(token: str) -> bytes:
-        try:
-            answer = await calls.tried(
-                lambda: calls.once(lambda: store.list_question(prefix, token))
-            )
-        except Trouble as trouble:
-            raise calls.client.stop(no_listing(trouble)) from None
-        return bytes(answer.body)
-
-    bounds = Bounds()
-    coming: asyncio.Task[bytes] | None = asyncio.create_task(ask(""))
-    try:
-        while coming is not None:
-            body = memoryview(await coming)
-            token = store.next_token(body)
-            coming = asyncio.create_task(ask(token)) if token else None
-            page = _page(store, body)
-            bounds.check(page)
-            if page.token and coming is None:
-                coming = asyncio.create_task(ask(page.token))
-            elif not page.token and coming is not None:
-                coming.cancel()
-                coming = None
-            yield page
-    finally:
-        if coming is not None:
-            coming.cancel()
-            with suppress(asyncio.CancelledError, Exception):
-                await coming
-
-
-def _page(store: Reading, body: memoryview) -> Page:
-    try:
-        return store.page(body)
-    except Trouble as trouble:
-        raise no_listing(trouble) from None
-
-
-def no_listing(trouble: Trouble) -> Stop:
-    """Return what it means that a store could not be listed: nothing can be copied."""
-    if trouble.code is Code.DENIED:
-        return Stop(Final.DENIED, "The credential may not list this bucket.")
-    if trouble.code is Code.GONE:
-        return Stop(Final.NO_BUCKET, "There is no such bucket, or no store at the endpoint.")
-    return Stop(Final.UNREACHABLE, f"The bucket can't be listed: {trouble.message}")
-
-
-class Bounds:
-    """Ends a listing that never would: a server may lie about where it goes on."""
-
-    def __init__(self) -> None:
-        self._tokens: set[int] = set()
-        self._firsts: set[int] = set()
-        self._empty = 0
-        self._objects = 0
-
-    def check(self, page: Page) -> None:
-        self._objects += len(page.items) + len(page.bad)
-        self._empty = 0 if page.items or page.bad else self._empty + 1
-        token = hash(page.token)
-        first = hash(page.items[0].key) if page.items else None
-        again = (page.token and token in self._tokens) or first in self._firsts
-        if again or self._empty > EMPTY_PAGES_MOST or self._objects > OBJECTS_MOST:
-            raise Stop(
-                Final.ENDLESS_LISTING,
-                "The store's listing never ends: it comes again to what it has listed.",
-            )
-        self._tokens.add(token)
-        if first is not None:
-            self._firsts.add(first)
 
 
 class Clashes:
@@ -142,7 +61,9 @@ class Lister:
             if engine.plan.retry_failed_only or engine.plan.store.objects is not None:
                 await self._named()
             else:
-                async for page in pages(engine, engine.plan.store.prefix):
+                guess = guess_of(engine.state.journal, self._base)
+                async for page in Pages(engine, engine.plan.store.prefix, guess).all():
+                    engine.page(len(page.items) + len(page.bad))
                     for unit in self._units(page):
                         await engine.work.put(unit)
                     if now() > held:

@@ -15,7 +15,7 @@ from dataplane.safepath import UnsafePath, parts_of
 
 DIRECTIONS = ("in", "out")
 MODES = ("copy", "sync", "dry-run", "verify", "abandon")
-KINDS = ("s3", "s3-compatible", "gcs")
+KINDS = ("s3", "s3-compatible", "gcs", "hdfs")
 CONCURRENCY_MAX = 256
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
 
@@ -34,6 +34,8 @@ class StorePlan:
     secret_key: str = field(default="", repr=False)
     session_token: str = field(default="", repr=False)
     service_account: dict[str, Any] | None = field(default=None, repr=False)
+    user: str = ""
+    token: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True)
@@ -119,6 +121,8 @@ def _plan(data: dict[str, Any], beside: Path | None) -> Plan:
     if plan.delete_extra and plan.mode != "sync":
         _wrong("only “sync” deletes what is extra")
     _check_patterns(plan)
+    if plan.store.kind == "hdfs" and plan.direction == "out":
+        _wrong("nothing is written into HDFS")
     if plan.concurrency < 0:
         _wrong("the concurrency is negative")
     return plan
@@ -129,7 +133,7 @@ def _store(data: dict[str, Any]) -> StorePlan:
     account = data.get("service_account")
     store = StorePlan(
         kind=_one_of(data["kind"], KINDS),
-        bucket=_text(data, "bucket"),
+        bucket="" if data["kind"] == "hdfs" else _text(data, "bucket"),
         prefix=data.get("prefix") or "",
         objects=None if objects is None else _texts(objects),
         endpoint=data.get("endpoint") or "",
@@ -140,11 +144,13 @@ def _store(data: dict[str, Any]) -> StorePlan:
         secret_key=data.get("secret_key") or "",
         session_token=data.get("session_token") or "",
         service_account=dict(account) if account else None,
+        user=data.get("user") or "",
+        token=data.get("token") or "",
     )
-    if not _BUCKET.fullmatch(store.bucket):
+    if store.kind != "hdfs" and not _BUCKET.fullmatch(store.bucket):
         _wrong("the bucket has no name that a bucket can have")
-    if store.kind == "s3-compatible" and not store.endpoint:
-        _wrong("an S3-compatible store needs its endpoint")
+    if store.kind in {"s3-compatible", "hdfs"} and not store.endpoint:
+        _wrong("the store needs its endpoint")
     _check_identity(store)
     return store
 
@@ -158,12 +164,18 @@ def _check_patterns(plan: Plan) -> None:
 
 def _check_identity(store: StorePlan) -> None:
     """Explicit or anonymous, never what the machine would lend (D3)."""
-    lines = (store.access_key, store.secret_key, store.session_token, store.region)
+    lines = (
+        *(store.access_key, store.secret_key, store.session_token, store.region),
+        *(store.user, store.token),
+    )
     if any(not line.isascii() or not line.isprintable() or " " in line for line in lines):
         _wrong("the credential holds characters that no credential has")
-    if store.anonymous:
+    if store.anonymous and store.kind != "hdfs":
         return
-    if store.kind == "gcs":
+    if store.kind == "hdfs":
+        if not (store.user or store.token):
+            _wrong("the credential names neither a user nor a token")
+    elif store.kind == "gcs":
         if not store.service_account:
             _wrong("there is no service account, and it does not say anonymous")
     elif not (store.access_key and store.secret_key):

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import errno
 import sqlite3
+from collections.abc import Callable
 from enum import StrEnum
+
+_PRIMARY = 0xFF  # SQLite says more in the bits above
 
 
 class Code(StrEnum):
@@ -16,6 +19,7 @@ class Code(StrEnum):
     LENGTH = "length"
     DENIED = "denied"
     GONE = "gone"
+    UNREADABLE = "unreadable"  # out: the file is there, but may not be read
     TOO_LARGE = "too-large"
     IO = "io"
     CHANGED = "changed"
@@ -127,11 +131,32 @@ def of_os(error: OSError) -> Stop | Trouble:
     return Trouble(Code.IO, f"The volume says: {error.strerror or 'input/output error'}.")
 
 
-def of_journal(error: sqlite3.Error) -> Stop:
-    """Return what an error of the journal means: most often there is no room for it."""
-    if "full" in str(error) or "disk I/O" in str(error):
+def of_opening(error: OSError) -> Stop | Trouble:
+    """Return why a file of the volume that was found can't be read."""
+    if error.errno in {errno.ENOENT, errno.ENOTDIR, errno.ESTALE}:
+        return Trouble(Code.GONE, "The file is not there any more.")
+    if error.errno in {errno.EACCES, errno.EPERM}:
+        return Trouble(Code.UNREADABLE, "The file may not be read.")
+    return of_os(error)
+
+
+def of_journal(error: sqlite3.Error, write: Callable[[], None]) -> Stop:
+    """Return what an error of the journal means.
+
+    SQLite says "disk I/O error" of a full disk, a quota and a broken disk alike: what is meant
+    is found out by writing something beside it.
+    """
+    code = getattr(error, "sqlite_errorcode", 0) & _PRIMARY
+    if code == sqlite3.SQLITE_FULL:
         return Stop(*_ENDS[errno.ENOSPC])
-    return Stop(Final.INTERNAL, "The journal of this load can't be written.")
+    if code != sqlite3.SQLITE_IOERR:
+        return Stop(Final.INTERNAL, "The journal of this load can't be written.")
+    try:
+        write()
+    except OSError as trouble:
+        meant = of_os(trouble)
+        return meant if isinstance(meant, Stop) else Stop(Final.INTERNAL, meant.message)
+    return Stop(Final.INTERNAL, f"The volume failed at the journal of this load ({error}).")
 
 
 def shown(key: str | bytes, limit: int = 1024) -> str:

@@ -7,6 +7,7 @@ from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import Any
 
+from dataplane.copy.log import KEY, Log
 from dataplane.copy.problems import Code, shown
 from dataplane.copy.wire import now
 
@@ -32,6 +33,7 @@ class Progress:
     estimate_s: float | None = None  # of a dry run
     verified: Counter[str] = field(default_factory=Counter)
     errors: deque[dict[str, str]] = field(default_factory=lambda: deque(maxlen=ERRORS))
+    log: Log = field(default_factory=Log, repr=False)
     _marks: deque[tuple[float, int, int]] = field(default_factory=lambda: deque(maxlen=64))
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
@@ -41,6 +43,7 @@ class Progress:
             self.skipped += 1
         else:
             self.failed += 1
+        self.log.again(f"fails-{code}", f"{shown(key, KEY)}: {code}: {message}")
         self.errors.append({"key": shown(key), "code": str(code), "message": message})
 
     def read(self, count: int) -> None:

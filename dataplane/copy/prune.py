@@ -15,10 +15,11 @@ _SOME = 500
 def prune(engine: Engine) -> None:
     """Delete files in the folder that were not listed. Excluded ones are nobody's business.
 
+    Neither is anything deleted where a folder of the store could not be listed.
     An empty listing deletes nothing: a prefix with a slip of the pen would empty the folder.
     """
     progress = engine.progress
-    if not progress.found or not progress.listed:
+    if not progress.found or not progress.listed or engine.gaps:
         return
     progress.phase = "deleting"
     chosen = keys.chosen_by(engine.plan.include, engine.plan.exclude)

@@ -7,6 +7,7 @@ import os
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from dataplane.copy import checksums
@@ -18,7 +19,7 @@ from dataplane.copy.journal import Row
 from dataplane.copy.problems import Code, Stop, Trouble, of_os
 from dataplane.copy.settle import Ready
 from dataplane.copy.sinks import write_all
-from dataplane.copy.stores.base import Item
+from dataplane.copy.stores.base import Item, Question
 from dataplane.copy.wire import Line
 
 SMALL = 64 * 1024  # is read, verified and written at one go
@@ -90,10 +91,29 @@ class Puller:
         answer = await self._calls.tried(lambda: self._calls.once(lambda: store.head_question(key)))
         return store.described(key, answer.head, answer.body)
 
+    async def summed(self, item: Item) -> Item:
+        """Ask for the checksum where it does not come with the object itself.
+
+        A store that has none to tell does not keep the object from being copied.
+        """
+        calls = self._calls
+        bodies = []
+        for question in calls.store.sums_questions(item):
+            try:
+                answer = await calls.tried(partial(calls.once, partial(_same, question)))
+            except Trouble as trouble:
+                if trouble.again:
+                    raise
+                return item
+            bodies.append(bytes(answer.body))
+        return calls.store.summed(item, bodies)
+
     async def _take(self, target: Target) -> None:
         if target.same and await self._is_same(target):
             return
         size = target.item.size
+        if size <= MEDIUM:
+            target.item = await self.summed(target.item)
         if size <= SMALL:
             await self._small(target)
         elif size <= MEDIUM:
@@ -192,6 +212,10 @@ class Puller:
             verified,
             self._engine.plan.launch,
         )
+
+
+def _same(question: Question) -> Question:
+    return question
 
 
 class _Whole(Fetch):

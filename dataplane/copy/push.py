@@ -14,8 +14,8 @@ from dataplane.copy.engine import Engine
 from dataplane.copy.estimate import would
 from dataplane.copy.journal import Row
 from dataplane.copy.keys import is_text
-from dataplane.copy.listing import pages
-from dataplane.copy.problems import Code, Stop, Trouble, of_os, stopped
+from dataplane.copy.pages import Pages, guess_of
+from dataplane.copy.problems import Code, Stop, Trouble, of_opening, of_os, stopped
 from dataplane.copy.uploads import Local, Sent, Uploader, open_uploader
 from dataplane.copy.walk import Found, walk
 from dataplane.copy.work import Unit
@@ -60,7 +60,9 @@ class Outward:
         engine.state.journal.remote_begin()
         if not engine.plan.retry_failed_only:
             engine.state.journal.forget_failures()
-        async for page in pages(engine, self.prefix):
+        guess = guess_of(engine.state.journal, self.prefix)
+        async for page in Pages(engine, self.prefix, guess).all():
+            engine.page(len(page.items) + len(page.bad))
             engine.state.journal.remote_add(
                 (item.key, item.size, item.etag, _text(item.sums)) for item in page.items
             )
@@ -144,8 +146,11 @@ class Outward:
         for left in reversed(range(TRIES)):
             try:
                 fd, seen = self._engine.state.folder.open_file(local.path)
-            except OSError:
-                self.failed(local, Trouble(Code.GONE, "The file is not there any more."))
+            except OSError as error:
+                meant = of_opening(error)
+                if isinstance(meant, Stop):
+                    raise meant from None
+                self.failed(local, meant)
                 return
             local = local._replace(size=seen.st_size, mtime=seen.st_mtime_ns, inode=seen.st_ino)
             try:

@@ -58,26 +58,31 @@ def run(
     """
     try:
         with State(plan, stopping) as state:
-            if plan.mode == "verify":
-                order = check.check(state, progress)
-            else:
-                order = asyncio.run(_run(plan, state, progress, times or Times()))
-                if _leaves_uploads(plan, state, order):
-                    order.uploads = _give_up_rest(plan, state, progress, times or Times())
-            if order.final in {Final.DONE, Final.PARTIAL} and plan.mode in _WRITES:
-                state.clean()
-                write_manifest(state, progress)
-            result = {"mode": plan.mode, "code": str(order.final), "message": order.message}
-            kept = {"uploads": order.uploads}
-            state.write_result({**progress.report(), **result, **kept})
-            return order
+            try:
+                return _carry_out(plan, state, progress, times or Times())
+            except sqlite3.Error as error:
+                return of_journal(error, state.try_to_write)
     except Stop as order:
         return order
     except OSError as error:
         meant = of_os(error)
         return meant if isinstance(meant, Stop) else Stop(Final.INTERNAL, meant.message)
-    except sqlite3.Error as error:
-        return of_journal(error)
+
+
+def _carry_out(plan: Plan, state: State, progress: Progress, times: Times) -> Stop:
+    if plan.mode == "verify":
+        order = check.check(state, progress)
+    else:
+        order = asyncio.run(_run(plan, state, progress, times))
+        if _leaves_uploads(plan, state, order):
+            order.uploads = _give_up_rest(plan, state, progress, times)
+    if order.final in {Final.DONE, Final.PARTIAL} and plan.mode in _WRITES:
+        state.clean()
+        write_manifest(state, progress)
+    result = {"mode": plan.mode, "code": str(order.final), "message": order.message}
+    kept = {"uploads": order.uploads}
+    state.write_result({**progress.report(), **result, **kept})
+    return order
 
 
 def _leaves_uploads(plan: Plan, state: State, order: Stop) -> bool:
@@ -104,11 +109,13 @@ async def _run(plan: Plan, state: State, progress: Progress, times: Times) -> St
     client = Client(dialer, store.endpoint, times)
     hands = Hands(Bucket(plan.bandwidth), progress)
     settler = Settler(state, progress)
-    calls = Calls(client, store, plan.store.prefix)
+    calls = Calls(client, store, plan.store.prefix, progress.log)
     engine = Engine(plan, state, progress, calls, hands, settler, Room(state, plan.space_bytes))
     try:
         if plan.mode == "abandon":
             return await _abandon(engine)
+        if half := len(state.journal.partials()):
+            progress.log.say(f"an earlier run left {half:,} files half done: they are gone on with")
         side = Inward(engine) if plan.direction == "in" else Outward(engine)
         try:
             order = await Crew(engine, side).work()
@@ -128,9 +135,11 @@ async def _abandon(engine: Engine) -> Stop:
     An upload that the store did not give up stays in the journal, for the next try.
     """
     journal = engine.state.journal
-    uploader, kept = open_uploader(engine, None), 0
+    uploader = open_uploader(engine, None) if engine.plan.direction == "out" else None
+    kept = 0
     for partial in journal.partials():
-        if partial.upload and not await uploader.abandon(partial.key, partial.upload):
+        sent = uploader if partial.upload else None
+        if sent is not None and not await sent.abandon(partial.key, partial.upload):
             kept += 1
         else:
             journal.finish(partial.path)
@@ -149,13 +158,13 @@ class Crew:
         self._climb = Climb(engine.plan.concurrency)
         self._workers: set[asyncio.Task[None]] = set()
         self._count = 0  # of them that go on
-        engine.calls.on_slow = self._climb.slow_down
+        engine.calls.on_slow = self._slow_down
 
     async def work(self) -> Stop:
         try:
             await self._all()
         except BaseExceptionGroup as group:
-            return _order(group)
+            return _order(group, self.engine.state)
         await asyncio.to_thread(self.engine.settler.end)
         if self.engine.settler.stopped is not None:
             return self.engine.settler.stopped
@@ -164,6 +173,11 @@ class Crew:
         except Stop as order_to_end:
             return order_to_end
         return order or ended(self.engine.progress)
+
+    def _slow_down(self) -> None:
+        self._climb.slow_down()
+        text = f"the store asks for fewer calls: {self._climb.want} at once from now on"
+        self.engine.progress.log.again("slow", text)
 
     async def _all(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -245,7 +259,7 @@ def write_manifest(state: State, progress: Progress) -> None:
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
 
 
-def _order(group: BaseExceptionGroup[BaseException]) -> Stop:
+def _order(group: BaseExceptionGroup[BaseException], state: State) -> Stop:
     """Return the order that ended everything; what is neither that nor the world is a fault."""
     errors = list(_leaves(group))
     for error in errors:
@@ -253,7 +267,7 @@ def _order(group: BaseExceptionGroup[BaseException]) -> Stop:
             return error
     first = errors[0]
     if isinstance(first, sqlite3.Error):
-        return of_journal(first)
+        return of_journal(first, state.try_to_write)
     if isinstance(first, OSError):
         meant = of_os(first)
         return meant if isinstance(meant, Stop) else Stop(Final.INTERNAL, meant.message)

@@ -86,7 +86,7 @@ class Settler:
             except OSError as error:
                 self._give_up(batch, of_os(error))
             except sqlite3.Error as error:
-                self._give_up(batch, of_journal(error))
+                self._give_up(batch, of_journal(error, self._state.try_to_write))
             except Stop as order:
                 self._give_up(batch, order)
             except BaseException:

@@ -21,6 +21,10 @@ LANES = 4  # more would wait for each other: between the blocks there is one loc
 LANE_LEAST = 1024 * 1024  # bytes of a body that are worth going to a lane
 
 
+def lanes_most() -> int:
+    return min(LANES, int(cores()) + 1)  # one of them waits for the disk
+
+
 class Hands:
     """Threads: lanes for large bodies, and a pool for whatever is slow."""
 
@@ -30,7 +34,7 @@ class Hands:
         has = cores()
         self.pool = ThreadPoolExecutor(min(8, int(has) + 2), "hands")
         self.scratch = memoryview(bytearray(SCRATCH))
-        self._most = min(LANES, int(has) + 1)  # one of them waits for the disk
+        self._most = lanes_most()
         self._lanes: list[Lane] = []
 
     @contextmanager

@@ -6,6 +6,7 @@ import errno
 import fcntl
 import json
 import os
+import sqlite3
 import threading
 import time
 from collections import OrderedDict
@@ -17,7 +18,7 @@ from typing import Any, Self, TextIO
 
 from dataplane.copy.journal import Journal
 from dataplane.copy.plan import Plan
-from dataplane.copy.problems import Final, Stop, of_os, stopped
+from dataplane.copy.problems import Final, Stop, of_journal, of_os, stopped
 from dataplane.own import OWN
 from dataplane.safepath import Folder, UnsafePath
 
@@ -25,6 +26,7 @@ VOLUMES = "BERTH_VOLUMES"
 PARTS = "parts"
 MANIFEST = "manifest.jsonl"
 RESULT = "result.json"
+PAGE = 64 * 1024
 FOLDERS = 128  # kept open
 LOCK_WAIT_S = 20.0  # the run before this one may still be ending
 
@@ -50,6 +52,10 @@ class State:
         try:
             self._hold()
             self.journal = Journal(self.home)
+        except sqlite3.Error as error:
+            meant = of_journal(error, self.try_to_write)
+            self._release()
+            raise meant from None
         except BaseException:
             self._release()
             raise
@@ -77,6 +83,18 @@ class State:
         """Return how many bytes the file system still takes."""
         seen = os.fstatvfs(self.volume.fd)
         return seen.f_bavail * seen.f_frsize
+
+    def try_to_write(self) -> None:
+        """Write as much as a page of the journal; raises what the volume says against it."""
+        name = "room"
+        fd = self.home.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o660)
+        try:
+            with os.fdopen(fd, "wb") as file:
+                file.write(bytes(PAGE))
+                file.flush()
+                os.fsync(fd)
+        finally:
+            self.home.unlink(name)
 
     @contextmanager
     def writing(self, name: str) -> Iterator[TextIO]:

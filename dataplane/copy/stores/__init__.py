@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataplane.copy.dial import Dialer
 from dataplane.copy.plan import Plan
 from dataplane.copy.stores.gcs import Gcs
+from dataplane.copy.stores.hdfs import Hdfs
 from dataplane.copy.stores.s3 import S3
 
 
-def open_store(plan: Plan, dialer: Dialer) -> S3 | Gcs:
+def open_store(plan: Plan, dialer: Dialer) -> S3 | Gcs | Hdfs:
+    if plan.store.kind == "hdfs":
+        return Hdfs(plan.store, dialer)
     return Gcs(plan, dialer) if plan.store.kind == "gcs" else S3(plan.store, dialer)

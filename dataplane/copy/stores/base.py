@@ -31,6 +31,7 @@ class Page(NamedTuple):
     items: list[Item]
     bad: list[tuple[str, Trouble]]  # keys that can't even be read, as they can be shown
     token: str  # "" on the last page
+    folders: int = 0  # that are listed by later pages
 
 
 @dataclass(frozen=True)
@@ -49,10 +50,45 @@ class Question(NamedTuple):
     raw: bytes
 
 
+class Onward(NamedTuple):
+    """Where a store sends us for the answer, and what to ask there."""
+
+    endpoint: Endpoint
+    question: Question
+
+
+class Plain:
+    """What most stores do alike: one address, sums with each answer, a listing that is flat."""
+
+    names_ranges = True
+    tells_later = False
+
+    def later_question(self, prefix: str, before: str, last: str) -> Question:
+        raise NotImplementedError(prefix, before, last)
+
+    def onward(self, head: Head) -> Onward | None:
+        del head
+        return None
+
+    def missed(self, prefix: str, token: str, trouble: Trouble) -> Page | None:
+        del prefix, token, trouble
+        return None
+
+    def sums_questions(self, item: Item) -> tuple[Question, ...]:
+        del item
+        return ()
+
+    def summed(self, item: Item, bodies: list[bytes]) -> Item:
+        del bodies
+        return item
+
+
 class Reading(Protocol):
     """What copying from a store needs. Only ``renew`` does input and output."""
 
     endpoint: Endpoint
+    names_ranges: bool  # whether an answer says which bytes of the object it brings
+    tells_later: bool  # whether its listing is sorted and can begin at a key
 
     def fresh(self) -> bool:
         """Whether questions can be signed now; else ``renew`` comes first."""
@@ -67,7 +103,14 @@ class Reading(Protocol):
 
     def list_question(self, prefix: str, token: str, most: int = 1000) -> Question: ...
 
-    def page(self, body: memoryview) -> Page: ...
+    def later_question(self, prefix: str, before: str, last: str) -> Question:
+        """Ask for the page that begins with ``last``; ``before`` is the key before that one."""
+
+    def page(self, body: memoryview, prefix: str = "", token: str = "") -> Page:
+        """Read the answer to ``list_question`` of the same prefix and token."""
+
+    def missed(self, prefix: str, token: str, trouble: Trouble) -> Page | None:
+        """Return the page that names what could not be listed; None: nothing can be."""
 
     def next_token(self, body: memoryview) -> str | None:
         """Find the next page's token quickly; None when only ``page`` can tell."""
@@ -76,6 +119,15 @@ class Reading(Protocol):
         """Ask for bytes ``start`` to ``end`` (exclusive) of exactly this state of the object."""
 
     def head_question(self, key: str, part: int = 0) -> Question: ...
+
+    def onward(self, head: Head) -> Onward | None:
+        """Return where the answer itself is to be had, if this one says so; once, no further."""
+
+    def sums_questions(self, item: Item) -> tuple[Question, ...]:
+        """Ask for the checksum of an object, where answers for it do not carry one."""
+
+    def summed(self, item: Item, bodies: list[bytes]) -> Item:
+        """Return the item with the checksum that these answers tell."""
 
     def sums(self, head: Head, item: Item | None = None) -> Mapping[str, str]:
         """Return the checksums of the whole object, as an answer for it (and a listing) says."""

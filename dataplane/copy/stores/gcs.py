@@ -15,7 +15,7 @@ from dataplane.copy.head import Broken, Head
 from dataplane.copy.keys import is_text
 from dataplane.copy.plan import Plan
 from dataplane.copy.problems import Code, Denied, Final, Stop, Trouble, Unknown, shown
-from dataplane.copy.stores.base import Item, Multipart, Page, Question
+from dataplane.copy.stores.base import Item, Multipart, Page, Plain, Question
 from dataplane.copy.stores.gcs_token import Token
 from dataplane.copy.stores.s3xml import stamp
 
@@ -30,8 +30,10 @@ _SLOW_STATUS = frozenset({429, 503})
 _AGAIN_STATUS = frozenset({408, 500, 502, 504})
 
 
-class Gcs:
+class Gcs(Plain):
     """One bucket. Only ``renew`` does input and output."""
+
+    tells_later = True
 
     def __init__(self, plan: Plan, dialer: Dialer) -> None:
         self.bucket = plan.store.bucket
@@ -70,11 +72,18 @@ class Gcs:
         return Question(method, f"{method} {target} HTTP/1.1\r\n{lines}\r\n".encode())
 
     def list_question(self, prefix: str, token: str, most: int = PAGE) -> Question:
+        return self._listing(prefix, most, "pageToken", token)
+
+    def later_question(self, prefix: str, before: str, last: str) -> Question:
+        del before  # a listing begins with the key itself
+        return self._listing(prefix, PAGE, "startOffset", last)
+
+    def _listing(self, prefix: str, most: int, where: str, at: str) -> Question:
         query = {"maxResults": str(most), "fields": _FIELDS}
         if prefix:
             query["prefix"] = prefix
-        if token:
-            query["pageToken"] = token
+        if at:
+            query[where] = at
         return self.question("GET", f"{self._root}?{_query(query)}")
 
     def get_question(self, item: Item, start: int = 0, end: int | None = None) -> Question:
@@ -97,7 +106,8 @@ class Gcs:
         found = _TOKEN.search(body)
         return found[1].decode() if found else None
 
-    def page(self, body: memoryview) -> Page:
+    def page(self, body: memoryview, prefix: str = "", token: str = "") -> Page:
+        del prefix, token
         data = json_of(body)
         if data is None or not isinstance(data.get("items", []), list):
             raise Stop(Final.UNREACHABLE, "The endpoint does not answer as Google Cloud Storage.")

@@ -12,7 +12,7 @@ from dataplane.copy.head import Broken, Head, number_of
 from dataplane.copy.plan import StorePlan
 from dataplane.copy.problems import Code, Denied, Final, Skewed, Stop, Trouble, shown
 from dataplane.copy.stores import s3xml
-from dataplane.copy.stores.base import Item, Multipart, Page, Question
+from dataplane.copy.stores.base import Item, Multipart, Page, Plain, Question
 from dataplane.copy.stores.sigv4 import EMPTY, Signer, query_of, quoted
 from dataplane.copy.wire import now
 
@@ -47,8 +47,10 @@ _SLOW_STATUS = frozenset({429, 503})
 _AGAIN_STATUS = frozenset({408, 500, 502, 504})
 
 
-class S3:
+class S3(Plain):
     """One bucket. Nothing here does input or output."""
+
+    tells_later = True
 
     def __init__(self, plan: StorePlan, dialer: Dialer) -> None:
         self._region = plan.region or DEFAULT_REGION
@@ -109,11 +111,18 @@ class S3:
         return Question(method, raw.encode())
 
     def list_question(self, prefix: str, token: str, most: int = PAGE) -> Question:
+        return self._listing(prefix, most, "continuation-token", token)
+
+    def later_question(self, prefix: str, before: str, last: str) -> Question:
+        del last  # a listing begins after a key, never with it
+        return self._listing(prefix, PAGE, "start-after", before)
+
+    def _listing(self, prefix: str, most: int, where: str, at: str) -> Question:
         query = {"list-type": "2", "encoding-type": "url", "max-keys": str(most)}
         if prefix:
             query["prefix"] = prefix
-        if token:
-            query["continuation-token"] = token
+        if at:
+            query[where] = at
         return self.question("GET", "", query)
 
     def get_question(self, item: Item, start: int = 0, end: int | None = None) -> Question:
@@ -134,22 +143,21 @@ class S3:
         found = _TOKEN.search(body)
         return found[1].decode() if found else None
 
-    def page(self, body: memoryview) -> Page:
+    def page(self, body: memoryview, prefix: str = "", token: str = "") -> Page:
+        del prefix, token
         listing = s3xml.listing(body)
         items: list[Item] = []
         bad: list[tuple[str, Trouble]] = []
         for entry in listing.entries:
-            # A blank comes as “+” (S3) or “%20”; a plus as “%2B” always.
-            raw = (
-                unquote_to_bytes(entry.key.replace("+", " "))
-                if listing.encoded
-                else entry.key.encode()
-            )
+            raw, key = None, entry.key
+            if listing.encoded and ("%" in key or "+" in key):
+                # A blank comes as “+” (S3) or “%20”; a plus as “%2B” always.
+                raw = unquote_to_bytes(key.replace("+", " "))
             try:
-                key = raw.decode()
+                key = key if raw is None else raw.decode()
             except UnicodeDecodeError:
                 text = "The key can't be the name of a file: it is not valid text."
-                bad.append((shown(raw), Trouble(Code.BAD_KEY, text)))
+                bad.append((shown(raw or b""), Trouble(Code.BAD_KEY, text)))
                 continue
             etag = entry.etag.strip('"')
             items.append(Item(key, entry.size, etag, "", entry.mtime, md5_of(etag)))

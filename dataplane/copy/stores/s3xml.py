@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import NamedTuple
 from xml.etree import ElementTree as ET
 
@@ -31,25 +31,24 @@ def listing(body: memoryview) -> Listing:
     if root is None or _plain(root.tag) != "ListBucketResult":
         raise Stop(Final.UNREACHABLE, "The endpoint does not answer as an S3 store.")
     space = root.tag[: root.tag.rfind("}") + 1]
-    key, size, etag = f"{space}Key", f"{space}Size", f"{space}ETag"
-    changed = f"{space}LastModified"
-    entries = []
+    names = [f"{space}{name}" for name in ("Key", "Size", "ETag", "LastModified")]
     try:
-        for found in root.iterfind(f"{space}Contents"):
-            fields = {child.tag: child.text or "" for child in found}
-            length = int(fields[size])
-            if not 0 <= length <= _SIZE_MAX:
-                raise ValueError  # noqa: TRY301
-            entries.append(
-                Entry(fields[key], length, fields.get(etag, ""), stamp(fields.get(changed, "")))
-            )
-    except (KeyError, ValueError):
+        entries = [_entry(found, *names) for found in root.findall(f"{space}Contents")]
+    except ValueError:
         raise Broken("The store's listing can't be read.") from None
     more = (root.findtext(f"{space}IsTruncated") or "").strip() == "true"
     token = (root.findtext(f"{space}NextContinuationToken") or "") if more else ""
     if more and not token:
         raise Broken("The store's listing goes on without saying where.")
     return Listing(entries, token, root.findtext(f"{space}EncodingType") == "url")
+
+
+def _entry(found: ET.Element, key: str, size: str, etag: str, changed: str) -> Entry:
+    text, length = found.findtext, int(found.findtext(size, ""))
+    name = text(key)
+    if name is None or not 0 <= length <= _SIZE_MAX:
+        raise ValueError
+    return Entry(name, length, text(etag, ""), stamp(text(changed, "")))
 
 
 def error(body: memoryview) -> tuple[str, str]:
@@ -95,13 +94,8 @@ def _plain(tag: str) -> str:
 
 
 def stamp(value: str) -> int:
-    if len(value) < 19:  # noqa: PLR2004 - 2026-01-02T03:04:05
-        return 0
+    """Read ``2026-01-02T03:04:05…`` as seconds; 0 where it is no time."""
     try:
-        when = datetime(
-            int(value[:4]), int(value[5:7]), int(value[8:10]),
-            int(value[11:13]), int(value[14:16]), int(value[17:19]), tzinfo=UTC,
-        )  # fmt: skip
+        return int(datetime.fromisoformat(f"{value[:19]}+00:00").timestamp())
     except ValueError:
         return 0
-    return int(when.timestamp())
