@@ -13,6 +13,7 @@ class StoreKind(models.TextChoices):
     S3 = "s3", _("Amazon S3")
     S3_COMPATIBLE = "s3-compatible", _("S3-compatible store")
     GCS = "gcs", _("Google Cloud Storage")
+    HDFS = "hdfs", _("Hadoop file system")
 
 
 class Mode(models.TextChoices):

@@ -29,8 +29,8 @@ ENDS: dict[str, Meaning] = {
         _("Test the credential; it needs the right to list the bucket and to read it."),
     ),
     "no-bucket": Meaning(
-        _("There is no such bucket, or the credential may not see it."),
-        _("Check the name of the bucket, its region and the credential."),
+        _("There is no such bucket or folder, or the credential may not see it."),
+        _("Check the name of the bucket or the path, the region and the credential."),
     ),
     "disk-full": Meaning(
         _("The storage is full. What was copied stays."),
@@ -78,6 +78,7 @@ OBJECTS: dict[str, Promise | str] = {
     "length": _("its length was not what the store said"),
     "denied": _("the store refused it"),
     "gone": _("it is not there any more"),
+    "unreadable": _("it may not be read"),
     "too-large": _("it is too large for the store or the volume"),
     "io": _("it could not be read or written"),
     "changed": _("it changed while it was copied"),
@@ -93,6 +94,7 @@ VERIFIED: dict[str, Promise | str] = {
     "sha1": _("SHA-1"),
     "md5": _("MD5"),
     "multipart-md5": _("MD5 of its parts"),
+    "md5-of-crcs": _("HDFS's MD5 of CRCs"),
     "length": _("length only: the store gave no checksum"),
 }
 

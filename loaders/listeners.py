@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from common.clock import now
 from events import services as events
-from loaders import turns, waiting
+from loaders import logs, turns, waiting
 from loaders.choices import Result, StopReason, Task, Uploads
 from loaders.models import ENDED, Load, LoadRun, Progress
 from loaders.notices import tell_ended
@@ -75,7 +75,9 @@ def _close(change: Transition, launch: int) -> None:
     run.ended_at, run.result = now(), how.result
     run.code, run.message = how.code[:32], how.message[:500]
     run.save()
-    LoadRun.objects.filter(load=row, launch__lte=launch - RUNS_KEPT).delete()
+    logs.keep(run, getattr(change.seen, "said", None))
+    if launch > RUNS_KEPT:
+        LoadRun.objects.filter(load=row, launch__lte=launch - RUNS_KEPT).delete()
     events.record(
         actor=None,
         verb=f"load.ended-{how.result}",

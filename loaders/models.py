@@ -106,9 +106,12 @@ class Load(Progress, Reconcilable):
     final = models.JSONField(null=True)  # as the run itself told (``reports``)
     # --- cut off (killed, its machine gone): it goes on by itself -----------------------------
     retry_at = models.DateTimeField(null=True)
-    tries = models.PositiveSmallIntegerField(default=0)  # by itself, since a person started it
+    # by itself, since a person started it
+    tries = models.PositiveSmallIntegerField(default=0, db_default=0)
     # --- parts of files at the store (exports): given up when it is cancelled or removed -----
-    uploads = models.CharField(max_length=8, choices=Uploads.choices, blank=True, default="")
+    uploads = models.CharField(
+        max_length=8, choices=Uploads.choices, blank=True, default="", db_default=""
+    )
     uploads_at = models.DateTimeField(null=True)  # giving up began
     nonce = models.CharField(max_length=64, blank=True, default="")  # of the form that made it
 
@@ -142,6 +145,12 @@ class Load(Progress, Reconcilable):
                 fields=["next_run_at"],
                 condition=Q(next_run_at__isnull=False, deleted_at__isnull=True),
                 name="loaders_schedule",
+            ),
+            # who has loads that did not end, beside all those that did
+            models.Index(
+                fields=["project", "owner"],
+                condition=Q(deleted_at__isnull=True, desired=Desired.RUNNING, result=""),
+                name="loaders_not_ended",
             ),
         ]
 
@@ -223,3 +232,16 @@ class LoadRun(Progress):
 
     def __str__(self) -> str:
         return f"{self.load_id}/{self.launch}"
+
+
+class RunLog(models.Model):
+    """The end of what a run wrote; a row of its own, because lists of runs do not tell it."""
+
+    run = models.OneToOneField(
+        LoadRun, primary_key=True, on_delete=models.CASCADE, related_name="log"
+    )
+    start = models.PositiveBigIntegerField()  # offset of its first byte in all that was written
+    data = models.BinaryField()
+
+    def __str__(self) -> str:
+        return f"{self.run_id}: {len(self.data)}"

@@ -27,7 +27,11 @@ MAX_PATTERN = 200
 MIN_BANDWIDTH = 64 * 1024
 MAX_BANDWIDTH = 2**40
 
-_SCHEMES = {"s3": (StoreKind.S3, StoreKind.S3_COMPATIBLE), "gs": (StoreKind.GCS,)}
+_SCHEMES = {
+    "s3": (StoreKind.S3, StoreKind.S3_COMPATIBLE),
+    "gs": (StoreKind.GCS,),
+    "hdfs": (StoreKind.HDFS,),
+}
 _S3_BUCKET = re.compile(r"\A[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]\Z")
 # Compatible stores and old buckets of AWS are less strict; still nothing that ends a path.
 _OTHER_BUCKET = re.compile(r"\A[A-Za-z0-9][A-Za-z0-9._-]{1,253}[A-Za-z0-9]\Z")
@@ -37,7 +41,7 @@ _ADDRESS = re.compile(r"\Ahttps?://[A-Za-z0-9.\[\]:_-]{1,240}/?\Z")
 
 @dataclass(frozen=True)
 class Place:
-    """Where the objects lie: what ``s3://bucket/prefix`` says."""
+    """Where the objects lie: what ``s3://bucket/prefix`` says. HDFS has no buckets: "" then."""
 
     scheme: str
     bucket: str
@@ -50,7 +54,8 @@ class Place:
 
 def url_of(kind: str, bucket: str, prefix: str) -> str:
     """Return a place as people write it."""
-    return f"{'gs' if kind == StoreKind.GCS else 's3'}://{bucket}/{prefix}"
+    scheme = next(name for name, kinds in _SCHEMES.items() if kind in kinds)
+    return f"{scheme}://{bucket}/{prefix}"
 
 
 def clean_name(name: str) -> str:
@@ -69,15 +74,31 @@ def clean_word(field: str, text: str) -> str:
 
 
 def parse_url(text: str) -> Place:
-    """Return bucket and prefix of ``s3://bucket/prefix`` or ``gs://bucket/prefix``."""
+    """Return what ``s3://bucket/prefix``, ``gs://bucket/prefix`` or ``hdfs:///path`` says."""
     text = text.strip()
     scheme, found, rest = text.partition("://")
     if not found or scheme not in _SCHEMES:
-        raise wrong("url", _("Write it like s3://bucket/folder or gs://bucket/folder."))
+        raise wrong("url", how_to_write())
     bucket, _slash, prefix = rest.partition("/")
+    if scheme == "hdfs":
+        return Place(scheme, "", _path_of_hdfs(rest))
     if not _OTHER_BUCKET.match(bucket) or ".." in bucket:
         raise wrong("url", _("“%(name)s” is not the name of a bucket.") % {"name": bucket[:80]})
     return Place(scheme, bucket, clean_key("url", prefix))
+
+
+def how_to_write() -> str:
+    return _("Write it like s3://bucket/folder, gs://bucket/folder or hdfs:///folder.")
+
+
+def _path_of_hdfs(text: str) -> str:
+    host, slash, path = text.partition("/")
+    if host or not slash:
+        raise wrong("url", _("Write it like hdfs:///folder: the credential says which cluster."))
+    inside = path.removesuffix("/")
+    if inside and any(part in {"", ".", ".."} for part in inside.split("/")):
+        raise wrong("url", _("A path as in hdfs:///data/images: without “..” and empty parts."))
+    return clean_key("url", path)
 
 
 def check_bucket(kind: str, bucket: str) -> None:
@@ -173,7 +194,7 @@ def name_for(place: Place) -> str:
     """Return a name for a load that was given none: what the path ends with."""
     last = [part for part in place.prefix.split("/") if part]
     name = "".join(c for c in (last[-1] if last else place.bucket) if c.isprintable()).strip()
-    return name[:MAX_NAME].strip() or place.bucket[:MAX_NAME]
+    return name[:MAX_NAME].strip() or place.bucket[:MAX_NAME] or place.scheme
 
 
 def fingerprint(**parts: Any) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from django.utils.translation import gettext as _
 
 from common.clock import now
+from loaders import logs
 from loaders.choices import StopReason, Uploads
 from loaders.models import Load
 from loaders.services import uploads
@@ -45,6 +46,11 @@ class LoadReconciler(WorkloadReconciler):
     stop_grace_s: ClassVar[float] = 20.0  # it writes down how far it is
 
     def step(self, row: Load, observation: Observation | None) -> Outcome:
+        outcome = self._step(row, observation)
+        row.said = logs.last_words(row, outcome)  # type: ignore[attr-defined]  # for ``listeners``
+        return outcome
+
+    def _step(self, row: Load, observation: Observation | None) -> Outcome:
         if row.uploads == Uploads.CLOSING and row.desired != Desired.RUNNING:
             return self._close_uploads(row, observation)
         if self._lost_its_credential(row):

@@ -6,7 +6,6 @@ shown to people; it decides nothing but how its own run is told.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -35,7 +34,7 @@ _FILES = ("found", "done", "unchanged", "skipped", "failed", "deleted")
 _BYTES = ("found", "done", "read")
 _VERIFIED = (
     *("crc32c", "md5", "sha256", "length"),
-    *("crc64nvme", "crc32", "sha1", "multipart-md5"),
+    *("crc64nvme", "crc32", "sha1", "multipart-md5", "md5-of-crcs"),
 )
 
 
@@ -118,9 +117,9 @@ def _wrong(name: str) -> Invalid:
 
 
 def _number(value: Any, name: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         raise _wrong(name)
-    if not 0 <= value <= MAX_NUMBER:
+    if not 0 <= value <= MAX_NUMBER:  # nor is what is no number, or endless, between them
         raise _wrong(name)
     return int(value)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from django.db.models import Q
+from django.db.models import Exists, OuterRef, Q
 from django.utils.translation import gettext as _
 
-from common.errors import NotFound
+from common.errors import Forbidden, NotFound
 from loaders.choices import State
-from loaders.models import Load, LoadRun
+from loaders.models import Load, LoadRun, RunLog
 from loaders.states import SETTLED, state_of
 from projects.access import Permission, scoped
 from runtime.protocol import Desired
@@ -60,10 +60,10 @@ def load_look(who: Principal, uid: UUID | str, project: Project | None = None) -
 def _one(rows: QuerySet[Load], uid: UUID | str, *, for_update: bool = False) -> Load:
     if for_update:
         rows = rows.select_for_update(of=("self",))
-    row = rows.filter(uid=uid).first()
-    if row is None:
-        raise NotFound(_("There is no such load, or you may not see it."))
-    return row
+    try:
+        return rows.get(uid=uid)
+    except Load.DoesNotExist:
+        raise NotFound(_("There is no such load, or you may not see it.")) from None
 
 
 def matching(rows: QuerySet[Load], words: str) -> QuerySet[Load]:
@@ -90,9 +90,17 @@ def sees_inside(who: Principal, row: Load) -> bool:
     return row.volume.kind != VolumeKind.HOME or row.volume.owner_id == who.user.pk
 
 
+def require_inside(who: Principal, row: Load) -> None:
+    """Raise Forbidden where names of files are not shown: what a run writes names them."""
+    if not sees_inside(who, row):
+        raise Forbidden(_("Names of files in a home are shown to its owner only."))
+
+
 def runs_of(row: Load, limit: int = 50) -> Sequence[LoadRun]:
-    """Return what it did so far, the latest first."""
-    return list(row.runs.select_related("started_by").order_by("-launch")[:limit])
+    """Return what it did so far, the latest first; ``has_log`` where what it wrote is kept."""
+    has_log = Exists(RunLog.objects.filter(run=OuterRef("pk")))
+    runs = row.runs.select_related("started_by").annotate(has_log=has_log)
+    return list(runs.order_by("-launch")[:limit])
 
 
 # --- data before GPU --------------------------------------------------------------------------

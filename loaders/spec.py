@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-from loaders.choices import Direction, Mode
+from loaders.choices import Direction, Mode, StoreKind
 from loaders.policies import url_of
 
 if TYPE_CHECKING:
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from credentials.models import Credential
     from volumes.models import Volume
+    from volumes.services import NewVolume
 
 # What a document and an answer of the API tell, in this order.
 PUBLIC = (
@@ -25,6 +26,10 @@ FIXED = (
     *("direction", "url", "volume", "folder", "objects", "version"),
     *("endpoint", "region", "path_style"),
 )
+# Which store it is says the credential.
+OF_CREDENTIAL = frozenset({StoreKind.S3_COMPATIBLE, StoreKind.HDFS})
+# Said in place of a volume: a cache of the source, near the pool that follows if one does.
+CACHE = "cache:"
 # May change while it runs: they are about later runs, or about no run at all.
 HARMLESS = frozenset({"name", "schedule", "time_zone"})
 
@@ -37,7 +42,8 @@ class Wanted:
     direction: str | None = None
     url: str | None = None
     credential: str | None = None  # uid or name; "": a public bucket
-    volume: str | None = None  # uid or name; "": the project's own
+    volume: str | None = None  # uid or name; "": the project's own; CACHE with or without a pool
+    cache_size_mib: int | None = None  # of a cache that is not made yet
     folder: str | None = None
     mode: str | None = None
     delete_extra: bool | None = None
@@ -83,6 +89,14 @@ class Spec:
     path_style: bool
     schedule: str
     time_zone: str
+    cache: NewVolume | None = None  # the target, where it is a cache that is not made yet
+
+    @property
+    def store(self) -> str:
+        """Which store it is, where its kind does not say that."""
+        if self.kind in OF_CREDENTIAL and self.credential is not None:
+            return self.credential.target
+        return self.endpoint
 
     @property
     def is_export(self) -> bool:

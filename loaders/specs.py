@@ -14,7 +14,6 @@ from uuid import UUID
 from django.conf import settings
 
 from clusters.options import ClusterOptions, options_of
-from clusters.placement import engine_placement
 from clusters.where import image_cluster, namespace_of
 from credentials.opening import store_of
 from hubapi import keys
@@ -24,6 +23,7 @@ from loaders.reports import PURPOSE
 from loaders.where import image_of, name_of
 from runtime.protocol import InvalidSpec, Resources, WorkloadSpec
 from volumes.mounting import mount_of
+from volumes.nearness import placement_beside
 from volumes.selectors import room_left
 
 if TYPE_CHECKING:
@@ -69,9 +69,7 @@ def workload_spec(row: Load) -> WorkloadSpec:
         **common,
         namespace=namespace_of(row.project, options),
         image=image,
-        placement=engine_placement(
-            row.cluster_key, gpus=0, gpu_flavor="", kind=row.KIND, project_uid=row.project.uid
-        ),
+        placement=placement_beside(row.cluster_key, row.volume, row.KIND, row.project),
     )
 
 

@@ -3,7 +3,7 @@
 from django.urls import include, path
 
 from loaders import hub
-from loaders.ui import acts, form, views
+from loaders.ui import acts, form, logs, views
 
 _ALL = "projects/<slug:project>/loads/"
 _ONE = f"{_ALL}<uuid:load>/"
@@ -16,6 +16,9 @@ _pages = [
     path(f"{_ONE}state/", views.State.as_view(), name="state"),
     path(f"{_ONE}bar/", views.Bar.as_view(), name="bar"),
     path(f"{_ONE}history/", views.History.as_view(), name="history"),
+    path(f"{_ONE}logs/", logs.Logs.as_view(), name="logs"),
+    path(f"{_ONE}logs/download/", logs.LogDownload.as_view(), name="log-download"),
+    path(f"{_ONE}events/", views.Events.as_view(), name="events"),
     path(f"{_ONE}yaml/", views.Yaml.as_view(), name="yaml"),
     path(f"{_ONE}settings/", form.Settings.as_view(), name="settings"),
     path(f"{_ONE}start/", acts.Start.as_view(), name="start"),

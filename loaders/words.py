@@ -11,6 +11,7 @@ from django.utils.translation import ngettext
 from clusters.wording import waiting_sentence
 from loaders.choices import Result, State, StopReason, Task, Uploads
 from loaders.codes import meaning_of
+from loaders.said import in_words
 from loaders.states import SETTLED, state_of
 from runtime import reasons
 from runtime.protocol import Resources
@@ -41,7 +42,7 @@ def message_of(row: Load) -> str:
 
 def _goes_on(row: Load) -> str:
     """It was cut off and starts again by itself; why the last try could not stands first."""
-    why = row.result_message or str(meaning_of(row.result_code).text)
+    why = in_words(row.result_message) or str(meaning_of(row.result_code).text)
     said = {"n": row.tries + 1, "most": settings.BERTH_LOAD_RETRIES}
     return why + " " + _("It goes on by itself in a moment: try %(n)d of %(most)d.") % said
 
@@ -64,7 +65,7 @@ def _ended(row: Load) -> str:
 
 
 def _failed(row: Load) -> str:
-    parts = [str(meaning_of(row.result_code).text), row.result_message]
+    parts = [str(meaning_of(row.result_code).text), in_words(row.result_message)]
     if row.tries:
         tried = ngettext(
             "It went on by itself %(n)d time before.",
@@ -111,4 +112,4 @@ def run_message(run: LoadRun) -> str:
     if run.result == Result.DONE and run.task != Task.LOAD:
         return _DONE[Task(run.task)]()
     text = str(meaning_of(run.code).text)
-    return f"{text} {run.message}".strip() if run.result == Result.FAILED else text
+    return f"{text} {in_words(run.message)}".strip() if run.result == Result.FAILED else text

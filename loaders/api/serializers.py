@@ -7,10 +7,12 @@ from typing import Any
 from rest_framework import serializers
 
 from common.drf.serializers import StrictSerializer
+from common.drf.streams import LogOut
 from loaders.choices import Direction, Mode, Result, State, StoreKind, Task
 from loaders.policies import MAX_KEY, MAX_NAME, MAX_OBJECTS, MAX_PATTERN, MAX_PATTERNS
 from loaders.reports import MAX_NUMBER
 from loaders.spec import Wanted
+from volumes.services.create import MAX_SIZE_MIB
 
 
 class EmptyIn(StrictSerializer):
@@ -56,7 +58,14 @@ class LoadIn(LoadEdit):
     url = serializers.CharField(max_length=MAX_KEY + 300)
     direction = serializers.ChoiceField(choices=Direction.choices, required=False)
     volume = serializers.CharField(
-        max_length=63, required=False, allow_blank=True, help_text="id or name; the project's own"
+        max_length=63,
+        required=False,
+        allow_blank=True,
+        help_text="id or name; empty: the project's own; “cache:” or “cache:pool”: a cache of the"
+        " source, near that pool, made if there is none",
+    )
+    cache_size_mib = serializers.IntegerField(
+        min_value=1, max_value=MAX_SIZE_MIB, required=False, help_text="of a cache that is made"
     )
     folder = serializers.CharField(max_length=MAX_KEY, required=False, allow_blank=True)
     objects = serializers.ListField(
@@ -189,6 +198,13 @@ class LoadRunOut(serializers.Serializer[Any]):
     files = CountsOut()
     bytes = BytesOut()
     verified = serializers.DictField(child=serializers.IntegerField())
+
+
+class LoadLogOut(LogOut):
+    """A part of what one run wrote."""
+
+    run = serializers.IntegerField(allow_null=True, help_text="null: it never ran")
+    over = serializers.BooleanField(help_text="nothing is added any more")
 
 
 class LoadManifestOut(serializers.Serializer[Any]):

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from loaders.api import views
+from loaders.api import logs, views
 
 _ALL = "projects/<slug:project>/loads"
 _ONE = f"{_ALL}/<uuid:load>"
@@ -20,6 +20,7 @@ urlpatterns = [
     path(f"{_ONE}/pause", views.LoadPause.as_view(), name="api-load-pause"),
     path(f"{_ONE}/cancel", views.LoadCancel.as_view(), name="api-load-cancel"),
     path(f"{_ONE}/runs", views.LoadRuns.as_view(), name="api-load-runs"),
+    path(f"{_ONE}/logs", logs.LoadLogs.as_view(), name="api-load-logs"),
     path(f"{_ONE}/errors", views.LoadErrors.as_view(), name="api-load-errors"),
     path(f"{_ONE}/manifest", views.LoadManifest.as_view(), name="api-load-manifest"),
     path(f"{_ONE}/document", views.LoadDocument.as_view(), name="api-load-document"),

@@ -29,7 +29,7 @@ PLAN = OpenApiParameter("plan", OpenApiTypes.INT, description="1: only say what 
 READ: Mapping[str, Permission] = {"GET": Permission.LOAD_READ}
 
 
-class _View(ProjectAPIView):
+class LoadAPIView(ProjectAPIView):
     """Below ``/projects/{project}/loads/{id}``."""
 
     serializer_class = s.EmptyIn
@@ -135,7 +135,7 @@ class LoadApply(ProjectAPIView):
         return _accepted(self, services.load_apply(**asked))
 
 
-class LoadDetail(_View):
+class LoadDetail(LoadAPIView):
     """One load."""
 
     required_permissions: ClassVar[Mapping[str, Permission]] = {
@@ -175,7 +175,7 @@ class LoadDetail(_View):
         return self.answer(row, status.HTTP_202_ACCEPTED)
 
 
-class _Act(_View):
+class _Act(LoadAPIView):
     """One verb as a sub-resource: it writes intent, the engine does the rest."""
 
     required_permissions: ClassVar[Mapping[str, Permission]] = {"POST": Permission.LOAD_CREATE}
@@ -233,7 +233,7 @@ class LoadCancel(_Act):
     act = staticmethod(services.load_cancel)
 
 
-class LoadRuns(_View):
+class LoadRuns(LoadAPIView):
     """What it did so far, the latest run first."""
 
     pagination_class = None  # at most a hundred are kept
@@ -244,7 +244,7 @@ class LoadRuns(_View):
         return Response([render.run_out(run) for run in selectors.runs_of(self.row(), 100)])
 
 
-class LoadErrors(_View):
+class LoadErrors(LoadAPIView):
     """The latest objects that could not be copied, by name."""
 
     pagination_class = None  # at most fifty are kept
@@ -256,7 +256,7 @@ class LoadErrors(_View):
         return Response(row.errors if selectors.sees_inside(self.principal, row) else [])
 
 
-class LoadManifest(_View):
+class LoadManifest(LoadAPIView):
     """Where the list of what was copied lies, and how its last check ended."""
 
     required_permissions: ClassVar[Mapping[str, Permission]] = READ
@@ -266,7 +266,7 @@ class LoadManifest(_View):
         return Response(render.manifest_out(self.row()))
 
 
-class LoadDocument(_View):
+class LoadDocument(LoadAPIView):
     """The document that makes this load again."""
 
     required_permissions: ClassVar[Mapping[str, Permission]] = READ

@@ -1,6 +1,7 @@
 """Every write to loads. Split by subject; this is the door."""
 
 from loaders.services.base import is_own, may_change, may_end
+from loaders.services.clock import loads_enforce
 from loaders.services.create import load_create, load_ensure
 from loaders.services.edit import load_edit
 from loaders.services.ending import (
@@ -50,6 +51,7 @@ __all__ = [
     "load_retry_failed",
     "load_start",
     "load_verify",
+    "loads_enforce",
     "loads_request_delete",
     "loads_stop_for",
     "manifest_of",

@@ -21,6 +21,7 @@ from runtime.bus import publish
 from runtime.hints import hint
 from runtime.protocol import Desired
 from volumes.selectors import require_room, volume_for_use
+from volumes.services import volumes_hold
 
 if TYPE_CHECKING:
     from projects.models import Project
@@ -67,7 +68,12 @@ def require_end(who: Principal, row: Load) -> None:
 
 
 def require_startable(who: Principal, row: Load) -> None:
-    """Raise unless the load may run now: for whoever asks, and as its owner, as whom it runs."""
+    """Raise unless the load may run now: for whoever asks, and as its owner, as whom it runs.
+
+    In the transaction of the start: nothing puts its volume back, removes it or hands it over
+    before that ends.
+    """
+    volumes_hold([row.volume])
     require_active(row.project)
     if not is_own(who, row):
         owner = Principal(user=row.owner)

@@ -20,6 +20,7 @@ from loaders.choices import Task
 from loaders.models import Load
 from loaders.selectors import RELATED
 from loaders.services.base import may_change, require_cluster
+from loaders.services.caches import cache_made
 from loaders.services.runs import begin, load_start
 from loaders.services.schedules import next_run
 from loaders.services.specify import columns_of, fingerprint_of, spec_for
@@ -27,8 +28,12 @@ from loaders.spec import Wanted
 from projects.access import Permission, require
 from projects.services import require_active
 from runtime.protocol import Desired, Phase
-from volumes.selectors import require_room
-from volumes.services import project_volume_ensure
+from volumes.selectors import require_room, volume_for_use
+from volumes.services import (
+    project_volume_ensure,
+    volume_take_turn,
+    volumes_hold,
+)
 
 if TYPE_CHECKING:
     from django.db.models import QuerySet
@@ -151,10 +156,10 @@ class _New:
 def _create(principal: Principal, project: Project, new: _New) -> Load:
     if new.nonce and (made := _made_by(principal, new.nonce)):
         return made
-    volume = new.spec.volume or project_volume_ensure(
-        principal=principal, project=project, cluster_key=new.spec.cluster_key
-    )
-    spec = replace(new.spec, volume=volume, cluster_key=volume.cluster_key)
+    volume = _kept(principal, project, new.spec.volume or _made(principal, project, new.spec))
+    require(principal, project, Permission.LOAD_CREATE)  # as it is now
+    spec = replace(new.spec, volume=volume, cluster_key=volume.cluster_key, cache=None)
+    require_folder(volume, spec)  # once more: now nobody else makes one beside it
     row = Load.objects.create(
         project=project,
         owner=principal.user,
@@ -180,6 +185,20 @@ def _create(principal: Principal, project: Project, new: _New) -> Load:
     if new.task is not None:
         begin(principal, row, task=new.task)
     return row
+
+
+def _made(principal: Principal, project: Project, spec: Spec) -> Volume:
+    """Make the target that nobody has made yet: a cache, or the project's own volume."""
+    if spec.cache is not None:
+        return cache_made(principal, project, spec.cache)
+    return project_volume_ensure(principal=principal, project=project, cluster_key=spec.cluster_key)
+
+
+def _kept(principal: Principal, project: Project, volume: Volume) -> Volume:
+    """Return the volume as it is now, kept usable; other loads into it are made after this one."""
+    volumes_hold([volume])
+    volume_take_turn(volume)
+    return volume_for_use(principal, project, volume.uid, write=True)
 
 
 def _name(project: Project, spec: Spec, asked: str) -> str:

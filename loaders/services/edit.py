@@ -16,6 +16,7 @@ from loaders.services.create import require_folder
 from loaders.services.schedules import next_run
 from loaders.services.specify import columns_of, fingerprint_of, spec_edited, spec_of
 from loaders.spec import HARMLESS, PUBLIC, Wanted
+from volumes.services import volume_take_turn
 
 if TYPE_CHECKING:
     from accounts.principal import Principal
@@ -38,6 +39,8 @@ def load_edit(*, principal: Principal, load: Load, wanted: Wanted) -> Load:
         fields.append("schedule")  # it rested; whoever saves it lets the clock start it again
     if not fields:
         return row
+    if _minds_folder(after, fields):
+        volume_take_turn(row.volume)
     check_edit(row, after, fields)
     for name, value in columns_of(after).items():
         setattr(row, name, value)
@@ -71,8 +74,13 @@ def check_edit(row: Load, after: Spec, fields: list[str]) -> None:
     """Raise for what can't be changed now."""
     if row.is_active and set(fields) - HARMLESS:
         raise Conflict(_("It runs now: pause it before changing how it copies."), code="running")
-    if (after.delete_extra and "delete_extra" in fields) or _WHAT & set(fields):
+    if _minds_folder(after, fields):
         require_folder(row.volume, after, but=row)
+
+
+def _minds_folder(after: Spec, fields: list[str]) -> bool:
+    """Whether what other loads bring into the same folder matters to this change."""
+    return (after.delete_extra and "delete_extra" in fields) or bool(_WHAT & set(fields))
 
 
 def _rename(row: Load, wanted: Wanted) -> bool:

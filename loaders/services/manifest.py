@@ -25,6 +25,7 @@ _SPEC: dict[str, type] = {
     "url": str,
     "credential": str,
     "volume": str,
+    "cache_size_mib": int,
     "folder": str,
     "mode": str,
     "delete_extra": bool,

@@ -20,18 +20,21 @@ from loaders.services.base import require_change
 from loaders.services.create import check, same_as, target_of
 from loaders.services.edit import changed_fields, check_edit
 from loaders.services.specify import spec_edited, spec_for, spec_of
-from loaders.spec import PUBLIC, Spec, Wanted
+from loaders.spec import CACHE, PUBLIC, Spec, Wanted
 from loaders.turns import bound
 from projects.access import Permission, require
 from projects.services import require_active
 from quotas import selectors as quotas
+from quotas.choices import STORAGE_MIB, words
 from volumes.choices import VolumeKind
 from volumes.selectors import room_left
+from volumes.services import volume_plan
 from volumes.services.homes import SHARED
 
 if TYPE_CHECKING:
     from accounts.principal import Principal
     from projects.models import Project
+    from volumes.services import NewVolume
 
 
 @dataclass(frozen=True)
@@ -123,6 +126,10 @@ def _refusal(principal: Principal, project: Project, spec: Spec) -> str:
         check(project, spec)
     except (Conflict, Invalid) as error:
         return error.message
+    if spec.cache is not None:
+        made = volume_plan(principal=principal, project=project, wanted=spec.cache)
+        if not made.allowed:
+            return made.refusal
     amounts = {
         "cpu_milli": settings.BERTH_LOAD_CPU_MILLI,
         "memory_mib": settings.BERTH_LOAD_MEMORY_MIB,
@@ -135,19 +142,28 @@ def public_fields(spec: Spec) -> dict[str, Any]:
     found = {name: getattr(spec, name) for name in PUBLIC}
     found["credential"] = spec.credential.name if spec.credential else None
     found["volume"] = spec.volume.mount_name if spec.volume else SHARED
+    if spec.cache is not None:
+        found["volume"] = f"{CACHE}{spec.cache.near}"
+        found["cache_size_mib"] = spec.cache.size_mib
     found["direction"], found["mode"] = spec.direction.value, spec.mode.value
     return found
 
 
 def _sentences(spec: Spec, running: int) -> list[str]:
     there = spec.volume.name if spec.volume else _("the project's volume")
+    if spec.cache is not None:
+        there = spec.cache.name
     folder = spec.folder if spec.is_export else target_of(spec)
     names = {"url": spec.url, "volume": f"{there}/{folder}" if folder else there}
     if spec.direction == Direction.OUT:
         said = [_("Copies “%(volume)s” to %(url)s.") % names]
     elif spec.objects:
-        names["n"] = str(len(spec.objects))
-        said = [_("Copies %(n)s objects of %(url)s into “%(volume)s”.") % names]
+        text = ngettext(
+            "Copies %(n)d object of %(url)s into “%(volume)s”.",
+            "Copies %(n)d objects of %(url)s into “%(volume)s”.",
+            len(spec.objects),
+        )
+        said = [text % {**names, "n": len(spec.objects)}]
     else:
         said = [_("Copies everything below %(url)s into “%(volume)s”.") % names]
     if running >= bound():
@@ -181,6 +197,9 @@ def _warnings(spec: Spec, same: Load | None) -> list[str]:
         said.append(_("No credential: the bucket must be open to everybody."))
     if spec.mode == Mode.SYNC and not spec.delete_extra:
         said.append(_("What is only in the target stays: deleting it was not asked for."))
+    if spec.cache is not None:
+        said.append(_made_first(spec.cache))
+        return said
     if spec.volume is None:
         said.append(_("The project's volume is made first."))
         return said
@@ -190,3 +209,14 @@ def _warnings(spec: Spec, same: Load | None) -> list[str]:
     if left is not None and not spec.is_export:
         said.append(_("%(size)s are left in the volume.") % {"size": filesize(left)})
     return said
+
+
+def _made_first(cache: NewVolume) -> str:
+    names = {
+        "name": cache.name,
+        "size": words(STORAGE_MIB, cache.size_mib),
+        "pool": cache.near,
+    }
+    if cache.near:
+        return _("The cache “%(name)s” of %(size)s is made first, near %(pool)s.") % names
+    return _("The cache “%(name)s” of %(size)s is made first.") % names

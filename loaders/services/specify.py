@@ -22,7 +22,8 @@ from credentials.selectors import credential_for_use, credentials_usable
 from loaders import cron, policies
 from loaders.choices import Direction, Mode, StoreKind
 from loaders.models import Load
-from loaders.spec import FIXED, Spec, Wanted
+from loaders.services.caches import is_cache_of, with_cache
+from loaders.spec import CACHE, FIXED, OF_CREDENTIAL, Spec, Wanted
 from volumes.choices import VolumeKind
 from volumes.models import Volume
 from volumes.selectors import volume_for_use, volumes_mountable
@@ -41,14 +42,17 @@ LOCAL = "local"
 def spec_for(*, who: Principal, project: Project, wanted: Wanted) -> Spec:
     """Return the description of a new load, or raise what is wrong with it."""
     if not wanted.url:
-        raise wrong("url", _("Write it like s3://bucket/folder or gs://bucket/folder."))
+        raise wrong("url", policies.how_to_write())
     place = policies.parse_url(wanted.url)
     credential = find_credential(who, project, wanted.credential or "")
     kind = _kind(place, credential, wanted)
     policies.check_bucket(kind, place.bucket)
-    volume = find_volume(who, project, wanted.volume or "")
+    target = (wanted.volume or "").strip()
+    volume = None if target.startswith(CACHE) else find_volume(who, project, target)
     direction = Direction(_choice("direction", wanted.direction, Direction.values, Direction.IN))
-    return Spec(
+    if kind == StoreKind.HDFS and direction == Direction.OUT:
+        raise wrong("direction", _("Loads read a Hadoop file system; they write nothing into it."))
+    spec = Spec(
         direction=direction,
         kind=kind,
         bucket=place.bucket,
@@ -64,6 +68,10 @@ def spec_for(*, who: Principal, project: Project, wanted: Wanted) -> Spec:
         **_how(wanted, None),
         **schedule_of(wanted, None),
     )
+    if not target.startswith(CACHE):
+        return spec
+    size = wanted.cache_size_mib
+    return with_cache(spec, who=who, project=project, said=target, size_mib=size)
 
 
 def spec_edited(*, who: Principal, row: Load, wanted: Wanted) -> Spec:
@@ -73,7 +81,7 @@ def spec_edited(*, who: Principal, row: Load, wanted: Wanted) -> Spec:
     credential, anonymous = before.credential, before.anonymous
     if wanted.credential is not None:
         credential = find_credential(who, row.project, wanted.credential)
-        if credential is None and not row.anonymous and row.kind == StoreKind.S3_COMPATIBLE:
+        if credential is None and not row.anonymous and row.kind in OF_CREDENTIAL:
             raise wrong("credential", _("Choose a credential of its store."))
         if credential is not None and credential.kind != row.kind:
             raise wrong("credential", _("Choose a credential of the same kind of store."))
@@ -139,13 +147,10 @@ def columns_of(spec: Spec) -> dict[str, Any]:
 
 def fingerprint_of(spec: Spec, volume: Volume) -> str:
     """Return what two loads have in common that would make the same copy."""
-    store = spec.endpoint
-    if spec.kind == StoreKind.S3_COMPATIBLE and spec.credential is not None:
-        store = spec.credential.target
     return policies.fingerprint(
         direction=spec.direction,
         kind=spec.kind,
-        store=store,
+        store=spec.store,
         bucket=spec.bucket,
         prefix=spec.prefix,
         objects=sorted(spec.objects) if spec.objects else None,
@@ -222,6 +227,8 @@ def _kind(place: Place, credential: Credential | None, wanted: Wanted) -> str:
                 },
             )
         return str(credential.kind)
+    if place.scheme == "hdfs":
+        raise wrong("credential", _("Choose a credential of the Hadoop file system."))
     if place.scheme == "gs":
         return StoreKind.GCS
     return StoreKind.S3_COMPATIBLE if (wanted.endpoint or "").strip() else StoreKind.S3
@@ -308,7 +315,11 @@ def _check_fixed(who: Principal, row: Load, before: Spec, wanted: Wanted) -> Non
     said = wanted.given()
     same: dict[str, Callable[[Any], bool]] = {
         "url": lambda value: _is_place(before, policies.parse_url(value)),
-        "volume": lambda value: find_volume(who, row.project, value) == before.volume,
+        "volume": lambda value: (
+            is_cache_of(before, value)
+            if value.startswith(CACHE)
+            else find_volume(who, row.project, value) == before.volume
+        ),
         "folder": lambda value: policies.clean_folder(value) == before.folder,
         "objects": lambda value: policies.clean_objects(value) == before.objects,
     }

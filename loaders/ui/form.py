@@ -18,7 +18,7 @@ from common.errors import BerthError
 from loaders import services
 from loaders.choices import Task
 from loaders.models import Load
-from loaders.ui.forms import HowForm, LoadForm, edit_form
+from loaders.ui.forms import NAMES, HowForm, LoadForm, edit_form
 from loaders.ui.shared import as_command, as_yaml
 from loaders.ui.views import LoadView
 from projects.access import Permission
@@ -56,7 +56,7 @@ class New(ProjectView):
             task=_BUTTONS.get(request.POST.get("start", ""), Task.LOAD),
             nonce=request.POST.get("nonce", ""),
         )
-        row = attempt(form, act)
+        row = attempt(form, act, NAMES)
         if row is None:
             return self._page(form, status=422)
         return redirect(row.get_absolute_url())
@@ -130,5 +130,5 @@ def plan_context(view: ProjectView, form: LoadForm) -> dict[str, Any]:
 
 def _opened(form: LoadForm) -> bool:
     """Whether what is folded away must be seen: something in it is wrong."""
-    needed = {"credential", "url", "volume"}
+    needed = {"credential", "url", "volume", "cache_size"}
     return bool(set(form.errors) - needed - {"__all__"})

@@ -9,22 +9,28 @@ from django import forms
 from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 
+from clusters.placement import usable_clusters
 from credentials.selectors import credentials_usable
 from loaders.choices import Direction, Mode, StoreKind
 from loaders.policies import MAX_KEY, MAX_NAME
 from loaders.selectors import matching
 from loaders.services.specify import KINDS
-from loaders.spec import Wanted
+from loaders.spec import CACHE, Wanted
 from loaders.states import FILTERS
 from volumes.choices import VolumeKind
-from volumes.selectors import volumes_mountable
+from volumes.selectors import offers_near, volumes_mountable
+from volumes.ui.forms import size_field, to_mib
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from accounts.principal import Principal
+    from clusters.models import Cluster
     from loaders.models import Load
     from projects.models import Project
 
 MB = Decimal(1_000_000)
+NAMES = {"cache_size_mib": "cache_size"}  # a service's field → the form's
 GONE = "gone"  # stands for a credential that was removed
 _LINES = {"rows": 3, "spellcheck": "false", "class": "mono"}
 _PLAIN = {"autocomplete": "off", "spellcheck": "false"}
@@ -136,9 +142,14 @@ class LoadForm(HowForm):
         widget=forms.TextInput(
             attrs={**_PLAIN, "class": "mono", "placeholder": "s3://bucket/folder"}
         ),
-        help_text=_("s3://bucket/folder or gs://bucket/folder"),
+        help_text=_("s3://bucket/folder, gs://bucket/folder or hdfs:///folder"),
     )
     volume = forms.ChoiceField(label=_("Volume"), required=False)
+    cache_size = size_field(
+        label=_("Size of a new cache in GiB"),
+        required=False,
+        help_text=_("Only for a cache of this source that is not there yet."),
+    )
     folder = forms.CharField(
         label=_("Folder in the volume"),
         required=False,
@@ -179,7 +190,8 @@ class LoadForm(HowForm):
         super().__init__(*args, who=who, project=project, **kwargs)
         field = self.fields["volume"]
         assert isinstance(field, forms.ChoiceField)  # noqa: S101 - declared above
-        field.choices = _volumes(who, project)
+        clusters = usable_clusters(project.uid)
+        field.choices = [*_volumes(who, project, clusters), *_caches(project, clusters)]
         self.initial.setdefault("direction", Direction.IN)
 
     def wanted(self) -> Wanted:
@@ -188,6 +200,7 @@ class LoadForm(HowForm):
             **self.how(),
             url=data["url"],
             volume=data["volume"],
+            cache_size_mib=to_mib(data["cache_size"]) if data["cache_size"] else None,
             folder=data["folder"],
             direction=data["direction"] or None,
             objects=_lines(data["objects"]),
@@ -197,9 +210,12 @@ class LoadForm(HowForm):
         )
 
 
-def _volumes(who: Principal, project: Project) -> list[tuple[str, str]]:
+def _volumes(
+    who: Principal, project: Project, clusters: Sequence[Cluster]
+) -> list[tuple[str, str]]:
     """Return what may be loaded into, the project's own first."""
     rows = list(volumes_mountable(who, project))
+    names = {cluster.key: cluster.name for cluster in clusters}
     several = len({row.cluster_key for row in rows}) > 1
     order = {VolumeKind.PROJECT: 0, VolumeKind.DATA: 1, VolumeKind.HOME: 2}
     rows.sort(key=lambda row: (order[VolumeKind(row.kind)], row.cluster_key, row.name))
@@ -210,10 +226,21 @@ def _volumes(who: Principal, project: Project) -> list[tuple[str, str]]:
     named = []
     for row in rows:
         text = str(words.get(VolumeKind(row.kind), row.name))
-        named.append((str(row.uid), f"{text} ({row.cluster_key})" if several else text))
+        there = names.get(row.cluster_key, row.cluster_key)
+        named.append((str(row.uid), f"{text} ({there})" if several else text))
     if not any(row.kind == VolumeKind.PROJECT for row in rows):
         named.insert(0, ("", str(words[VolumeKind.PROJECT])))
     return named
+
+
+def _caches(project: Project, clusters: Sequence[Cluster]) -> list[tuple[str, str]]:
+    """Return what stands for a cache of the source: anywhere, or near a part of a cluster."""
+    _offers, near = offers_near(clusters, project.uid)
+    pools = dict.fromkeys(name for names in near.values() for name in names)
+    pinned = [
+        (f"{CACHE}{n}", _t("A cache of this source near %(pool)s") % {"pool": n}) for n in pools
+    ]
+    return [(CACHE, _t("A cache of this source")), *pinned]
 
 
 def edit_form(row: Load, who: Principal, data: Any = None) -> HowForm:

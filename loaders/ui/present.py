@@ -12,6 +12,7 @@ from common.templatetags.berth import duration, filesize
 from loaders import selectors, services, turns
 from loaders.choices import Result, State, Task
 from loaders.codes import VERIFIED
+from loaders.said import in_words
 from loaders.states import MOVING, SETTLED, state_of
 from loaders.words import advice_of, message_of, percent_of
 from runtime.protocol import Desired
@@ -115,7 +116,7 @@ def shown(who: Principal, row: Load) -> Shown:
         message=message_of(row),
         advice=advice_of(row),
         position=_position(row),
-        errors=list(row.errors) if inside else [],
+        errors=[_shown_error(error) for error in row.errors] if inside else [],
         inside=inside,
         hidden=bool(row.errors) and not inside,
         verified=[(str(VERIFIED.get(way, way)), n) for way, n in row.verified.items()],
@@ -132,6 +133,10 @@ def shown(who: Principal, row: Load) -> Shown:
         may_change=changes,
         may_end=here and ends,
     )
+
+
+def _shown_error(error: dict[str, str]) -> dict[str, str]:
+    return {**error, "message": in_words(error.get("message", ""))}
 
 
 def _position(row: Load) -> int | None:

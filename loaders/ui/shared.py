@@ -52,6 +52,8 @@ def as_command(name: str, project: str, spec: Spec) -> str:
     for field in ("include", "exclude"):
         words += [part for pattern in said[field] for part in (f"--{field}", pattern)]
     words += [part for key in said["objects"] or () for part in ("--object", key)]
+    if size := said.get("cache_size_mib"):
+        words += ["--cache-size", f"{size}M"]
     words += [flag for field, flag in _SWITCHES.items() if said[field]]
     return " ".join(quote(word) for word in words)
 

@@ -21,13 +21,14 @@ if TYPE_CHECKING:
     from accounts.principal import Principal
 
 
+WHOLE: dict[str, Any] = {"td": {"class": "text-nowrap"}}  # a word of Japanese can break anywhere
 NUMBERED: dict[str, Any] = {"td": {"class": "numbered"}}  # on a telephone: "Run 3"
 
 
 class LoadTable(tables.Table):
     """What is loaded from where to where, and how far it is, as ``who`` may read it."""
 
-    name = tables.Column(verbose_name=_("Name"))
+    name = tables.Column(verbose_name=_("Name"), attrs={"td": {"class": "name-cell"}})
     state = tables.Column(verbose_name=_("State"), empty_values=(), orderable=False)
     way = tables.Column(verbose_name=_("From and to"), empty_values=(), orderable=False)
     progress = tables.Column(verbose_name=_("Progress"), empty_values=(), orderable=False)
@@ -79,14 +80,29 @@ class RunTable(tables.Table):
     """What a load did so far."""
 
     launch = tables.Column(verbose_name=_("Run"), orderable=False, attrs=NUMBERED)
-    task = tables.Column(verbose_name=_("What"), orderable=False)
+    task = tables.Column(verbose_name=_("What"), orderable=False, attrs=WHOLE)
     result = tables.Column(verbose_name=_("Result"), empty_values=(), orderable=False)
     files = tables.Column(verbose_name=_("Files"), empty_values=(), orderable=False)
     by = tables.Column(verbose_name=_("Started by"), empty_values=(), orderable=False)
     asked_at = tables.Column(verbose_name=_("Started"), orderable=False)
+    log = tables.Column(verbose_name=_("Log"), empty_values=(), orderable=False, attrs=WHOLE)
 
     class Meta:
         attrs: ClassVar[dict[str, Any]] = {"aria_label": _("Runs")}
+
+    def __init__(self, *args: Any, logs: str, latest: int, **options: Any) -> None:
+        """``logs`` is where they are, "" where they are not for this reader."""
+        super().__init__(*args, **options)
+        self._logs, self._latest = logs, latest
+        if not logs:
+            self.columns.hide("log")
+
+    def render_log(self, record: LoadRun) -> SafeString | str:
+        if not (getattr(record, "has_log", False) or record.launch == self._latest):
+            return "-"
+        label = _t("Log of run %(n)d") % {"n": record.launch}
+        href = f"{self._logs}?run={record.launch}"
+        return format_html('<a href="{}" aria-label="{}">{}</a>', href, label, _t("Log"))
 
     def render_result(self, record: LoadRun) -> SafeString:
         shown = result_badge(record.result)

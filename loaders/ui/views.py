@@ -58,9 +58,19 @@ class LoadView(ProjectView):
             **(context or {}),
         }
 
+    def runs(self, row: Load, limit: int) -> RunTable:
+        """Return what it did so far, each run with the way to what it wrote."""
+        keys = {"project": self.project.slug, "load": row.uid}
+        inside = selectors.sees_inside(self.principal, row)
+        logs = reverse("loaders:logs", kwargs=keys) if inside else ""
+        return RunTable(selectors.runs_of(row, limit), logs=logs, latest=row.launch)
+
     def _tabs(self, row: Load, *, may_change: bool) -> list[dict[str, Any]]:
-        names = [
-            ("overview", "loaders:detail", _("Overview")),
+        names = [("overview", "loaders:detail", _("Overview"))]
+        if selectors.sees_inside(self.principal, row):
+            names.append(("logs", "loaders:logs", _("Logs")))
+        names += [
+            ("events", "loaders:events", _("Events")),
             ("history", "loaders:history", _("History")),
             ("yaml", "loaders:yaml", "YAML"),
         ]
@@ -81,8 +91,7 @@ class Detail(LoadView):
 
     def get(self, request: HttpRequest, project: str, load: UUID) -> HttpResponse:
         row = self.row()
-        runs = selectors.runs_of(row, 5)
-        return self.render(self.page(row, {"runs": RunTable(runs)}))
+        return self.render(self.page(row, {"runs": self.runs(row, 5)}))
 
 
 class State(LoadView):
@@ -119,9 +128,17 @@ class History(LoadView):
 
     def get(self, request: HttpRequest, project: str, load: UUID) -> HttpResponse:
         row = self.row()
-        runs = RunTable(selectors.runs_of(row, 100))
-        told = events.of_target(row.uid)[:100]
-        return self.render(self.page(row, {"runs": runs, "events": told}))
+        return self.render(self.page(row, {"runs": self.runs(row, 100)}))
+
+
+class Events(LoadView):
+    required_permissions: ClassVar[Mapping[str, Permission]] = READ
+    template_name = "loaders/events.html"
+    tab = "events"
+
+    def get(self, request: HttpRequest, project: str, load: UUID) -> HttpResponse:
+        row = self.row()
+        return self.render(self.page(row, {"events": events.of_target(row.uid)[:100]}))
 
 
 class Yaml(LoadView):
