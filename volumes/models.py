@@ -10,7 +10,7 @@ from django.db import models
 from django.db.models import F, Q
 from django.utils.translation import gettext_lazy as _
 
-from clusters.models import Cluster
+from clusters.models import Cluster, Pool
 from common.clock import now
 from common.ids import new_uid
 from projects.models import Project
@@ -69,6 +69,8 @@ class ClassPlace(models.Model):
     volume_class = models.ForeignKey(VolumeClass, on_delete=models.CASCADE, related_name="places")
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="class_places")
     is_default = models.BooleanField(default=False)
+    # The parts of the cluster that its storage stands near; none: near no one more than others
+    near = models.ManyToManyField(Pool, blank=True, related_name="class_places")
 
     class Meta:
         constraints = [
@@ -102,20 +104,38 @@ class Volume(Reconcilable):
     )
     kind = models.CharField(max_length=16, choices=VolumeKind.choices, default=VolumeKind.HOME)
     name = models.CharField(_("name"), max_length=63)
-    description = models.CharField(max_length=500, blank=True, default="")
+    description = models.CharField(max_length=500, blank=True, default="", db_default="")
     write_policy = models.CharField(
-        max_length=16, choices=WritePolicy.choices, default=WritePolicy.EVERYBODY
+        max_length=16,
+        choices=WritePolicy.choices,
+        default=WritePolicy.EVERYBODY,
+        db_default=WritePolicy.EVERYBODY,
     )
     volume_class = models.ForeignKey(
         VolumeClass, null=True, on_delete=models.PROTECT, related_name="volumes"
     )
     # As the class had it when the volume was made; "": the cluster's own default
-    backing_kind = models.CharField(max_length=16, blank=True, default="")
-    backing_options = models.JSONField(default=dict, blank=True)
+    backing_kind = models.CharField(max_length=16, blank=True, default="", db_default="")
+    backing_options = models.JSONField(default=dict, db_default={}, blank=True)
+    # Of a cache: what it is a copy of, in words, and what caches of the same have in common
+    cache_of = models.CharField(max_length=1400, blank=True, default="", db_default="")
+    cache_mark = models.CharField(max_length=64, blank=True, default="", db_default="")
     size_limit_mib = models.PositiveBigIntegerField(null=True)  # None: no limit of its own
+    # What its storage was last seen to give; None: not known yet, 0: it had no limit then
+    given_mib = models.PositiveBigIntegerField(null=True)
+    growing_since = models.DateTimeField(null=True)  # asked for more, and not given yet
+    # In the storage's words why the last wish for more came to nothing, until the next one
+    growth_refused = models.CharField(max_length=400, blank=True, default="", db_default="")
     used_bytes = models.PositiveBigIntegerField(null=True)  # None: unknown, never shown as 0
     used_at = models.DateTimeField(null=True)  # when used_bytes was measured
-    abilities = models.JSONField(default=dict, blank=True)  # what the driver can do with it
+    # not everything could be counted
+    used_at_least = models.BooleanField(default=False, db_default=False)
+    # Only where a size is found out by a program beside the data (volumes.measuring)
+    measure_asked_at = models.DateTimeField(null=True)
+    measuring_since = models.DateTimeField(null=True)
+    measure_not_before = models.DateTimeField(null=True)
+    # what the driver can do with it
+    abilities = models.JSONField(default=dict, db_default={}, blank=True)
     nearly_full_at = models.DateTimeField(null=True)  # since when, and that people were told
     last_used_at = models.DateTimeField(null=True)
     last_used_by = models.ForeignKey(
@@ -126,10 +146,10 @@ class Volume(Reconcilable):
     restore_from = models.ForeignKey(
         "VolumeSnapshot", null=True, on_delete=models.SET_NULL, related_name="+"
     )
-    restore_serial = models.PositiveIntegerField(default=0)
-    restore_done = models.PositiveIntegerField(default=0)
-    move_serial = models.PositiveIntegerField(default=0)
-    move_done = models.PositiveIntegerField(default=0)
+    restore_serial = models.PositiveIntegerField(default=0, db_default=0)
+    restore_done = models.PositiveIntegerField(default=0, db_default=0)
+    move_serial = models.PositiveIntegerField(default=0, db_default=0)
+    move_done = models.PositiveIntegerField(default=0, db_default=0)
 
     class Meta(Reconcilable.Meta):
         abstract = False
@@ -200,6 +220,10 @@ class Volume(Reconcilable):
         return self.is_being_deleted and due is not None and due > now() + UNDO_ENDS_EARLIER
 
     @property
+    def is_growing(self) -> bool:
+        return self.growing_since is not None and not self.is_being_deleted
+
+    @property
     def is_restoring(self) -> bool:
         return self.restore_done < self.restore_serial
 
@@ -208,9 +232,37 @@ class Volume(Reconcilable):
         return self.move_done < self.move_serial
 
     @property
+    def is_cache(self) -> bool:
+        """Whether it can be loaded again at any time: what it holds lies elsewhere too."""
+        return bool(self.cache_mark)
+
+    @property
     def mount_name(self) -> str:
         """Return the folder's name where it is mounted."""
         return "home" if self.kind == VolumeKind.HOME else self.name
+
+
+class VolumeDay(models.Model):
+    """How full a volume was when it was measured last on a day (UTC). Of the project it was in."""
+
+    volume = models.ForeignKey(Volume, on_delete=models.CASCADE, related_name="days")
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
+    day = models.DateField(db_index=True)
+    used_bytes = models.PositiveBigIntegerField()
+    at_least = models.BooleanField(default=False)
+    size_limit_mib = models.PositiveBigIntegerField(null=True)  # None: it had no limit of its own
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["volume", "day"], name="volumes_day_once"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.volume} {self.day}"
+
+    @property
+    def size_bytes(self) -> int | None:
+        return None if self.size_limit_mib is None else self.size_limit_mib * MIB
 
 
 class VolumeSnapshot(Reconcilable):

@@ -13,13 +13,18 @@ from django.utils.translation import gettext as _
 from clusters.registry import driver_for
 from common.clock import now
 from projects.places import tenant_ready
-from runtime.capabilities import SupportsMoves, SupportsSnapshots, SupportsVolumes
+from runtime.capabilities import (
+    SupportsGrowth,
+    SupportsMoves,
+    SupportsSnapshots,
+    SupportsVolumes,
+)
 from runtime.killpoints import killpoint
 from runtime.models import Reconcilable
 from runtime.protocol import Desired, NotYet, Phase
 from runtime.reasons import Reason
 from runtime.reconcilers import Outcome
-from volumes import holders
+from volumes import growing, history, holders, measuring
 from volumes.models import NEARLY_FULL, Volume, VolumeSnapshot
 from volumes.mounting import backing_of, owner_of
 from volumes.rules import NEARLY_FULL as NOTE
@@ -28,7 +33,6 @@ from volumes.services.removal import snapshots_remove_with
 if TYPE_CHECKING:
     from runtime.protocol import Driver, Observation
 
-MEASURE_EVERY_S = 600.0
 WAIT_S = 2.0
 RELAX = 5  # percent below which a volume must fall before people are told again
 KEPT = "kept-for-undo"
@@ -60,20 +64,23 @@ class VolumeReconciler:
         return [f"project:{row.project.uid}"]
 
     def _keep(self, driver: SupportsVolumes, row: Volume) -> Outcome:
-        uid, backing = str(row.uid), backing_of(row)
-        driver.ensure_volume(
-            uid, project=str(row.project.uid), owner=owner_of(row), backing=backing
-        )
+        growth = growing.ensure(driver, row)
         killpoint("volume-ensured")
-        used = driver.volume_usage(uid)
+        found = measuring.look(driver, row)
         killpoint("volume-measured")
-        updates: dict[str, Any] = {
-            "used_bytes": used,
-            "used_at": now() if used is not None else row.used_at,
-            "abilities": abilities_of(driver, row),
-        }
-        timeline = self._watch_room(row, used, updates)
-        return Outcome(Phase.RUNNING, requeue_s=MEASURE_EVERY_S, updates=updates, timeline=timeline)
+        history.note(row, found)
+        updates: dict[str, Any] = {**growth.updates, **found.updates}
+        updates["abilities"] = abilities_of(driver, row)
+        timeline = self._watch_room(row, found.used, updates)
+        soonest = [s for s in (growth.requeue_s, found.requeue_s) if s is not None]
+        return Outcome(
+            Phase.RUNNING,
+            growth.reason,
+            growth.message,
+            requeue_s=min(soonest),
+            updates=updates,
+            timeline=timeline,
+        )
 
     def _watch_room(
         self, row: Volume, used: int | None, updates: dict[str, Any]
@@ -95,6 +102,7 @@ class VolumeReconciler:
             return Outcome(Phase.FAILED, "unsupported", _("This cluster can't move volumes."))
         if holders.holders_of(row):
             return Outcome(Phase.PENDING, Reason.CONTENTS_LEFT, requeue_s=WAIT_S)
+        measuring.let_go(driver, row)
         driver.move_volume(
             str(row.uid),
             project=str(row.project.uid),
@@ -102,7 +110,8 @@ class VolumeReconciler:
             backing=backing_of(row),
         )
         killpoint("volume-moved")
-        return Outcome(Phase.PENDING, requeue_s=0.0, updates={"move_done": row.move_serial})
+        updates = {"move_done": row.move_serial, "measuring_since": None}
+        return Outcome(Phase.PENDING, requeue_s=0.0, updates=updates)
 
     def _restore(self, driver: Driver | SupportsVolumes, row: Volume) -> Outcome:
         if row.restore_from is None or not isinstance(driver, SupportsSnapshots):
@@ -111,11 +120,17 @@ class VolumeReconciler:
             )
         if holders.holders_of(row):
             return Outcome(Phase.PENDING, Reason.CONTENTS_LEFT, requeue_s=WAIT_S)
+        measuring.let_go(driver, row)
         driver.restore_snapshot(
             str(row.restore_from.uid), volume_uid=str(row.uid), backing=backing_of(row)
         )
         killpoint("volume-restored")
-        return Outcome(Phase.PENDING, requeue_s=0.0, updates={"restore_done": row.restore_serial})
+        updates = {
+            "restore_done": row.restore_serial,
+            "measuring_since": None,
+            "measure_asked_at": now(),  # other contents
+        }
+        return Outcome(Phase.PENDING, requeue_s=0.0, updates=updates)
 
     def _leave(self, driver: SupportsVolumes, row: Volume) -> Outcome:
         """Wait for the end of the days of undo, for users and for copies; then remove it."""
@@ -126,6 +141,7 @@ class VolumeReconciler:
             return Outcome(Phase.DELETING, Reason.CONTENTS_LEFT, requeue_s=WAIT_S)
         if snapshots_remove_with(row):
             return Outcome(Phase.DELETING, Reason.CONTENTS_LEFT, requeue_s=WAIT_S)
+        measuring.let_go(driver, row)
         try:
             driver.remove_volume(str(row.uid))
         except NotYet as wait:
@@ -157,7 +173,7 @@ class SnapshotReconciler:
         if row.volume.phase != Phase.RUNNING or row.volume.desired == Desired.ABSENT:
             said = _("The volume is not ready.")
             leaving = row.volume.desired == Desired.ABSENT  # days of undo; coming back wakes it
-            pause = MEASURE_EVERY_S if leaving else WAIT_S
+            pause = measuring.LOOK_EVERY_S if leaving else WAIT_S
             return Outcome(Phase.PENDING, Reason.PREPARING, said, requeue_s=pause)
         size = driver.ensure_snapshot(uid, volume_uid=str(row.volume.uid), backing=backing)
         killpoint("snapshot-made")
@@ -171,6 +187,7 @@ def abilities_of(driver: object, row: Volume) -> dict[str, bool]:
     """Return what the driver can do with it; ``web`` has no driver to ask."""
     backing = backing_of(row)
     return {
+        "grow": not isinstance(driver, SupportsGrowth) or driver.can_grow(backing),
         "snapshot": isinstance(driver, SupportsSnapshots) and driver.can_snapshot(backing),
         "move": isinstance(driver, SupportsMoves) and driver.can_move(backing),
     }

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from django.db.models import F, Q
+from django.db.models import F, OuterRef, Q, Subquery
 from django.utils.translation import gettext as _
 
 from accounts.principal import Principal
+from clusters.models import Cluster
 from common.clock import now
 from common.errors import Conflict, Forbidden, NotFound
 from projects.access import Permission, permissions_of, require, role_of, scoped
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
 
     from django.db.models import QuerySet
 
-    from clusters.models import Cluster
     from projects.models import Project
 
 _RELATED = ("project", "owner", "created_by", "volume_class", "last_used_by")
@@ -38,11 +39,13 @@ def volumes_visible_to(who: Principal, project: Project | None = None) -> QueryS
 
 
 def volume_get(who: Principal, uid: UUID | str, project: Project | None = None) -> Volume:
-    """Return one volume, or NotFound (the same for "not yours")."""
-    volume = volumes_visible_to(who, project).filter(uid=uid).first()
-    if volume is None:
-        raise NotFound(_("There is no such volume, or you may not see it."))
-    return volume
+    """Return one volume with the name of its cluster, or NotFound (the same for "not yours")."""
+    cluster = Cluster.objects.filter(key=OuterRef("cluster_key"))
+    rows = volumes_visible_to(who, project).annotate(cluster_name=Subquery(cluster.values("name")))
+    try:
+        return rows.get(uid=uid)
+    except Volume.DoesNotExist:
+        raise NotFound(_("There is no such volume, or you may not see it.")) from None
 
 
 def volumes_mountable(
@@ -53,19 +56,37 @@ def volumes_mountable(
     What is being deleted, restored or handed over is not among them. Whether it may be written
     to is ``may_write``.
     """
-    rows = volumes_visible_to(who, project).filter(
-        desired=Desired.RUNNING,
-        restore_done=F("restore_serial"),
-        move_done=F("move_serial"),
-    )
+    rows = _at_rest(volumes_visible_to(who, project), cluster_key)
     mine = Q(kind=VolumeKind.HOME, owner=who.user)
     if Permission.VOLUME_USE in permissions_of(who, project):
         rows = rows.filter(mine | Q(kind__in=[VolumeKind.PROJECT, VolumeKind.DATA]))
     else:
         rows = rows.filter(mine)
-    if cluster_key is not None:
-        rows = rows.filter(cluster_key=cluster_key)
     return rows.order_by("cluster_key", "kind", "name", "id")
+
+
+def _at_rest(rows: QuerySet[Volume], cluster_key: str | None) -> QuerySet[Volume]:
+    """Narrow to what is not being deleted, restored or handed over, on the cluster if named."""
+    there = rows.filter(
+        desired=Desired.RUNNING,
+        restore_done=F("restore_serial"),
+        move_done=F("move_serial"),
+    )
+    return there if cluster_key is None else there.filter(cluster_key=cluster_key)
+
+
+def project_volume_of(who: Principal, project: Project, cluster_key: str | None) -> Volume | None:
+    """Return the project's own volume as ``volumes_mountable`` has it, for a ``project`` that
+    ``who`` has just entered. Nothing is joined.
+    """
+    wanted = {Permission.VOLUME_READ, Permission.VOLUME_USE}
+    if not wanted <= permissions_of(who, project):
+        return None
+    own = Volume.objects.filter(project=project, kind=VolumeKind.PROJECT, deleted_at__isnull=True)
+    found = _at_rest(own, cluster_key).order_by("cluster_key", "name", "id").first()
+    if found is not None:
+        found.project = project
+    return found
 
 
 def volume_for_use(
@@ -82,6 +103,14 @@ def volume_for_use(
     ``even_full``: for work whose files lie there, so that somebody can delete some of them.
     """
     volume = volume_get(who, uid, project)
+    require_for_use(who, volume, write=write, even_full=even_full)
+    return volume
+
+
+def require_for_use(
+    who: Principal, volume: Volume, *, write: bool, even_full: bool = False
+) -> None:
+    """The same for a volume that ``who`` is known to see."""
     project = volume.project
     if volume.kind == VolumeKind.HOME:
         if volume.owner_id != who.user.pk:
@@ -98,7 +127,18 @@ def volume_for_use(
             )
         if not even_full:
             require_room(volume)
-    return volume
+
+
+def is_usable(who: Principal, volume: Volume, granted: Collection[Permission]) -> bool:
+    """Whether ``volume_for_use`` would let a person (no token) in to read; asks nothing."""
+    needed = Permission.VOLUME_READ
+    if volume.kind != VolumeKind.HOME:
+        needed = Permission.VOLUME_USE
+    elif volume.owner_id != who.user.pk:
+        return False
+    gone = volume.deleted_at is not None or volume.project.deleted_at is not None
+    on_its_way = volume.is_being_deleted or volume.is_restoring or volume.is_moving
+    return needed in granted and Permission.VOLUME_READ in granted and not (gone or on_its_way)
 
 
 def _require_use(who: Principal, project: Project, *, write: bool) -> None:
@@ -173,6 +213,21 @@ def can_snapshot(volume: Volume) -> bool:
 def can_transfer(volume: Volume) -> bool:
     """Whether its storage lets it go to another project, as the driver said."""
     return volume.kind == VolumeKind.DATA and bool(volume.abilities.get("move", False))
+
+
+def can_grow(volume: Volume) -> bool:
+    """Whether it can be made larger, as the driver said; nobody knows of a new one: perhaps."""
+    return bool(volume.abilities.get("grow", True))
+
+
+def growth_refusal(volume: Volume) -> str:
+    """Return why the last wish for more came to nothing and what to do, "" when none did."""
+    if not volume.growth_refused:
+        return ""
+    return _(
+        "It was not made larger, and counts as before. The answer was: %(why)s Make a larger"
+        " volume and copy the files into it, or ask an operator."
+    ) % {"why": volume.growth_refused}
 
 
 def price_of(volume: Volume) -> Decimal:
@@ -255,22 +310,38 @@ def _open_transfers() -> QuerySet[VolumeTransfer]:
 
 
 def offers(clusters: Iterable[Cluster]) -> dict[str, dict[str, VolumeClass]]:
-    """Return cluster key → class key → class of what may be chosen there, in two queries."""
+    """Return cluster key → class key → class of what may be chosen there."""
+    return offers_near(clusters, None)[0]
+
+
+def offers_near(
+    clusters: Iterable[Cluster], project_uid: UUID | None
+) -> tuple[dict[str, dict[str, VolumeClass]], dict[tuple[str, str], list[str]]]:
+    """Return the same, and (cluster, class) → the pools that such a volume would stand near, of
+    those that the project may know. In one query.
+    """
     keys = [cluster.key for cluster in clusters]
     rows = (
         ClassPlace.objects.filter(cluster__key__in=keys, volume_class__enabled=True)
+        .annotate(pool=F("near__name"), of_projects=F("near__project_uids"))  # a row for each pool
         .select_related("volume_class", "cluster")
-        .order_by("-is_default", "volume_class__position", "volume_class__name", "id")
+        .order_by(
+            *("-is_default", "volume_class__position", "volume_class__name", "id"),
+            *("near__position", "near__name"),
+        )
     )
     found: dict[str, dict[str, VolumeClass]] = {key: {} for key in keys}
+    near: dict[tuple[str, str], list[str]] = defaultdict(list)
     for row in rows:
-        found[row.cluster.key][row.volume_class.key] = row.volume_class
-    return found
+        found[row.cluster.key].setdefault(row.volume_class.key, row.volume_class)
+        if row.pool and (not row.of_projects or str(project_uid) in row.of_projects):
+            near[row.cluster.key, row.volume_class.key].append(row.pool)
+    return found, near
 
 
 def classes() -> QuerySet[VolumeClass]:
     """Return every class, with its places; for operators' pages."""
-    return VolumeClass.objects.prefetch_related("places__cluster").order_by(
+    return VolumeClass.objects.prefetch_related("places__cluster", "places__near").order_by(
         "position", "name", "id"
     )
 

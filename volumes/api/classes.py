@@ -30,12 +30,13 @@ class OfferList(ProjectAPIView):
 
     @extend_schema(responses=s.OfferOut(many=True))
     def get(self, request: Request, project: str) -> Response:  # noqa: ARG002
-        found = selectors.offers(usable_clusters(self.project.uid))
+        clusters = usable_clusters(self.project.uid)
+        found, near = selectors.offers_near(clusters, self.project.uid)
         return Response(
             [
-                render.offer_out(row, cluster, is_default=number == 0)
+                render.offer_out(row, cluster, near.get((cluster, key), ()), is_default=number == 0)
                 for cluster, rows in found.items()
-                for number, row in enumerate(rows.values())
+                for number, (key, row) in enumerate(rows.items())
             ]
         )
 

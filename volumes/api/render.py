@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from volumes import holders, selectors
+from django.conf import settings
+
+from volumes import holders, nearness, selectors
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -28,7 +30,9 @@ def volume_one(row: Volume, who: Principal, granted: Collection[Permission]) -> 
         **volume_out(row, who, granted, len(found)),
         "mounted_by": [{"kind": h.kind, "id": h.uid, "name": h.name, "who": h.who} for h in found],
         "room_left": selectors.room_left(row),
+        "near": nearness.names_near(row),
         "price_per_month": f"{selectors.price_of(row):.2f}",
+        "currency": settings.BERTH_CURRENCY,
     }
 
 
@@ -46,13 +50,18 @@ def volume_out(
         "volume_class": row.volume_class.key if row.volume_class else None,
         "description": row.description,
         "write_policy": row.write_policy,
+        "cache_of": row.cache_of,
         "may_write": selectors.writes(who, row, granted),
         "size_limit_mib": row.size_limit_mib,
         "used_bytes": row.used_bytes,
+        "used_at_least": row.used_at_least,
         "used_at": row.used_at,
         "mounted": mounted,
         "last_used_at": row.last_used_at,
         "last_used_by": row.last_used_by.username if row.last_used_by else None,
+        "growing": row.is_growing,
+        "growth_refused": selectors.growth_refusal(row),
+        "can_grow": selectors.can_grow(row),
         "can_snapshot": selectors.can_snapshot(row),
         "can_transfer": selectors.can_transfer(row),
         "restoring": row.is_restoring,
@@ -118,6 +127,7 @@ def class_out(row: VolumeClass) -> dict[str, Any]:
         "medium": row.medium,
         "speed": row.speed,
         "price": f"{row.price:f}",
+        "currency": settings.BERTH_CURRENCY,
         "backing_kind": row.backing_kind,
         "options": dict(row.options),
         "can_snapshot": row.can_snapshot,
@@ -129,11 +139,14 @@ def class_out(row: VolumeClass) -> dict[str, Any]:
         "position": row.position,
         "clusters": sorted(place.cluster.key for place in places),
         "default_on": sorted(place.cluster.key for place in places if place.is_default),
+        "near": nearness.said_of(places),
         "generation": row.generation,
     }
 
 
-def offer_out(row: VolumeClass, cluster: str, *, is_default: bool) -> dict[str, Any]:
+def offer_out(
+    row: VolumeClass, cluster: str, near: Sequence[str], *, is_default: bool
+) -> dict[str, Any]:
     return {
         "key": row.key,
         "name": row.name,
@@ -143,7 +156,9 @@ def offer_out(row: VolumeClass, cluster: str, *, is_default: bool) -> dict[str, 
         "medium": row.medium,
         "speed": row.speed,
         "price": f"{row.price:f}",
+        "currency": settings.BERTH_CURRENCY,
         "min_size_mib": row.min_size_mib,
         "max_size_mib": row.max_size_mib,
         "can_snapshot": row.can_snapshot,
+        "near": list(near),
     }

@@ -6,7 +6,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from common.drf.serializers import StrictSerializer
+from common.drf.serializers import CurrencyField, StrictSerializer
 from volumes.choices import WritePolicy
 from volumes.services.create import MAX_DESCRIPTION, MAX_SIZE_MIB
 
@@ -31,13 +31,26 @@ class VolumeOut(serializers.Serializer[Any]):
     volume_class = serializers.CharField(allow_null=True)
     description = serializers.CharField()
     write_policy = serializers.ChoiceField(choices=WritePolicy.choices)
+    cache_of = serializers.CharField(
+        help_text="of a cache: the source that it can be loaded from again"
+    )
     may_write = serializers.BooleanField(help_text="whether you may change its files")
     size_limit_mib = serializers.IntegerField(allow_null=True)
     used_bytes = serializers.IntegerField(allow_null=True, help_text="null: not measured yet")
+    used_at_least = serializers.BooleanField(
+        help_text="true: there was more than could be counted in time"
+    )
     used_at = serializers.DateTimeField(allow_null=True)
     mounted = serializers.IntegerField(help_text="how many have it mounted now")
     last_used_at = serializers.DateTimeField(allow_null=True)
     last_used_by = serializers.CharField(allow_null=True)
+    growing = serializers.BooleanField(
+        help_text="true: its storage has not given it the size yet; it can be used meanwhile"
+    )
+    growth_refused = serializers.CharField(
+        help_text="why it was not made larger when that was last asked, and what to do"
+    )
+    can_grow = serializers.BooleanField(help_text="false: its storage can't make it larger")
     can_snapshot = serializers.BooleanField()
     can_transfer = serializers.BooleanField()
     restoring = serializers.BooleanField()
@@ -57,7 +70,11 @@ class VolumeOut(serializers.Serializer[Any]):
 class VolumeDetailOut(VolumeOut):
     mounted_by = VolumeHolderOut(many=True)
     room_left = serializers.IntegerField(allow_null=True, help_text="bytes; null: unknown")
+    near = serializers.ListField(
+        child=serializers.CharField(), help_text="the pools that it stands near"
+    )
     price_per_month = serializers.CharField()
+    currency = CurrencyField()
 
 
 class VolumeIn(StrictSerializer):
@@ -160,9 +177,13 @@ class OfferOut(serializers.Serializer[Any]):
     medium = serializers.CharField()
     speed = serializers.CharField()
     price = serializers.CharField(help_text="of one GiB for a month")
+    currency = CurrencyField()
     min_size_mib = serializers.IntegerField()
     max_size_mib = serializers.IntegerField(allow_null=True)
     can_snapshot = serializers.BooleanField()
+    near = serializers.ListField(
+        child=serializers.CharField(), help_text="the pools that its volumes stand near"
+    )
 
 
 class VolumeClassOut(serializers.Serializer[Any]):
@@ -174,6 +195,7 @@ class VolumeClassOut(serializers.Serializer[Any]):
     medium = serializers.CharField()
     speed = serializers.CharField()
     price = serializers.CharField()
+    currency = CurrencyField()
     backing_kind = serializers.CharField()
     options = serializers.DictField(child=serializers.CharField())
     can_snapshot = serializers.BooleanField()
@@ -185,6 +207,9 @@ class VolumeClassOut(serializers.Serializer[Any]):
     position = serializers.IntegerField()
     clusters = serializers.ListField(child=serializers.CharField())
     default_on = serializers.ListField(child=serializers.CharField())
+    near = serializers.ListField(
+        child=serializers.CharField(), help_text="cluster/pool: where its storage stands"
+    )
     generation = serializers.IntegerField()
 
 
@@ -209,6 +234,12 @@ class VolumeClassEdit(StrictSerializer):
     )
     default_on = serializers.ListField(
         child=serializers.CharField(max_length=63), required=False, max_length=1000
+    )
+    near = serializers.ListField(
+        child=serializers.CharField(max_length=104),
+        required=False,
+        max_length=1000,
+        help_text="the pools that its storage stands near, each as cluster/pool; empty: none",
     )
 
 

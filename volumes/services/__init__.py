@@ -3,6 +3,7 @@
 from volumes.services.catalogue import class_delete, class_save
 from volumes.services.create import NewVolume, volume_create
 from volumes.services.edit import Changes, volume_edit
+from volumes.services.growth import growth_refused
 from volumes.services.homes import (
     home_ensure,
     project_volume_ensure,
@@ -29,7 +30,13 @@ from volumes.services.transfers import (
     transfer_decline,
     transfer_withdraw,
 )
-from volumes.services.use import volume_measure_soon, volume_note_use, volumes_hold
+from volumes.services.use import (
+    volume_measure_soon,
+    volume_note_use,
+    volume_note_written,
+    volume_take_turn,
+    volumes_hold,
+)
 
 __all__ = [
     "Changes",
@@ -37,6 +44,7 @@ __all__ = [
     "Plan",
     "class_delete",
     "class_save",
+    "growth_refused",
     "home_ensure",
     "manifest_of",
     "manifest_plan",
@@ -57,8 +65,10 @@ __all__ = [
     "volume_edit",
     "volume_measure_soon",
     "volume_note_use",
+    "volume_note_written",
     "volume_plan",
     "volume_purge",
+    "volume_take_turn",
     "volumes_hold",
     "volumes_request_delete",
 ]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.db import IntegrityError, transaction
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from clusters.models import Cluster
 from clusters.placement import QUEUED_HERE
@@ -17,6 +18,7 @@ from events import services as events
 from volumes.backing import clean_options
 from volumes.choices import BackingKind, Medium
 from volumes.models import ClassPlace, Volume, VolumeClass
+from volumes.services.nearness import place_near
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -35,7 +37,8 @@ def class_save(
 ) -> VolumeClass:
     """Make or change a class; ``values`` holds what was said, unknown names are refused.
 
-    ``clusters`` are keys of where it is offered, ``default_on`` those where it is taken unasked.
+    ``clusters`` are keys of where it is offered, ``default_on`` those where it is taken unasked,
+    ``near`` the pools that it stands near, each as ``cluster/pool``.
     """
     require_operator(principal)
     row = _locked(volume_class)
@@ -52,6 +55,7 @@ def class_save(
         said = _("There is a class with this short name already.")
         raise Conflict(said, code="name-taken", fields={"key": [said]}) from error
     _place(row, values.get("clusters"), values.get("default_on"))
+    place_near(row, values.get("near"))
     verb = "volume-class.created" if volume_class is None else "volume-class.changed"
     events.record(actor=principal, verb=verb, target=row, data={"fields": sorted(values)})
     return row
@@ -64,7 +68,11 @@ def class_delete(*, principal: Principal, volume_class: VolumeClass) -> None:
     row = _locked(volume_class)
     live = Volume.objects.filter(volume_class=row, deleted_at__isnull=True).count()
     if live:
-        said = _("%(n)d volumes are of this class. Disable it instead: they stay, none is added.")
+        said = ngettext(
+            "%(n)d volume is of this class. Disable it instead: it stays, none is added.",
+            "%(n)d volumes are of this class. Disable it instead: they stay, none is added.",
+            live,
+        )
         raise Conflict(said % {"n": live}, code="class-in-use")
     if row.places.filter(is_default=True).exists():
         raise Conflict(
@@ -84,7 +92,7 @@ def _locked(volume_class: VolumeClass | None) -> VolumeClass:
 
 def _assign(row: VolumeClass, values: Mapping[str, Any]) -> None:
     for name, value in values.items():
-        if name in {"clusters", "default_on"}:
+        if name in {"clusters", "default_on", "near"}:
             continue
         if name == "key" and row.pk and value != row.key:
             raise wrong("key", _("The short name stays: volumes and files name it."))

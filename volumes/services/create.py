@@ -24,6 +24,8 @@ from volumes.services.classes import default_class
 from volumes.services.homes import RESERVED, backing_columns
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from accounts.principal import Principal
     from clusters.models import Cluster
     from projects.models import Project
@@ -44,6 +46,9 @@ class NewVolume:
     volume_class: str = ""
     description: str = ""
     write_policy: str = WritePolicy.EVERYBODY
+    near: str = ""  # a pool that its storage must stand near
+    cache_of: str = ""  # of a cache, by the app that fills it: what it is a copy of, in words
+    cache_mark: str = ""  # and what two caches of the same have in common
 
 
 @dataclass(frozen=True)
@@ -56,6 +61,8 @@ class Chosen:
     volume_class: VolumeClass
     description: str
     write_policy: str
+    cache_of: str
+    cache_mark: str
 
 
 def volume_create(*, principal: Principal, project: Project, wanted: NewVolume) -> Volume:
@@ -87,6 +94,8 @@ def choose(project: Project, wanted: NewVolume) -> Chosen:
         volume_class=kind,
         description=clean_description(wanted.description),
         write_policy=clean_policy(wanted.write_policy),
+        cache_of=wanted.cache_of,
+        cache_mark=wanted.cache_mark,
     )
 
 
@@ -150,7 +159,9 @@ def _place(project: Project, wanted: NewVolume) -> tuple[Cluster, VolumeClass]:
     usable = {cluster.key: cluster for cluster in usable_clusters(project.uid)}
     if wanted.cluster and wanted.cluster not in usable:
         raise wrong("cluster", _("There is no such cluster, or the project may not use it."))
-    offers = selectors.offers(list(usable.values()))
+    offers, near = selectors.offers_near(usable.values(), project.uid)
+    if wanted.near:
+        return _place_near(wanted, usable, offers, near)
     keys = [wanted.cluster] if wanted.cluster else list(usable)
     if wanted.volume_class:
         keys = [key for key in keys if wanted.volume_class in offers.get(key, {})]
@@ -166,6 +177,23 @@ def _place(project: Project, wanted: NewVolume) -> tuple[Cluster, VolumeClass]:
     )
 
 
+def _place_near(
+    wanted: NewVolume,
+    usable: Mapping[str, Cluster],
+    offers: Mapping[str, Mapping[str, VolumeClass]],
+    near: Mapping[tuple[str, str], list[str]],
+) -> tuple[Cluster, VolumeClass]:
+    """Return the first class that stands near the pool; a default goes before others."""
+    for key, kinds in offers.items():
+        for name, kind in kinds.items():
+            said = wanted.cluster in {"", key} and wanted.volume_class in {"", name}
+            if said and wanted.near in near.get((key, name), ()):
+                return usable[key], kind
+    raise wrong(
+        "near", _("No storage stands near a pool called “%(name)s”.") % {"name": wanted.near[:63]}
+    )
+
+
 def _create(principal: Principal, project: Project, chosen: Chosen) -> Volume:
     row = Volume.objects.create(
         project=project,
@@ -177,6 +205,8 @@ def _create(principal: Principal, project: Project, chosen: Chosen) -> Volume:
         write_policy=chosen.write_policy,
         volume_class=chosen.volume_class,
         size_limit_mib=chosen.size_mib,
+        cache_of=chosen.cache_of,
+        cache_mark=chosen.cache_mark,
         phase_since=now(),
         **backing_columns(chosen.volume_class),
     )
@@ -210,6 +240,7 @@ def _pressed_twice(principal: Principal, project: Project, chosen: Chosen) -> Vo
         created_by=principal.user,
         size_limit_mib=chosen.size_mib,
         volume_class=chosen.volume_class,
+        cache_mark=chosen.cache_mark,
         created_at__gt=now() - PRESSED_TWICE,
         delete_requested_at__isnull=True,
         deleted_at__isnull=True,

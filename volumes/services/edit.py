@@ -15,7 +15,7 @@ from quotas.choices import words
 from volumes import backing
 from volumes.choices import VolumeKind
 from volumes.models import MIB, Volume
-from volumes.selectors import require_usable
+from volumes.selectors import can_grow, require_usable
 from volumes.services.base import (
     lock,
     payer_of,
@@ -76,7 +76,9 @@ def _edit(principal: Principal, volume: Volume, changes: Changes) -> Volume:
     told = {name: getattr(row, name) for name in COLUMNS if getattr(row, name) != before[name]}
     if not told:
         return row
-    save(row, *told)
+    if "size_limit_mib" in told:
+        row.growth_refused = ""  # of an earlier wish
+    save(row, *told, "growth_refused")
     verb = "volume.resized" if set(told) == {"size_limit_mib"} else "volume.changed"
     data = {name: {"from": before[name], "to": value} for name, value in told.items()}
     tell(principal, verb, row, data=data)
@@ -149,12 +151,12 @@ def _change_size(row: Volume, changes: Changes) -> None:
         wanted = clean_size(changes.size_limit_mib, row.volume_class)
     if wanted == row.size_limit_mib:
         return
-    _require_shrinkable(row, wanted)
+    _require_possible(row, wanted)
     row.size_limit_mib = wanted
 
 
-def _require_shrinkable(row: Volume, wanted: int | None) -> None:
-    """Growing is always possible; shrinking not below what is used, and not everywhere."""
+def _require_possible(row: Volume, wanted: int | None) -> None:
+    """Growing where its storage can; shrinking not below what is used, and not everywhere."""
     if wanted is None:
         return
     before = row.size_limit_mib
@@ -163,8 +165,24 @@ def _require_shrinkable(row: Volume, wanted: int | None) -> None:
         raise _wrong(
             _("%(used)s of it are used. Delete files first.") % {"used": words("storage_mib", used)}
         )
-    if before is not None and wanted < before and not backing.can_shrink(row.backing_kind):
+    if before is None:
+        return  # what its storage gave it is not known here
+    if wanted < before and not _can_shrink(row, wanted):
         raise _wrong(_("Volumes of its class can only grow."))
+    if wanted > before and not can_grow(row):
+        raise _wrong(
+            _(
+                "Volumes of its class can't be made larger: the storage of the cluster does not"
+                " allow it. Make a larger volume and copy the files into it, or ask an operator."
+            )
+        )
+
+
+def _can_shrink(row: Volume, wanted: int) -> bool:
+    """A wish that its storage has not fulfilled yet can be taken back everywhere."""
+    if backing.can_shrink(row.backing_kind):
+        return True
+    return row.is_growing and bool(row.given_mib) and wanted >= (row.given_mib or 0)
 
 
 def _wrong(message: str) -> Invalid:

@@ -10,6 +10,7 @@ from django.utils.translation import gettext as _
 from common import manifests
 from common.changes import Change
 from common.errors import BerthError, Invalid
+from common.money import money
 from projects.access import Permission, require
 from projects.services import require_active
 from quotas import selectors as quotas
@@ -79,8 +80,8 @@ def volume_plan(
     if _named(project, chosen.name, chosen.cluster_key) is not None:
         refusal = name_taken(chosen.name).message
     sentences = []
-    if price := chosen.volume_class.price * chosen.size_mib / 1024:
-        sentences.append(_("Costs %(price)s a month.") % {"price": f"{price:.2f}"})
+    if cost := chosen.volume_class.price * chosen.size_mib / 1024:
+        sentences.append(_("Costs %(price)s a month.") % {"price": money(cost)})
     return _finished(
         Plan(
             action="create",

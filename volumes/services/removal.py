@@ -37,7 +37,10 @@ _ASKED = ("desired", "delete_requested_at", "delete_after")
 
 @transaction.atomic
 def volume_delete(*, principal: Principal, volume: Volume, typed_name: str | None = None) -> Volume:
-    """Ask for its removal after the days of undo. Refused while anything has it mounted."""
+    """Ask for its removal after the days of undo, of a cache at once: it can be loaded again.
+
+    Refused while anything has it mounted.
+    """
     row = lock(volume)
     require_changer(principal, row)
     require_kind(row, VolumeKind.DATA)
@@ -48,14 +51,15 @@ def volume_delete(*, principal: Principal, volume: Volume, typed_name: str | Non
     require_unused(row)
     row.desired = Desired.ABSENT
     row.delete_requested_at = now()
-    row.delete_after = now() + timedelta(days=settings.BERTH_VOLUME_UNDO_DAYS)
+    if not row.is_cache:
+        row.delete_after = now() + timedelta(days=settings.BERTH_VOLUME_UNDO_DAYS)
     save(row, *_ASKED)
     _end_transfers(row)
     tell(
         principal,
         "volume.delete-requested",
         row,
-        data={"delete_after": row.delete_after.isoformat()},
+        data={"delete_after": row.delete_after.isoformat() if row.delete_after else None},
     )
     return row
 

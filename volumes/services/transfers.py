@@ -135,8 +135,9 @@ def _accept(principal: Principal, transfer: VolumeTransfer, name: str) -> Volume
     # Freed first: what it held in the other project is no claim on anything here.
     quotas.release(row.uid)
     row.project, row.created_by, row.name = target, principal.user, name or row.name
+    row.cache_of = row.cache_mark = ""  # whether the source opens to the new owners is not known
     row.move_serial += 1
-    save(row, "project", "created_by", "name", "move_serial")
+    save(row, "project", "created_by", "name", "cache_of", "cache_mark", "move_serial")
     reserve(
         principal,
         project=target,

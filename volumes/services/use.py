@@ -17,8 +17,17 @@ if TYPE_CHECKING:
 
     from accounts.models import User
 
-# The lock of a reference to the row: a change of other columns does not wait for it.
-_HOLD = "SELECT 1 FROM volumes_volume WHERE id = ANY(%s) ORDER BY id FOR KEY SHARE"
+# What ``require_usable`` reads.
+_STATE = (
+    *("id", "name", "desired", "deleted_at"),
+    *("restore_serial", "restore_done", "move_serial", "move_done"),
+)
+# The lock of a reference to the row: a change of other columns does not wait for it. A row that
+# was waited for is answered as it is then.
+_HOLD = (
+    f"SELECT {', '.join(_STATE)} FROM volumes_volume"  # noqa: S608 - names of this file
+    " WHERE id = ANY(%s) ORDER BY id FOR KEY SHARE"
+)
 
 
 def volumes_hold(volumes: Iterable[Volume]) -> None:
@@ -31,11 +40,21 @@ def volumes_hold(volumes: Iterable[Volume]) -> None:
     keys = sorted({volume.pk for volume in volumes})
     if not keys:
         return
+    rows: Iterable[Volume] = Volume.objects.filter(pk__in=keys).only(*_STATE).order_by("pk")
     if connection.vendor == "postgresql":
-        with connection.cursor() as cursor:
-            cursor.execute(_HOLD, [keys])
-    for row in Volume.objects.filter(pk__in=keys, deleted_at__isnull=True).order_by("pk"):
-        require_usable(row)
+        rows = Volume.objects.raw(_HOLD, [keys])
+    for row in rows:
+        if row.deleted_at is None:
+            require_usable(row)
+
+
+def volume_take_turn(volume: Volume) -> None:
+    """Let whoever calls this for the same volume wait until the transaction ends.
+
+    For a rule between rows that lie on one volume: what is asked after it sees all that others
+    have written. Holders do not wait for it, nor it for them.
+    """
+    list(Volume.objects.select_for_update(no_key=True).filter(pk=volume.pk).values_list("pk"))
 
 
 def volume_note_use(*, uids: Iterable[UUID | str], user: User | None) -> None:
@@ -45,6 +64,14 @@ def volume_note_use(*, uids: Iterable[UUID | str], user: User | None) -> None:
     )
 
 
+def volume_note_written(*, uids: Iterable[UUID | str]) -> None:
+    """Something may have been written that no measurement has seen; there is no hurry."""
+    wanted = [UUID(str(uid)) for uid in uids]
+    Volume.objects.filter(uid__in=wanted, deleted_at__isnull=True).update(measure_asked_at=now())
+
+
 def volume_measure_soon(*, uids: Iterable[UUID | str]) -> None:
     """Measure them anew: something wrote, or deleted, a lot."""
-    hint_uids(Volume.KIND, [UUID(str(uid)) for uid in uids])
+    wanted = [UUID(str(uid)) for uid in uids]
+    volume_note_written(uids=wanted)
+    hint_uids(Volume.KIND, wanted)

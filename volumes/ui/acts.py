@@ -46,6 +46,8 @@ class Delete(Act):
         services.volume_delete(
             principal=self.principal, volume=row, typed_name=request.POST.get("confirm", "")
         )
+        if row.is_cache:
+            return _("“%(name)s” is being removed with its files.") % {"name": row.name}
         return _("“%(name)s” is deleted in some days. Until then it can be brought back.") % {
             "name": row.name
         }

@@ -10,6 +10,7 @@ from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 
 from clusters.placement import usable_clusters
+from common.money import price
 from common.templatetags.berth import mib
 from volumes import selectors
 from volumes.choices import VolumeKind, WritePolicy
@@ -17,6 +18,8 @@ from volumes.services import Changes, NewVolume
 from volumes.services.create import MAX_DESCRIPTION
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from projects.models import Project
     from volumes.models import Volume, VolumeClass
 
@@ -71,7 +74,12 @@ def to_mib(gib: Decimal) -> int:
 
 def to_gib(size_mib: int | None) -> Decimal | None:
     """Return what the field takes back: rounded, so an untouched size is not to be read again."""
-    return None if size_mib is None else max(_LEAST, (size_mib / _GIB).quantize(_LEAST))
+    return None if size_mib is None else bare(max(_LEAST, (size_mib / _GIB).quantize(_LEAST)))
+
+
+def bare(number: Decimal) -> Decimal:
+    """Return it as people type it: 4096 and 0.5, not 4096.00 and 0.5000."""
+    return number.quantize(1) if number == number.to_integral_value() else number.normalize()
 
 
 class VolumeForm(forms.Form):
@@ -117,18 +125,24 @@ class VolumeForm(forms.Form):
 def _places(project: Project) -> list[tuple[str, str]]:
     """Return (cluster/class, words) of what is offered; the default of each cluster first."""
     clusters = usable_clusters(project.uid)
-    offers = selectors.offers(clusters)
+    offers, near = selectors.offers_near(clusters, project.uid)
+    several = len(clusters) > 1
     return [
-        (f"{cluster.key}{SEPARATOR}{key}", _words(row, cluster.name if len(clusters) > 1 else ""))
+        (
+            f"{cluster.key}{SEPARATOR}{key}",
+            _words(row, cluster.name if several else "", near.get((cluster.key, key), ())),
+        )
         for cluster in clusters
         for key, row in offers[cluster.key].items()
     ]
 
 
-def _words(row: VolumeClass, cluster: str) -> str:
+def _words(row: VolumeClass, cluster: str, near: Sequence[str]) -> str:
     parts = [row.name, cluster, row.get_medium_display() if row.medium else "", row.speed]
+    if near:
+        parts.append(_t("near %(pools)s") % {"pools": ", ".join(near)})
     if row.price:
-        parts.append(_t("%(price)s per GiB and month") % {"price": row.price.normalize()})
+        parts.append(_t("%(price)s per GiB and month") % {"price": price(row.price)})
     parts.append(_t("from %(size)s") % {"size": mib(row.min_size_mib)})
     return " · ".join(str(part) for part in parts if part)
 
@@ -163,6 +177,9 @@ class SettingsForm(forms.Form):
             self.fields["size"].required = True
         else:
             self.fields["size"].help_text = _("Empty: no limit of its own.")
+        if not selectors.can_grow(row) and row.size_limit_mib is not None:
+            said = _t("It can't be made larger: its storage does not allow it.")
+            self.fields["size"].help_text = f"{self.fields['size'].help_text} {said}".strip()
 
     def changes(self) -> Changes:
         """Return what differs from what was shown: an untouched size stays to the byte."""

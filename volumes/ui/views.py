@@ -17,7 +17,8 @@ from common.ui.answers import go, show_error, to_yaml
 from events import selectors as events
 from projects.access import Permission
 from projects.ui.base import ProjectView
-from volumes import filters, holders, selectors, services
+from volumes import filters, holders, nearness, selectors, services
+from volumes.choices import VolumeKind
 from volumes.models import Volume
 from volumes.ui.forms import NAMES, FilterForm, SettingsForm, VolumeForm
 from volumes.ui.tables import VolumeTable
@@ -90,10 +91,20 @@ class VolumeView(ProjectView):
             "tabs": self._tabs(row),
             "may_change": selectors.changes(self.principal, row, granted),
             "may_write": selectors.writes(self.principal, row, granted),
+            "may_launch_with": self._may_start(row, Permission.WORKSPACE_CREATE)
+            and row.kind != VolumeKind.HOME,
+            "may_load": self._may_start(row, Permission.LOAD_CREATE)
+            and not row.is_full
+            and selectors.writes(self.principal, row, granted),
             "may_hand_over": selectors.can_transfer(row)
             and selectors.is_owner(self.principal, self.project),
             **(context or {}),
         }
+
+    def _may_start(self, row: Volume, right: Permission) -> bool:
+        """Whether something that uses it may be started from its page."""
+        usable = selectors.is_usable(self.principal, row, self.entry.granted)
+        return usable and self.can(right) and not self.project.archived_at
 
     def _tabs(self, row: Volume) -> list[dict[str, Any]]:
         granted = self.entry.granted
@@ -102,6 +113,7 @@ class VolumeView(ProjectView):
         if selectors.keeps(self.principal, row, granted) and not row.is_being_deleted:
             tabs.append(Tab("snapshots", "volumes:snapshots", _("Snapshots")))
         tabs.append(Tab("events", "volumes:events", _("Events")))
+        tabs.append(Tab("usage", "volumes:usage", _("Usage")))
         tabs.append(Tab("yaml", "volumes:yaml", "YAML"))
         if selectors.changes(self.principal, row, granted) and not row.is_being_deleted:
             tabs.append(Tab("settings", "volumes:settings", _("Settings")))
@@ -128,6 +140,8 @@ class Detail(VolumeView):
         context = {
             "holders": holders.holders_of(row),
             "price": selectors.price_of(row),
+            "near": nearness.names_near(row),
+            "growth_refusal": selectors.growth_refusal(row),
             "transfer": selectors.transfer_of(row)
             if selectors.is_owner(self.principal, self.project)
             else None,

@@ -19,6 +19,7 @@ def state_badge(row: Volume) -> SafeString:
         (row.is_restoring, _("Being restored"), "info", "history"),
         (row.phase == Phase.FAILED, _("Failed"), "danger", ""),
         (row.phase != Phase.RUNNING, _("Being made"), "info", ""),
+        (row.is_growing, _("Being made larger"), "info", ""),
         (row.is_full, _("Full"), "danger", ""),
         (row.is_nearly_full, _("Nearly full"), "warning", ""),
         (True, _("Ready"), "good", ""),
@@ -32,6 +33,8 @@ def usage_words(row: Volume) -> str:
         used = _("not measured yet")
         return used if row.size_limit_mib is None else f"{used} · {mib(row.size_limit_mib)}"
     size = filesize(row.used_bytes)
+    if row.used_at_least:
+        size = _("at least %(size)s") % {"size": size}
     if row.size_limit_mib is None:
         return size
     return _("%(size)s of %(limit)s") % {"size": size, "limit": mib(row.size_limit_mib)}
