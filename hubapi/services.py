@@ -6,11 +6,12 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 from urllib.parse import quote, urlsplit
 from uuid import UUID, uuid5
 
 from django.conf import settings
-from django.db import transaction
+from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
 
 from accounts.models import User
@@ -76,6 +77,8 @@ def _ensure(wanted: _Wanted) -> LaunchCredentials:
     known = Client.objects.filter(uid=uid).first()
     if known is not None and _is_settled(known, wanted):
         return wanted.credentials(known)
+    if known is None and (made := _client_make(wanted)) is not None:
+        return made
     with transaction.atomic():
         known = Client.objects.select_for_update().filter(uid=uid).first()
         if known is not None and known.launch >= launch:
@@ -94,6 +97,10 @@ class _Wanted:
     launch: int
     parent: UUID | None = None  # of a port: the workload
 
+    def fresh(self) -> LaunchCredentials:
+        secret = keys.derive("server", self.uid, self.launch)
+        return LaunchCredentials(f"ws-{self.short_id}", secret)
+
     def credentials(self, known: Client) -> LaunchCredentials:
         digest = known.secret_digest if known.launch == self.launch else ""
         secret = keys.derive_matching("server", self.uid, self.launch, digest)
@@ -106,31 +113,52 @@ def _is_settled(known: Client, wanted: _Wanted) -> bool:
     return known.launch == wanted.launch and known.redirect_uris == redirect_uris(known.short_id)
 
 
-def _client_write(wanted: _Wanted) -> LaunchCredentials:
-    uid, launch = wanted.uid, wanted.launch
-    made = LaunchCredentials(f"ws-{wanted.short_id}", keys.derive("server", uid, launch))
-    Client.objects.update_or_create(
-        uid=uid,
-        defaults={
-            "parent_uid": wanted.parent,
-            "short_id": wanted.short_id,
-            "client_id": made.client_id,
-            "secret_digest": keys.digest(made.api_token),
-            "redirect_uris": redirect_uris(wanted.short_id),
-            "owner": wanted.owner,
-            "project": wanted.project,
-            "launch": launch,
-            "revoked_at": None,
-        },
-    )
-    _launch_tokens(uid=uid, owner=wanted.owner, launch=launch, secret=made.api_token)
-    Activity.objects.update_or_create(
-        uid=wanted.parent or uid, defaults=dict.fromkeys(_ACTIVITY_TIMES)
-    )
+def _client_make(wanted: _Wanted) -> LaunchCredentials | None:
+    """Make the client of a first launch; None when somebody made it at the same moment."""
+    made = wanted.fresh()
+    try:
+        with transaction.atomic():
+            Client.objects.create(uid=wanted.uid, **_columns(wanted, made))
+            _tokens_make(uid=wanted.uid, owner=wanted.owner, launch=wanted.launch, made=made)
+            _activity_forget(wanted)
+    except IntegrityError:
+        return None
     return made
 
 
+def _client_write(wanted: _Wanted) -> LaunchCredentials:
+    made = wanted.fresh()
+    Client.objects.update_or_create(uid=wanted.uid, defaults=_columns(wanted, made))
+    _tokens_replace(uid=wanted.uid, owner=wanted.owner, launch=wanted.launch, made=made)
+    _activity_forget(wanted)
+    return made
+
+
+def _columns(wanted: _Wanted, made: LaunchCredentials) -> dict[str, Any]:
+    return {
+        "parent_uid": wanted.parent,
+        "short_id": wanted.short_id,
+        "client_id": made.client_id,
+        "secret_digest": keys.digest(made.api_token),
+        "redirect_uris": redirect_uris(wanted.short_id),
+        "owner": wanted.owner,
+        "project": wanted.project,
+        "launch": wanted.launch,
+        "revoked_at": None,
+    }
+
+
 _ACTIVITY_TIMES = ("pushed_at", "last_activity", "last_busy_at", "polled_at", "failed_at")
+
+
+def _activity_forget(wanted: _Wanted) -> None:
+    """A launch begins without a past."""
+    Activity.objects.bulk_create(
+        [Activity(uid=wanted.parent or wanted.uid)],
+        update_conflicts=True,
+        unique_fields=["uid"],
+        update_fields=_ACTIVITY_TIMES,
+    )
 
 
 def _follow_addresses(client: Client) -> None:
@@ -139,14 +167,18 @@ def _follow_addresses(client: Client) -> None:
         Client.objects.filter(pk=client.pk).update(redirect_uris=wanted)
 
 
-def _launch_tokens(*, uid: UUID, owner: User, launch: int, secret: str) -> None:
+def _tokens_replace(*, uid: UUID, owner: User, launch: int, made: LaunchCredentials) -> None:
     """Replace the tokens of earlier launches: visitors sign in again, silently."""
     _revoke(NotebookToken.objects.filter(uid=uid), at=now(), cut=False)
     NotebookToken.objects.filter(uid=uid, kind__in=[TokenKind.SERVER, TokenKind.SERVICE]).delete()
+    _tokens_make(uid=uid, owner=owner, launch=launch, made=made)
+
+
+def _tokens_make(*, uid: UUID, owner: User, launch: int, made: LaunchCredentials) -> None:
     service = keys.derive("service", uid, launch)
     NotebookToken.objects.bulk_create(
         NotebookToken(digest=keys.digest(value), kind=kind, user=owner, uid=uid, launch=launch)
-        for kind, value in ((TokenKind.SERVER, secret), (TokenKind.SERVICE, service))
+        for kind, value in ((TokenKind.SERVER, made.api_token), (TokenKind.SERVICE, service))
     )
 
 

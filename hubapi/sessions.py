@@ -4,8 +4,9 @@
 happen on a request that does not carry the session's cookie.
 """
 
+from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 from django.contrib.auth import HASH_SESSION_KEY, SESSION_KEY
@@ -15,6 +16,11 @@ from django.utils.crypto import constant_time_compare
 
 from accounts import oidc_session
 from accounts.models import User
+from accounts.principal import Principal
+from common.errors import NotFound
+
+if TYPE_CHECKING:
+    from rest_framework.request import Request
 
 
 def stands_for(session_key: str, user: User) -> bool:
@@ -30,6 +36,23 @@ def stands_for(session_key: str, user: User) -> bool:
     known = data.get(HASH_SESSION_KEY, "")
     hashes = [user.get_session_auth_hash(), *user.get_session_auth_fallback_hash()]
     return any(constant_time_compare(known, one) for one in hashes)
+
+
+def opened_by(who: Principal, request: "Request") -> Callable[[], None]:
+    """Return what raises NotFound once the session or token that opened a stream has ended."""
+    session_key = "" if who.token is not None else str(request.session.session_key or "")
+
+    def require_standing() -> None:
+        who.user.refresh_from_db()
+        if who.token is not None:
+            who.token.refresh_from_db()
+            standing = who.token.is_live
+        else:
+            standing = stands_for(session_key, who.user)
+        if not standing:
+            raise NotFound("What opened this stream has ended.")
+
+    return require_standing
 
 
 def end_if_over(session_key: str, user: User) -> None:

@@ -1,23 +1,28 @@
 """Presets (one press), workspaces (what runs), who was let in, and what happened when."""
 
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 from django.conf import settings
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.db.models import Q
+from django.utils.functional import cached_property
 from django.utils.translation import gettext_lazy as _
 
 from clusters.wording import waiting_sentence
 from common.ids import new_short_id, new_uid
 from credentials.models import Credential
 from notebooks.choices import StopReason, WorkspaceKind
+from notebooks.pulling import pull_of
 from projects.models import Project
 from runtime import reasons
 from runtime.models import Reconcilable
 from runtime.protocol import Desired, Phase, Resources
 from runtime.reasons import Reason
+from runtime.workload_state import RESTARTED
 from volumes.models import Volume
 
 MAX_CPU_MILLI = 1_024_000
@@ -30,6 +35,8 @@ def shown_message(reason: str, message: str, ref: Mapping[str, Any], size: Resou
     queue = ref.get("queue")
     if reason == Reason.QUEUED and queue:
         return waiting_sentence(queue.get("lacking", ()), queue.get("position", 1), size)
+    if (pull := pull_of(reason, ref.get("pull"))) is not None:
+        return pull.sentence
     return message or str(reasons.info(reason).text)
 
 
@@ -137,6 +144,8 @@ class Workspace(Size, Program, Reconcilable):
     """Somebody's running (or stopped) work. Files, address and settings survive a stop."""
 
     KIND = "workspace"
+    # What the launch of this very request attached: its answer need not ask for it.
+    just_attached: Any = None
 
     # In the address, the host name and on the command line; never reused.
     short_id = models.CharField(max_length=16, unique=True, default=new_short_id, editable=False)
@@ -207,6 +216,11 @@ class Workspace(Size, Program, Reconcilable):
     def get_absolute_url(self) -> str:
         return f"/projects/{self.project.slug}/workspaces/{self.short_id}/"
 
+    @cached_property
+    def keys_read(self) -> tuple[tuple[int, UUID], ...]:
+        """Return key and uid of the credentials that it is given, as one pass over it sees them."""
+        return tuple(self.keys.values_list("credential_id", "credential__uid"))
+
     @property
     def is_container(self) -> bool:
         return self.kind == WorkspaceKind.CONTAINER
@@ -215,6 +229,10 @@ class Workspace(Size, Program, Reconcilable):
     def web_ports(self) -> list[dict[str, Any]]:
         """The ports that people open in a browser, in the order of their sidecars."""
         return [port for port in self.ports if port.get("web")]
+
+    @property
+    def time_limit(self) -> timedelta | None:
+        return timedelta(minutes=self.time_limit_minutes) if self.time_limit_minutes else None
 
     @property
     def is_seen(self) -> bool:
@@ -352,6 +370,13 @@ class Step(models.Model):
 
     def __str__(self) -> str:
         return self.word
+
+    @property
+    def shown_message(self) -> str:
+        """In the reader's language where the message is the word of a reason."""
+        if self.word == RESTARTED:
+            return str(reasons.info(self.message).text) if self.message else ""
+        return self.message
 
 
 class Sample(models.Model):

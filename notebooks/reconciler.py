@@ -5,13 +5,15 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from clusters import registry
+from clusters.placement import QUEUED_HERE
 from hubapi import services as hub
 from loaders import selectors as loads
 from notebooks.choices import StopReason
 from notebooks.models import Workspace
 from notebooks.program import sidecar_port
+from notebooks.pulling import image_bytes
 from notebooks.specs import pod_spec, process_spec
-from notebooks.where import cluster_of
 from runtime.models import Reconcilable
 from runtime.protocol import Observation, Phase, RouteEntry, WorkloadSpec
 from runtime.reasons import Reason
@@ -32,18 +34,24 @@ class WorkspaceReconciler(WorkloadReconciler):
 
     kind = Workspace.KIND
     model: type[Reconcilable] = Workspace
-    related: ClassVar[tuple[str, ...]] = ("project", "owner", "home", "preset")
+    related: ClassVar[tuple[str, ...]] = ("project", "owner")  # what each pass reads
+    keeps_what_it_read: ClassVar[bool] = True
 
     def spec_of(self, row: Workspace) -> WorkloadSpec:
-        cluster = cluster_of(row)
-        return process_spec(row) if cluster is None else pod_spec(row, cluster)
+        cluster = registry.row_for(row.cluster_key)
+        if cluster.driver in QUEUED_HERE:
+            return process_spec(row)
+        return pod_spec(row, cluster)
 
     def waits_for(self, row: Workspace) -> tuple[str, str] | None:
         uids = list(row.needs.values_list("load__uid", flat=True))
         return loads.missing(uids) if uids else None
 
     def secrets_of(self, row: Workspace) -> str:
-        return ",".join(str(pk) for pk in row.keys.values_list("credential_id", flat=True))
+        return ",".join(str(pk) for pk, _uid in row.keys_read)
+
+    def image_bytes(self, row: Workspace) -> int | None:
+        return image_bytes(row.image_digest)
 
     def before_stop(self, row: Workspace) -> None:
         hub.revoke_workload(row.uid)

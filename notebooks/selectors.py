@@ -31,11 +31,12 @@ ENDED = frozenset({Phase.STOPPED, Phase.FAILED})
 
 def presets_for(project: Project) -> QuerySet[Preset]:
     """Return the active presets that may be used in ``project``."""
-    return (
-        Preset.objects.filter(Q(projects=None) | Q(projects=project), is_active=True)
-        .distinct()
-        .order_by("position", "name")
-    )
+    return _usable_in(project).distinct().order_by("position", "name")
+
+
+def _usable_in(project: Project) -> QuerySet[Preset]:
+    """Return the same in no order; one that several projects have comes as often."""
+    return Preset.objects.filter(Q(projects=None) | Q(projects=project), is_active=True)
 
 
 def presets_visible_to(who: Principal) -> QuerySet[Preset]:
@@ -53,7 +54,7 @@ def presets_visible_to(who: Principal) -> QuerySet[Preset]:
 def preset_get(project: Project, slug: str) -> Preset:
     """Return a preset that may be used in ``project``, or NotFound."""
     known = is_storable(slug)
-    preset = presets_for(project).filter(slug=slug).first() if known else None
+    preset = _usable_in(project).filter(slug=slug).first() if known else None
     if preset is None:
         raise NotFound(_("There is no such preset in this project."))
     return preset
@@ -80,6 +81,10 @@ def workspaces_shared_with(who: Principal, project: Project | None = None) -> Qu
     return workspaces_visible_to(who, project).filter(Exists(mine)).exclude(desired=Desired.ABSENT)
 
 
+def no_such() -> str:
+    return _("There is no such workspace, or you may not see it.")
+
+
 def workspace_get(
     who: Principal, short_id: str, project: Project | None = None, *, for_update: bool = False
 ) -> Workspace:
@@ -87,10 +92,10 @@ def workspace_get(
     rows = workspaces_visible_to(who, project)
     if for_update:
         rows = rows.select_for_update(of=("self",))
-    row = rows.filter(short_id=short_id).first()
-    if row is None:
-        raise NotFound(_("There is no such workspace, or you may not see it."))
-    return row
+    try:
+        return rows.get(short_id=short_id)
+    except Workspace.DoesNotExist:
+        raise NotFound(no_such()) from None
 
 
 def require_owner(who: Principal, workspace: Workspace) -> None:

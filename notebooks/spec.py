@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from common.envnames import is_name, is_refused
 from common.errors import wrong
@@ -186,7 +187,12 @@ def clean_time_limit(asked: int | None, *, default: int | None, longest: int | N
     if longest is not None and (asked == 0 or asked > longest):
         raise wrong(
             "time_limit_minutes",
-            _("This preset allows at most %(n)d minutes.") % {"n": longest},
+            ngettext(
+                "This preset allows at most %(n)d minute.",
+                "This preset allows at most %(n)d minutes.",
+                longest,
+            )
+            % {"n": longest},
         )
     return asked or None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from clusters.options import ClusterOptions, options_of
@@ -10,8 +11,8 @@ from credentials.embedding import Embedded, embed
 from credentials.selectors import credentials_for_launch
 from hubapi import services as hub
 from notebooks.hub import info_of, port_info_of
+from notebooks.nearness import near_its_data
 from notebooks.program import sidecar_port
-from notebooks.services.attaching import volumes_seen_by
 from notebooks.where import image_of, namespace_of
 from runtime.drivers.kubernetes.names import HOME, PORT
 from runtime.protocol import Mount, Probe, Sidecar, WorkloadSpec
@@ -59,13 +60,16 @@ def pod_spec(row: Workspace, cluster: Cluster) -> WorkloadSpec:
         "namespace": namespace_of(row, options),
         "image": image_of(row, options),
         "shm_mib": row.shm_mib,
-        "placement": engine_placement(
-            row.cluster_key,
-            gpus=row.gpus,
-            gpu_flavor=row.gpu_flavor,
-            kind=row.kind,
-            network=row.network,
-            **asked,
+        "placement": replace(
+            engine_placement(
+                row.cluster_key,
+                gpus=row.gpus,
+                gpu_flavor=row.gpu_flavor,
+                kind=row.kind,
+                network=row.network,
+                **asked,
+            ),
+            near=near_its_data(row),
         ),
         "network": engine_network(row.cluster_key, name=row.network, gpus=row.gpus, **asked),
     }
@@ -75,12 +79,15 @@ def pod_spec(row: Workspace, cluster: Cluster) -> WorkloadSpec:
 
 def _keys(row: Workspace) -> Embedded:
     """What still exists and its owner may still use; decided anew at each start."""
-    uids = row.keys.values_list("credential__uid", flat=True)
+    uids = [uid for _pk, uid in row.keys_read]
     return embed(credentials_for_launch(row.owner, row.project, uids))
 
 
 def _mounts(row: Workspace) -> tuple[Mount, ...]:
-    others = (mount_of(seen.volume, read_only=seen.read_only) for seen in volumes_seen_by(row))
+    seen = row.mounts.select_related("volume__owner")
+    others = (mount_of(mount.volume, read_only=mount.read_only) for mount in seen)
+    if row.home.owner_id == row.owner_id:
+        row.home.owner = row.owner  # known already
     return (mount_of(row.home, role="home"), *others)
 
 
@@ -97,6 +104,7 @@ def _common(row: Workspace, keys: Embedded) -> dict[str, Any]:
         "resources": row.resources,
         "mounts": _mounts(row),
         "secret_files": keys.secret_files,
+        "placed_files": keys.placed_files,
         "labels": {"project": row.project.slug, "owner": row.owner.username},
     }
 

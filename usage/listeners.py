@@ -43,32 +43,37 @@ def _state(transition: Transition) -> dict[str, Any]:
 
 
 def _open(transition: Transition, row: Any, state: dict[str, Any]) -> None:
-    """Make the launch's interval, or put its start right when the driver told it exactly."""
+    """Make the launch's interval, or put its start right when the driver told it exactly.
+
+    A pod that replaced another began later: what the one before it used still counts.
+    """
     started = _started_at(transition, row, state)
     devices = state.get("devices")
-    found, made = Interval.objects.get_or_create(
-        uid=row.uid,
-        launch=row.launch,
-        defaults={
-            "kind": row.KIND,
-            "name": str(row)[:120],
-            "project_uid": row.project.uid,
-            "project_slug": row.project.slug,
-            "owner_uid": row.owner.uid,
-            "owner_name": row.owner.username,
-            "cluster_key": row.cluster_key,
-            "gpus": len(devices) if devices else row.gpus,
-            "flavor": _flavor(row),
-            "cpu_milli": row.cpu_milli,
-            "memory_mib": row.memory_mib,
-            "started_at": started,
-        },
-    )
-    if made:
-        # an earlier launch of the same workload is over at the latest now
-        _close(row, launch=row.launch - 1, at=started, reason="restarted")
+    # The engine holds the row: nobody else writes of this launch meanwhile.
+    found = Interval.objects.filter(uid=row.uid, launch=row.launch).first()
+    if found is None:
+        Interval.objects.create(
+            uid=row.uid,
+            launch=row.launch,
+            kind=row.KIND,
+            name=str(row)[:120],
+            project_uid=row.project.uid,
+            project_slug=row.project.slug,
+            owner_uid=row.owner.uid,
+            owner_name=row.owner.username,
+            cluster_key=row.cluster_key,
+            gpus=len(devices) if devices else row.gpus,
+            flavor=_flavor(row),
+            cpu_milli=row.cpu_milli,
+            memory_mib=row.memory_mib,
+            started_at=started,
+        )
+        if row.launch > 1:  # an earlier launch of the same workload is over at the latest now
+            _close(row, launch=row.launch - 1, at=started, reason="restarted")
         return
     flavor = found.flavor or _flavor(row)
+    if (state.get("pod") or {}).get("times"):
+        started = found.started_at
     if found.ended_at is None and (found.started_at, found.flavor) != (started, flavor):
         Interval.objects.filter(pk=found.pk, ended_at__isnull=True).update(
             started_at=started, flavor=flavor

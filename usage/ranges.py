@@ -8,7 +8,7 @@ from django.utils.dateparse import parse_date, parse_datetime
 from django.utils.translation import gettext as _
 
 from common.clock import now
-from common.errors import Invalid
+from common.errors import wrong
 from usage.selectors import Range
 
 DEFAULT = timedelta(days=30)
@@ -20,8 +20,7 @@ def range_of(params: Mapping[str, str]) -> Range:
     until = _moment(params.get("until", ""), "until", end=True) or now()
     since = _moment(params.get("since", ""), "since", end=False) or until - DEFAULT
     if not since < until or until - since > LONGEST:
-        sentence = _("The span must begin before it ends and be shorter than ten years.")
-        raise Invalid(sentence, fields={"since": [sentence]})
+        raise wrong("since", _("The span must begin before it ends and be shorter than ten years."))
     return Range(since=since, until=until)
 
 
@@ -37,6 +36,5 @@ def _moment(text: str, field: str, *, end: bool) -> datetime | None:
     except (ValueError, OverflowError):
         moment = None
     if moment is None:
-        sentence = _("A day (2026-01-31) or a moment (2026-01-31T12:00:00Z) is expected.")
-        raise Invalid(sentence, fields={field: [sentence]})
+        raise wrong(field, _("A day (2026-01-31) or a moment (2026-01-31T12:00:00Z) is expected."))
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

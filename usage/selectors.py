@@ -28,7 +28,8 @@ class Total:
     """What a group of intervals held, in hours."""
 
     label: str
-    kind: str = ""
+    uid: UUID | None = None  # of the person or project
+    name: str = ""  # for pages (usage.names)
     launches: int = 0
     hours: float = 0.0
     gpu_hours: float = 0.0
@@ -86,14 +87,15 @@ def report(rows: Iterable[Interval], span: Range, *, by_project: bool = False) -
     """Add the intervals up; one pass, one query."""
     at = now()
     total = Total("")
-    people: dict[str, Total] = {}
+    people: dict[UUID, Total] = {}
     flavors: dict[str, Total] = {}
     for row in rows.iterator(chunk_size=2000) if isinstance(rows, QuerySet) else rows:
         hours = hours_within(row, span, at)
-        name = row.project_slug if by_project else row.owner_name
+        uid = row.project_uid if by_project else row.owner_uid
+        word = row.project_slug if by_project else row.owner_name
         what = (row.flavor or "gpu") if row.gpus else ""
         total.add(row, hours)
-        people.setdefault(name, Total(name)).add(row, hours)
+        people.setdefault(uid, Total(word, uid)).add(row, hours)
         flavors.setdefault(what, Total(what)).add(row, hours)
     return Report(
         span=span,

@@ -8,6 +8,7 @@ from rest_framework import status
 from rest_framework.response import Response
 
 from common.drf.etag import with_etag
+from common.errors import NotFound
 from notebooks import selectors
 from notebooks.api import render
 from notebooks.api import serializers as s
@@ -32,6 +33,10 @@ class WorkspaceAPIView(ProjectAPIView):
         return serializer
 
     def answer(self, row: Workspace, code: int = status.HTTP_200_OK) -> Response:
-        row.refresh_from_db(fields=["generation"])
-        response = Response(render.workspace_one(self.principal, row), status=code)
+        """NotFound where it was removed since it was found."""
+        try:
+            row.refresh_from_db(fields=["generation"])
+            response = Response(render.workspace_one(self.principal, row), status=code)
+        except Workspace.DoesNotExist:
+            raise NotFound(selectors.no_such()) from None
         return with_etag(response, row)

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from django.conf import settings
+
 from hubapi.services import port_short_id, workload_url
 from notebooks.choices import StopReason, WorkspaceKind
 from notebooks.models import Share, Workspace
+from notebooks.pulling import pull_of
 from notebooks.services.attaching import attached_to
 from notebooks.services.plan import public_fields
 from notebooks.spec import ATTACHED, PRIVATE, PUBLIC
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from projects.models import Project
 
 POSITION = "external_ref__queue__position"
+PULL = "external_ref__pull"
 COLUMNS = (
     *("id", "uid", "short_id", "name", "generation", "observed_generation", "desired"),
     *("phase", "reason", "message", "phase_since", "environment"),
@@ -33,7 +37,7 @@ COLUMNS = (
     *("cpu_milli", "memory_mib", "gpus", "gpu_flavor", "time_limit_minutes"),
     *("launch", "created_at", "asked_at", "started_at", "ready_at", "ends_at", "stopped_at"),
     *("stop_reason", "idle_stop_minutes", "owner_id"),
-    *("owner__username", "preset__slug", "home__uid", POSITION),
+    *("owner__username", "preset__slug", "home__uid", POSITION, PULL),
 )
 
 
@@ -94,6 +98,7 @@ def workspace_out(
             "observed_generation": row["observed_generation"],
             "since": row["phase_since"],
             "position": row[POSITION],
+            "pull": _pull(row),
             "url": _url(row) if running and may_open else None,
             "ports": _ports(row) if running and may_open else [],
         },
@@ -133,7 +138,14 @@ def _ports(row: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
+def _pull(row: dict[str, Any]) -> dict[str, Any] | None:
+    pull = pull_of(row["reason"], row[PULL])
+    return None if pull is None else {"since": pull.since, "size_bytes": pull.size_bytes}
+
+
 def _message(row: dict[str, Any]) -> str:
+    if (pull := pull_of(row["reason"], row[PULL])) is not None:
+        return pull.sentence
     if row["message"]:
         return str(row["message"])
     if row["stop_reason"] and row["phase"] in {Phase.STOPPED, Phase.STOPPING}:
@@ -143,14 +155,29 @@ def _message(row: dict[str, Any]) -> str:
 
 def workspace_one(who: Principal, row: Workspace) -> dict[str, Any]:
     """Return one, with its environment for its owner."""
-    values = workspace_values(row.project).values(*COLUMNS, *PRIVATE).get(pk=row.pk)
+    if row.just_attached is not None:
+        values = _columns_of(row)  # made by this request: nothing newer is to be read
+    else:
+        values = workspace_values(row.project).values(*COLUMNS, *PRIVATE).get(pk=row.pk)
     found = workspace_out(
         values,
         who,
         row.project,
-        is_visitor=Share.objects.filter(workspace=row, user=who.user).exists(),
+        is_visitor=row.owner_id != who.user.pk
+        and Share.objects.filter(workspace=row, user=who.user).exists(),
     )
-    found["spec"] |= attached_to(row).detailed()
+    found["spec"] |= (row.just_attached or attached_to(row)).detailed()
+    return found
+
+
+def _columns_of(row: Workspace) -> dict[str, Any]:
+    """Return the same columns from a row with owner, preset and home known."""
+    found: dict[str, Any] = {}
+    for name in (*COLUMNS, *PRIVATE):
+        value: Any = row
+        for part in name.split("__"):
+            value = value.get(part) if isinstance(value, dict) else getattr(value, part, None)
+        found[name] = value
     return found
 
 
@@ -183,5 +210,6 @@ def plan_out(plan: Plan) -> dict[str, Any]:
         "starts_now": plan.forecast.starts_now if plan.forecast else None,
         "position": plan.forecast.position if plan.forecast else None,
         "cost_per_hour": str(plan.cost_per_hour),
+        "currency": settings.BERTH_CURRENCY,
         "sentences": list(plan.sentences),
     }

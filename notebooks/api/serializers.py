@@ -6,7 +6,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from common.drf.serializers import StrictSerializer
+from common.drf.serializers import CurrencyField, StrictSerializer
 from notebooks.choices import WorkspaceKind
 from notebooks.models import MAX_CPU_MILLI, MAX_GPUS, MAX_MEMORY_MIB
 from notebooks.program import HIGHEST_PORT, LOWEST_PORT, MAX_PORTS, MAX_WORD, MAX_WORDS
@@ -175,6 +175,13 @@ class SpecOut(ProgramOut):
     needs = AttachedOut(many=True, allow_null=True)
 
 
+class PullOut(serializers.Serializer[Any]):
+    since = serializers.DateTimeField()
+    size_bytes = serializers.IntegerField(
+        allow_null=True, help_text="null: the registry of the image was not asked, or did not say"
+    )
+
+
 class StatusOut(serializers.Serializer[Any]):
     phase = serializers.CharField()
     reason = serializers.CharField(allow_blank=True)
@@ -182,6 +189,7 @@ class StatusOut(serializers.Serializer[Any]):
     observed_generation = serializers.IntegerField()
     since = serializers.DateTimeField(allow_null=True)
     position = serializers.IntegerField(allow_null=True)
+    pull = PullOut(allow_null=True, help_text="while the node fetches the image")
     url = serializers.CharField(allow_null=True)
     ports = OpenPortOut(many=True, help_text="ports that you may open now")
 
@@ -240,6 +248,7 @@ class PlanOut(serializers.Serializer[Any]):
     starts_now = serializers.BooleanField(allow_null=True)
     position = serializers.IntegerField(allow_null=True)
     cost_per_hour = serializers.CharField()
+    currency = CurrencyField()
     sentences = serializers.ListField(child=serializers.CharField())
 
 
@@ -247,11 +256,6 @@ class ShareOut(serializers.Serializer[Any]):
     username = serializers.CharField()
     display_name = serializers.CharField(allow_blank=True)
     created_at = serializers.DateTimeField()
-
-
-class LogOut(serializers.Serializer[Any]):
-    text = serializers.CharField(allow_blank=True)
-    offset = serializers.IntegerField(help_text="where to go on")
 
 
 class StepOut(serializers.Serializer[Any]):

@@ -2,43 +2,36 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from django.http import HttpResponseBase
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, extend_schema
-from rest_framework.renderers import BaseRenderer, JSONRenderer
+from drf_spectacular.utils import extend_schema
+from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from common.errors import Invalid, NotFound
+from clusters import streams
+from clusters.logs import PART, LogPart, log_read
+from common.drf.streams import (
+    PART_OF_A_LOG,
+    EventStreamRenderer,
+    LogOut,
+    offset_of,
+    wants_stream,
+    whole,
+)
 from hubapi import sessions
-from notebooks import selectors, services, streams
+from notebooks import selectors, services
 from notebooks.api import render
 from notebooks.api import serializers as s
 from notebooks.api.base import WorkspaceAPIView
-from notebooks.logs import PART, log_read
 from notebooks.models import Workspace
 from projects.access import Permission
+from runtime.protocol import Phase
 
-MAX_OFFSET = 2**53 - 1
-
-
-class EventStreamRenderer(BaseRenderer):
-    """Lets a client ask for a stream; errors before it begins are problem documents."""
-
-    media_type = "text/event-stream"
-    format = "sse"
-
-    def render(
-        self,
-        data: Any,
-        accepted_media_type: str | None = None,  # noqa: ARG002
-        renderer_context: Mapping[str, Any] | None = None,  # noqa: ARG002
-    ) -> bytes:
-        return json.dumps(data, default=str).encode()
+OVER = frozenset({Phase.STOPPED, Phase.FAILED, Phase.DELETED})
 
 
 class WorkspaceLogs(WorkspaceAPIView):
@@ -50,23 +43,16 @@ class WorkspaceLogs(WorkspaceAPIView):
     renderer_classes = [JSONRenderer, EventStreamRenderer]
 
     @extend_schema(
-        parameters=[
-            OpenApiParameter("offset", OpenApiTypes.INT),
-            OpenApiParameter("limit", OpenApiTypes.INT),
-        ],
-        responses={(200, "application/json"): s.LogOut, (200, "text/event-stream"): str},
+        parameters=PART_OF_A_LOG,
+        responses={(200, "application/json"): LogOut, (200, "text/event-stream"): str},
     )
     def get(self, request: Request, project: str, workspace: str) -> HttpResponseBase:  # noqa: ARG002
         row = self.workspace()
         selectors.require_owner(self.principal, row)
-        offset = _number(request, "offset", 0, MAX_OFFSET)
-        if _wants_stream(request):
-            if last := request.headers.get("Last-Event-ID", ""):
-                offset = int(last) if last.isdecimal() and len(last) < 16 else offset  # noqa: PLR2004
-            who = followed(self, row)
-            streams.require_slot(who.user_key)
-            return streams.respond(streams.follow_log(who, offset=offset))
-        limit = _number(request, "limit", PART, 4 * PART)
+        offset = offset_of(request)
+        if wants_stream(request):
+            return streams.respond(streams.follow_log(_log_of(self, row), offset=offset))
+        limit = whole(request, "limit", PART, 4 * PART)
         part = log_read(row.cluster_key, str(row.uid), offset=offset, limit=limit)
         return Response({"text": part.text, "offset": part.next_offset})
 
@@ -89,13 +75,13 @@ class WorkspaceEvents(WorkspaceAPIView):
     )
     def get(self, request: Request, project: str, workspace: str) -> HttpResponseBase:  # noqa: ARG002
         row = self.workspace()
-        if _wants_stream(request):
-            who = followed(self, row)
-            streams.require_slot(who.user_key)
-            return streams.respond(streams.follow_state(who))
+        if wants_stream(request):
+            topic = f"workspace:{row.uid}"
+            what = streams.FollowedState(_follower(self, row), topic, _looks_at(self, row))
+            return streams.respond(streams.follow_state(what))
         return Response(
             [
-                {"launch": x.launch, "word": x.word, "at": x.at, "message": x.message}
+                {"launch": x.launch, "word": x.word, "at": x.at, "message": x.shown_message}
                 for x in selectors.steps_of(row)
             ]
         )
@@ -131,33 +117,41 @@ class WorkspaceManifest(WorkspaceAPIView):
         return Response(services.manifest_of(row, with_env=mine))
 
 
-def followed(view: WorkspaceAPIView, row: Workspace) -> streams.Followed:
-    """Take from the request what a stream needs to go on alone."""
+def _follower(view: WorkspaceAPIView, row: Workspace) -> streams.Follower:
+    """Take from the request what a stream needs to go on alone; TooManyStreams beyond the limit."""
     who, project, short_id = view.principal, view.project, row.short_id
-    session_key = "" if who.token is not None else str(view.request.session.session_key or "")
+    require_standing = sessions.opened_by(who, view.request)
 
     def allowed() -> None:
-        who.user.refresh_from_db()
-        if who.token is not None:
-            who.token.refresh_from_db()
-            standing = who.token.is_live
-        else:
-            standing = sessions.stands_for(session_key, who.user)
-        if not standing:
-            raise NotFound("What opened this stream has ended.")
+        require_standing()
         selectors.workspace_get(who, short_id, project)
 
+    streams.require_slot(str(who.user.uid))
+    return streams.Follower(str(who.user.uid), allowed)
+
+
+def _log_of(view: WorkspaceAPIView, row: Workspace) -> streams.FollowedLog:
+    cluster_key, uid = row.cluster_key, str(row.uid)
+    state = _looks_at(view, row)
+
+    def read(*, offset: int) -> LogPart:
+        return log_read(cluster_key, uid, offset=offset)
+
+    def over() -> bool:
+        found = state()
+        return found is None or found["phase"] in OVER
+
+    return streams.FollowedLog(_follower(view, row), read, over)
+
+
+def _looks_at(view: WorkspaceAPIView, row: Workspace) -> Callable[[], dict[str, Any] | None]:
+    who, pk = view.principal, row.pk
+
     def state() -> dict[str, Any] | None:
-        found = Workspace.objects.filter(pk=row.pk, deleted_at__isnull=True).first()
+        found = Workspace.objects.filter(pk=pk, deleted_at__isnull=True).first()
         return None if found is None else _state(render.workspace_one(who, found))
 
-    return streams.Followed(
-        user_key=str(who.user.uid),
-        cluster_key=row.cluster_key,
-        uid=str(row.uid),
-        allowed=allowed,
-        state=state,
-    )
+    return state
 
 
 def _state(found: dict[str, Any]) -> dict[str, Any]:
@@ -168,16 +162,3 @@ def _state(found: dict[str, Any]) -> dict[str, Any]:
         "ends_at": found["ends_at"],
         **found["status"],
     }
-
-
-def _wants_stream(request: Request) -> bool:
-    return getattr(request.accepted_renderer, "format", "") == "sse"
-
-
-def _number(request: Request, name: str, default: int, high: int) -> int:
-    text = request.query_params.get(name, "")
-    if not text:
-        return default
-    if not text.isascii() or not text.isdecimal() or len(text) > 16 or int(text) > high:  # noqa: PLR2004
-        raise Invalid(f"{name}: a whole number from 0 to {high}.", fields={name: ["invalid"]})
-    return int(text)

@@ -146,7 +146,8 @@ class WorkspaceDetail(WorkspaceAPIView):
             row = self.workspace(for_update=True)
             check_if_match(request, row)
             row = services.workspace_delete(principal=self.principal, workspace=row)
-        return self.answer(row, status.HTTP_202_ACCEPTED)
+            # before others see the wish: one that does not run is gone a moment later
+            return self.answer(row, status.HTTP_202_ACCEPTED)
 
 
 class WorkspaceStart(WorkspaceAPIView):

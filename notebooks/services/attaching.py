@@ -154,11 +154,12 @@ def held(
     return attached
 
 
-def attach(row: Workspace, attached: Attached) -> None:
+def attach(row: Workspace, attached: Attached, *, is_new: bool = False) -> None:
     """Write it, in the transaction of the intent; what is equal stays as it is."""
-    row.mounts.all().delete()
-    row.keys.all().delete()
-    row.needs.all().delete()
+    if not is_new:
+        row.mounts.all().delete()
+        row.keys.all().delete()
+        row.needs.all().delete()
     WorkspaceVolume.objects.bulk_create(
         WorkspaceVolume(workspace=row, volume=s.volume, read_only=s.read_only, position=n)
         for n, s in enumerate(attached.volumes)
@@ -237,11 +238,10 @@ def attached_usually(
     """Return what a workspace sees of which nothing is said: the project's own volume."""
     if Permission.VOLUME_USE not in permissions_of(principal, project):
         return Attached()
-    found = mountable(principal, project, cluster_key)
-    shared = found.filter(kind=VolumeKind.PROJECT).first()
+    shared = volumes.project_volume_of(principal, project, cluster_key)
     if shared is None:
         return Attached(with_shared=True)
-    return Attached(volumes=(_as_allowed(principal, project, shared, read_only=None),))
+    return Attached(volumes=(_as_allowed(principal, shared, read_only=None),))
 
 
 def volume_word(text: str) -> tuple[str, bool | None]:
@@ -266,7 +266,7 @@ def _volumes(
     for item in said:
         word, read_only = _volume_said(item)
         row = _one("volumes", word, rows)
-        found.append(_as_allowed(principal, project, row, read_only=read_only))
+        found.append(_as_allowed(principal, row, read_only=read_only))
     _once("volumes", (seen.volume for seen in found))
     return tuple(found)
 
@@ -281,13 +281,12 @@ def _volume_said(item: Any) -> tuple[str, bool | None]:
     return volume_word(_word("volumes", item))
 
 
-def _as_allowed(
-    principal: Principal, project: Project, row: Volume, *, read_only: bool | None
-) -> Seen:
+def _as_allowed(principal: Principal, row: Volume, *, read_only: bool | None) -> Seen:
     """Look at it as it was said; where nothing was said, write as far as one may."""
     if read_only is None:
         read_only = row.is_full or not volumes.may_write(principal, row)
-    return Seen(volumes.volume_for_use(principal, project, row.uid, write=not read_only), read_only)
+    volumes.require_for_use(principal, row, write=not read_only)
+    return Seen(row, read_only)
 
 
 def _credentials(

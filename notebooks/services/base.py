@@ -11,7 +11,7 @@ from common.errors import Conflict, Forbidden
 from notebooks.models import Step, Workspace
 from projects.access import Permission, denial, permissions_of, require
 from runtime.bus import publish
-from runtime.hints import hint
+from runtime.hints import hint, wake
 from runtime.protocol import Desired
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def topics(row: Workspace) -> list[str]:
     ]
 
 
-def changed(row: Workspace) -> None:
+def changed(row: Workspace, *, is_new: bool = False) -> None:
     """Wake the engine and tell open pages, both after commit."""
-    hint(row)
+    wake(row) if is_new else hint(row)
     publish(topics(row), {"kind": row.KIND, "id": row.short_id})

@@ -30,7 +30,7 @@ from notebooks.services.pinning import digest_for
 from notebooks.services.placing import amounts_of
 from notebooks.services.specify import columns_of, spec_for, spec_of
 from notebooks.spec import PRIVATE, Wanted, clean_name
-from projects.access import Permission, require
+from projects.access import Permission, require, roles_kept
 from quotas import services as quotas
 from runtime.protocol import Desired
 from volumes.services import home_ensure, volumes_hold
@@ -46,6 +46,7 @@ NONCE_KEPT = timedelta(minutes=10)
 _TURNS = 16
 
 
+@roles_kept()
 def workspace_launch(
     *,
     principal: Principal,
@@ -119,6 +120,7 @@ def _launch(principal: Principal, project: Project, new: _New) -> Workspace:
         principal=principal, project=project, owner=principal.user, cluster_key=spec.cluster
     )
     volumes_hold([home])
+    at = now()
     row = Workspace.objects.create(
         project=project,
         owner=principal.user,
@@ -128,14 +130,16 @@ def _launch(principal: Principal, project: Project, new: _New) -> Workspace:
         nonce=new.nonce,
         image_digest=new.digest,
         launch=1,
-        asked_at=now(),
-        phase_since=now(),
-        last_used_at=now(),
+        asked_at=at,
+        phase_since=at,
+        last_used_at=at,
+        next_reconcile_at=at,
         idle_stop_minutes=preset.idle_stop_minutes,
         **columns_of(spec),
     )
-    attach(row, attached)
-    reserve(principal, row, spec)
+    attach(row, attached, is_new=True)
+    row.just_attached = attached
+    reserve(principal, row, spec, is_new=True)
     step(row, "accepted")
     events.record(
         actor=principal,
@@ -144,11 +148,11 @@ def _launch(principal: Principal, project: Project, new: _New) -> Workspace:
         project_uid=project.uid,
         data={"preset": preset.slug, **_public(spec), **_given(new.attached)},
     )
-    changed(row)
+    changed(row, is_new=True)
     return row
 
 
-def reserve(principal: Principal, row: Workspace, spec: Spec) -> None:
+def reserve(principal: Principal, row: Workspace, spec: Spec, *, is_new: bool = False) -> None:
     """Hold what the workspace takes of the limits, in the transaction of the intent."""
     quotas.reserve(
         principal=principal,
@@ -157,6 +161,7 @@ def reserve(principal: Principal, row: Workspace, spec: Spec) -> None:
         uid=row.uid,
         amounts=amounts_of(row.project, spec),
         launch=row.launch,
+        is_new=is_new,
     )
 
 

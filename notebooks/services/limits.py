@@ -1,4 +1,6 @@
-"""The clock: warns before a time limit, stops at it, and stops what is idle by its rule."""
+"""The clock: warns before a time limit, stops at it, stops what is idle by its rule and what runs
+for somebody who may not have anything there any more.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +8,15 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import Exists, OuterRef, Q
 
 from common.clock import now
 from hubapi.selectors import idle_states
 from notebooks.choices import StopReason
 from notebooks.models import Sample, Workspace
 from notebooks.notices import tell_stops_soon
-from notebooks.services.lifecycle import request_stop
+from notebooks.services.lifecycle import request_stop, workspaces_stop_for
+from projects.models import Membership
 from runtime.protocol import Desired, Phase
 
 if TYPE_CHECKING:
@@ -38,7 +41,26 @@ def limits_enforce() -> int:
         deleted_at__isnull=True,
     )
     pks = list(due.order_by("ends_at").values_list("pk", flat=True)[:BATCH])
-    return sum(_enforce(pk, moment) for pk in pks) + _idle_enforce(moment)
+    return sum(_enforce(pk, moment) for pk in pks) + _idle_enforce(moment) + _gone_enforce()
+
+
+def _gone_enforce() -> int:
+    """Stop what runs for people who left or were disabled (A3).
+
+    All that they had was stopped then; but a launch that was allowed a moment before may have been
+    written a moment later.
+    """
+    member = Membership.objects.filter(project=OuterRef("project"), user=OuterRef("owner"))
+    rows = Workspace.objects.filter(
+        Q(owner__is_active=False) | ~Exists(member),
+        desired=Desired.RUNNING,
+        deleted_at__isnull=True,
+    )
+    done = 0
+    for row in rows.select_related("project", "owner").order_by("pk")[:BATCH]:
+        left = StopReason.OWNER_LEFT if row.owner.is_active else StopReason.OWNER_DISABLED
+        done += workspaces_stop_for(reason=left, project=row.project, owner=row.owner)
+    return done
 
 
 def _idle_enforce(moment: datetime) -> int:

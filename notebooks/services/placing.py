@@ -42,10 +42,12 @@ def can_run(cluster: Cluster, preset: Preset) -> bool:
 
 def clusters_of(project: Project) -> list[Cluster]:
     """Return the clusters on which a project may start something now, this machine first."""
-    if settings.BERTH_LOCAL_CLUSTER and not Cluster.objects.filter(key=LOCAL).exists():
-        ensure_local_cluster()  # nothing was looked at yet
     hidden = set() if settings.BERTH_LOCAL_CLUSTER else {LOCAL}
     found = placement.usable_clusters(project.uid)
+    if not hidden and all(c.key != LOCAL for c in found):
+        if not _is_known(LOCAL):
+            ensure_local_cluster()  # nothing was looked at yet
+        found = placement.usable_clusters(project.uid)  # somebody may just have made it
     return sorted((c for c in found if not c.drain and c.key not in hidden), key=runs_images)
 
 
@@ -57,6 +59,10 @@ def placed(*, project: Project, spec: Spec, wanted: Wanted, preset: Preset | Non
     cluster = _known(spec.cluster) if preset is None else choose(project, preset, spec, wanted)
     spec = replace(spec, cluster=cluster.key)
     if runs_images(cluster):
+        if preset is None:
+            placement.launch_check(cluster.key, project.uid)
+        else:
+            placement.proved_check(cluster)  # it is one of those that the project may use now
         _check_cluster(cluster, project, spec)
         return spec
     return _on_a_machine(spec, wanted)
@@ -98,6 +104,10 @@ def choose(project: Project, preset: Preset, spec: Spec, wanted: Wanted) -> Clus
     return Rooms(project.uid).best(fitting, size)[0]
 
 
+def _is_known(key: str) -> bool:
+    return Cluster.objects.filter(key=key).exists()
+
+
 def _known(key: str) -> Cluster:
     found = Cluster.objects.filter(key=key).first()
     if found is None and key == LOCAL and settings.BERTH_LOCAL_CLUSTER:
@@ -130,7 +140,6 @@ def _on_a_machine(spec: Spec, wanted: Wanted) -> Spec:
 
 
 def _check_cluster(cluster: Cluster, project: Project, spec: Spec) -> None:
-    placement.launch_check(cluster.key, project.uid)
     _check_program(cluster, spec)
     placement.placement_for(
         cluster.key,

@@ -12,8 +12,10 @@ from clusters.models import Flavor
 from common.changes import Change
 from common.errors import BerthError
 from common.ids import next_name
+from common.money import price
 from notebooks import selectors
 from notebooks.forecast import Forecast, forecast
+from notebooks.nearness import far_from_its_data
 from notebooks.program import flavors_of
 from notebooks.services.attaching import (
     Attached,
@@ -101,6 +103,7 @@ def workspace_plan(
     if name in taken:
         refusal = _("You already have a workspace of that name in this project.")
     return _said(
+        far_from_its_data(spec, [seen.volume for seen in attached.volumes], project),
         Plan(
             action="create",
             name=name,
@@ -113,7 +116,7 @@ def workspace_plan(
             quota=plan.quota,
             forecast=plan.forecast,
             cost_per_hour=plan.cost_per_hour,
-        )
+        ),
     )
 
 
@@ -141,6 +144,7 @@ def _plan_edit(principal: Principal, workspace: Workspace, wanted: Wanted) -> Pl
     judged = _judged(principal, workspace.project, after, starts=restarts, workspace=workspace)
     refusal = _refused(principal, workspace, gets, judged) if restarts else ""
     return _said(
+        far_from_its_data(after, [seen.volume for seen in gets.volumes], workspace.project),
         Plan(
             action="update" if changes else "none",
             name=name,
@@ -154,7 +158,7 @@ def _plan_edit(principal: Principal, workspace: Workspace, wanted: Wanted) -> Pl
             quota=judged.quota,
             forecast=judged.forecast,
             cost_per_hour=judged.cost_per_hour,
-        )
+        ),
     )
 
 
@@ -245,7 +249,7 @@ def public_fields(spec: Spec) -> dict[str, Any]:
     return {**found, "env": sorted(spec.env)}
 
 
-def _said(plan: Plan) -> Plan:
+def _said(slower: list[str], plan: Plan) -> Plan:
     """Add the sentences that a person reads, in the order of what matters."""
     said: list[str] = []
     if plan.refusal:
@@ -256,6 +260,7 @@ def _said(plan: Plan) -> Plan:
         said.append(_("It restarts: files are kept, what is in memory is lost."))
     if plan.forecast is not None and plan.allowed:
         said.append(plan.forecast.sentence)
+    said += slower
     if plan.cost_per_hour:
-        said.append(_("It costs %(price)s per hour.") % {"price": plan.cost_per_hour})
+        said.append(_("It costs %(price)s per hour.") % {"price": price(plan.cost_per_hour)})
     return Plan(**{**plan.__dict__, "sentences": tuple(said)})

@@ -3,58 +3,101 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import structlog
 
 from clusters.registry import driver_for
+from clusters.selectors import use_sources
 from common.clock import now
 from notebooks.models import Sample, Workspace
-from runtime.capabilities import SupportsMetrics
+from runtime.capabilities import SupportsDeviceUse, SupportsMetrics
+from runtime.models import ObservedWorkload
 from runtime.protocol import Desired, DriverError, Phase
+from runtime.use_sources import Holder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    Figures = Mapping[str, Mapping[str, float]]
 
 log = structlog.get_logger(__name__)
 
 KEPT = timedelta(hours=2)
 
 
+class _Row(NamedTuple):
+    pk: int
+    gpus: int
+
+
 def usage_sample() -> int:
     """Ask each cluster once for all its running workspaces; return how many were noted."""
     rows = Workspace.objects.filter(
         phase=Phase.RUNNING, desired=Desired.RUNNING, deleted_at__isnull=True
-    ).values_list("pk", "uid", "cluster_key")
-    by_cluster: dict[str, dict[str, int]] = {}
-    for pk, uid, cluster_key in rows:
-        by_cluster.setdefault(cluster_key, {})[str(uid)] = pk
-    return sum(_sample(key, pks) for key, pks in by_cluster.items())
+    ).values_list("pk", "uid", "cluster_key", "gpus")
+    by_cluster: dict[str, dict[str, _Row]] = {}
+    for pk, uid, cluster_key, gpus in rows:
+        by_cluster.setdefault(cluster_key, {})[str(uid)] = _Row(pk, gpus)
+    return sum(_sample(key, known) for key, known in by_cluster.items())
 
 
-def _sample(cluster_key: str, pks: Mapping[str, int]) -> int:
+def _sample(cluster_key: str, rows: Mapping[str, _Row]) -> int:
     try:
         driver = driver_for(cluster_key)
-        if not isinstance(driver, SupportsMetrics):
-            return 0
-        found = driver.usage(list(pks))
     except DriverError as error:
         log.info("usage.unknown", cluster=cluster_key, error=str(error))
         return 0
+    found = _usage(driver, cluster_key, rows)
+    devices = _device_use(driver, cluster_key, rows)
     at = now()
     made = Sample.objects.bulk_create(
         Sample(
-            workspace_id=pks[uid],
+            workspace_id=rows[uid].pk,
             at=at,
             cpu_milli=_whole(values, "cpu_milli"),
             memory_mib=_whole(values, "memory_mib"),
             gpu_utilisation=values.get("gpu_utilisation"),
             gpu_memory_mib=_whole(values, "gpu_memory_mib"),
         )
-        for uid, values in found.items()
-        if uid in pks and values
+        for uid in rows
+        if (values := {**found.get(uid, {}), **devices.get(uid, {})})
     )
     return len(made)
+
+
+def _usage(driver: Any, cluster_key: str, rows: Mapping[str, _Row]) -> Figures:
+    if not isinstance(driver, SupportsMetrics):
+        return {}
+    try:
+        return driver.usage(list(rows))
+    except DriverError as error:
+        log.info("usage.unknown", cluster=cluster_key, error=str(error))
+        return {}
+
+
+def _device_use(driver: Any, cluster_key: str, rows: Mapping[str, _Row]) -> Figures:
+    """What exporters say of the devices that these hold."""
+    held = {uid: row.gpus for uid, row in rows.items() if row.gpus}
+    if not held or not isinstance(driver, SupportsDeviceUse):
+        return {}
+    sources = use_sources(cluster_key)
+    try:
+        return driver.device_use(_holders(cluster_key, held), sources) if sources else {}
+    except DriverError as error:
+        log.info("usage.devices_unknown", cluster=cluster_key, error=str(error))
+        return {}
+
+
+def _holders(cluster_key: str, held: Mapping[str, int]) -> list[Holder]:
+    """Where each is, as the watch saw it last."""
+    seen = ObservedWorkload.objects.filter(cluster_key=cluster_key, uid__in=list(held))
+    found = []
+    for uid, data in seen.values_list("uid", "data"):
+        detail = data.get("detail") or {}
+        place = (str(detail.get("namespace", "")), str(detail.get("pod", "")))
+        found.append(Holder(str(uid), place, str(detail.get("node", "")), held[str(uid)]))
+    return found
 
 
 def _whole(values: Mapping[str, float], name: str) -> int | None:

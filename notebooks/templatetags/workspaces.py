@@ -47,7 +47,7 @@ def workspace_url(row: Workspace) -> str:
 
 
 @register.simple_tag
-def workspace_step(word: str) -> str:
-    from notebooks.ui.present import step_word
+def workspace_step(row: Workspace, word: str) -> str:
+    from notebooks.ui.present import is_far, step_word
 
-    return step_word(word)
+    return step_word(word, on_cluster=is_far(row))

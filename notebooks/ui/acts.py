@@ -9,6 +9,7 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from notebooks import services
 from notebooks.models import Workspace
@@ -58,7 +59,10 @@ class Extend(Act):
     def act(self, row: Workspace, request: HttpRequest) -> str:
         minutes = whole(request.POST.get("minutes", "60"), "minutes")
         services.workspace_extend(principal=self.principal, workspace=row, minutes=minutes)
-        return _("“%(name)s” ends %(n)d minutes later.") % {"name": row.name, "n": minutes}
+        text = ngettext(
+            "“%(name)s” ends %(n)d minute later.", "“%(name)s” ends %(n)d minutes later.", minutes
+        )
+        return text % {"name": row.name, "n": minutes}
 
 
 class ShareWith(Act):

@@ -12,12 +12,14 @@ from credentials.selectors import credentials_usable
 from loaders.selectors import loads_visible_to
 from notebooks.services.attaching import MOST, attached_to, attached_usually, mountable
 from projects.access import Permission, permissions_of
+from volumes.selectors import may_write
 
 if TYPE_CHECKING:
     from accounts.principal import Principal
     from notebooks.models import Workspace
     from notebooks.services.attaching import Attached
     from projects.models import Project
+    from volumes.models import Volume
 
 OFFERED = 50  # of each; more are reached by the API and the command line
 _VOLUME = "volume-"
@@ -27,6 +29,7 @@ _WRITE, _READ = "rw", "ro"
 class AttachForm(forms.Form):
     """Mixed into the form of a workspace; what there is nothing of is left out."""
 
+    chosen_volume = ""  # the one that somebody came from
     # Tells a form that shows these fields from a press that says nothing about them.
     attach = forms.CharField(required=False, widget=forms.HiddenInput, initial="1")
     credentials = forms.MultipleChoiceField(
@@ -64,6 +67,8 @@ class AttachForm(forms.Form):
         self, principal: Principal, project: Project, row: Workspace | None, now: Attached
     ) -> None:
         key = row.cluster_key if row is not None else None
+        self._is_new = row is None
+        self._offered: dict[str, Volume] = {}
         seen = {each.volume.uid: _READ if each.read_only else _WRITE for each in now.volumes}
         rows = list(mountable(principal, project, key)[:OFFERED])
         several = len({volume.cluster_key for volume in rows}) > 1
@@ -76,6 +81,16 @@ class AttachForm(forms.Form):
                 choices=[("", _t("not there")), (_WRITE, _t("written")), (_READ, _t("only read"))],
             )
             self.initial[name] = seen.get(volume.uid, "")
+            self._offered[name] = volume
+
+    def choose_volume(self, principal: Principal, uid: str) -> None:
+        """Have a new workspace see this volume from the first, where it is offered."""
+        name = f"{_VOLUME}{uid}"
+        if (volume := self._offered.get(name)) is None:
+            return
+        writes = may_write(principal, volume) and not volume.is_full
+        self.initial.update({name: _WRITE if writes else _READ, "cluster": volume.cluster_key})
+        self.chosen_volume = uid
 
     def _offer_many(self, name: str, choices: list[tuple[str, str]], now: list[str]) -> None:
         field = self.fields[name]
@@ -98,13 +113,48 @@ class AttachForm(forms.Form):
         if not self.data.get("attach"):
             return {}
         data = self.cleaned_data
-        volumes = [
-            {"volume": name.removeprefix(_VOLUME), "read_only": data[name] == _READ}
-            for name in self.fields
-            if name.startswith(_VOLUME) and data.get(name)
-        ]
-        found: dict[str, Any] = {"volumes": volumes[:MOST]} if self.volume_fields else {}
+        found: dict[str, Any] = {}
+        if self._says_volumes():
+            found["volumes"] = [
+                {"volume": name.removeprefix(_VOLUME), "read_only": data[name] == _READ}
+                for name in self._offered
+                if data.get(name) and not self._is_left_elsewhere(name)
+            ][:MOST]
         for name in ("credentials", "needs"):
             if name in self.fields:
                 found[name] = list(data.get(name) or ())
         return found
+
+    def _says_volumes(self) -> bool:
+        """In a new one, what was offered and not touched is as if nothing were said of it: the
+        shared volume of whatever cluster it comes to.
+        """
+        touched = any(name in self.changed_data for name in self._offered)
+        return bool(self._offered) and (touched or not self._is_new)
+
+    def _is_left_elsewhere(self, name: str) -> bool:
+        """Whether it was offered, not chosen, and lies on another cluster than what was chosen."""
+        if not self._is_new or name in self.changed_data:
+            return False
+        chosen = self.cleaned_data.get("cluster")
+        meant = (
+            {chosen}
+            if chosen
+            else {
+                volume.cluster_key
+                for other, volume in self._offered.items()
+                if other in self.changed_data and self.cleaned_data.get(other)
+            }
+        )
+        return bool(meant) and self._offered[name].cluster_key not in meant
+
+    def clean(self) -> dict[str, Any]:
+        data: dict[str, Any] = super().clean() or self.cleaned_data
+        for name, volume in self._offered.items():
+            chosen = data.get("cluster")
+            elsewhere = chosen and data.get(name) and volume.cluster_key != chosen
+            if elsewhere and name in self.changed_data:
+                message = _t("“%(volume)s” lies on %(cluster)s: choose that, or leave it out.")
+                said = {"volume": volume.name, "cluster": volume.cluster_key}
+                self.add_error(name, message % said)
+        return data

@@ -12,6 +12,7 @@ from django.utils.translation import gettext_lazy as _
 
 from clusters import placement
 from clusters.selectors import flavor_use
+from common.money import price
 from notebooks import selectors, services
 from notebooks.models import MAX_GPUS
 from notebooks.program import flavors_of
@@ -177,8 +178,10 @@ class _Kind:
             "free": self.free,
             "total": self.total,
         }
-        price = self.flavor.price_per_hour
-        return f"{text}, {_t('%(price)s per hour') % {'price': price}}" if price else text
+        if not (cost := self.flavor.price_per_hour):
+            return text
+        each = _t("%(price)s per hour") % {"price": price(cost)}
+        return _t("%(first)s, %(then)s") % {"first": text, "then": each}
 
 
 def initial_of(spec: Spec) -> dict[str, Any]:

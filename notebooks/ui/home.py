@@ -7,8 +7,12 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from django import forms
+from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.utils.translation import gettext_lazy as _
 
+from common.templatetags.berth import translated
 from notebooks import selectors
 from notebooks.forecast import Forecast, Rooms
 from notebooks.services.placing import can_run, clusters_of
@@ -24,6 +28,7 @@ if TYPE_CHECKING:
     from projects.models import Project
 
 MINE_SHOWN = 24
+CARDS_SHOWN = 12  # presets on a page; more of them come with a search
 
 
 @dataclass(frozen=True)
@@ -90,7 +95,8 @@ class Home(PlatformView):
             granted = permissions_of(self.principal, project)
             can_start = Permission.WORKSPACE_CREATE in granted and not project.archived_at
             context["can_start"] = can_start
-            context["cards"] = cards(project) if can_start else []
+            if can_start:
+                context |= _presets(request, project)
             if Permission.QUOTA_READ in granted:
                 context["share"] = quotas.project_share(project, self.principal.user)
         return self.render(context)
@@ -101,6 +107,33 @@ class Home(PlatformView):
         slug = request.session.get(SESSION_PROJECT)
         found = mine.filter(slug=slug).first() if slug else None
         return found or mine.filter(memberships__user=self.principal.user).order_by("name").first()
+
+
+class PresetSearch(forms.Form):
+    use_required_attribute = False
+
+    q = forms.CharField(
+        label=_("Search presets"),
+        required=False,
+        max_length=80,
+        widget=forms.TextInput(attrs={"type": "search"}),
+    )
+
+
+def _presets(request: HttpRequest, project: Project) -> dict[str, Any]:
+    """Return a page of the cards, and the search where one page is not all of them."""
+    found, form = cards(project), PresetSearch(request.GET or None)
+    many = len(found) > CARDS_SHOWN
+    if many and form.is_valid() and (sought := form.cleaned_data["q"]):
+        found = [card for card in found if _matches(card.preset, sought.casefold())]
+    page = Paginator(found, CARDS_SHOWN).get_page(request.GET.get("page"))
+    return {"cards": page, "form": form if many else None}
+
+
+def _matches(preset: Preset, sought: str) -> bool:
+    said = (preset.name, preset.description)
+    words = (*said, *map(translated, said), preset.slug, preset.gpu_flavor)
+    return any(sought in word.casefold() for word in words)
 
 
 _ORDER = {Phase.RUNNING: 0, Phase.STARTING: 1, Phase.STOPPING: 2, Phase.FAILED: 3}

@@ -11,13 +11,13 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django_tables2 import RequestConfig
 
-from common.errors import BerthError, Invalid, LimitExceeded
+from common.errors import BerthError, Conflict, Forbidden, Invalid
 from notebooks import selectors, services
 from notebooks.models import Preset
 from notebooks.services import Plan, Spec
 from notebooks.services.plan import public_fields
 from notebooks.ui.forms import FilterForm, SizeForm, filtered, launch_form
-from notebooks.ui.shared import go, show_error, to_yaml
+from notebooks.ui.shared import go, refuse, to_yaml
 from notebooks.ui.tables import WorkspaceTable
 from projects.access import Permission
 from projects.ui.base import ProjectView
@@ -53,7 +53,9 @@ class Launch(ProjectView):
     def get(self, request: HttpRequest, project: str) -> HttpResponse:  # noqa: ARG002
         services.require_startable(self.principal, self.project)
         preset = preset_of(self, request.GET.get("preset", ""))
-        return self._page(preset, launch_form(self.principal, self.project, preset))
+        form = launch_form(self.principal, self.project, preset)
+        form.choose_volume(self.principal, request.GET.get("volume", "")[:36])
+        return self._page(preset, form)
 
     def post(self, request: HttpRequest, project: str) -> HttpResponse:  # noqa: ARG002
         preset = preset_of(self, request.POST.get("preset", ""))
@@ -68,9 +70,8 @@ class Launch(ProjectView):
                 wanted=form.wanted(),
                 nonce=request.POST.get("nonce", ""),
             )
-        except (Invalid, LimitExceeded) as error:
-            show_error(form, error)
-            return self._page(preset, form, status=422)
+        except (Invalid, Conflict, Forbidden) as error:
+            return self._page(preset, form, refuse(request, form, error))
         return go(request, f"{row.get_absolute_url()}?open=1")
 
     def _page(self, preset: Preset, form: SizeForm, status: int = 200) -> HttpResponse:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.db.models import Min
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext, pgettext
 
 from common.clock import now
 from hubapi.selectors import idle_state
@@ -17,10 +18,13 @@ from notebooks.forecast import Room
 from notebooks.hub import open_url
 from notebooks.models import Workspace
 from notebooks.program import flavors_of
+from notebooks.pulling import pull_of
 from notebooks.services.placing import LOCAL
 from notebooks.ui.reach import OnCluster, on_cluster
 from runtime import reasons
 from runtime.protocol import Desired, Phase
+from runtime.reasons import Reason
+from runtime.workload_state import RESTARTED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,13 +35,39 @@ if TYPE_CHECKING:
 
 
 MAX_ALTERNATIVES = 3
+# Why a start does not go on: it waits for something that somebody else holds or has to give.
+WAITS = frozenset(
+    (
+        Reason.QUEUED,
+        Reason.DOES_NOT_FIT,
+        Reason.NO_CAPACITY,
+        Reason.NODES_FULL,
+        Reason.NO_SUCH_NODE,
+        Reason.QUOTA_DENIED,
+        Reason.VOLUME,
+        Reason.DATA,
+        Reason.DATA_MISSING,
+        Reason.PREVIOUS_ENDING,
+        Reason.UNREACHABLE,
+    )
+)
+
+
+OF_THE_IMAGE = frozenset(
+    (
+        Reason.IMAGE_NOT_FOUND,
+        Reason.IMAGE_AUTH,
+        Reason.IMAGE_UNREACHABLE,
+        Reason.IMAGE_PLATFORM,
+    )
+)
 
 
 def step_word(word: str, *, on_cluster: bool = False) -> str:
     if on_cluster and word == "placed":
         return _("Handed to the cluster")
     words = {
-        "accepted": _("Accepted"),
+        "accepted": pgettext("a start", "Accepted"),
         "queued": _("Waiting for its turn"),
         "preparing": _("Preparing the project's namespace"),
         "placed": _("Placed"),
@@ -46,6 +76,7 @@ def step_word(word: str, *, on_cluster: bool = False) -> str:
         "starting": _("Starting"),
         "ready": _("Answers"),
         "running": _("Running"),
+        RESTARTED: _("Started again"),
         "stop-asked": _("Asked to stop"),
         "stopping": _("Stopping"),
         "stopped": _("Stopped"),
@@ -79,7 +110,7 @@ def timeline(row: Workspace) -> list[Line]:
     seen = {step.word for step in steps}
     on_its_way = row.shown_phase in {Phase.PENDING, Phase.STARTING}
     if on_its_way:
-        far = _is_far(row)
+        far = is_far(row)
         words = CLUSTER_WORDS if far else START_WORDS
         ahead = [word for word in words if word not in seen]
         lines += [
@@ -95,14 +126,15 @@ def _line(row: Workspace, steps: Sequence[Step], index: int) -> Line:
     state = "failed" if step.word == "failed" else "now" if last and moving else "done"
     took = after - step.at if after else (now() - step.at if state == "now" else None)
     # the place in the queue changes: the head of the page says it as it is now
-    message = "" if step.word == "queued" else step.message
-    text = step_word(step.word, on_cluster=_is_far(row))
+    message = "" if step.word == "queued" else step.shown_message
+    text = step_word(step.word, on_cluster=is_far(row))
     if step.word == "scheduled" and message:
         text, message = _("Placed on %(node)s") % {"node": message}, ""
     return Line(step.word, text, message, step.at, took, state)
 
 
-def _is_far(row: Workspace) -> bool:
+def is_far(row: Workspace) -> bool:
+    """Whether it runs on a cluster, where a start has other steps."""
     return row.cluster_key != LOCAL
 
 
@@ -114,6 +146,7 @@ class Trouble:
     detail: str
     advice: str
     fault: str
+    about_image: bool = False  # it never ran: there is no log, but an image to look at
 
 
 def trouble(row: Workspace) -> Trouble | None:
@@ -134,7 +167,8 @@ def trouble(row: Workspace) -> Trouble | None:
         reasons.Fault.PLATFORM: _("This was not your fault."),
         reasons.Fault.NOBODY: "",
     }[info.fault]
-    return Trouble(text, row.message, str(info.advice), whose)
+    about_image = row.reason in OF_THE_IMAGE
+    return Trouble(text, row.message, str(info.advice), whose, about_image)
 
 
 @dataclass(frozen=True)
@@ -157,6 +191,7 @@ class Shown:
     may_start: bool
     url: str
     reason: str
+    pull: str
     position: int | None
     next_end: datetime | None
     settled: bool
@@ -167,12 +202,19 @@ class Shown:
     alternatives: list[Alternative]
     place: OnCluster | None
 
+    @property
+    def is_only_accepted(self) -> bool:
+        """Whether it was taken and nothing is known to be in its way."""
+        waits = self.position or (self.row.is_seen and self.row.reason in WAITS)
+        return self.phase == Phase.PENDING and not waits
+
 
 def shown(who: Principal, row: Workspace) -> Shown:
     phase = row.shown_phase
     access = selectors.access_of(who.user, row)
     running = phase == Phase.RUNNING
     queue = row.external_ref.get("queue") or {}
+    pull = pull_of(row.reason, row.external_ref.get("pull"))
     return Shown(
         row=row,
         phase=phase,
@@ -182,6 +224,7 @@ def shown(who: Principal, row: Workspace) -> Shown:
         may_start=access.owner and row.is_ended,
         url=open_url(row) if running and access else "",
         reason=row.shown_message,
+        pull=pull.sentence_so_far if pull else "",
         position=queue.get("position"),
         next_end=next_end(row) if queue else None,
         settled=phase in selectors.SETTLED and row.is_seen,
@@ -224,5 +267,10 @@ def idle_words(row: Workspace) -> str:
     if words and row.idle_stop_minutes and state.since is not None:
         used = int((now() - state.since).total_seconds() // 60)
         left = max(0, row.idle_stop_minutes - used)
-        words += " " + _("It will be stopped in %(n)d minutes if that goes on.") % {"n": left}
+        text = ngettext(
+            "It will be stopped in %(n)d minute if that goes on.",
+            "It will be stopped in %(n)d minutes if that goes on.",
+            left,
+        )
+        words += " " + text % {"n": left}
     return words

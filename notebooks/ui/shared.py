@@ -11,14 +11,16 @@ from common.ui import answers
 from common.ui.answers import go, to_yaml
 
 if TYPE_CHECKING:
+    from django.http import HttpRequest
+
     from notebooks.ui.forms import SizeForm
 
-__all__ = ["go", "show_error", "to_yaml", "whole"]
+__all__ = ["go", "refuse", "to_yaml", "whole"]
 FORM_FIELDS = {"cpu_milli": "cpu", "memory_mib": "memory", "shm_mib": "shm"}
 
 
-def show_error(form: SizeForm, error: BerthError) -> None:
-    answers.show_error(form, error, FORM_FIELDS)
+def refuse(request: HttpRequest, form: SizeForm, error: BerthError) -> int:
+    return answers.refuse(request, form, error, FORM_FIELDS)
 
 
 def whole(text: str, field: str) -> int:

@@ -7,8 +7,9 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
-from common.templatetags.berth import NOTHING, ago, cpus, mib, phase
+from common.templatetags.berth import NOTHING, ago, phase
 from notebooks.models import Workspace
+from notebooks.templatetags.workspaces import workspace_size
 
 
 class WorkspaceTable(tables.Table):
@@ -36,10 +37,7 @@ class WorkspaceTable(tables.Table):
         return record.owner.label
 
     def render_size(self, record: Workspace) -> str:
-        parts = [f"{cpus(record.cpu_milli)} CPU", mib(record.memory_mib)]
-        if record.gpus:
-            parts.append(f"{record.gpus} {record.gpu_flavor or 'GPU'}")
-        return " · ".join(parts)
+        return workspace_size(record)
 
     def render_started(self, value: Any) -> SafeString | str:
         return ago(value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, ClassVar
 
 from django.conf import settings
@@ -11,21 +12,21 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.translation import gettext as _
 
-from common.errors import BerthError, Invalid, LimitExceeded
+from clusters.logs import MAX_DOWNLOAD, TAIL, LogPart, log_read, log_tail
+from common.errors import BerthError, Conflict, Forbidden, Invalid
+from common.ui.answers import as_file
 from events import selectors as events
 from notebooks import selectors, services
-from notebooks.logs import log_tail
 from notebooks.models import Workspace
 from notebooks.ui.forms import SizeForm, edit_form
 from notebooks.ui.present import shown
-from notebooks.ui.shared import go, show_error, to_yaml
+from notebooks.ui.shared import go, refuse, to_yaml
 from notebooks.ui.tabs import Tab, more_of
 from notebooks.where import cluster_of
 from projects.access import Permission
 from projects.ui.base import ProjectView
 from runtime.protocol import Phase
 
-MAX_DOWNLOAD = 64 * 1024 * 1024
 READ: Mapping[str, Permission] = {"GET": Permission.WORKSPACE_READ}
 
 
@@ -104,11 +105,12 @@ class Logs(WorkspaceView):
         row = self.owned()
         context: dict[str, Any] = {"log": None, "problem": ""}
         try:
-            context["log"] = log_tail(row)
+            context["log"] = log_of(row)
         except BerthError as error:
             context["problem"] = error.message
         keys = {"project": self.project.slug, "workspace": row.short_id}
         context["stream_url"] = self._stream(row) or reverse("api-workspace-logs", kwargs=keys)
+        context["download_url"] = reverse("notebooks:log-download", kwargs=keys)
         return self.render(self.page(row, context))
 
     def _stream(self, row: Workspace) -> str:
@@ -126,10 +128,7 @@ class LogDownload(WorkspaceView):
 
     def get(self, request: HttpRequest, project: str, workspace: str) -> HttpResponse:  # noqa: ARG002
         row = self.owned()
-        text = log_tail(row, limit=MAX_DOWNLOAD).data
-        response = HttpResponse(text, content_type="text/plain; charset=utf-8")
-        response["Content-Disposition"] = f'attachment; filename="{row.short_id}.log"'
-        return response
+        return as_file(log_of(row, MAX_DOWNLOAD).data, f"{row.short_id}.log")
 
 
 class Events(WorkspaceView):
@@ -195,9 +194,9 @@ class Settings(WorkspaceView):
             row = services.workspace_edit(
                 principal=self.principal, workspace=row, wanted=wanted, digest=digest
             )
-        except (Invalid, LimitExceeded) as error:
-            show_error(form, error)
-            return self._page(row, form, status=422)
+        except (Invalid, Conflict, Forbidden) as error:
+            status = refuse(request, form, error)
+            return self._page(self.owned(), form, status)
         said = (
             _("Saved. It restarts with its new settings.") if row.launch > before else _("Saved.")
         )
@@ -208,6 +207,10 @@ class Settings(WorkspaceView):
         check = reverse("images:check", args=[self.project.slug])
         context = {"form": form, "image_check_url": check, **people(row)}
         return self.render(self.page(row, context), status=status)
+
+
+def log_of(row: Workspace, limit: int = TAIL) -> LogPart:
+    return log_tail(partial(log_read, row.cluster_key, str(row.uid)), limit=limit)
 
 
 def people(row: Workspace) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from django.utils import timezone
 from common import csvsafe
 from projects.access import Permission
 from projects.ui.base import PlatformView, ProjectView
-from usage import export, selectors
+from usage import export, names, selectors
 from usage.models import Interval
 from usage.ranges import range_of
 from usage.selectors import Range
@@ -24,10 +24,12 @@ def answer(
 ) -> HttpResponseBase:
     if request.GET.get("format") == "csv":
         return csvsafe.download(f"{name}.csv", export.HEAD, export.csv_rows(rows, span))
+    report = selectors.report(rows, span, by_project=name != getattr(view, "slug", ""))
+    last = names.name_all(report, rows.order_by("-started_at", "-id")[:LAST])
     context: dict[str, Any] = {
-        "report": selectors.report(rows, span, by_project=name != getattr(view, "slug", "")),
+        "report": report,
         "held": selectors.held_now(rows),
-        "last": rows.order_by("-started_at", "-id")[:LAST],
+        "last": last,
         "since": timezone.localdate(span.since).isoformat(),
         "until": request.GET.get("until", ""),
     }

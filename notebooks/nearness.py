@@ -1,0 +1,41 @@
+"""A workspace near its data: drawn to it where no pool was chosen, told where another one was.
+
+Its home doesn't count: every workspace has one, and it would draw all of them to one place.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from django.utils.translation import gettext as _
+
+from volumes.nearness import labels_near, usable_near
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from notebooks.models import Workspace
+    from notebooks.spec import Spec
+    from projects.models import Project
+    from volumes.models import Volume
+
+
+def near_its_data(row: Workspace) -> tuple[Mapping[str, str], ...]:
+    """Return the labels of the pools that its volumes stand near, of those that it may use."""
+    if row.pool:
+        return ()
+    seen = [mount.volume for mount in row.mounts.select_related("volume")]
+    return labels_near(seen, row.kind, row.project)
+
+
+def far_from_its_data(spec: Spec, volumes: Sequence[Volume], project: Project) -> list[str]:
+    """Say of each volume that does not stand near the chosen pool that reading takes longer."""
+    if not spec.pool:
+        return []
+    near = usable_near(volumes, spec.kind, project)
+    said = _("The volume “%(volume)s” stands near %(near)s; reading from %(pool)s will be slower.")
+    return [
+        said % {"volume": volume.name, "near": ", ".join(names), "pool": spec.pool}
+        for volume in volumes
+        if (names := [pool.name for pool in near[volume.uid]]) and spec.pool not in names
+    ]
