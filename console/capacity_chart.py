@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING
 
+from common.ui.columns import BAR, HEIGHT, LINE, STEP, left, mark, scale
+
+__all__ = ["HEIGHT", "Chart", "Column", "chart"]
+
 if TYPE_CHECKING:
     from usage.capacity import Figures, Kind
-
-HEIGHT = 1000  # the drawing's own units, downwards; whole numbers read alike in every language
-STEP, BAR = 100, 78
-_LINE = 12  # half of the thickness of the mark of what there was
 
 
 @dataclass(frozen=True)
@@ -33,28 +33,28 @@ class Chart:
     top: float  # devices at the upper edge
     height: int = HEIGHT
     bar: int = BAR  # width of a column
-    mark: int = 2 * _LINE  # height of the mark of what there was
+    mark: int = 2 * LINE  # height of the mark of what there was
 
 
 def chart(kind: Kind) -> Chart:
     """Draw ``kind`` with its highest day, or what there was, at the upper edge."""
     days = [day.figures for day in kind.days]
     top = max([max(f.supply, f.requested) for f in days], default=0) or 1.0
-    scale = (HEIGHT - 2 * _LINE) / top
+    unit = scale(top)
     columns = []
     for number, day in enumerate(kind.days):
-        held = round(day.figures.attached * scale)
-        waiting = round(day.figures.waiting * scale)
+        held = round(day.figures.attached * unit)
+        waiting = round(day.figures.waiting * unit)
         columns.append(
             Column(
                 day=day.day,
                 figures=day.figures,
-                x=number * STEP + (STEP - BAR) // 2,
+                x=left(number),
                 held=HEIGHT - held,
                 held_height=held,
                 waiting=HEIGHT - held - waiting,
                 waiting_height=waiting,
-                supply=max(0, HEIGHT - round(day.figures.supply * scale) - _LINE),
+                supply=mark(day.figures.supply, unit),
             )
         )
     return Chart(columns, max(1, len(columns)) * STEP, top)

@@ -10,7 +10,11 @@ from django.utils.translation import gettext_lazy as _
 
 from clusters.options import ACCESS_MODES, PEERS, RANGES, VOLUME_KINDS, ClusterOptions
 from console import lines
-from console.fields import area
+from console.fields import EXACT, area, choice, exact, search_field
+from console.grouped import GroupedForm
+from console.views.base import FilterForm
+
+ATTENTION = "attention"
 
 
 def kubeconfig_field() -> forms.CharField:
@@ -19,7 +23,7 @@ def kubeconfig_field() -> forms.CharField:
         max_length=64 * 1024,
         strip=False,
         # never put back into the page, whatever the answer is
-        widget=Secret(attrs={"rows": 10, "class": "mono", "spellcheck": "false"}),
+        widget=Secret(attrs={**EXACT, "rows": 10}),
         help_text=_(
             "With server, certificate authority and token or client certificate inside the file."
             " It is sealed when it arrives and can't be read again, only replaced."
@@ -35,19 +39,24 @@ class Secret(forms.Textarea):
         return ""
 
 
-class OptionsForm(forms.Form):
+class ClusterFilter(FilterForm):
+    q = search_field()
+    state = choice(_("State"), (ATTENTION, _("Needs a look")))
+
+
+class OptionsForm(GroupedForm):
     """What may be set for a cluster; the same names as ``ClusterOptions``."""
 
-    namespace_prefix = forms.CharField(
-        label=_("Prefix of namespaces"),
+    namespace_prefix = exact(
+        _("Prefix of namespaces"),
         max_length=20,
         initial="berth-",
         help_text=_("Another one for each Berth that shares the cluster."),
+        required=True,
     )
-    hub_url = forms.CharField(
-        label=_("Address of Berth for workspaces"),
+    hub_url = exact(
+        _("Address of Berth for workspaces"),
         max_length=200,
-        required=False,
         help_text=_("How pods reach the internal listener. Empty: BERTH_INTERNAL_URL."),
     )
     hub_peers = area(
@@ -89,8 +98,8 @@ class OptionsForm(forms.Form):
             (VOLUME_KINDS[1], _("made by a storage class")),
         ],
     )
-    volume_path = forms.CharField(label=_("Directory on the nodes"), max_length=200, required=False)
-    storage_class = forms.CharField(label=_("Storage class"), max_length=63, required=False)
+    volume_path = exact(_("Directory on the nodes"), max_length=200)
+    storage_class = exact(_("Storage class"), max_length=63)
     volume_access_mode = forms.ChoiceField(
         label=_("Access mode"), choices=[(m, m) for m in ACCESS_MODES]
     )
@@ -106,16 +115,14 @@ class OptionsForm(forms.Form):
         max_value=100,
         help_text=_("1: every workload has its CPUs for itself. Memory is never given twice."),
     )
-    scheduler = forms.CharField(
-        label=_("Scheduler for work with GPUs"),
+    scheduler = exact(
+        _("Scheduler for work with GPUs"),
         max_length=63,
-        required=False,
         help_text=_("Name of a profile that packs. Empty: packed by preference."),
     )
-    queue = forms.CharField(
-        label=_("Queue"),
+    queue = exact(
+        _("Queue"),
         max_length=63,
-        required=False,
         help_text=_("The LocalQueue of Kueue that admits workloads. Empty: none."),
     )
     run_as_user = forms.IntegerField(
@@ -126,32 +133,24 @@ class OptionsForm(forms.Form):
         required=False,
         help_text=_("Only where the runtime supports it."),
     )
-    default_image = forms.CharField(
-        label=_("Image of presets that name none"), max_length=255, required=False
-    )
-    sidecar_image = forms.CharField(
-        label=_("Image that signs people in"),
+    default_image = exact(_("Image of presets that name none"), max_length=255)
+    sidecar_image = exact(
+        _("Image that signs people in"),
         max_length=255,
-        required=False,
         help_text=_("Runs before ports of containers. Empty: containers have no web ports."),
     )
-    data_image = forms.CharField(
-        label=_("Image that copies data"),
+    data_image = exact(
+        _("Image that copies data"),
         max_length=255,
-        required=False,
         help_text=_("Has Berth's package dataplane. Empty: no loads and no file browser here."),
     )
-    check_image = forms.CharField(
-        label=_("Image of the self-check"),
+    check_image = exact(
+        _("Image of the self-check"),
         max_length=255,
-        required=False,
         help_text=_("Anything with python3. Empty: one of the two above."),
     )
-    kube_api_url = forms.CharField(
-        label=_("API server for people's kubectl"),
-        max_length=200,
-        required=False,
-        help_text=_("Empty: as attached."),
+    kube_api_url = exact(
+        _("API server for people's kubectl"), max_length=200, help_text=_("Empty: as attached.")
     )
     kube_api_ca = area(_("Its certificate authority"), rows=2, help_text=_("Empty: as attached."))
     trusted = forms.BooleanField(
@@ -160,8 +159,8 @@ class OptionsForm(forms.Form):
         help_text=_("Work is started even where the network doesn't keep projects apart."),
     )
 
-    HEAD: tuple[str, ...] = ()
-    GROUPS: tuple[tuple[Any, Any, tuple[str, ...]], ...] = (
+    QUIET = ("*",)
+    GROUPS = (
         (
             _("Network"),
             _("Where Berth is, as seen from pods, and what pods may reach."),
@@ -195,19 +194,6 @@ class OptionsForm(forms.Form):
             ("kube_api_url", "kube_api_ca"),
         ),
     )
-
-    def head(self) -> list[Any]:
-        """What is asked first, always in sight."""
-        return [self[name] for name in self.HEAD if name in self.fields]
-
-    def groups(self) -> list[tuple[Any, Any, list[Any], bool]]:
-        """The rest: title, sentence, fields, and whether one of them has to be looked at."""
-        found = []
-        for title, text, names in self.GROUPS:
-            shown = [self[name] for name in names if name in self.fields]
-            if shown:
-                found.append((title, text, shown, any(field.errors for field in shown)))
-        return found
 
     def option_values(self) -> dict[str, Any]:
         names = {f.name for f in dataclass_fields(ClusterOptions)} & set(self.fields)

@@ -9,10 +9,21 @@ from django.utils.translation import gettext_lazy as _
 
 from clusters.models import Cluster, Flavor, Pool
 from clusters.services.base import KINDS_OF_WORK
+from clusters.use_sources import known_of
+from clusters.wording import WORK
 from console import lines
-from console.fields import ANY, area, choice, search_field
+from console.fields import (
+    ANY,
+    ProjectsField,
+    area,
+    choice,
+    description_field,
+    exact,
+    position_field,
+    price_field,
+    search_field,
+)
 from console.views.base import FilterForm
-from projects.models import Project
 
 
 class FlavorForm(forms.Form):
@@ -22,9 +33,10 @@ class FlavorForm(forms.Form):
         help_text=_("As people ask for it, for example h100-80. It never changes."),
     )
     label = forms.CharField(label=_("Name"), max_length=120, required=False)
-    resource = forms.CharField(
-        label=_("Resource"),
+    resource = exact(
+        _("Resource"),
         max_length=120,
+        required=True,
         initial="nvidia.com/gpu",
         help_text=_("What nodes call one such device; any accelerator's will do."),
     )
@@ -32,45 +44,41 @@ class FlavorForm(forms.Form):
         _("Labels of its nodes"),
         help_text=_("name=value on each line; several values by comma: any of them."),
     )
-    match = forms.CharField(
-        label=_("Part of the device's name"),
+    use_source = area(
+        _("Figures of use"),
+        help_text=_(
+            "name=value on each line: which exporter tells what these devices do, and in which "
+            "words. Empty: what is known of the resource."
+        ),
+    )
+    match = exact(
+        _("Part of the device's name"),
         max_length=200,
-        required=False,
         help_text=_("How it is recognised on a single machine."),
     )
     memory_mib = forms.IntegerField(
         label=_("Memory in MiB"), min_value=0, initial=0, max_value=2**31 - 1
     )
-    price_per_hour = forms.DecimalField(
-        label=_("Price of an hour"), min_value=0, max_digits=10, decimal_places=2, initial=0
-    )
-    position = forms.IntegerField(
-        label=_("Position"),
-        min_value=0,
-        max_value=100_000,
-        initial=0,
-        help_text=_("Smaller numbers come first."),
-    )
+    price_per_hour = price_field(_("Price of an hour"), max_digits=10, decimal_places=2)
+    position = position_field()
 
     def values(self) -> dict[str, Any]:
         found = dict(self.cleaned_data)
         found["node_labels"] = lines.sets(found["node_labels"], "node_labels")
+        found["use_source"] = lines.pairs(found["use_source"], "use_source")
         return found
+
+    def show_known(self, row: Flavor) -> None:
+        """What holds while the field is empty."""
+        known = lines.pairs_text(known_of(row.resource))
+        self.fields["use_source"].widget.attrs.update(placeholder=known, rows=8)
 
     @staticmethod
     def initial_of(row: Flavor) -> dict[str, Any]:
         names = ("name", "label", "resource", "match", "memory_mib", "price_per_hour", "position")
         found = {name: getattr(row, name) for name in names}
-        return {**found, "node_labels": lines.sets_text(row.node_labels)}
-
-
-class ProjectsField(forms.ModelMultipleChoiceField):
-    """Projects by their uid, which is what a cluster's rows keep."""
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(
-            queryset=Project.objects.none(), required=False, to_field_name="uid", **kwargs
-        )
+        found["node_labels"] = lines.sets_text(row.node_labels)
+        return {**found, "use_source": lines.pairs_text(row.use_source)}
 
 
 class PartForm(forms.Form):
@@ -79,8 +87,6 @@ class PartForm(forms.Form):
     def __init__(self, *args: Any, cluster: Cluster, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.cluster = cluster
-        live = Project.objects.filter(deleted_at__isnull=True).order_by("name")
-        self.fields["projects"].queryset = live  # type: ignore[attr-defined]
 
     def uids(self) -> list[str]:
         return [str(project.uid) for project in self.cleaned_data["projects"]]
@@ -88,7 +94,7 @@ class PartForm(forms.Form):
 
 class PoolForm(PartForm):
     name = forms.SlugField(label=_("Name"), max_length=40)
-    description = forms.CharField(label=_("Description"), max_length=300, required=False)
+    description = description_field()
     node_labels = area(
         _("Labels of its nodes"),
         rows=2,
@@ -104,18 +110,18 @@ class PoolForm(PartForm):
         queryset=Flavor.objects.order_by("position", "name"),
         required=False,
         to_field_name="name",
+        widget=forms.CheckboxSelectMultiple,
         help_text=_("None chosen: any."),
     )
     kinds = forms.MultipleChoiceField(
         label=_("Only for this kind of work"),
         required=False,
-        choices=[(name, name) for name in KINDS_OF_WORK],
+        widget=forms.CheckboxSelectMultiple,
+        choices=[(name, WORK[name]) for name in KINDS_OF_WORK],
         help_text=_("None chosen: any."),
     )
-    projects = ProjectsField(
-        label=_("Only for these projects"), help_text=_("None chosen: every project.")
-    )
-    position = forms.IntegerField(label=_("Position"), min_value=0, max_value=100_000, initial=0)
+    projects = ProjectsField()
+    position = position_field()
 
     def values(self) -> dict[str, Any]:
         found = dict(self.cleaned_data)
@@ -142,16 +148,16 @@ class PoolForm(PartForm):
 
 class NetworkForm(PartForm):
     name = forms.SlugField(label=_("Name"), max_length=40)
-    description = forms.CharField(label=_("Description"), max_length=300, required=False)
-    attachment = forms.CharField(
-        label=_("Network attachment"),
+    description = description_field()
+    attachment = exact(
+        _("Network attachment"),
         max_length=200,
+        required=True,
         help_text=_("namespace/name of the NetworkAttachmentDefinition."),
     )
-    resource = forms.CharField(
-        label=_("Resource of one card"),
+    resource = exact(
+        _("Resource of one card"),
         max_length=120,
-        required=False,
         help_text=_("For example nvidia.com/mlnx_sriov_pf0_vf. Empty: it takes nothing."),
     )
     count = forms.IntegerField(label=_("Cards"), min_value=1, max_value=64, initial=1)
@@ -162,14 +168,16 @@ class NetworkForm(PartForm):
         queryset=Pool.objects.none(),
         required=False,
         to_field_name="name",
+        widget=forms.CheckboxSelectMultiple,
         help_text=_("None chosen: on every node."),
     )
-    projects = ProjectsField(
-        label=_("Only for these projects"), help_text=_("None chosen: every project.")
-    )
+    projects = ProjectsField()
 
     def __init__(self, *args: Any, cluster: Cluster, **kwargs: Any) -> None:
         super().__init__(*args, cluster=cluster, **kwargs)
+        if not cluster.pools.exists():
+            del self.fields["pools"]  # nothing to choose from
+            return
         self.fields["pools"].queryset = cluster.pools.all()  # type: ignore[attr-defined]
 
     def values(self) -> dict[str, Any]:
@@ -177,7 +185,7 @@ class NetworkForm(PartForm):
         found.pop("projects")
         found["project_uids"] = self.uids()
         found["env"] = lines.pairs(found["env"], "env")
-        found["pools"] = [pool.name for pool in found["pools"]]
+        found["pools"] = [pool.name for pool in found.get("pools", ())]
         return found
 
     @staticmethod

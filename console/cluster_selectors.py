@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from django.db.models import Count, Q
+from django.utils.translation import gettext as _
 
 from clusters import selectors as clusters
 from clusters.models import Cluster
@@ -16,9 +17,14 @@ from common.clock import now
 from projects.models import Project
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from datetime import datetime
 
+    from django.db.models import QuerySet
+
 STALE = timedelta(minutes=3)
+NAMED = 5  # projects beside a pool; all of them are on its own page
+_URGENCY = ("red", "unknown", "green")  # what somebody must mend is read first
 
 
 @dataclass(frozen=True)
@@ -46,21 +52,32 @@ def is_stale(at: datetime | None) -> bool:
     return at is None or now() - at > STALE
 
 
-def overview() -> list[Glance]:
-    rows = list(
-        Cluster.objects.annotate(red=Count("checks", filter=Q(checks__state="red"))).order_by(
-            "name"
+def overview(*, sought: str = "", attention: bool = False) -> QuerySet[Cluster]:
+    """Return clusters by name; with ``attention`` those that somebody should look at."""
+    rows = Cluster.objects.annotate(red=Count("checks", filter=Q(checks__state="red")))
+    if sought:
+        rows = rows.filter(Q(name__icontains=sought) | Q(key__icontains=sought))
+    if attention:
+        silent = Q(enabled=True) & (
+            Q(reachable=False) | Q(checked_at=None) | Q(checked_at__lt=now() - STALE)
         )
-    )
-    found = uses(rows)
+        rows = rows.filter(silent | Q(red__gt=0))
+    return rows.order_by("name", "key")
+
+
+def glances(rows: Iterable[Any]) -> list[Glance]:
+    """Return what the cards of such rows show."""
+    shown = list(rows)
+    found = uses(shown)
     return [
-        Glance(row, [use for use in found if use.cluster.pk == row.pk], row.red) for row in rows
+        Glance(row, [use for use in found if use.cluster.pk == row.pk], row.red) for row in shown
     ]
 
 
 def page(cluster: Cluster) -> dict[str, Any]:
     """Return everything that the page of one cluster shows."""
     checks = clusters.checks(cluster) if cluster.driver not in QUEUED_HERE else []
+    checks = sorted(checks, key=lambda check: _URGENCY.index(check.state))
     asked, ran = cluster.checks_asked_at, cluster.checks_ran_at
     pools, networks = clusters.pools(cluster), clusters.networks(cluster)
     kept = [row.project_uids for row in pools] + [row.project_uids for row in networks]
@@ -89,4 +106,6 @@ def _names(uids: set[str]) -> dict[str, str]:
 
 def _listed(row: Any, names: dict[str, str]) -> str:
     """Names of the projects that something is reserved for; '' for everybody."""
-    return ", ".join(sorted(names.get(uid, uid[:8]) for uid in row.project_uids))
+    found = sorted(names.get(uid, uid[:8]) for uid in row.project_uids)
+    said, rest = ", ".join(found[:NAMED]), len(found) - NAMED
+    return said if rest < 1 else _("%(names)s and %(n)d more") % {"names": said, "n": rest}

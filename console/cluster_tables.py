@@ -1,5 +1,6 @@
 """Lists about clusters: nodes, kinds of GPU."""
 
+from decimal import Decimal
 from typing import Any, ClassVar
 
 import django_tables2 as tables
@@ -9,6 +10,7 @@ from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 
 from clusters.accelerators import closed_by
+from common.money import price
 from common.templatetags import berth as tags
 from console.tables import END
 from console.views.base import Table
@@ -51,8 +53,9 @@ class NodeTable(Table):
     def render_flavor(self, record: Any) -> Any:
         if not record.offers:
             return tags.NOTHING
+        each = "{} × {}"  # noqa: RUF001 - the sign
         return format_html_join(
-            ", ", "{} x {}", [(count, name) for name, count in sorted(record.offers.items())]
+            ", ", each, [(n, name) for name, n in sorted(record.offers.items())]
         )
 
     def render_cpu_milli(self, value: Any) -> Any:
@@ -103,3 +106,6 @@ class FlavorTable(Table):
 
     def render_memory_mib(self, value: Any) -> Any:
         return tags.mib(value) if value else tags.NOTHING
+
+    def render_price_per_hour(self, value: Decimal) -> str:
+        return price(value)

@@ -7,12 +7,22 @@ from django.utils.translation import gettext_lazy as _
 
 from accounts.choices import PlatformRole
 from clusters.models import Cluster
-from console.fields import choice, moment, search_field
+from console.fields import (
+    ANY,
+    ProjectsField,
+    area,
+    choice,
+    description_field,
+    exact,
+    moment,
+    position_field,
+    search_field,
+)
+from console.grouped import GroupedForm
 from console.views.base import FilterForm
 from notebooks.choices import WorkspaceKind
 from notebooks.ui import texts
 from notifications.choices import Severity
-from projects.models import Project
 from quotas.choices import CPU_MILLI, GPUS, LABELS, MEMORY_MIB, STORAGE_MIB, WORKSPACES
 
 
@@ -49,6 +59,10 @@ class PresetFilter(FilterForm):
     q = search_field()
 
 
+class MachineFilter(FilterForm):
+    q = search_field()
+
+
 class AnnouncementFilter(FilterForm):
     q = search_field()
 
@@ -79,11 +93,11 @@ class RoleForm(forms.Form):
     )
 
 
-class PresetForm(forms.Form):
+class PresetForm(GroupedForm):
     """Numbers as people say them (CPUs, GiB, hours); ``values`` translates for the service."""
 
     name = forms.CharField(label=_("Name"), max_length=60)
-    description = forms.CharField(label=_("Description"), max_length=300, required=False)
+    description = description_field()
     icon = forms.SlugField(
         label=_("Icon"),
         max_length=40,
@@ -91,7 +105,7 @@ class PresetForm(forms.Form):
         required=False,
         help_text=_("A name of the Tabler icons, such as notebook, cpu-2 or flask."),
     )
-    environment = forms.CharField(label=_("Environment"), max_length=255, initial="jupyterlab")
+    environment = exact(_("Environment"), max_length=255, initial="jupyterlab", required=True)
     cpus = forms.DecimalField(label=_("CPUs"), min_value=0, decimal_places=1, initial=2)
     memory_gib = forms.DecimalField(
         label=_("Memory in GiB"), min_value=0, decimal_places=2, initial=4
@@ -103,37 +117,35 @@ class PresetForm(forms.Form):
         required=False,
         help_text=_("Empty: any kind. Several with commas: any of them."),
     )
-    kind = forms.ChoiceField(label=_("What runs"), choices=WorkspaceKind.choices, required=False)
+    kind = forms.ChoiceField(
+        label=_("Kind"),
+        choices=WorkspaceKind.choices,
+        required=False,
+        initial=WorkspaceKind.NOTEBOOK.value,
+    )
     cluster_key = forms.ChoiceField(
         label=_("Cluster"),
         required=False,
-        help_text=_("Empty: where it starts first. The fields below matter on clusters only."),
+        help_text=_("Empty: where it starts first."),
     )
-    image = forms.CharField(
-        label=_("Image"),
-        max_length=512,
-        required=False,
-        help_text=_("Empty: the cluster's own, for notebooks."),
+    image = exact(
+        _("Image"), max_length=512, help_text=_("Empty: the cluster's own, for notebooks.")
     )
-    command = forms.CharField(
-        label=_("Command"),
-        max_length=32_000,
-        required=False,
-        help_text=_("Empty: what the image starts by itself."),
+    command = exact(
+        _("Command"), max_length=32_000, help_text=_("Empty: what the image starts by itself.")
     )
-    args = forms.CharField(label=_("Arguments"), max_length=32_000, required=False)
-    ports = forms.CharField(
-        label=_("Ports"),
+    args = exact(_("Arguments"), max_length=32_000)
+    ports = area(
+        _("Ports"),
+        rows=2,
         max_length=1_000,
-        required=False,
-        widget=forms.Textarea(attrs={"rows": 2}),
         help_text=_("Of a container, one on each line, with a name if you like."),
     )
     shm_gib = forms.DecimalField(
         label=_("Shared memory in GiB"), min_value=0, decimal_places=2, required=False
     )
-    pool = forms.CharField(label=_("Pool"), max_length=63, required=False)
-    network = forms.CharField(label=_("Extra network"), max_length=63, required=False)
+    pool = exact(_("Pool"), max_length=63)
+    network = exact(_("Extra network"), max_length=63)
     time_limit_minutes = forms.IntegerField(
         label=_("Time limit in minutes"),
         min_value=1,
@@ -152,23 +164,46 @@ class PresetForm(forms.Form):
         required=False,
         help_text=_("Empty: never stopped for being idle."),
     )
-    position = forms.IntegerField(
-        label=_("Position"), min_value=0, initial=50, help_text=_("Smaller numbers come first.")
-    )
-    projects = forms.ModelMultipleChoiceField(
-        label=_("Only for these projects"),
-        queryset=Project.objects.none(),
-        required=False,
-        help_text=_("None chosen: every project."),
-    )
+    position = position_field(initial=50)
+    projects = ProjectsField()
     is_active = forms.BooleanField(label=_("Offered to people"), required=False, initial=True)
+
+    QUIET = ("icon", "position")
+    HEAD = (
+        "name",
+        "description",
+        ("cpus", "memory_gib"),
+        ("gpus", "gpu_flavor"),
+        "time_limit_minutes",
+        "is_active",
+    )
+    GROUPS = (
+        (
+            _("What runs"),
+            _("Image, command and ports matter on clusters, the environment on one machine."),
+            ("kind", "environment", "image", "command", "args", "ports"),
+        ),
+        (
+            _("Where it runs"),
+            _("Only where clusters are attached."),
+            ("cluster_key", "pool", "network", "shm_gib"),
+        ),
+        (
+            _("How long it may run"),
+            _("Besides the time limit above."),
+            ("max_time_limit_minutes", "idle_stop_minutes"),
+        ),
+        (
+            _("Who sees it, and how"),
+            _("Everybody, in the order of their positions."),
+            ("projects", "position", "icon"),
+        ),
+    )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        field = self.fields["projects"]
-        field.queryset = Project.objects.filter(deleted_at__isnull=True).order_by("name")  # type: ignore[attr-defined]
         clusters = Cluster.objects.order_by("name").values_list("key", "name")
-        self.fields["cluster_key"].choices = [("", _("Any")), *clusters]  # type: ignore[attr-defined]
+        self.fields["cluster_key"].choices = [ANY, *clusters]  # type: ignore[attr-defined]
 
     def clean_command(self) -> list[str]:
         return texts.words(self.cleaned_data["command"])

@@ -15,11 +15,13 @@ from django.db.migrations.executor import MigrationExecutor
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
+from django.utils.translation import ngettext
 
 from clusters.models import Cluster
 from common import disk
 from common.clock import now
 from common.templatetags.berth import mib
+from console.words import answer_words
 
 BOUND_S = 2.0
 STALE = timedelta(minutes=3)
@@ -58,7 +60,12 @@ def _migrations() -> str:
     executor = MigrationExecutor(connection)
     plan = executor.migration_plan(executor.loader.graph.leaf_nodes())
     if plan:
-        raise Down(_t("%(n)d migrations wait: run “manage.py migrate”.") % {"n": len(plan)})
+        text = ngettext(
+            "%(n)d migration waits: run “manage.py migrate”.",
+            "%(n)d migrations wait: run “manage.py migrate”.",
+            len(plan),
+        )
+        raise Down(text % {"n": len(plan)})
     _migrations_done = True
     return _t("all applied")
 
@@ -104,7 +111,7 @@ def _machines() -> str:
         raise Down(_t("There is no machine to run work on."))
     for row in rows:
         if not row.reachable:
-            raise Down(f"{row.name}: {row.message or _t('does not answer')}")
+            raise Down(f"{row.name}: {answer_words(row.message) or _t('does not answer')}")
         if row.checked_at is None or now() - row.checked_at > STALE:
             raise Down(
                 _t("%(name)s was not looked at for a while; is the worker running?")
@@ -117,10 +124,12 @@ def _secrets() -> str:
     from credentials import rekey
 
     if count := rekey.locked():
-        raise Down(
-            _t("%(n)d credentials were sealed with a key that BERTH_CREDENTIAL_KEYS lacks.")
-            % {"n": count}
+        text = ngettext(
+            "%(n)d credential was sealed with a key that BERTH_CREDENTIAL_KEYS lacks.",
+            "%(n)d credentials were sealed with a key that BERTH_CREDENTIAL_KEYS lacks.",
+            count,
         )
+        raise Down(text % {"n": count})
     return _t("all can be opened")
 
 

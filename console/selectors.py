@@ -1,7 +1,7 @@
 """Reading across apps for the operators' pages; a constant number of queries each."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -12,6 +12,7 @@ from django.utils.translation import gettext as _
 from accounts.models import User
 from clusters import selectors as clusters
 from clusters.models import Claim, Cluster, Device
+from clusters.wording import work_words
 from events.models import Event, Seal
 from events.selectors import audit
 from notebooks.models import Preset, Workspace
@@ -52,6 +53,11 @@ class Machine:
     memory_mib: int
     memory_mib_total: int
     isolation: list[tuple[str, bool, str]] = field(default_factory=list)
+    sought: list[Gpu] | None = None  # of these, what was searched for
+
+    @property
+    def shown(self) -> list[Gpu]:
+        return self.gpus if self.sought is None else self.sought
 
     @property
     def free(self) -> int:
@@ -61,6 +67,29 @@ class Machine:
     def shares_one_circle(self) -> bool:
         """No separation between people: everybody on the machine must trust everybody."""
         return self.cluster.isolation.get("users") is False
+
+
+def machines_matching(words: str) -> list[Machine]:
+    """Return the machines so called, and of others the GPUs that are so called or so held."""
+    found = []
+    for machine in machines():
+        if not words or _has(words, machine.cluster.name, machine.cluster.key):
+            found.append(machine)
+        elif sought := [gpu for gpu in machine.gpus if _is_sought(gpu, words)]:
+            found.append(replace(machine, sought=sought))
+    return found
+
+
+def _is_sought(gpu: Gpu, words: str) -> bool:
+    device, holder = gpu.device, gpu.holder
+    texts = [device.name, device.uuid, device.flavor.label if device.flavor else ""]
+    if holder is not None:
+        texts += [holder.name, holder.owner, holder.project]
+    return _has(words, *texts)
+
+
+def _has(words: str, *texts: str) -> bool:
+    return any(words.casefold() in text.casefold() for text in texts)
 
 
 def machines() -> list[Machine]:
@@ -151,7 +180,7 @@ def _holder(device: Device, holders: dict[UUID, Holder]) -> Holder | None:
     if not hasattr(device, "hold"):
         return None
     claim = device.hold.claim
-    fallback = Holder(claim.workload_kind, "", "", claim.granted_at)
+    fallback = Holder(work_words(claim.workload_kind), "", "", claim.granted_at)
     return holders.get(claim.workload_uid, fallback)
 
 
@@ -191,7 +220,7 @@ def queue() -> list[Waiter]:
             Waiter(
                 position=position,
                 claim=claim,
-                name=row.name if row else claim.workload_kind,
+                name=row.name if row else work_words(claim.workload_kind),
                 owner=row.owner.label if row else "",
                 project=row.project.name if row else "",
                 sentence=row.shown_message if row else "",

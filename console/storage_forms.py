@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import django_tables2 as tables
 from django import forms
@@ -12,19 +12,25 @@ from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 
 from clusters.models import Cluster
+from common.money import price
 from common.templatetags import berth as tags
 from console import lines
-from console.fields import area, search_field
+from console.fields import area, description_field, position_field, price_field, search_field
+from console.grouped import GroupedForm
 from console.tables import END
 from console.views.base import FilterForm, Table
+from volumes import nearness
 from volumes.choices import BackingKind, Medium
 from volumes.models import VolumeClass
-from volumes.ui.forms import size_field, to_gib, to_mib
+from volumes.ui.forms import bare, size_field, to_gib, to_mib
+
+if TYPE_CHECKING:
+    from decimal import Decimal
 
 _SIZES = ("min_size", "max_size", "default_size")
 
 
-class VolumeClassForm(forms.Form):
+class VolumeClassForm(GroupedForm):
     """A kind of storage: what people see, what it lies on, where it is offered."""
 
     key = forms.SlugField(
@@ -33,7 +39,7 @@ class VolumeClassForm(forms.Form):
         help_text=_("As files and commands name it, for example fast-nfs. It never changes."),
     )
     name = forms.CharField(label=_("Name"), max_length=80)
-    description = forms.CharField(label=_("Description"), max_length=300, required=False)
+    description = description_field()
     medium = forms.ChoiceField(
         label=_("Medium"), required=False, choices=[("", _("not said")), *Medium.choices]
     )
@@ -43,13 +49,7 @@ class VolumeClassForm(forms.Form):
         required=False,
         help_text=_("In words: what people can expect."),
     )
-    price = forms.DecimalField(
-        label=_("Price of a GiB for a month"),
-        min_value=0,
-        max_digits=9,
-        decimal_places=4,
-        initial=0,
-    )
+    price = price_field(_("Price of a GiB for a month"), max_digits=9, decimal_places=4)
     backing_kind = forms.ChoiceField(label=_("It lies on"), choices=BackingKind.choices)
     options = area(
         _("Options of that"),
@@ -77,24 +77,52 @@ class VolumeClassForm(forms.Form):
     default_on = forms.MultipleChoiceField(
         label=_("Taken unasked on"), required=False, widget=forms.CheckboxSelectMultiple
     )
+    near = forms.MultipleChoiceField(
+        label=_("Stands near"),
+        required=False,
+        widget=forms.CheckboxSelectMultiple,
+        help_text=_(
+            "Pools that read it fastest. Work that mounts such a volume and names no pool is"
+            " drawn to their nodes. None: anywhere."
+        ),
+    )
     enabled = forms.BooleanField(label=_("Offered for new volumes"), required=False, initial=True)
-    position = forms.IntegerField(
-        label=_("Position"),
-        min_value=0,
-        max_value=10_000,
-        initial=0,
-        help_text=_("Smaller numbers come first."),
+    position = position_field(most=10_000)
+
+    HEAD = (("name", "key"), "description", "backing_kind", "options", "clusters", "enabled")
+    GROUPS = (
+        (
+            _("What people are told"),
+            _("Beside its name, where they choose."),
+            ("medium", "speed", "price"),
+        ),
+        (
+            _("What its volumes may be"),
+            _("Usually from 1 GiB on, with snapshots."),
+            ("min_size", "max_size", "default_size", "can_snapshot"),
+        ),
+        (
+            _("Where it comes first"),
+            _("Which clusters take it unasked, which pools it stands near, its place in lists."),
+            ("default_on", "near", "position"),
+        ),
     )
 
     def __init__(self, *args: Any, row: VolumeClass | None = None, **kwargs: Any) -> None:
-        kwargs["initial"] = {"min_size": 1} if row is None else self.initial_of(row)
+        kwargs["initial"] = None if row is None else self.initial_of(row)
         super().__init__(*args, **kwargs)
         self._row = row
+        self.fields["min_size"].initial = 1
         known = list(Cluster.objects.order_by("name").values_list("key", "name"))
         for name in ("clusters", "default_on"):
             field = self.fields[name]
             assert isinstance(field, forms.MultipleChoiceField)  # noqa: S101 - for the types
             field.choices = known
+        near = self.fields["near"]
+        assert isinstance(near, forms.MultipleChoiceField)  # noqa: S101 - for the types
+        near.choices = nearness.choices()
+        if not near.choices:
+            del self.fields["near"]  # no cluster has parts
 
     def values(self) -> dict[str, Any]:
         """Return what the service takes; raises when a line of the options says nothing.
@@ -117,7 +145,6 @@ class VolumeClassForm(forms.Form):
             "description",
             "medium",
             "speed",
-            "price",
             "backing_kind",
             "can_snapshot",
             "enabled",
@@ -127,9 +154,11 @@ class VolumeClassForm(forms.Form):
         return {
             **{name: getattr(row, name) for name in names},
             **{name: to_gib(getattr(row, f"{name}_mib")) for name in _SIZES},
+            "price": bare(row.price),
             "options": lines.pairs_text(row.options),
             "clusters": [place.cluster.key for place in places],
             "default_on": [place.cluster.key for place in places if place.is_default],
+            "near": nearness.said_of(places),
         }
 
 
@@ -161,6 +190,9 @@ class VolumeClassTable(Table):
             record.key,
         )
 
+    def render_price(self, value: Decimal) -> str:
+        return price(value)
+
     def render_backing_kind(self, record: VolumeClass) -> Any:
         options = ", ".join(f"{k}={v}" for k, v in sorted(record.options.items()))
         return format_html(
@@ -183,6 +215,8 @@ class VolumeClassTable(Table):
     def render_enabled(self, record: VolumeClass) -> Any:
         if not record.enabled:
             return tags.badge(_t("Not offered"), "quiet", "eye-off")
+        if not record.places.all():
+            return tags.badge(_t("Offered nowhere"), "warning")
         if record.derived:
             return tags.badge(_t("Follows its cluster"), "info")
         return tags.badge(_t("Offered"), "good")

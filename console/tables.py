@@ -12,6 +12,8 @@ from accounts.choices import PlatformRole
 from common.templatetags import berth as tags
 from console import selectors
 from console.views.base import Table
+from console.words import via_words
+from events.verbs import outcome_words, words_of
 
 END: dict[str, Any] = {"td": {"class": "end"}, "th": {"class": "end"}}
 
@@ -224,7 +226,7 @@ class EventTable(Table):
     verb = tables.Column(verbose_name=_("What"))
     target_name = tables.Column(verbose_name=_("On"), empty_values=())
     outcome = tables.Column(verbose_name=_("Outcome"))
-    ip = tables.Column(verbose_name=_("From"), empty_values=())
+    ip = tables.Column(verbose_name=_("By way of"), empty_values=())
 
     class Meta:
         attrs: ClassVar[Any] = {"aria_label": _("Audit log")}
@@ -237,7 +239,9 @@ class EventTable(Table):
         return record.actor_name or _t("Berth")
 
     def render_verb(self, record: Any) -> Any:
-        return format_html('<span class="mono">{}</span>', record.verb)
+        return format_html(
+            '{}<br><span class="mono text-secondary">{}</span>', words_of(record.verb), record.verb
+        )
 
     def render_target_name(self, record: Any) -> Any:
         name = record.target_name or record.target_kind
@@ -248,14 +252,13 @@ class EventTable(Table):
         return name
 
     def render_outcome(self, record: Any) -> Any:
+        word = outcome_words(record.outcome)
         if record.outcome == "denied":
-            return tags.badge(_t("Denied"), "warning", "ban")
-        if record.outcome == "failed":
-            return tags.badge(_t("Failed"), "danger")
-        return _t("Done")
+            return tags.badge(word, "warning", "ban")
+        return tags.badge(word, "danger") if record.outcome == "failed" else word
 
     def render_ip(self, record: Any) -> Any:
-        return " · ".join(part for part in (record.via, record.ip) if part)
+        return " · ".join(part for part in (via_words(record.via), record.ip) if part)
 
 
 class AnnouncementTable(Table):

@@ -60,7 +60,6 @@ class PartEdit(ConsoleView):
     required_platform: ClassVar[Any] = {"GET": "auditor", "POST": "operator"}
     template_name = "console/part.html"
     form_class: ClassVar[Any]
-    words: ClassVar[tuple[str, str]] = ("", "")  # heading of a new one, url name of the delete
 
     def known(self, cluster: str, name: str) -> Any:
         raise NotImplementedError
@@ -69,6 +68,10 @@ class PartEdit(ConsoleView):
         raise NotImplementedError
 
     def new_heading(self, row: Cluster) -> str:
+        raise NotImplementedError
+
+    def delete_words(self, known: Any) -> tuple[str, str]:
+        """Return what is asked before it goes, and what goes with it."""
         raise NotImplementedError
 
     def get(self, request: HttpRequest, cluster: str, name: str = "") -> HttpResponse:  # noqa: ARG002
@@ -99,10 +102,13 @@ class PartEdit(ConsoleView):
             "form": form,
             "part": known,
             "heading": known.name if known else self.new_heading(row),
-            "delete_url": self.delete_url(row, known) if known else "",
             "back_url": page_of(row),
             "back_label": row.name,
         }
+        if known:
+            title, text = self.delete_words(known)
+            context |= {"delete_title": title, "delete_text": text}
+            context["delete_url"] = self.delete_url(row, known)
         return self.render(context, status=status)
 
     def delete_url(self, row: Cluster, known: Any) -> str:
@@ -119,6 +125,14 @@ class PoolEdit(PartEdit):
     def new_heading(self, row: Cluster) -> str:
         return _("New pool of %(name)s") % {"name": row.name}
 
+    def delete_words(self, known: Any) -> tuple[str, str]:
+        title = _("Delete the pool “%(name)s”?") % {"name": known.name}
+        if known.is_reserved:
+            return title, _(
+                "Its nodes stay and are open to all work again. What runs there goes on."
+            )
+        return title, _("Its nodes stay, and so does what runs there. Nothing new can ask for it.")
+
     def save(self, row: Cluster, known: Any, values: dict[str, Any]) -> Any:
         return services.pool_save(principal=self.principal, cluster=row, values=values, pool=known)
 
@@ -131,6 +145,10 @@ class NetworkEdit(PartEdit):
 
     def new_heading(self, row: Cluster) -> str:
         return _("New extra network of %(name)s") % {"name": row.name}
+
+    def delete_words(self, known: Any) -> tuple[str, str]:
+        title = _("Delete the network “%(name)s”?") % {"name": known.name}
+        return title, _("Work that has its cards keeps them. Nothing new can ask for it.")
 
     def save(self, row: Cluster, known: Any, values: dict[str, Any]) -> Any:
         return services.network_save(
@@ -212,18 +230,27 @@ class FlavorEdit(ConsoleView):
     def _page(self, row: Flavor | None, form: forms.FlavorForm, status: int = 200) -> HttpResponse:
         if row and "name" in form.fields:
             form.fields["name"].disabled = True
+        if row:
+            form.show_known(row)
         if not self.principal.is_operator:
             for field in form.fields.values():
                 field.disabled = True
-        kwargs = {"flavor": row.name} if row else {}
         context = {
             "form": form,
             "part": row,
             "heading": row.name if row else _("New kind of GPU"),
-            "delete_url": reverse("console:flavor-delete", kwargs=kwargs) if row else "",
             "back_url": reverse("console:flavors"),
             "back_label": _("Kinds of GPU"),
         }
+        if row:
+            context |= {
+                "delete_url": reverse("console:flavor-delete", kwargs={"flavor": row.name}),
+                "delete_title": _("Delete the kind “%(name)s”?") % {"name": row.name},
+                "delete_text": _(
+                    "Its name, price and labels are forgotten. Refused while a node offers it or"
+                    " work asks for it."
+                ),
+            }
         return self.render(context, status=status)
 
 

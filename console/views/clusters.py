@@ -12,10 +12,13 @@ from clusters import services
 from clusters.models import Cluster
 from clusters.options import options_of
 from common.errors import BerthError
+from common.paging import paginate
 from common.ui.answers import show_error
 from console import cluster_forms as forms
 from console import cluster_selectors as selectors
 from console.views.base import ConsoleView
+
+CARDS = 20  # on a page
 
 
 def page_of(cluster: Cluster) -> str:
@@ -29,8 +32,14 @@ class ClusterList(ConsoleView):
     template_name = "console/clusters.html"
     partial_name = "console/_clusters.html"
 
-    def get(self, request: HttpRequest) -> HttpResponse:  # noqa: ARG002
-        return self.render({"clusters": selectors.overview()})
+    def get(self, request: HttpRequest) -> HttpResponse:
+        form = forms.ClusterFilter(request.GET or None)
+        chosen = form.cleaned_data if form.is_valid() else {}
+        rows = selectors.overview(
+            sought=chosen.get("q", ""), attention=chosen.get("state") == forms.ATTENTION
+        )
+        page = paginate(request, rows, per_page=CARDS)
+        return self.render({"form": form, "page": page, "clusters": selectors.glances(page)})
 
 
 class ClusterAttach(ConsoleView):

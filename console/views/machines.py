@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 from django.http import HttpRequest, HttpResponse
 
 from console import selectors
+from console.forms import MachineFilter
 from console.views.base import ConsoleView
 
 
@@ -15,8 +16,11 @@ class Machines(ConsoleView):
     template_name = "console/machines.html"
     partial_name = "console/_machines.html"
 
-    def get(self, request: HttpRequest) -> HttpResponse:  # noqa: ARG002
-        return self.render({"machines": selectors.machines()})
+    def get(self, request: HttpRequest) -> HttpResponse:
+        form = MachineFilter(request.GET or None)
+        words = form.cleaned_data["q"] if form.is_valid() else ""
+        found = selectors.machines_matching(words.strip())
+        return self.render({"machines": found, "form": form, "sought": words.strip()})
 
 
 class Queue(ConsoleView):

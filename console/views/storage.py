@@ -71,15 +71,23 @@ class VolumeClassEdit(ConsoleView):
             field.disabled = not self.principal.is_operator
             if known is not None and name == "key":
                 field.widget.attrs["readonly"] = True
-        address = "console:volume-class-delete"
         context = {
             "form": form,
             "part": known,
             "heading": known.name if known else _("New class of storage"),
-            "delete_url": reverse(address, kwargs={"volume_class": known.key}) if known else "",
             "back_url": reverse("console:volume-classes"),
             "back_label": _("Storage"),
         }
+        if known:
+            address = "console:volume-class-delete"
+            context |= {
+                "delete_url": reverse(address, kwargs={"volume_class": known.key}),
+                "delete_title": _("Delete the class “%(name)s”?") % {"name": known.name},
+                "delete_text": _(
+                    "Its price and options are forgotten. Refused while a volume is of this class"
+                    " or a cluster takes it unasked."
+                ),
+            }
         return self.render(context, status=status)
 
 

@@ -46,7 +46,7 @@ function size(bytes) {
     value /= 1024;
     at += 1;
   }
-  return `${at ? value.toFixed(1) : value} ${units[at]}`;
+  return `${at ? value.toFixed(1) : value}\u00a0${units[at]}`;
 }
 
 const make = (name, words = "", css = "") => {
@@ -115,13 +115,17 @@ function row(entry) {
   const time = make("time", when.toLocaleString(document.documentElement.lang || undefined));
   time.dateTime = when.toISOString();
   changed.append(time);
-  line.append(
-    name,
+  const cells = [
     make("td", text(kinds[entry.kind] ?? "Other")),
     make("td", entry.kind === "file" ? size(entry.size) : "–", "end"),
     changed,
-    acts,
-  );
+  ];
+  // on a telephone a row is a card, and each cell says what it is
+  const heads = box.querySelectorAll("th[data-cell]");
+  cells.forEach((cell, index) => {
+    cell.dataset.label = heads[index].textContent;
+  });
+  line.append(name, ...cells, acts);
   return line;
 }
 

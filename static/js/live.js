@@ -8,19 +8,55 @@ let source = null;
 let openFor = "";
 let failures = 0;
 let poll = null;
+// When the oldest that is shown and not followed yet was asked for, in ms since the navigation.
+let asked = 0;
 
 const marked = () => [...document.querySelectorAll("[data-live]")];
 const topicsOf = (node) => node.dataset.live.split(/\s+/).filter(Boolean);
 
+const typesIn = (node) =>
+  node.contains(document.activeElement) &&
+  document.activeElement.matches("input, textarea, select");
+
+function selectsIn(node) {
+  const selection = getSelection();
+  return !selection.isCollapsed && node.contains(selection.anchorNode);
+}
+
 function refresh(nodes) {
   for (const node of nodes) {
-    const busy = node.contains(document.activeElement) &&
-      document.activeElement.matches("input, textarea, select");
-    // never under the hands of somebody who types, nor in a tab that nobody sees
-    if (document.hidden || busy) stale.add(node);
+    // never under the hands of somebody who types or marks text, nor in a tab that nobody sees
+    if (document.hidden || typesIn(node) || selectsIn(node)) stale.add(node);
     else if (node.isConnected) window.htmx?.trigger(node, "live");
   }
 }
+
+// Who walks by keyboard is not thrown out: the same thing has the focus after a refresh.
+const FOCUSABLE = "a[href], button, summary, [tabindex]";
+let walked = null;
+
+const markOf = (element) =>
+  element.id || [element.localName, element.getAttribute("href"), element.getAttribute("formaction"),
+    element.getAttribute("aria-label"), element.textContent.trim()].join("|");
+
+document.addEventListener("htmx:beforeSwap", (event) => {
+  const node = event.detail.target;
+  const active = document.activeElement;
+  walked = null;
+  if (!node?.matches?.("[data-live]") || active === node || !node.contains(active)) return;
+  const all = [...node.querySelectorAll(FOCUSABLE)];
+  const mark = markOf(active);
+  const twins = all.filter((element) => markOf(element) === mark);
+  walked = { id: node.id, mark, twin: twins.indexOf(active), at: all.indexOf(active) };
+});
+
+document.addEventListener("htmx:afterSwap", () => {
+  if (!walked || document.activeElement !== document.body) return;
+  const all = [...(document.getElementById(walked.id)?.querySelectorAll(FOCUSABLE) ?? [])];
+  const twins = all.filter((element) => markOf(element) === walked.mark);
+  (twins[walked.twin] ?? all[Math.min(walked.at, all.length - 1)])?.focus({ preventScroll: true });
+  walked = null;
+});
 
 const pending = new Set();
 let soon = null;
@@ -52,12 +88,14 @@ function stopPolling() {
 
 function connect() {
   const topics = [...new Set(marked().flatMap(topicsOf))].sort().join(",");
+  const age = asked === null ? 0 : (performance.now() - asked) / 1000;
+  asked = null;
   if (topics === openFor && source) return;
   source?.close();
   source = null;
   openFor = topics;
   if (!topics || !url) return;
-  source = new EventSource(`${url}?topics=${encodeURIComponent(topics)}`);
+  source = new EventSource(`${url}?topics=${encodeURIComponent(topics)}&age=${age.toFixed(1)}`);
   source.addEventListener("open", () => {
     if (failures) enqueue(marked()); // what was missed meanwhile
     failures = 0;
@@ -119,7 +157,18 @@ document.addEventListener("visibilitychange", () => {
   wake();
 });
 document.addEventListener("focusout", () => stale.size && setTimeout(wake, 200));
+document.addEventListener("selectionchange", () => {
+  if (stale.size && getSelection().isCollapsed) setTimeout(wake, 200);
+});
+document.addEventListener("htmx:beforeRequest", () => {
+  asked ??= performance.now();
+});
 document.addEventListener("htmx:afterSettle", connect);
 addEventListener("pagehide", () => source?.close());
-addEventListener("pageshow", (event) => event.persisted && ((openFor = ""), connect()));
+addEventListener("pageshow", (event) => {
+  if (!event.persisted) return;
+  openFor = "";
+  connect();
+  enqueue(marked()); // what was missed meanwhile
+});
 connect();

@@ -56,7 +56,9 @@ function connect() {
     soon();
   });
   source.addEventListener("reset", (event) => {
-    text = JSON.parse(event.data).text;
+    const part = JSON.parse(event.data);
+    offset = String(part.offset);
+    text = part.text;
     if (text) document.getElementById("log-empty")?.remove();
     soon();
   });

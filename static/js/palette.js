@@ -5,10 +5,13 @@ const list = document.getElementById("palette-list");
 let items = [];
 let chosen = 0;
 let asked = 0;
+let isOld = false; // what is listed answers to other words than those that were typed
+let entered = null; // Enter was pressed before the answer: "tab" or "here"
 
 function open() {
   if (!dialog || dialog.open) return;
   input.value = "";
+  entered = null;
   dialog.showModal();
   search();
 }
@@ -78,10 +81,23 @@ async function search() {
     });
     if (!answer.ok) throw new Error(String(answer.status));
     const found = await answer.json();
-    if (mine === asked) render(found.groups);
+    if (mine === asked) arrived(() => render(found.groups));
   } catch {
-    if (mine === asked) note(dialog.dataset.textError);
+    if (mine === asked) arrived(() => failed());
   }
+}
+
+function failed() {
+  items = [];
+  note(dialog.dataset.textError);
+}
+
+function arrived(show) {
+  isOld = false;
+  show();
+  const how = entered;
+  entered = null;
+  if (how && dialog.open) run(items[chosen], how === "tab");
 }
 
 function token() {
@@ -124,6 +140,8 @@ if (dialog) {
   let soon = null;
   input.addEventListener("input", () => {
     clearTimeout(soon);
+    isOld = true;
+    entered = null;
     soon = setTimeout(search, 90);
   });
   input.addEventListener("keydown", (event) => {
@@ -134,7 +152,9 @@ if (dialog) {
       select(chosen + steps[event.key]);
     } else if (event.key === "Enter") {
       event.preventDefault();
-      run(items[chosen], event.ctrlKey || event.metaKey);
+      const newTab = event.ctrlKey || event.metaKey;
+      if (isOld) entered = newTab ? "tab" : "here";
+      else run(items[chosen], newTab);
     }
   });
   list.addEventListener("click", (event) => {

@@ -1,0 +1,106 @@
+"""Words for people in place of the words of programs: drivers, duties, answers.
+
+What has no words is shown as it is. Kinds of work and of objects: ``clusters.wording``.
+"""
+
+import re
+
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
+
+DRIVERS: dict[str, Promise | str] = {
+    "kubernetes": "Kubernetes",
+    "local": _("one machine"),
+    "fake": _("demonstration, nothing really runs"),
+}
+
+# What one worker at a time does: portal.server.duties, and the leases of runtime and clusters.
+DUTIES: dict[str, Promise] = {
+    "audit-seal": _("Seals the audit log"),
+    "beat": _("Sends periodic work"),
+    "checks": _("Self-check of %(of)s"),
+    "cluster-checks": _("Runs the self-checks of clusters"),
+    "cluster-farewells": _("Tidies clusters that were detached"),
+    "farewell": _("Tidies a detached cluster"),
+    "files-idle": _("Ends file browsers that nobody uses"),
+    "health": _("Asks clusters and machines whether they answer"),
+    "housekeeping": _("Removes what is too old to keep"),
+    "load-retries": _("Tries failed loads again"),
+    "load-schedules": _("Starts loads that are due"),
+    "mail": _("Sends mail"),
+    "notebook-activity": _("Asks notebooks whether they are used"),
+    "notebook-tokens": _("Takes back notebooks' tokens"),
+    "orphans": _("Removes work that nobody knows any more"),
+    "routes": _("Keeps the addresses of workspaces in the proxy"),
+    "sweep": _("Finds what is due"),
+    "watch": _("Watches %(of)s"),
+    "worker": _("A worker"),
+    "workspace-limits": _("Ends workspaces whose time is over"),
+    "workspace-usage": _("Measures what workspaces use"),
+}
+
+VIA: dict[str, Promise | str] = {
+    "page": _("page"),
+    "api": "API",
+    "engine": "Berth",
+}
+
+# What drivers say of a cluster that is not well: they write it down once, for every reader.
+ANSWERS: tuple[tuple[re.Pattern[str], Promise], ...] = tuple(
+    (re.compile(pattern), text)
+    for pattern, text in (
+        (
+            r"^The cluster does not answer \((?P<why>.+)\)\.$",
+            _("The cluster does not answer (%(why)s)."),
+        ),
+        (
+            r"^The cluster does not accept Berth's credential\.$",
+            _("The cluster does not accept Berth's credential."),
+        ),
+        (
+            r"^The cluster answers with an error \((?P<status>\d+)\): (?P<why>.*)$",
+            _("The cluster answers with an error (%(status)s): %(why)s"),
+        ),
+        (
+            r"^The portal's own token for the cluster cannot be read\.$",
+            _("The portal's own token for the cluster cannot be read."),
+        ),
+        (
+            r"^the workload supervisor does not answer \((?P<why>.+)\)$",
+            _("The supervisor of this machine's work does not answer (%(why)s)."),
+        ),
+        (
+            r"^the workload supervisor went away$",
+            _("The supervisor of this machine's work went away."),
+        ),
+        (
+            r"^The fake machine does not answer\.$",
+            _("The machine of the demonstration does not answer."),
+        ),
+    )
+)
+
+
+def driver_words(name: str) -> str:
+    return str(DRIVERS.get(name, name))
+
+
+def duty_words(name: str) -> str:
+    """Return what a lease is for: ``duty:mail``, ``watch:east``, ``worker:<number>``."""
+    family, _colon, of = name.removeprefix("duty:").partition(":")
+    words = DUTIES.get(family)
+    return name if words is None else str(words) % {"of": of}
+
+
+def via_words(via: str) -> str:
+    if via.startswith("token:"):
+        return str(_("API token")) + f" {via.removeprefix('token:')}"
+    return str(VIA.get(via, via))
+
+
+def answer_words(message: str) -> str:
+    """Return what a driver said, in the reader's language where it is one of its sentences."""
+    for pattern, text in ANSWERS:
+        if found := pattern.match(message):
+            return str(text) % found.groupdict() if found.groupdict() else str(text)
+    return message
