@@ -7,6 +7,7 @@ import glob
 import hashlib
 import json
 import os
+import random
 import re
 import sys
 import time
@@ -36,7 +37,7 @@ OPENS_WITHIN_S = 180.0
 RETRY_S = (1, 2, 5, 10, 20)
 LONGEST = 200  # of a name within that of its part
 _GONE = frozenset({"files-closed", "files-away"})
-_AGAIN = frozenset({"offset", "short", "checksum", "busy", "in-use"})  # of a piece
+_AGAIN = frozenset({"offset", "short", "checksum", "in-use"})  # of a piece
 _EXITS = {404: EXIT_NOT_FOUND, 403: EXIT_NOT_FOUND, 409: EXIT_CONFLICT, 507: EXIT_CONFLICT}
 
 
@@ -81,17 +82,24 @@ class Place:
         return False
 
     def ask(self, method: str, act: str, **options: Any) -> httpx.Response:
-        """Ask; when the files were closed meanwhile they are opened again, once."""
-        for attempt in (1, 2):
+        """Ask; when the files were closed meanwhile they are opened again, once.
+
+        Where too much is asked at once nothing was done: the same is asked again some times.
+        """
+        pauses, closed = iter(RETRY_S), False
+        while True:
             answer = self._ask(method, act, **options)
             if answer.is_success:
                 return answer
             problem = _problem(answer)
-            if attempt == 1 and problem.get("code") in _GONE:
+            code = problem.get("code")
+            if code in _GONE and not closed:
+                closed = True
                 self.open()
-                continue
-            break
-        raise _error(answer.status_code, problem)
+            elif code != "busy" or (pause := next(pauses, None)) is None:
+                raise _error(answer.status_code, problem)
+            else:
+                time.sleep(pause * (0.5 + random.random()))  # noqa: S311 - not all at one moment
 
     def _ask(self, method: str, act: str, **options: Any) -> httpx.Response:
         try:

@@ -34,14 +34,20 @@ ONE: Any = (
     ("SAID WHEN TESTED", lambda r: r["test_message"]),
 )
 # The field that a file's whole content becomes; the other kinds are read line by line.
-WHOLE = {"registry": "password", "git": "token", "gcs": "key", "ssh": "private_key"}
-ONE_LINE = {"registry", "git"}
+WHOLE = {
+    "registry": "password",
+    "git": "token",
+    "gcs": "key",
+    "hdfs": "delegation_token",
+    "ssh": "private_key",
+}
+ONE_LINE = {"registry", "git", "hdfs"}
 PAIR = {
     "aws_access_key_id": "access_key",
     "aws_secret_access_key": "secret_key",
     "aws_session_token": "session_token",
 }
-KINDS = ("s3", "s3-compatible", "gcs", "registry", "git", "ssh", "generic")
+KINDS = ("s3", "s3-compatible", "gcs", "hdfs", "registry", "git", "ssh", "generic")
 documents.REFUSED["Credential"] = (
     "Secrets do not belong into a file that is kept and shown. Use: berth credentials add"
 )
@@ -84,12 +90,13 @@ def _secret(command: Any) -> Any:
 
 
 _FIELDS = (
-    ("--endpoint", "s3-compatible: the store's address."),
+    ("--endpoint", "s3-compatible: the store's address. hdfs: the namenode's."),
     ("--access-key", "s3: the id of the key, when the file holds the secret alone."),
     ("--region", "s3: the region."),
     ("--bucket", "s3, gcs: a bucket to test with."),
     ("--host", "registry, git, ssh: the host."),
-    ("--username", "registry, git: the user name."),
+    ("--username", "registry, git, hdfs: the user name."),
+    ("--folder", "hdfs: a folder to test with."),
     ("--user", "ssh: the user name there."),
     ("--repository", "git: a repository to test with."),
     ("--file-name", "generic: give the secret as one file of this name."),
@@ -157,6 +164,7 @@ def credential_add(  # noqa: PLR0913 - one parameter per option is what click is
 
     \b
     berth credentials add gcs "training data" --secret-file key.json
+    berth credentials add hdfs lake --endpoint https://namenode.example.com:9871 --username ann
     berth credentials add s3-compatible store --endpoint https://s3.example.com --secret-file -
     """
     s = session(ctx)
@@ -178,7 +186,7 @@ def credential_add(  # noqa: PLR0913 - one parameter per option is what click is
 @click.argument("name")
 @_secret
 @click.option("--access-key", help="s3: the id of the new key, when the file holds no id.")
-@click.option("--username", help="registry, git: another user name.")
+@click.option("--username", help="registry, git, hdfs: another user name.")
 @click.option("--file-name", help="generic: give the secret as one file of this name.")
 @click.option("--expires-at", metavar="TIME")
 @_own
@@ -242,7 +250,7 @@ def credential_delete(ctx: click.Context, name: str, *, yes: bool, own: bool) ->
 
 def _settings(given: dict[str, Any]) -> dict[str, Any]:
     """Return what is not secret, by the names of the API."""
-    names = ("endpoint", "region", "bucket", "host", "username", "user", "repository")
+    names = ("endpoint", "region", "bucket", "folder", "host", "username", "user", "repository")
     found = {name: given.get(name) for name in names}
     if given.get("known_hosts") is not None:
         found["known_hosts"] = given["known_hosts"].read()
@@ -253,6 +261,8 @@ def _settings(given: dict[str, Any]) -> dict[str, Any]:
 
 def _read(kind: str, source: str | None, given: dict[str, Any]) -> dict[str, Any]:
     """Return the fields that a secret's text becomes."""
+    if kind == "hdfs" and source is None:
+        return {}  # a name alone: who has a token says where it is
     text = _text(kind, source)
     if kind in WHOLE:
         return {WHOLE[kind]: text.strip() if kind in ONE_LINE else text}

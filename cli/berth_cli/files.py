@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote_from_bytes, unquote_to_bytes
+from urllib.parse import quote_from_bytes, unquote, unquote_to_bytes
 
 import click
 
@@ -168,6 +168,45 @@ def _take_folder(there: Place, path: str, target: Path, *, replace: bool) -> Ite
                 yield 1
 
 
+# --- unpack -----------------------------------------------------------------------------------
+
+
+@click.command("extract")
+@click.argument("place")
+@options
+@click.pass_context
+def extract(ctx: click.Context, place: str) -> None:
+    """Unpack the zip or tar archive VOLUME:PATH into a new folder beside it."""
+    s = session(ctx)
+    name, path = _parted(place)
+    there = Place(s, name)
+    there.open()
+    try:
+        done = last_line(there.ask("POST", "extract", json={"path": path}))["done"]
+    except Lost as lost:
+        raise unreachable(lost) from lost
+    if said := _READ_AS.get(done.get("names", "")):
+        click.echo(said, err=True)
+    for left in done["left_out"]:
+        click.echo(f"Left out ({left['code']}): {printable(unquote(left['path']))}", err=True)
+    if more := done["skipped"] - len(done["left_out"]):
+        click.echo(f"… and {more} more", err=True)
+    emit([done], fmt=s.fmt, columns=_UNPACKED)
+
+
+_READ_AS = {
+    "utf-8": "Its names were read as UTF-8.",
+    "cp932": "Its names were read as Shift-JIS.",
+    "cp437": "It does not say how its names are written; they may look wrong.",
+}
+_UNPACKED: Any = (
+    ("FOLDER", lambda r: printable(unquote(r["path"]))),
+    ("FILES", lambda r: r["files"]),
+    ("SIZE", lambda r: r["bytes"]),
+    ("LEFT OUT", lambda r: r["skipped"]),
+)
+
+
 # --- small things -------------------------------------------------------------------------------
 
 
@@ -190,4 +229,4 @@ def _local(path: str) -> str:
     return name
 
 
-COMMANDS = (files, upload, download)
+COMMANDS = (files, upload, download, extract)

@@ -20,14 +20,14 @@ import httpx
 from berth_cli.client import EXIT_CONFLICT, EXIT_ERROR, EXIT_UNREACHABLE, EXIT_USAGE, ApiError
 from berth_cli.context import Session, options, session
 from berth_cli.output import printable
-from berth_cli.workspaces import _base, _find
+from berth_cli.workspaces import _base, find
 
 _PART = 256 * 1024
 _END_OF_INPUT = b"\xff\x00"
 
 
 def _ways(s: Session, name: str) -> dict[str, Any]:
-    row = _find(s, name)
+    row = find(s, name)
     ways = s.client.get(f"{_base(s)}/{row['id']}/ways")
     if ways["terminal"] is None:
         raise ApiError(f"{row['name']} runs on one machine; use JupyterLab's own.", EXIT_CONFLICT)

@@ -12,8 +12,10 @@ import click
 from berth_cli.client import EXIT_ERROR, EXIT_TIMEOUT, ApiError
 from berth_cli.context import Session, options, session
 from berth_cli.documents import Kind, Waiting, emit_plan, register
+from berth_cli.logs import show as show_log
 from berth_cli.naming import confirm, one_of
 from berth_cli.output import emit, printable
+from berth_cli.volumes import Size
 
 _SETTLED = {"done", "partial", "failed", "paused", "cancelled", "stopped"}
 _EVERY_S = 0.5
@@ -150,7 +152,12 @@ def _described(command: Any) -> Any:
 _DESCRIPTION = (
     click.option("--name", help="Made from the path if not given."),
     click.option("--credential", help="Name or id; without one the bucket must be public."),
-    click.option("--volume", help="Name or id; the project's own if not given."),
+    click.option(
+        "--volume", help="Name or id; the project's own if not given; cache:[POOL] keeps a cache."
+    ),
+    click.option(
+        "--cache-size", "cache_size_mib", type=Size(), help="Of a cache that is not there yet."
+    ),
     click.option("--folder", help="Folder in the volume."),
     click.option("--export", is_flag=True, help="From the volume to the bucket."),
     click.option("--mode", type=click.Choice(["copy", "sync"])),
@@ -207,7 +214,7 @@ def create(
     timeout: float,
     **said: Any,
 ) -> None:
-    """Load URL (s3://bucket/folder or gs://bucket/folder) into a volume."""
+    """Load URL (s3://bucket/folder, gs://bucket/folder or hdfs:///folder) into a volume."""
     s = session(ctx)
     body = _body(url, said)
     if dry_run or no_start:
@@ -265,6 +272,18 @@ def watch_(ctx: click.Context, name: str, *, timeout: float) -> None:
     """Follow a load until it is over: a bar, files, bytes, rate and what is left."""
     s = session(ctx)
     settle(s, _find(s, name), wait=True, timeout=timeout)
+
+
+@loads.command("logs")
+@click.argument("name")
+@click.option("--run", type=click.IntRange(1), help="Which run; the latest if not given.")
+@click.option("--follow", "-f", is_flag=True, help="Go on as lines come, until the run is over.")
+@click.pass_context
+def logs(ctx: click.Context, name: str, *, run: int | None, follow: bool) -> None:
+    """Print what a run of a load wrote."""
+    s = session(ctx)
+    path = f"{_base(s)}/{_find(s, name)['id']}/logs"
+    show_log(s, path, follow=follow, is_over=lambda part: part["over"], run=run)
 
 
 def _verb(word: str, text: str, *, path: str = "") -> click.Command:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+from http import HTTPStatus
 from typing import Any
 from uuid import UUID
 
@@ -11,15 +14,27 @@ from berth_cli.client import EXIT_NOT_FOUND, EXIT_USAGE, ApiError
 from berth_cli.context import Session
 
 
-def one_of(s: Session, path: str, name: str, what: str) -> dict[str, Any]:
+def is_uid(word: str) -> bool:
+    try:
+        return bool(UUID(word))
+    except ValueError:
+        return False
+
+
+def is_short_id(word: str) -> bool:
+    """Whether it may be the id of a workspace; a name may look the same."""
+    return re.fullmatch(r"[a-z0-9-]{1,63}", word) is not None
+
+
+def one_of(
+    s: Session, path: str, name: str, what: str, is_id: Callable[[str], bool] = is_uid
+) -> dict[str, Any]:
     """Return one thing below ``path`` by id, or by name when only one has it.
 
     One that is being deleted counts last: its name may have been given anew.
     """
-    try:
-        return dict(s.client.get(f"{path}/{UUID(name)}"))
-    except ValueError:
-        pass
+    if is_id(name) and (found := _by_id(s, path, name)) is not None:
+        return found
     same = [row for row in s.client.pages(path, q=name[:80]) if row["name"] == name]
     live = [row for row in same if row["desired"] != "absent"] or same
     if not live:
@@ -28,6 +43,15 @@ def one_of(s: Session, path: str, name: str, what: str) -> dict[str, Any]:
         ids = ", ".join(row["id"] for row in live)
         raise ApiError(f"Several {what}s are called {name}: {ids}", EXIT_USAGE)
     return dict(s.client.get(f"{path}/{live[0]['id']}"))  # a list may tell less
+
+
+def _by_id(s: Session, path: str, name: str) -> dict[str, Any] | None:
+    try:
+        return dict(s.client.get(f"{path}/{name}"))
+    except ApiError as error:
+        if error.status != HTTPStatus.NOT_FOUND:
+            raise
+        return None
 
 
 def confirm(question: str, name: str, *, yes: bool, outcome: str = "changed") -> None:

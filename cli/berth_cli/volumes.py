@@ -24,8 +24,10 @@ def size_words(mib: int | None) -> str | None:
     return f"{mib / 1024:g} GiB" if mib >= 1024 else f"{mib} MiB"  # noqa: PLR2004
 
 
-def used_words(size: int | None) -> str:
-    return "unknown" if size is None else f"{size / 1024**2:.1f} MiB"
+def used_words(size: int | None, *, at_least: bool = False) -> str:
+    if size is None:
+        return "unknown"
+    return f"{'at least ' if at_least else ''}{size / 1024**2:.1f} MiB"
 
 
 def state_of(row: dict[str, Any]) -> str:
@@ -44,7 +46,7 @@ COLUMNS: Any = (
     ("KIND", lambda r: r["kind"]),
     ("WHOSE", lambda r: r.get("owner") or r.get("created_by")),
     ("SIZE", lambda r: size_words(r["size_limit_mib"])),
-    ("USED", lambda r: used_words(r["used_bytes"])),
+    ("USED", lambda r: used_words(r["used_bytes"], at_least=r.get("used_at_least", False))),
     ("CLASS", lambda r: r["volume_class"]),
     ("CLUSTER", lambda r: r["cluster"]),
     ("MOUNTED", lambda r: r["mounted"]),
@@ -54,6 +56,8 @@ ONE: Any = (
     *COLUMNS,
     ("ID", lambda r: r["id"]),
     ("DESCRIPTION", lambda r: r["description"]),
+    ("CACHE OF", lambda r: r.get("cache_of")),
+    ("NEAR", lambda r: r.get("near")),
     ("WHO WRITES", lambda r: r["write_policy"]),
     ("MOUNTED BY", lambda r: [f"{h['name']} ({h['who']})" for h in r.get("mounted_by", [])]),
     ("LAST USED", lambda r: r["last_used_at"]),
@@ -145,7 +149,7 @@ def classes(ctx: click.Context) -> None:
         ("CLUSTER", lambda r: r["cluster"]),
         ("MEDIUM", lambda r: r["medium"]),
         ("SPEED", lambda r: r["speed"]),
-        ("PRICE", lambda r: r["price"]),
+        ("PRICE", lambda r: f"{r['price']} {r.get('currency', '')}".strip()),
         ("DEFAULT", lambda r: r["is_default"]),
     )
     rows = list(s.client.pages(f"projects/{s.project}/volume-classes"))
@@ -260,10 +264,11 @@ def _patch(ctx: click.Context, name: str, body: dict[str, Any], *, plan: bool = 
 @options
 @click.pass_context
 def delete(ctx: click.Context, name: str, *, yes: bool, now: bool) -> None:
-    """Delete a volume; `berth volumes restore` brings it back for some days."""
+    """Delete a volume; `berth volumes restore` brings it back for some days, but no cache."""
     s = session(ctx)
     row = find(s, name)
-    lost = "removes it with all files for good" if now else "deletes it"
+    at_once = now or row.get("cache_of")  # of a cache: what it holds can be loaded again
+    lost = "removes it with all files for good" if at_once else "deletes it"
     confirm(f"This {lost}: {row['name']}.", row["name"], yes=yes)
     path = f"{base(s)}/{row['id']}"
     answer = s.client.post(f"{path}/purge") if now else s.client.call("DELETE", path)

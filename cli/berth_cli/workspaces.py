@@ -8,11 +8,13 @@ from typing import Any
 
 import click
 
-from berth_cli.client import EXIT_CONFLICT, EXIT_ERROR, EXIT_TIMEOUT, EXIT_USAGE, ApiError
+from berth_cli.client import EXIT_CONFLICT, EXIT_ERROR, EXIT_TIMEOUT, ApiError
 from berth_cli.context import Session, options, session
 from berth_cli.documents import Kind, Waiting, apply_file, emit_plan, register, waiting
-from berth_cli.naming import confirm
-from berth_cli.output import emit, printable
+from berth_cli.following import Told
+from berth_cli.logs import show as show_log
+from berth_cli.naming import confirm, is_short_id, one_of
+from berth_cli.output import emit
 from berth_cli.program import program_body, program_options
 
 _COLUMNS: Any = (
@@ -36,35 +38,29 @@ def _base(s: Session) -> str:
     return f"projects/{s.project}/workspaces"
 
 
-def _find(s: Session, name: str) -> dict[str, Any]:
-    """Return one workspace by id, or by name when only one has it."""
-    try:
-        found: dict[str, Any] = s.client.get(f"{_base(s)}/{name}")
-    except ApiError as error:
-        if error.status != 404:  # noqa: PLR2004 - HTTP
-            raise
-        same = [row for row in s.client.pages(_base(s)) if row["name"] == name]
-        if len(same) == 1:
-            return same[0]
-        if len(same) > 1:
-            ids = ", ".join(row["id"] for row in same)
-            raise ApiError(f"Several workspaces are called {name}: {ids}", EXIT_USAGE) from error
-        raise
-    return found
+def find(s: Session, name: str) -> dict[str, Any]:
+    """Return one workspace by id or by name."""
+    return one_of(s, _base(s), name, "workspace", is_short_id)
 
 
 def _wait(s: Session, row: dict[str, Any], *, timeout: float) -> dict[str, Any]:
     """Follow the state until it settles; print each change; a failure is an error."""
-    deadline, last = time.monotonic() + timeout, ""
+    with Told() as told:
+        row = _follow(s, row, told, timeout=timeout)
+    if row["status"]["phase"] == "failed":
+        raise ApiError(f"{row['name']} failed: {row['status'].get('message')}", EXIT_ERROR)
+    return row
+
+
+def _follow(s: Session, row: dict[str, Any], told: Told, *, timeout: float) -> dict[str, Any]:
+    deadline = time.monotonic() + timeout
     while True:
         status = row["status"]
         line = status["phase"] + (f": {status['message']}" if status.get("message") else "")
-        if line != last:
-            click.echo(printable(line), err=True)
-            last = line
+        told.tell(line, counts_since=(status.get("pull") or {}).get("since"))
         fresh = status["observed_generation"] >= row["generation"]
         if fresh and status["phase"] in _SETTLED:
-            break
+            return row
         if time.monotonic() > deadline:
             raise ApiError(f"Still {line} after {timeout:.0f} s; it goes on.", EXIT_TIMEOUT)
         time.sleep(0.3)
@@ -74,9 +70,6 @@ def _wait(s: Session, row: dict[str, Any], *, timeout: float) -> dict[str, Any]:
             if error.status == 404 and row["desired"] == "absent":  # noqa: PLR2004 - HTTP
                 return {**row, "status": {**status, "phase": "deleted"}}
             raise
-    if row["status"]["phase"] == "failed":
-        raise ApiError(f"{row['name']} failed: {row['status'].get('message')}", EXIT_ERROR)
-    return row
 
 
 def _settle(s: Session, row: dict[str, Any], *, wait: bool, timeout: float) -> None:
@@ -178,7 +171,7 @@ def list_(ctx: click.Context, *, everyone: bool) -> None:
 def show(ctx: click.Context, name: str) -> None:
     """Show one workspace."""
     s = session(ctx)
-    _settle(s, _find(s, name), wait=False, timeout=0)
+    _settle(s, find(s, name), wait=False, timeout=0)
 
 
 @workspace.command("logs")
@@ -188,19 +181,12 @@ def show(ctx: click.Context, name: str) -> None:
 def logs(ctx: click.Context, name: str, *, follow: bool) -> None:
     """Print what a workspace wrote."""
     s = session(ctx)
-    row, offset = _find(s, name), 0
-    while True:
-        part = s.client.get(f"{_base(s)}/{row['id']}/logs", offset=offset)
-        click.echo(printable(part["text"]), nl=False)
-        moved, offset = part["offset"] != offset, part["offset"]
-        if moved:
-            continue
-        if not follow:
-            return
-        row = s.client.get(f"{_base(s)}/{row['id']}")
-        if row["status"]["phase"] in _SETTLED - {"running"}:
-            return
-        time.sleep(0.5)
+    path = f"{_base(s)}/{find(s, name)['id']}"
+
+    def is_over(_part: dict[str, Any]) -> bool:
+        return s.client.get(path)["status"]["phase"] in _SETTLED - {"running"}
+
+    show_log(s, f"{path}/logs", follow=follow, is_over=is_over)
 
 
 @workspace.command("open")
@@ -210,7 +196,7 @@ def logs(ctx: click.Context, name: str, *, follow: bool) -> None:
 def open_(ctx: click.Context, name: str, *, only_print: bool) -> None:
     """Open a running workspace in the browser."""
     s = session(ctx)
-    row = _find(s, name)
+    row = find(s, name)
     if row["status"]["phase"] != "running":
         raise ApiError(
             f"{row['name']} is {row['status']['phase']}. Run: berth workspace resume {row['id']}",
@@ -223,7 +209,7 @@ def open_(ctx: click.Context, name: str, *, only_print: bool) -> None:
 
 def _act(ctx: click.Context, name: str, verb: str, *, wait: bool, timeout: float) -> None:
     s = session(ctx)
-    row = _find(s, name)
+    row = find(s, name)
     _settle(s, s.client.post(f"{_base(s)}/{row['id']}/{verb}"), wait=wait, timeout=timeout)
 
 
@@ -255,7 +241,7 @@ def resume(ctx: click.Context, name: str, *, wait: bool, timeout: float) -> None
 def extend(ctx: click.Context, name: str, minutes: int) -> None:
     """Move the end of a workspace by MINUTES."""
     s = session(ctx)
-    row = _find(s, name)
+    row = find(s, name)
     answer = s.client.post(f"{_base(s)}/{row['id']}/extend", {"minutes": minutes})
     _settle(s, answer, wait=False, timeout=0)
 
@@ -269,7 +255,7 @@ def extend(ctx: click.Context, name: str, minutes: int) -> None:
 def delete(ctx: click.Context, name: str, *, yes: bool, wait: bool, timeout: float) -> None:
     """Delete a workspace and its installed packages. The home folder stays."""
     s = session(ctx)
-    row = _find(s, name)
+    row = find(s, name)
     confirm(f"This deletes {row['name']}.", row["name"], yes=yes, outcome="deleted")
     answer = s.client.call("DELETE", f"{_base(s)}/{row['id']}")
     _settle(s, answer or {**row, "desired": "absent"}, wait=wait, timeout=timeout)
