@@ -19,10 +19,12 @@ import httpx
 
 from benchmarks import kubespawner
 from benchmarks.cluster_start import bare_copy
+from benchmarks.cpu import Cpu
 from benchmarks.lib import Result, poll
 from devcluster import state
 from devcluster.kube import Kube
 from devcluster.layout import Layout
+from devcluster.processes import Processes
 from tests.support.clustered import KEY, ClusteredPortal, ok
 from tools.provision_tests import Services
 
@@ -49,14 +51,15 @@ for number in range({PROJECTS}):
 class Storm:
     """A portal on PostgreSQL and Redis; its projects are prepared, each by a first workspace."""
 
-    def __init__(self, cluster: dict[str, Any]) -> None:
+    def __init__(self, cluster: dict[str, Any], name: str = "bench-storm") -> None:
         self.cluster = cluster
+        self.ours_only = f"berth.dev/instance={name},berth.dev/uid"
         self.kube = Kube(Path(cluster["kubeconfig"]), timeout_s=60)
         self.services = Services()
         given = self.services.start({})
         self.portal = ClusteredPortal(
             cluster,
-            "bench-storm-",
+            f"{name}-",
             {
                 "BERTH_DATABASE_URL": given["BERTH_TEST_POSTGRES"],
                 "BERTH_REDIS_URL": given["BERTH_TEST_REDIS"],
@@ -112,6 +115,18 @@ class Storm:
         poll(lambda: self.running() >= wanted, within_s=WITHIN_S, every_s=0.25)
         return time.perf_counter() - begin
 
+    def cpu(self) -> Cpu:
+        """Begin to count; of whatever uses this cluster, nothing else should at that time."""
+        assert self.portal.process is not None
+        known = Processes(Layout.usual()).records.values()
+        return Cpu(
+            {
+                "Berth": [self.portal.process.pid],
+                "PostgreSQL and Redis": [one.pid for one in self.services.processes],
+                "Kubernetes": [record.pid for record in known],
+            }
+        )
+
     def bare(self) -> float:
         """The same Secret and StatefulSet as often, at the same concurrency."""
         patterns = self._patterns()
@@ -136,9 +151,7 @@ class Storm:
         names = {f"ws-{short_id}" for short_id in self.first}
         found: dict[str, list[dict[str, Any]]] = {}
         for version, kind in (("v1", "Secret"), ("apps/v1", "StatefulSet")):
-            for item in self.kube.list(
-                version, kind, labelSelector="berth.dev/instance=bench-storm"
-            ):
+            for item in self.kube.list(version, kind, labelSelector=self.ours_only):
                 if item["metadata"]["name"] in names:
                     live = {"apiVersion": version, "kind": kind, **item}
                     found.setdefault(item["metadata"]["namespace"], []).append(live)
@@ -207,8 +220,9 @@ def run() -> list[Result]:
     try:
         storm.prepare()
         bare = storm.bare()
-        since = time.time()
+        since, cpu = time.time(), storm.cpu()
         ours = storm.ours()
+        spent = cpu.spent()
         writes = storm.requests(since) / LAUNCHES
         peer = kubespawner.storm(cluster, storm.kube, LAUNCHES)
     finally:
@@ -236,4 +250,8 @@ def run() -> list[Result]:
             "higher",
         ),
         Result(f"{what}, API writes per launch", "writes", [writes], goal=6, floor=6),
+        *(
+            Result(f"{what}, CPU per launch, {side}", "ms", [1000 * seconds / LAUNCHES])
+            for side, seconds in spent.items()
+        ),
     ]

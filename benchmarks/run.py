@@ -20,6 +20,9 @@ LOADS = {
     "loads-again": ("loads_small", "run_again"),
     "loads-gcs": ("loads_gcs", "run"),
     "keys": ("keys_rotate", "run"),
+    "uploads": ("uploads", "run"),
+    "converge": ("converge", "run"),
+    "fair": ("fair", "run"),
 }
 # Need `make cluster-up`.
 CLUSTER = ["cluster-start", "cluster-storm", "cluster-watch", "cluster-outage"]
