@@ -1,17 +1,39 @@
 """Shared fixtures: people with roles, a project, clients that speak HTTP."""
 
+import gc
 import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import hypothesis
 import pytest
+from django.conf import settings
+from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
 from django.test import Client
+from django.utils import translation
 
 pytest_plugins = [
     "tests.support.lanes",
     "tests.support.store_fixtures",
     "tests.support.database_fixtures",
 ]
+
+# What it generates is judged by what comes out: a machine that pauses is no failure of a test.
+hypothesis.settings.register_profile(
+    "berth", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("berth")
+
+
+def pytest_collection_finish() -> None:
+    """Look for garbage less often, and never in what the collected tests hold.
+
+    Thousands of tests, views and templates are looked through each time: with Python's own
+    thresholds that was an eighth of all that the tests of whole pages computed.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(5_000, 10, 20)
 
 
 @pytest.fixture(autouse=True)
@@ -20,6 +42,12 @@ def fresh_limits() -> None:
     from accounts import fair_use
 
     fair_use.forget()
+
+
+@pytest.fixture(autouse=True)
+def usual_language() -> None:
+    """A request leaves its reader's language behind in the thread."""
+    translation.deactivate()
 
 
 @pytest.fixture(autouse=True)
@@ -102,11 +130,20 @@ def principal() -> Callable[..., Any]:
 
 @pytest.fixture
 def as_user() -> Callable[[Any], Client]:
-    """A browser-like client signed in as the given user."""
+    """A browser-like client signed in as the given user.
+
+    It is given the session that Django's own ``force_login`` leaves, in four queries, not fifteen.
+    """
+    from django.contrib.sessions.backends.db import SessionStore
 
     def login(user: Any) -> Client:
+        session = SessionStore()
+        session[SESSION_KEY] = str(user.pk)
+        session[BACKEND_SESSION_KEY] = "allauth.account.auth_backends.AuthenticationBackend"
+        session[HASH_SESSION_KEY] = user.get_session_auth_hash()
+        session.save()
         client = Client()
-        client.force_login(user, backend="allauth.account.auth_backends.AuthenticationBackend")
+        client.cookies[settings.SESSION_COOKIE_NAME] = session.session_key
         return client
 
     return login

@@ -8,7 +8,7 @@ from allauth.usersessions.models import UserSession
 from django.core import mail
 from django.test import Client
 
-from accounts import hooks
+from accounts import hooks, timezones
 from events.models import Event
 
 pytestmark = pytest.mark.django_db
@@ -67,6 +67,26 @@ def test_the_profile_is_saved_and_applied(alice, as_user):
     assert "&lt;b&gt;A&lt;/b&gt;" in page
     bad = client.post("/settings/profile", {**data, "timezone": "Mars"})
     assert bad.status_code == 400
+
+
+def test_time_zones_are_grouped_by_area_and_the_own_one_is_chosen(alice, as_user):
+    client = as_user(alice)
+
+    def shown() -> str:
+        page = client.get("/settings/profile").content.decode()
+        return re.search(r'<select[^>]* name="timezone"[^>]*>(.*?)</select>', page).group(1)
+
+    assert "selected>UTC (not chosen)<" in shown()
+    type(alice).objects.filter(pk=alice.pk).update(timezone="America/Argentina/Buenos_Aires")
+    groups = dict(re.findall(r'<optgroup label="([^"]*)">(.*?)</optgroup>', shown()))
+    assert list(groups)[:3] == ["Africa", "America", "Antarctica"]
+    chosen = re.findall(r'<option value="([^"]*)" selected>([^<]*)<', shown())
+    assert chosen == [("America/Argentina/Buenos_Aires", "Buenos Aires (Argentina)")]
+    assert '<option value="Asia/Tokyo">Tokyo</option>' in groups["Asia"]
+    offered = re.findall(r'<option value="([^"]+)"', shown())
+    assert sorted(offered) == sorted(timezones.names())
+    type(alice).objects.filter(pk=alice.pk).update(language="ja")
+    assert '<optgroup label="アジア">' in shown()
 
 
 def test_sessions_show_device_and_address_and_are_ended_at_once(alice, sign_in, monkeypatch):

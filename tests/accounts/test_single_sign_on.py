@@ -14,7 +14,7 @@ from allauth.account.models import EmailAddress
 from allauth.socialaccount.models import SocialAccount
 from django.test import Client
 
-from accounts import groups, hooks
+from accounts import groups, hooks, oidc_session
 from accounts.models import User
 from events.models import Event
 from tests.accounts.conftest import PASSWORD
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.django_db
 class Provider:
     def __init__(self, port):
         self.url = f"http://127.0.0.1:{port}"
-        self.http = httpx.Client(base_url=self.url, trust_env=False)
+        self.http = httpx.Client(base_url=self.url, timeout=60, trust_env=False)
 
     def person(self, sub, **claims):
         assert self.http.put(f"/users/{sub}", json=claims).status_code == 204
@@ -63,8 +63,11 @@ def provider_process():
 
 
 @pytest.fixture
-def provider(provider_process, settings):
+def provider(provider_process, settings, monkeypatch):
     provider_process.lie()
+    # it is another process of this machine, which may stand still: that is no silent provider
+    settings.SOCIALACCOUNT_REQUESTS_TIMEOUT = 60
+    monkeypatch.setattr(oidc_session, "_TIMEOUT", 60)
     settings.BERTH_OIDC_ISSUER = provider_process.url
     settings.BERTH_OIDC_CLIENT_ID = "berth"
     settings.BERTH_OIDC_CLIENT_SECRET = "provider-secret"

@@ -40,6 +40,11 @@ class Route:
         return [v for v in VERBS if self.view and hasattr(self.view, v.lower())]
 
     @property
+    def is_read(self) -> bool:
+        """A GET is answered by a handler; where nobody knows that, by what the library does."""
+        return not self.is_ours or "GET" in self.verbs
+
+    @property
     def is_api(self) -> bool:
         return self.is_a(BerthAPIMixin)
 

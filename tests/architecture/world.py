@@ -1,5 +1,6 @@
 """One of everything, so that every placeholder of every route names something real."""
 
+from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -33,7 +34,7 @@ def build(project: Any, owner: Any, *, mark: str = "") -> dict[str, str]:
         project=project,
         email=f"x{mark}@example.org",
         digest=uuid4().hex,
-        expires_at=now().replace(year=now().year + 1),
+        expires_at=now() + timedelta(days=365),
     )
     told = Notification.objects.create(user=owner, kind="workspace.failed", created_at=now())
     token = ApiToken.objects.create(user=owner, name="t", prefix="berth_x", digest=uuid4().hex)
@@ -50,7 +51,7 @@ def build(project: Any, owner: Any, *, mark: str = "") -> dict[str, str]:
         user=owner,
         name=f"k{mark}",
         created_at=now(),
-        expires_at=now().replace(year=now().year + 1),
+        expires_at=now() + timedelta(days=365),
     )
     banner = Announcement.objects.create(message="m", starts_at=now())
     load = Load.objects.create(
@@ -102,7 +103,7 @@ def _of_volume(volume: Any, owner: Any, mark: str) -> dict[str, str]:
         to_slug=volume.project.slug,
         asked_by=owner,
         asked_at=now(),
-        expires_at=now().replace(year=now().year + 1),
+        expires_at=now() + timedelta(days=365),
     )
     kind, _made = VolumeClass.objects.get_or_create(
         key="guard", defaults={"name": "Guard", "backing_kind": "directory"}

@@ -17,7 +17,7 @@ from tests.support.portal import Portal, environments
 MAIL = {"BERTH_EMAIL_BACKEND": "django.core.mail.backends.dummy.EmailBackend"}
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def machine_portal() -> Iterator[Portal]:
     if not (environments() / "jupyterlab").exists():
         pytest.skip("the JupyterLab environment is not built (make run or make test builds it)")
@@ -29,7 +29,7 @@ def machine_portal() -> Iterator[Portal]:
         running.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def cluster_portal(devcluster: dict[str, Any]) -> Iterator[Portal]:
     """The same pages, with a cluster and nothing else to run on."""
     env = {**MAIL, "BERTH_LOCAL_CLUSTER": "no"}
@@ -41,7 +41,7 @@ def cluster_portal(devcluster: dict[str, Any]) -> Iterator[Portal]:
         running.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def portal(request: pytest.FixtureRequest) -> Portal:
     """On one machine, unless a test asks for ``cluster`` (or both) by a parameter."""
     found: Portal = request.getfixturevalue(f"{getattr(request, 'param', 'machine')}_portal")
@@ -59,7 +59,7 @@ def chromium() -> Iterator[object]:
 PASSWORD = "correct horse battery"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def people(portal: Portal) -> dict[str, str]:
     """Owner, second member and stranger of the project ``demo``; password ``PASSWORD``."""
     portal.shell(

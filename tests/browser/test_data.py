@@ -15,15 +15,16 @@ from playwright.sync_api import Browser, Page, expect
 from tests.browser.conftest import MAIL
 from tests.browser.test_two_clicks import LAB_WITHIN_MS, Visitor, run_in_notebook
 from tests.support.clustered import ClusteredPortal, pinned
+from tests.support.dataplane import settings_open_to
 from tests.support.locked_environments import locked_environment
 from tests.support.portal import Portal, environments
 from tests.support.store_fixtures import begun
 from tests.support.stores import VersityS3, run_client
 
-pytestmark = [pytest.mark.browser, pytest.mark.real]
+pytestmark = [pytest.mark.browser, pytest.mark.real, pytest.mark.timeout(900)]
 
 ROWS = 500
-LOADED_MS = 90_000
+LOADED_MS = 240_000
 
 
 def filled(store: Any) -> Iterator[VersityS3]:
@@ -59,21 +60,11 @@ def store(request: pytest.FixtureRequest) -> VersityS3:
     return found
 
 
-def opened(store: VersityS3) -> dict[str, str]:
-    """Return what an operator sets who lets people use this one store."""
-    allowed = store.outbound()
-    return {
-        "BERTH_OUTBOUND_ALLOW": ",".join(allowed["allow"]),
-        "BERTH_OUTBOUND_PORTS": ",".join(map(str, allowed["ports"])),
-        "BERTH_INSECURE_STORES": ",".join(allowed["insecure_hosts"]),
-    }
-
-
 @pytest.fixture(scope="module")
 def machine_portal(machine_store: VersityS3) -> Iterator[Portal]:
     if not (environments() / "jupyterlab").exists():
         pytest.skip("the JupyterLab environment is not built (make run or make test builds it)")
-    running = Portal({**MAIL, **opened(machine_store)})
+    running = Portal({**MAIL, **settings_open_to(machine_store.outbound())})
     try:
         running.start()
         yield running
@@ -84,7 +75,7 @@ def machine_portal(machine_store: VersityS3) -> Iterator[Portal]:
 @pytest.fixture(scope="module")
 def cluster_portal(devcluster: dict[str, Any], cluster_store: VersityS3) -> Iterator[Portal]:
     """A cluster and nothing else to run on; its network lets pods reach the store."""
-    env = {**MAIL, **opened(cluster_store), "BERTH_LOCAL_CLUSTER": "no"}
+    env = {**MAIL, **settings_open_to(cluster_store.outbound()), "BERTH_LOCAL_CLUSTER": "no"}
     running = ClusteredPortal(
         devcluster,
         f"bd{secrets.token_hex(2)}-",
@@ -181,25 +172,23 @@ def test_j1d_from_a_bucket_to_pandas_and_back(
     page.get_by_label("Access key id").fill(store.keys.access)
     page.get_by_label("Secret access key").fill(store.keys.secret)
     page.get_by_role("button", name="Store", exact=True).click()
+    page.wait_for_url(lambda url: "kind=" not in url)
     page.goto(f"{portal.url}/projects/demo/credentials/")
     page.get_by_role("link", name="lake-key").first.click()
+    test = page.get_by_role("button", name=re.compile("^Test")).first
+    expect(test).to_be_visible()
     assert store.keys.secret not in page.content()
-    page.get_by_role("button", name=re.compile("^Test")).first.click()
-    expect(page.get_by_text("The store accepts this key.").first).to_be_visible(timeout=20_000)
+    test.click()
+    expect(page.get_by_text("The store accepts this key.").first).to_be_visible(timeout=LOADED_MS)
 
     # three presses and three fields from the list of loads to data in the volume
     page.goto(f"{portal.url}/projects/demo/loads/")
     ann.clicks = 0
     ann.click(page.get_by_role("link", name=re.compile("Load data")).first)
-    page.get_by_label(re.compile("^Credential")).select_option(
-        label=next(
-            text
-            for text in page.get_by_label(re.compile("^Credential"))
-            .locator("option")
-            .all_inner_texts()
-            if "lake-key" in text
-        )
-    )
+    keys = page.get_by_label(re.compile("^Credential"))
+    expect(keys.locator("option", has_text="lake-key")).to_be_attached()
+    texts = keys.locator("option").all_inner_texts()
+    keys.select_option(label=next(text for text in texts if "lake-key" in text))
     page.get_by_label(re.compile("^Bucket and path")).fill("s3://lake/tables/")
     ann.click(page.get_by_role("button", name="Load", exact=True))
     assert ann.clicks <= 3

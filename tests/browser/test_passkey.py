@@ -41,16 +41,21 @@ def test_a_passkey_is_added_and_signs_in_without_a_password(
     page.get_by_label(re.compile("username", re.IGNORECASE)).fill("petra")
     page.get_by_label("Password", exact=True).fill(PASSWORD)
     page.keyboard.press("Enter")
+    page.wait_for_url(lambda url: "/login/" not in url)
     page.get_by_label("Password", exact=True).fill(PASSWORD)  # asked once more
     page.keyboard.press("Enter")
     page.get_by_label("Name").fill("laptop")
+    page.wait_for_load_state()  # what the button does is a script's
     page.get_by_label("Passwordless").check()
     page.get_by_role("button", name="Add").click()
     expect(page).to_have_url(re.compile("/recovery-codes/"))
 
     page.goto(f"{portal.url}/accounts/logout/")
     page.get_by_role("main").get_by_role("button", name="Sign out").click()
-    page.get_by_role("button", name="Sign in with a passkey").click()
+    passkey = page.get_by_role("button", name="Sign in with a passkey")
+    expect(passkey).to_be_visible()
+    page.wait_for_load_state()
+    passkey.click()
     expect(page).to_have_url(f"{portal.url}/")
     page.goto(f"{portal.url}/settings/security")
     expect(page.get_by_text("1 passkey.")).to_be_visible()

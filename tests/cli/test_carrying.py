@@ -126,3 +126,23 @@ def test_a_search_that_fails_is_an_error(place: Any) -> None:
 
     with pytest.raises(ApiError, match="can't be reached"):
         list(_found(place(break_off), "", "a"))
+
+
+def test_a_volume_that_is_looked_through_by_too_many_is_asked_again(place: Any) -> None:
+    asked: list[str] = []
+
+    def answers(request: httpx.Request) -> httpx.Response:
+        asked.append(request.url.path)
+        if len(asked) < 3:
+            return httpx.Response(503, json={"code": "busy", "detail": "Too much at once."})
+        return httpx.Response(200, json={"entries": []})
+
+    assert place(answers).json("GET", "list") == {"entries": []}
+    assert len(asked) == 3
+
+
+def test_who_never_gets_a_turn_is_told_so(place: Any) -> None:
+    there = place(lambda _request: httpx.Response(503, json={"code": "busy", "detail": "Busy."}))
+    with pytest.raises(ApiError, match="Busy") as refused:
+        there.json("GET", "list")
+    assert refused.value.problem["code"] == "busy"

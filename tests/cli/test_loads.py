@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 import yaml
-from berth_cli import loads
+from berth_cli import loads, logs
+from berth_cli.client import EXIT_NOT_FOUND
 
 from tests.cli.conftest import read
 
@@ -107,6 +108,22 @@ def test_a_plan_makes_nothing(berth: Run, me: Any) -> None:
     assert not Load.objects.exists()
 
 
+def test_a_cache_is_kept_shown_and_dropped_at_once(berth: Run, me: Any) -> None:
+    asked = ("loads", "create", "s3://bucket/a", "--volume", "cache:", "-o", "json")
+    assert berth(*asked, **me).exit_code != 0  # how large?
+    made = read(berth(*asked, "--cache-size", "2GiB", **me))
+    assert made["spec"]["volume_name"] == "cache-bucket-a"
+    assert read(berth(*asked, **me))["spec"]["volume"] == made["spec"]["volume"]
+    row = read(berth("volumes", "show", "cache-bucket-a", "-o", "json", **me))
+    assert (row["cache_of"], row["size_limit_mib"]) == ("s3://bucket/a", 2048)
+    for name in ("a", "a 2"):
+        assert berth("loads", "delete", name, "--yes", **me).exit_code == 0
+    refused = berth("volumes", "delete", "cache-bucket-a", stdin="b\n", **me)
+    assert "for good" in refused.stderr + refused.stdout
+    gone = read(berth("volumes", "delete", "cache-bucket-a", "--yes", "-o", "json", **me))
+    assert (gone["desired"], gone["delete_after"]) == ("absent", None)
+
+
 def test_keys_may_come_from_a_file(berth: Run, me: Any, tmp_path: Any) -> None:
     keys = tmp_path / "keys"
     keys.write_text("a/1\na/2\n")
@@ -154,3 +171,33 @@ def test_a_project_in_a_document_is_of_that_document_only(
     assert done.exit_code == 0, (done.output, done.exception)
     made = dict(Load.objects.values_list("name", "project__slug"))
     assert made == {"x": "other", "y": "vision"}
+
+
+def test_a_log_is_printed_harmlessly_and_followed_to_its_last_words(
+    berth: Run, me: Any, machine: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from loaders.models import Load
+    from runtime import engine
+    from runtime.hints import hint
+
+    berth("loads", "create", "s3://bucket/images", **me)
+    engine.run_due()
+    row = Load.objects.get()
+    machine.write_log(str(row.uid), "\x1b[2Jlisting\n")
+
+    def sleep(_seconds: float) -> None:
+        machine.write_log(str(row.uid), "its last words\n")
+        machine.exit(str(row.uid), code=4)
+        hint(row)
+        engine.run_due()
+
+    monkeypatch.setattr(logs, "time", SimpleNamespace(sleep=sleep))
+    done = berth("loads", "logs", "images", **me)
+    assert done.exit_code == 0, done.output
+    assert done.stdout.endswith("[2Jlisting\n")
+    assert "\x1b" not in done.stdout
+    done = berth("loads", "logs", "images", "--follow", **me)
+    assert done.stdout.endswith("listing\nits last words\n")
+    again = berth("loads", "logs", "images", "--run", "1", **me)
+    assert again.stdout == done.stdout
+    assert berth("loads", "logs", "images", "--run", "7", **me).exit_code == EXIT_NOT_FOUND

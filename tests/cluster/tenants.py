@@ -14,7 +14,9 @@ from runtime.drivers.kubernetes.driver import KubernetesDriver
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.protocol import TenantSpec
 
-HUB_PORT = 18002  # a listener of the test on this machine stands for the portal's
+# A listener of the test on this machine stands for the portal's; portals of other lanes have theirs
+# in the range of ``tests.support.ports``.
+HUB_PORT = 12802
 PREFIX = "h3-"
 NOBODY = "192.0.2.1"  # where it is not known what this machine is to pods: for the shape only
 

@@ -3,6 +3,7 @@
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from devcluster.layout import Layout
 from devcluster.status import faults
 from tests.cluster.pods import is_ready, phase, pod
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
@@ -24,7 +25,7 @@ def kubectl(devcluster: dict[str, Any]) -> Run:
 
     def call(*words: str) -> "subprocess.CompletedProcess[str]":
         command = [program, f"--kubeconfig={config}", *words]
-        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
     return call
 
@@ -36,14 +37,16 @@ def run_pod(kube: Kube, namespace: str, devcluster: dict[str, Any]) -> Callable[
         found: dict[str, Any] = kube.until(
             f"{name} is ready",
             lambda: (one := kube.get("v1", "Pod", name, namespace)) and is_ready(one) and one,
-            90,
+            180,
         )
         return found
 
     return start
 
 
-def test_all_parts_of_the_cluster_run(devcluster: dict[str, Any]) -> None:
+def test_all_parts_of_the_cluster_run(devcluster: dict[str, Any], kube: Kube) -> None:
+    with suppress(TimeoutError):  # a busy machine is late with an answer
+        kube.until("no faults", lambda: not faults(Layout.usual()), 60)
     assert faults(Layout.usual()) == []
     assert devcluster["version"] == "v1.36.3"
 
@@ -54,10 +57,8 @@ def test_a_pod_runs_on_the_real_node_and_finds_names(
     found = run_pod("one")
     assert found["spec"]["nodeName"] == "node1"
     namespace = found["metadata"]["namespace"]
-    inside = kubectl(
-        "-n", namespace, "exec", "one", "--", "getent", "hosts", "kubernetes.default.svc"
-    )
-    assert inside.stdout.startswith("10.96.0.1"), inside.stderr
+    words = ("-n", namespace, "exec", "one", "--", "getent", "hosts", "kubernetes.default.svc")
+    kube.until("its name", lambda: kubectl(*words).stdout.startswith("10.96.0.1"))
 
 
 def test_kubectl_reads_logs_and_runs_commands(run_pod: Any, kube: Kube, kubectl: Run) -> None:
@@ -97,10 +98,11 @@ def test_a_network_policy_keeps_others_out_and_lets_its_own_in(
     address = f"http://{server['status']['podIP']}:8888/"
 
     def reaches(name: str) -> bool:
-        words = ("-n", namespace, "exec", name, "--", "curl", "-sf", "-m", "2", address)
+        words = ("-n", namespace, "exec", name, "--", "curl", "-sf", "-m", "10", address)
         return kubectl(*words).returncode == 0
 
-    assert reaches("stranger")
+    # A pod is "running" before the program in it listens.
+    kube.until("the server answers", lambda: reaches("stranger"))
     policy = {
         "podSelector": {"matchLabels": {"app": "server"}},
         "policyTypes": ["Ingress"],
@@ -114,8 +116,8 @@ def test_a_network_policy_keeps_others_out_and_lets_its_own_in(
             "spec": policy,
         }
     )
-    kube.until("the policy holds", lambda: not reaches("stranger"), 20)
-    assert reaches("friend")
+    kube.until("the policy holds", lambda: not reaches("stranger"))
+    kube.until("its own is let in", lambda: reaches("friend"))
 
 
 def test_a_default_deny_closes_the_way_to_the_host_but_not_to_dns(
@@ -139,23 +141,23 @@ def test_a_default_deny_closes_the_way_to_the_host_but_not_to_dns(
     )
 
     def reaches(address: str) -> bool:
-        words = ("-n", namespace, "exec", "closed", "--", "curl", "-sk", "-m", "2", address)
+        words = ("-n", namespace, "exec", "closed", "--", "curl", "-sk", "-m", "10", address)
         return kubectl(*words).returncode == 0
 
     host = devcluster["host"]
-    kube.until("the API server is out of reach", lambda: not reaches(f"https://{host}:6443/"), 20)
-    assert not reaches("https://10.96.0.1/")
-    assert not reaches(f"https://{host}:10250/")
-    found = kubectl(
-        "-n", namespace, "exec", "closed", "--", "getent", "hosts", "kubernetes.default"
-    )
-    assert found.stdout.startswith("10.96.0.1")
+    for way in (f"https://{host}:6443/", "https://10.96.0.1/", f"https://{host}:10250/"):
+        kube.until(f"{way} is out of reach", lambda there=way: not reaches(there))
+    words = ("-n", namespace, "exec", "closed", "--", "getent", "hosts", "kubernetes.default")
+    kube.until("DNS", lambda: kubectl(*words).stdout.startswith("10.96.0.1"))
 
 
 def test_the_simulated_fleet_has_the_gpus_that_it_should(kube: Kube) -> None:
+    def ready() -> Any:
+        found = kube.list("v1", "Node", labelSelector="type=kwok")
+        return found if all(fleet.is_ready(node) for node in found) else None
+
     counts: dict[str, int] = {}
-    for node in kube.list("v1", "Node", labelSelector="type=kwok"):
-        assert fleet.is_ready(node)
+    for node in kube.until("all are ready", ready):
         product = node["metadata"]["labels"]["nvidia.com/gpu.product"]
         counts[product] = counts.get(product, 0) + int(
             node["status"]["allocatable"]["nvidia.com/gpu"]
@@ -247,13 +249,13 @@ def test_kueue_admits_a_job_of_a_managed_namespace_and_holds_the_next_one(
             }
             kube.create({"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, **job})
 
-        def done(name: str) -> bool:
-            found = kube.get("batch/v1", "Job", name, namespace) or {}
-            return bool(found.get("status", {}).get("succeeded"))
+        def done(name: str) -> Any:
+            status = (kube.get("batch/v1", "Job", name, namespace) or {}).get("status", {})
+            return status if "completionTime" in status else None
 
-        kube.until("the first job ends", lambda: done("first"), 30)
-        assert not done("second"), "both ran at once, past the quota"
-        kube.until("the second job ends", lambda: done("second"), 30)
+        ran = [kube.until(f"{name} ends", lambda n=name: done(n)) for name in ("first", "second")]
+        before, after = sorted(ran, key=lambda status: status["startTime"])
+        assert after["startTime"] >= before["completionTime"], "both ran at once, past the quota"
     finally:
         remove()
 
@@ -309,7 +311,7 @@ def test_a_directory_is_made_for_a_volume_and_wiped_with_it(
     spec["spec"]["volumes"] = volumes
     spec["spec"]["containers"][0]["volumeMounts"] = [{"name": "home", "mountPath": "/home/berth"}]
     kube.create(spec)
-    kube.until("it runs", lambda: is_ready(kube.get("v1", "Pod", "writer", namespace)), 60)
+    kube.until("it runs", lambda: is_ready(kube.get("v1", "Pod", "writer", namespace)))
     said = ("-n", namespace, "logs", "writer")
     kube.until("its folder is its own", lambda: kubectl(*said).stdout == "1000 700\n")
     words = (

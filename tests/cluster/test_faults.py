@@ -16,7 +16,8 @@ from devcluster.kube import Kube
 from tests.cluster.visitors import BASE, Person, people, until
 from tests.support.clustered import ClusteredPortal, ok
 
-pytestmark = [pytest.mark.cluster, pytest.mark.real]
+pytestmark = [pytest.mark.cluster, pytest.mark.real, pytest.mark.timeout(900)]
+LATE_S = 180.0
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +62,7 @@ def status(person: Person, row: dict[str, Any]) -> dict[str, Any]:
 
 def gone(person: Person, row: dict[str, Any]) -> None:
     ok(person.api.delete(f"{BASE}/{row['id']}"))
-    until(lambda: person.api.get(f"{BASE}/{row['id']}").status_code == 404, 60)
+    until(lambda: person.api.get(f"{BASE}/{row['id']}").status_code == 404, LATE_S)
 
 
 def pod_of(kube: Kube, row: dict[str, Any]) -> dict[str, Any] | None:
@@ -73,10 +74,10 @@ def test_c14_a_program_that_fails_is_failed_with_its_last_words(
     ann: Person, kube: Kube, tool: dict[str, Any]
 ) -> None:
     row = ok(ann.api.post(BASE, json=body(tool, "sleep 1; echo no data; exit 3"))).json()
-    until(lambda: status(ann, row)["phase"] == "failed", 60)
+    until(lambda: status(ann, row)["phase"] == "failed", LATE_S)
     found = status(ann, row)
     assert found["reason"] == "exit"
-    until(lambda: pod_of(kube, row) is None, 60)  # and the cluster does not start it again
+    until(lambda: pod_of(kube, row) is None, LATE_S)  # and the cluster does not start it again
     text = ann.api.get(f"{BASE}/{row['id']}/logs").json()["text"]
     assert "no data" in text
     gone(ann, row)
@@ -86,7 +87,7 @@ def test_c14_memory_is_named(ann: Person, tool: dict[str, Any]) -> None:
     eats = "x = [bytearray(b'x' * 2**20) for _ in range(4096)]"
     asked = {**body(tool, ""), "command": ["python3", "-c", eats]}
     row = ok(ann.api.post(BASE, json=asked)).json()
-    until(lambda: status(ann, row)["phase"] == "failed", 60)
+    until(lambda: status(ann, row)["phase"] == "failed", LATE_S)
     assert status(ann, row)["reason"] == "oom"
     gone(ann, row)
 
@@ -94,13 +95,14 @@ def test_c14_memory_is_named(ann: Person, tool: dict[str, Any]) -> None:
 def test_c14_a_pod_deleted_with_kubectl_runs_again(
     ann: Person, kube: Kube, tool: dict[str, Any]
 ) -> None:
-    row = ann.launch(**body(tool, "trap 'exit 0' TERM; sleep 600 & wait"))
+    # it goes slowly enough that somebody sees it going
+    row = ann.launch(**body(tool, "trap 'sleep 20; exit 0' TERM; sleep 600 & wait"))
     pod = pod_of(kube, row)
     assert pod is not None
     meta = pod["metadata"]
-    kube.delete("v1", "Pod", meta["name"], meta["namespace"])
-    until(lambda: status(ann, row)["reason"] == "replaced", 10)
-    assert status(ann, row)["phase"] == "starting"
+    kube.delete("v1", "Pod", meta["name"], meta["namespace"], gracePeriodSeconds="60")
+    found = until(lambda: (now := status(ann, row))["reason"] == "replaced" and now, 60)
+    assert found["phase"] == "starting"
     ann.settle(row)
     assert pod_of(kube, row)["metadata"]["uid"] != meta["uid"]  # type: ignore[index]
     gone(ann, row)
@@ -112,9 +114,9 @@ def test_e10_a_statefulset_deleted_with_kubectl_is_told_and_starts_again_when_as
     row = ann.launch(**body(tool, "trap 'exit 0' TERM; sleep 600 & wait"))
     meta = pod_of(kube, row)["metadata"]  # type: ignore[index]
     kube.delete("apps/v1", "StatefulSet", meta["name"].removesuffix("-0"), meta["namespace"])
-    until(lambda: status(ann, row)["phase"] == "failed", 10)
+    until(lambda: status(ann, row)["phase"] == "failed", LATE_S)
     assert status(ann, row)["reason"] == "vanished"
-    until(lambda: pod_of(kube, row) is None, 60)
+    until(lambda: pod_of(kube, row) is None, LATE_S)
     ann.act(row, "start", "running")
     gone(ann, row)
 
@@ -142,10 +144,10 @@ def test_e1_a_worker_killed_during_launches_leaves_nothing_double_or_lost(
         ok(ann.api.delete(f"{BASE}/{row['id']}"))
     _kill_worker(portal)
     for row in rows:
-        until(lambda r=row: ann.api.get(f"{BASE}/{r['id']}").status_code == 404, 120)
+        until(lambda r=row: ann.api.get(f"{BASE}/{r['id']}").status_code == 404, LATE_S)
     selector = f"berth.dev/instance={portal.prefix.strip('-')},berth.dev/kind=workspace"
     for api, kind in (("apps/v1", "StatefulSet"), ("v1", "Pod"), ("v1", "Secret")):
-        until(lambda a=api, k=kind: not kube.list(a, k, labelSelector=selector), 60)
+        until(lambda a=api, k=kind: not kube.list(a, k, labelSelector=selector), LATE_S)
 
 
 def _kill_worker(portal: ClusteredPortal) -> None:

@@ -2,177 +2,29 @@
 
 from __future__ import annotations
 
-import os
 import secrets
-import socket
-import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
-import yaml
 
 from devcluster.kube import Kube
-from devcluster.programs import PROGRAMS, build, go
 from runtime.drivers.kubernetes import addresses, kubeconfig
 from runtime.drivers.kubernetes.client import KubeClient
 from runtime.protocol import RouteEntry
-from runtime.routers.gateway import API, Gateway, GatewayRouter, objects
+from runtime.routers.gateway import Gateway, GatewayRouter, objects
 from tests.cluster.conftest import MARK
+from tests.cluster.traefik import Traefik, gateway_api
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(900)]
-CONTROLLER = "traefik.io/gateway-controller"
-WITHIN_S = 30.0
-INSTANCE = "berth.dev/instance"
-# docs/dev/routes.md: from namespaces of projects and from no others
-OURS = {"matchExpressions": [{"key": INSTANCE, "operator": "Exists"}]}
-
-
-def definitions() -> list[dict[str, Any]]:
-    """The Gateway API's CRDs, from the module that Traefik is built with."""
-    listed = subprocess.run(
-        [go(), "list", "-mod=mod", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/gateway-api"],
-        cwd=PROGRAMS["traefik"].folder,
-        env={**os.environ, "HOME": str(Path.home())},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    folder = Path(listed.stdout.strip()) / "config/crd/standard"
-    files = sorted(folder.glob("gateway.networking.k8s.io_*.yaml"))
-    return [yaml.safe_load(file.read_text()) for file in files]
 
 
 @pytest.fixture(scope="module")
 def api(kube: Kube) -> Iterator[None]:
-    try:
-        if not PROGRAMS["traefik"].built():
-            build(PROGRAMS["traefik"], print)
-        wanted = definitions()
-    except Exception as error:  # noqa: BLE001 - whatever keeps it from being built
-        pytest.skip(f"Traefik can't be built here: {error}")
-    kind = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
-    made = [d for d in wanted if kube.get(*kind, d["metadata"]["name"]) is None]
-    for one in made:
-        kube.apply(one)
-    names = [one["metadata"]["name"] for one in made]
-    kube.until("established", lambda: all(established(kube, name) for name in names))
-    yield
-    for one in made:
-        kube.delete(*kind, one["metadata"]["name"])
-
-
-def established(kube: Kube, name: str) -> bool:
-    found = kube.get("apiextensions.k8s.io/v1", "CustomResourceDefinition", name) or {}
-    conditions = found.get("status", {}).get("conditions") or []
-    return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
-
-
-class Traefik:
-    """The real program on a loopback port; ``namespace`` holds its identity and its Gateway."""
-
-    def __init__(self, kube: Kube, state: dict[str, Any], namespace: str, folder: Path) -> None:
-        self.kube, self.state, self.namespace, self.folder = kube, state, namespace, folder
-        with socket.socket() as one:
-            one.bind(("127.0.0.1", 0))
-            self.port = one.getsockname()[1]
-        self.name = f"test-{secrets.token_hex(3)}"
-        self.process: subprocess.Popen[bytes] | None = None
-
-    def prepare(self) -> None:
-        own = {"name": self.namespace, "labels": {**MARK, INSTANCE: self.name}}
-        self.kube.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": own})
-        account = {"name": "traefik", "namespace": self.namespace}
-        self.kube.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account})
-        group = "rbac.authorization.k8s.io"
-        self.kube.apply(
-            {
-                "apiVersion": f"{group}/v1",
-                "kind": "ClusterRoleBinding",
-                "metadata": {"name": self.name},
-                "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "cluster-admin"},
-                "subjects": [{"kind": "ServiceAccount", **account}],
-            }
-        )
-        self.kube.apply(
-            {
-                "apiVersion": API,
-                "kind": "GatewayClass",
-                "metadata": {"name": self.name},
-                "spec": {"controllerName": CONTROLLER},
-            }
-        )
-        listener = {
-            "name": "workspaces",
-            "protocol": "HTTP",
-            "port": self.port,
-            "hostname": "*.nb.example.org",
-            "allowedRoutes": {"namespaces": {"from": "Selector", "selector": OURS}},
-        }
-        self.kube.apply(
-            {
-                "apiVersion": API,
-                "kind": "Gateway",
-                "metadata": {"name": "public", "namespace": self.namespace},
-                "spec": {"gatewayClassName": self.name, "listeners": [listener]},
-            }
-        )
-
-    def start(self) -> None:
-        path = f"/api/v1/namespaces/{self.namespace}/serviceaccounts/traefik/token"
-        token = self.kube.request("POST", path, json={"spec": {"expirationSeconds": 3600}})
-        gateway = "--providers.kubernetesgateway"
-        with (self.folder / "traefik.log").open("ab") as log:
-            self.process = subprocess.Popen(
-                [
-                    PROGRAMS["traefik"].kept / "traefik",
-                    f"--entrypoints.web.address=127.0.0.1:{self.port}",
-                    f"{gateway}=true",
-                    f"{gateway}.endpoint={self.state['server']}",
-                    f"{gateway}.token={token['status']['token']}",
-                    f"{gateway}.certauthfilepath={self.state['authority']}",
-                    "--global.checknewversion=false",
-                    "--global.sendanonymoususage=false",
-                    "--log.level=INFO",
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                cwd=self.folder,
-            )
-
-    def stop(self) -> None:
-        if self.process:
-            self.process.terminate()
-            self.process.wait(20)
-
-    def remove(self) -> None:
-        self.kube.delete(API, "GatewayClass", self.name)
-        self.kube.delete("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", self.name)
-
-    def ask(self, host: str, **headers: str) -> httpx.Response | None:
-        with suppress(httpx.HTTPError):
-            return httpx.get(
-                f"http://127.0.0.1:{self.port}/some/path",
-                headers={"Host": host, **headers},
-                trust_env=False,
-                timeout=5,
-            )
-        return None
-
-    def until(self, host: str, status: int) -> httpx.Response:
-        end = time.monotonic() + WITHIN_S
-        while time.monotonic() < end:
-            answer = self.ask(host)
-            if answer is not None and answer.status_code == status:
-                return answer
-            time.sleep(0.1)
-        log = (self.folder / "traefik.log").read_text()[-3000:]
-        raise AssertionError(f"{host} did not answer {status}:\n{log}")
+    with gateway_api(kube):
+        yield
 
 
 @pytest.fixture
@@ -209,7 +61,7 @@ def test_a_workspaces_host_leads_to_its_pod_until_it_is_dropped(
 ) -> None:
     uid = secrets.token_hex(8)
     kube.apply(pod(namespace, uid, devcluster))
-    address = kube.until("pod", lambda: running(kube, namespace), 60)
+    address = kube.until("pod", lambda: running(kube, namespace))
     client = KubeClient(
         kubeconfig.parse(Path(devcluster["kubeconfig"]).read_text()),
         check=addresses.check_for(loopback=True),
@@ -260,8 +112,8 @@ def test_c7_a_host_stays_with_its_pod_when_a_stranger_claims_it(
     uid, rival = secrets.token_hex(8), secrets.token_hex(8)
     kube.apply(pod(namespace, uid, devcluster))
     kube.apply(pod(stranger, rival, devcluster, "rival"))
-    address = kube.until("pod", lambda: running(kube, namespace), 60)
-    theirs = kube.until("the other pod", lambda: running(kube, stranger, "rival"), 60)
+    address = kube.until("pod", lambda: running(kube, namespace))
+    theirs = kube.until("the other pod", lambda: running(kube, stranger, "rival"))
     client = KubeClient(
         kubeconfig.parse(Path(devcluster["kubeconfig"]).read_text()),
         check=addresses.check_for(loopback=True),

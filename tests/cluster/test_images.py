@@ -24,12 +24,12 @@ from runtime.protocol import TenantSpec
 from tests.cluster.pods import pod
 from tests.cluster.tenants import World, world
 
-pytestmark = [pytest.mark.cluster, pytest.mark.django_db]
+pytestmark = [pytest.mark.cluster, pytest.mark.django_db, pytest.mark.timeout(900)]
 
 USER, PASSWORD = "robot", "s3cret-of-the-test"
 HASHED = "$2b$05$iPK24RdzxT6F2sI/oL7wT.j9NW9fq3smFj.bKiGOuIzGa6H6A./k2"
 CHECK = "/api/v1/projects/vision/images/check"
-SECONDS = 90
+SECONDS = 180
 
 
 @pytest.fixture(autouse=True)

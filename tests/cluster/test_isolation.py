@@ -5,11 +5,9 @@ A pod without our policies tries the same first: so a refusal is the policy's, n
 
 from __future__ import annotations
 
-import json
 import socket
 import subprocess
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -18,26 +16,13 @@ import pytest
 
 from devcluster.kube import Kube
 from runtime.protocol import TenantSpec
+from tests.cluster import dials
 from tests.cluster.pods import is_ready, phase, pod
 from tests.cluster.tenants import HUB_PORT, World, world
 
-pytestmark = [pytest.mark.cluster, pytest.mark.root]
+pytestmark = [pytest.mark.cluster, pytest.mark.root, pytest.mark.timeout(900)]
 METADATA = "169.254.169.254"
-DATABASE, REDIS, OTHER = 15432, 16379, 18003
-# An enforcer may learn of a new pod only when it has started; kube-router was never seen later.
-SETTLE_S = 1
-TRY = """
-import json, socket, sys, time
-time.sleep(float(sys.argv[1]))
-def reaches(target):
-    host, port = target.rsplit(":", 1)
-    try:
-        socket.create_connection((host, int(port)), timeout=2).close()
-    except OSError:
-        return False
-    return True
-print(json.dumps({t: reaches(t) for t in sys.argv[2:]}))
-"""
+DATABASE, REDIS, OTHER = 12432, 12379, 12803
 LISTEN = ["python3", "-m", "http.server", "8888"]
 UDP = 8889
 ECHO = f"""
@@ -47,19 +32,6 @@ heard.bind(("", {UDP}))
 while True:
     data, sender = heard.recvfrom(2048)
     heard.sendto(data, sender)
-"""
-ASK = """
-import json, socket, sys, time
-time.sleep(float(sys.argv[1]))
-asks = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-asks.settimeout(1)
-def answered(word):
-    asks.sendto(word, (sys.argv[2], int(sys.argv[3])))
-    try:
-        return asks.recv(2048) == word
-    except OSError:
-        return False
-print(json.dumps(any([answered(b"%d" % n) for n in range(3)])))
 """
 
 
@@ -142,26 +114,15 @@ def _address(kube: Kube, namespace: str, name: str = "listener") -> str:
         found = kube.get("v1", "Pod", name, namespace)
         return found if is_ready(found) else None
 
-    return str(kube.until("a listening pod", ready, 60)["status"]["podIP"])
+    return str(kube.until("a listening pod", ready)["status"]["podIP"])
 
 
-def _tried(scene: Scene, namespace: str, name: str, targets: list[str], **more: Any) -> Any:
+def _tried(
+    scene: Scene, namespace: str, name: str, wanted: dict[str, bool], **more: Any
+) -> dict[str, bool]:
     """Run a pod that tries to connect; return target → whether it could."""
-    return _said(scene, namespace, name, ["python3", "-c", TRY, str(SETTLE_S), *targets], **more)
-
-
-def _said(scene: Scene, namespace: str, name: str, command: list[str], **more: Any) -> Any:
-    """Run a pod to its end; return the JSON that it printed."""
-    kube = scene.here.kube
-    image = scene.here.state["images"]["tool"]["reference"]
-    kube.create(pod(namespace, name, image, command=command, **more))
-    kube.until(
-        "the end of the trying pod",
-        lambda: phase(kube.get("v1", "Pod", name, namespace)) == "Succeeded",
-        90,
-    )
-    said = kube.request("GET", f"/api/v1/namespaces/{namespace}/pods/{name}/log")
-    return json.loads(said) if isinstance(said, str) else said
+    kube, image = scene.here.kube, scene.here.state["images"]["tool"]["reference"]
+    return dials.tcp(kube, namespace, name, image, wanted, **more)
 
 
 ALLOWED = {"the portal's listener for workloads", "DNS"}
@@ -171,12 +132,14 @@ def test_without_policies_everything_can_be_reached(scene: Scene) -> None:
     """The listeners live, and so does the way to them: but for what the tenants' side refuses."""
     refused_by_them = {"another tenant", "another pod of the same project"}
     targets = {k: v for k, v in scene.targets.items() if k not in refused_by_them}
-    found = _tried(scene, "h3-proxy", "free", list(targets.values()))
+    wanted = dict.fromkeys(targets.values(), True)
+    found = _tried(scene, "h3-proxy", "free", wanted)
     assert {k: found[v] for k, v in targets.items()} == dict.fromkeys(targets, True)
 
 
 def test_l2_c5_c10_a_tenants_pod_reaches_the_portals_listener_and_dns_only(scene: Scene) -> None:
-    found = _tried(scene, scene.ours.namespace, "tenant", list(scene.targets.values()))
+    wanted = {where: what in ALLOWED for what, where in scene.targets.items()}
+    found = _tried(scene, scene.ours.namespace, "tenant", wanted)
     reached = {what for what, where in scene.targets.items() if found[where]}
     assert reached == ALLOWED
 
@@ -184,10 +147,10 @@ def test_l2_c5_c10_a_tenants_pod_reaches_the_portals_listener_and_dns_only(scene
 def test_only_the_proxy_reaches_a_workspace_and_only_its_ports(scene: Scene) -> None:
     address = scene.targets["another tenant"].partition(":")[0]
     open_, closed = f"{address}:8888", f"{address}:9999"
-    proxy = _tried(scene, "h3-proxy", "proxy", [open_, closed], labels={"app": "proxy"})
-    assert proxy == {open_: True, closed: False}
-    other = _tried(scene, "h3-proxy", "other", [open_], labels={"app": "web"})
-    assert other == {open_: False}
+    wanted = {open_: True, closed: False}
+    assert _tried(scene, "h3-proxy", "proxy", wanted, labels={"app": "proxy"}) == wanted
+    wanted = {open_: False}
+    assert _tried(scene, "h3-proxy", "other", wanted, labels={"app": "web"}) == wanted
 
 
 def test_l2_another_tenants_udp_port_answers_without_policies_and_not_with_them(
@@ -198,18 +161,15 @@ def test_l2_another_tenants_udp_port_answers_without_policies_and_not_with_them(
     kube.create(pod(namespace, "udp", image, command=["python3", "-c", ECHO]))
     address = _address(kube, namespace, "udp")
 
-    def answered(where: str, name: str) -> bool:
-        command = ["python3", "-c", ASK, str(SETTLE_S), address, str(UDP)]
-        return bool(_said(scene, where, name, command))
+    def answered(where: str, name: str, *, wanted: bool) -> bool:
+        return dials.udp(kube, where, name, image, f"{address}:{UDP}", wanted=wanted)
 
     for policy in kube.list("networking.k8s.io/v1", "NetworkPolicy", namespace):
         kube.delete("networking.k8s.io/v1", "NetworkPolicy", policy["metadata"]["name"], namespace)
-    time.sleep(SETTLE_S)
-    assert answered("h3-proxy", "udp-open")
+    assert answered("h3-proxy", "udp-open", wanted=True)
     scene.here.ensure(scene.theirs)
-    time.sleep(SETTLE_S)
-    assert not answered("h3-proxy", "udp-closed")  # their side refuses
-    assert not answered(scene.ours.namespace, "udp-ours")
+    assert not answered("h3-proxy", "udp-closed", wanted=False)  # their side refuses
+    assert not answered(scene.ours.namespace, "udp-ours", wanted=False)
 
 
 def test_c5_no_token_is_in_a_tenants_pod(scene: Scene) -> None:
@@ -222,6 +182,5 @@ def test_c5_no_token_is_in_a_tenants_pod(scene: Scene) -> None:
     kube.until(
         "the end of the looking pod",
         lambda: phase(kube.get("v1", "Pod", "looks", namespace)) in {"Succeeded", "Failed"},
-        60,
     )
     assert str(kube.request("GET", f"/api/v1/namespaces/{namespace}/pods/looks/log")).strip() == "0"

@@ -19,7 +19,7 @@ from runtime.protocol import KubeUser, NotYet, TenantSpec
 from tests.cluster.pods import is_ready, pod
 from tests.cluster.tenants import World, world
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 ALICE, BOB = "a11ce000-0000-4000-8000-000000000001", "b0b00000-0000-4000-8000-000000000002"
 GRANT, SECOND = "6ea47000-0000-4000-8000-00000000000a", "6ea48000-0000-4000-8000-00000000000b"
 OWN, OTHERS = "ws-a1-0", "ws-b1-0"
@@ -33,7 +33,7 @@ class Scene:
     kubeconfig: Path
     kubectl: str
 
-    def run(self, *arguments: str, timeout: float = 30) -> subprocess.CompletedProcess[str]:
+    def run(self, *arguments: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [self.kubectl, *arguments],
             env={**os.environ, "KUBECONFIG": str(self.kubeconfig)},
@@ -58,9 +58,7 @@ def scene(
             kube.create(pod(spec.namespace, name, image, command=SERVE))
         kube.create(_idle_set(spec.namespace))
         for name in (OWN, OTHERS):
-            kube.until(
-                "the pod", lambda n=name: is_ready(kube.get("v1", "Pod", n, spec.namespace)), 60
-            )
+            kube.until("the pod", lambda n=name: is_ready(kube.get("v1", "Pod", n, spec.namespace)))
         path = tmp_path_factory.mktemp("kubectl") / "config"
         path.write_text(_file(here, spec, GRANT))
         yield Scene(here, spec, path, devcluster["programs"]["kubectl"])
@@ -105,7 +103,9 @@ class TestOwn:
         assert (said.stdout.strip(), said.returncode) == ("1000", 7), said.stderr
 
     def test_logs(self, scene: Scene) -> None:
-        assert scene.run("logs", OWN).stdout.strip() == f"hello from {OWN}"
+        # a pod is ready before its program speaks
+        said = scene.here.kube.until("its words", lambda: scene.run("logs", OWN).stdout)
+        assert said.strip() == f"hello from {OWN}"
 
     def test_copy(self, scene: Scene, tmp_path: Path) -> None:
         source = tmp_path / "a file"
@@ -130,10 +130,13 @@ class TestOwn:
         try:
             assert forwarding.stdout is not None
             port = forwarding.stdout.readline().split("127.0.0.1:")[1].split(" ")[0]
-            assert httpx.get(f"http://127.0.0.1:{port}/", trust_env=False).status_code == 200
+            assert (
+                httpx.get(f"http://127.0.0.1:{port}/", trust_env=False, timeout=60).status_code
+                == 200
+            )
         finally:
             forwarding.terminate()
-            forwarding.wait(10)
+            forwarding.wait(60)
             if forwarding.stdout is not None:
                 forwarding.stdout.close()
 

@@ -7,18 +7,21 @@ import secrets
 import subprocess
 import time
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from common.clock import now
 from devcluster.kube import Kube
 from tests.support.clustered import KEY, ClusteredPortal
 
-pytestmark = [pytest.mark.cluster, pytest.mark.real]
+pytestmark = [pytest.mark.cluster, pytest.mark.real, pytest.mark.timeout(600)]
 ROOT = Path(__file__).resolve().parents[2]
 PUT_BACK_WITHIN_S = 10.0
+LATE_S = 120.0
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +45,8 @@ def namespace(api: httpx.Client) -> str:
     made = api.post("projects", json={"name": "Ça va? 音声", "slug": "places"})
     assert made.status_code == 201, made.text
     (place,) = _until(
-        lambda: [p for p in api.get("projects/places/places").json() if p["phase"] == "running"], 30
+        lambda: [p for p in api.get("projects/places/places").json() if p["phase"] == "running"],
+        LATE_S,
     )
     return str(place["namespace"])
 
@@ -75,11 +79,12 @@ def test_a_new_project_has_its_bundle(kube: Kube, namespace: str) -> None:
 def test_what_somebody_deletes_is_back_within_seconds_and_an_event_says_so(
     kube: Kube, api: httpx.Client, namespace: str, version: str, kind: str, name: str
 ) -> None:
-    time.sleep(4)  # after a repair the next one waits some seconds
-    started = time.monotonic()
+    time.sleep(7)  # after one repair the next one waits 3 s, after two 6 s
+    deleted_at = now()
     assert kube.delete(version, kind, name, namespace)
-    _until(lambda: kube.get(version, kind, name, namespace), PUT_BACK_WITHIN_S)
-    assert time.monotonic() - started < PUT_BACK_WITHIN_S
+    again = _until(lambda: kube.get(version, kind, name, namespace), LATE_S)
+    made_at = datetime.fromisoformat(again["metadata"]["creationTimestamp"])
+    assert (made_at - deleted_at).total_seconds() < PUT_BACK_WITHIN_S - 1  # whole seconds
 
     def told() -> Any:
         rows = api.get("projects/places/events").json()["results"]
@@ -87,7 +92,7 @@ def test_what_somebody_deletes_is_back_within_seconds_and_an_event_says_so(
             r for r in rows if r["verb"] == "place.repaired" and f"{kind}/{name}" in r["message"]
         ]
 
-    assert len(_until(told, 10)) == 1
+    assert len(_until(told, LATE_S)) == 1
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +112,7 @@ def workspace(portal: ClusteredPortal, api: httpx.Client, namespace: str) -> dic
     assert made.status_code == 202, made.text
     path = f"projects/places/workspaces/{made.json()['id']}"
     return dict(
-        _until(lambda: (r := api.get(path).json())["status"]["phase"] == "running" and r, 90)
+        _until(lambda: (r := api.get(path).json())["status"]["phase"] == "running" and r, LATE_S)
     )
 
 
@@ -129,7 +134,7 @@ def test_an_unmodified_kubectl_works_with_the_downloaded_file_until_it_is_revoke
 
     def run(*command: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            command, env=env, capture_output=True, text=True, timeout=60, check=False
+            command, env=env, capture_output=True, text=True, timeout=120, check=False
         )
 
     kubectl = portal.state["programs"]["kubectl"]
@@ -140,7 +145,8 @@ def test_an_unmodified_kubectl_works_with_the_downloaded_file_until_it_is_revoke
     assert listed.returncode == 0, listed.stderr
     pod = f"ws-{workspace['id']}-0"
     assert pod in listed.stdout
-    assert run(kubectl, "logs", pod).stdout.strip() == "it runs"
+    # a pod runs before its program speaks
+    assert _until(lambda: run(kubectl, "logs", pod).stdout, LATE_S).strip() == "it runs"
     asked = run(kubectl, "exec", pod, "--", "sh", "-c", "echo $HOME $(id -u)")
     assert asked.stdout.split() == ["/home/berth", "1000"], asked.stderr
     assert namespace in run(kubectl, "config", "view", "--minify").stdout
@@ -160,5 +166,5 @@ def test_a_deleted_project_leaves_no_namespace(
     """Last in the module."""
     gone = api.delete("projects/places", params={"confirm": "places"})
     assert gone.status_code == 202, gone.text
-    _until(lambda: kube.get("v1", "Namespace", namespace) is None, 60)
-    _until(lambda: api.get("projects/places").status_code == 404, 30)
+    _until(lambda: kube.get("v1", "Namespace", namespace) is None, LATE_S)
+    _until(lambda: api.get("projects/places").status_code == 404, LATE_S)

@@ -32,6 +32,10 @@ def people(portal: ClusteredPortal) -> None:
     )
 
 
+def is_sign_in(page: httpx.Response, portal: ClusteredPortal) -> bool:
+    return str(page.url).startswith(f"{portal.url}/") and "login" in page.url.path
+
+
 def until(look: Callable[[], Any], within_s: float = WITHIN_S) -> Any:
     deadline = time.monotonic() + within_s
     while time.monotonic() < deadline:

@@ -50,7 +50,7 @@ def gate_url(portal: ClusteredPortal) -> str:
 
 def answers(url: str) -> bool:
     with contextlib.suppress(httpx.TransportError):
-        return httpx.get(url, timeout=5).status_code == 200
+        return httpx.get(url, timeout=30).status_code == 200
     return False
 
 
@@ -69,6 +69,7 @@ def terminal(
         compression=None,
         proxy=None,
         max_size=None,
+        open_timeout=60,
         close_timeout=2,  # what nobody reads can't be closed in order
         ping_interval=None,
     )
@@ -81,7 +82,7 @@ def told(ws: ClientConnection, within_s: float = 60) -> dict[str, Any]:
             return dict(json.loads(message))
 
 
-def screen(ws: ClientConnection, until_: bytes, within_s: float = 20) -> bytes:
+def screen(ws: ClientConnection, until_: bytes, within_s: float = 60) -> bytes:
     seen, deadline = b"", time.monotonic() + within_s
     while until_ not in seen:
         assert time.monotonic() < deadline, seen[-1000:]
@@ -90,6 +91,21 @@ def screen(ws: ClientConnection, until_: bytes, within_s: float = 20) -> bytes:
             if isinstance(message, bytes):
                 seen += message
     return seen
+
+
+def is_sized(ws: ClientConnection, size: str) -> None:
+    """The shell itself says when it has that size: it comes beside what is typed."""
+    look = f'until [ "$(stty size)" = "{size}" ]; do sleep 0.2; done; echo sized-$((40+2))\r'
+    ws.send(look.encode())
+    screen(ws, b"sized-42")
+
+
+def enter(person: Person, row: dict[str, Any]) -> None:
+    """Open a terminal, and get an answer in it."""
+    with terminal(person, row) as mine:
+        told(mine)
+        mine.send(b"echo fast-$((1+1))\r")
+        screen(mine, b"fast-2")
 
 
 def files(person: Person) -> httpx.Client:
@@ -105,7 +121,7 @@ def ssh(
     port = str(person.portal.port + 5)
     command = ["ssh", *SSH, "-i", str(key), "-p", port, *extra, f"{row['id']}@localhost", *words]
     return subprocess.run(
-        command, capture_output=True, timeout=60, check=False, stdin=subprocess.DEVNULL
+        command, capture_output=True, timeout=120, check=False, stdin=subprocess.DEVNULL
     )
 
 

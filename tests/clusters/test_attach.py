@@ -206,6 +206,7 @@ def test_detaching_wants_the_name_and_is_refused_while_there_is_work(op, alice, 
     refused = op.delete(f"{CLUSTERS}/east?confirm=East")
     assert refused.status_code == 409
     assert refused.json()["there"]["workspace"] == 1
+    assert "Workspaces: 1" in refused.json()["detail"]  # words, not the names of programs
     Workspace.objects.update(cluster_key="local")
     assert op.delete(f"{CLUSTERS}/east?confirm=East").status_code == 204
     assert not Cluster.objects.filter(key="east").exists()

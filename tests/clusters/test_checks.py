@@ -6,7 +6,7 @@ from email.utils import format_datetime
 import pytest
 
 from clusters import registry
-from clusters.checks import CHECKS, host, network, rights, run, simple, users
+from clusters.checks import CHECKS, host, network, rights, run, simple, storage, users
 from clusters.checks.base import Answer, Subject, green, red, text_of, unknown
 from clusters.checks.bench import Bench
 from clusters.models import CheckResult, Cluster
@@ -67,10 +67,10 @@ def test_c10_the_own_node_others_and_metadata_are_probed():
     assert nodes == ["10.0.0.1", "fd00::3"]
     tried = host.targets(nodes)
     assert tried == [
+        ("169.254.169.254", 80),  # what nothing starts with is told before the rest
         ("$(NODE_ADDRESS)", 10250),
         ("10.0.0.1", 10250),
         ("fd00::3", 10250),
-        ("169.254.169.254", 80),
     ]
     assert len(host.targets([f"10.0.0.{n}" for n in range(90)])) == 5
 
@@ -79,9 +79,9 @@ def test_c10_the_own_node_others_and_metadata_are_probed():
     ("code", "state", "words"),
     [
         (0, "green", "neither kubelet nor metadata"),
-        (10, "red", "their own node"),
-        (11, "red", "kubelet of 10.0.0.1"),
-        (12, "red", "metadata address 169.254.169.254"),
+        (10, "red", "metadata address 169.254.169.254"),
+        (11, "red", "their own node"),
+        (12, "red", "kubelet of 10.0.0.1"),
         (1, "unknown", "ended with 1"),
         (13, "unknown", "ended with 13"),
     ],
@@ -113,7 +113,7 @@ def test_c10_the_probing_pod_is_closed_as_those_of_projects_are():
     env = made["StatefulSet/probe"]["spec"]["template"]["spec"]["containers"][0]["env"]
     assert [entry["name"] for entry in env] == ["NODE_ADDRESS", "EXPECT", "WAIT"]
     assert env[0]["valueFrom"]["fieldRef"]["fieldPath"] == "status.hostIP"
-    assert env[1]["value"].startswith("closed $(NODE_ADDRESS) 10250,closed 10.0.0.1 10250,")
+    assert env[1]["value"].endswith(",closed $(NODE_ADDRESS) 10250,closed 10.0.0.1 10250")
     assert host.act(subject(api), bench(api)).state == "unknown"  # without an image
 
 
@@ -127,6 +127,21 @@ def test_clocks_that_differ_are_found():
     assert clock(0) == "green"
     assert clock(60) == "red"
     assert clock(-60) == "red"
+
+
+@pytest.mark.parametrize("looked_after_s", [0, 10, 20])
+def test_an_answer_that_takes_long_is_no_difference_of_clocks(monkeypatch, looked_after_s):
+    asked = now()
+    times = [asked]
+    monkeypatch.setattr(simple, "now", lambda: times[-1])
+
+    def answer(_body):
+        times.append(asked + timedelta(seconds=20))
+        stamp = format_datetime(asked + timedelta(seconds=looked_after_s), usegmt=True)
+        return Answer(200, {}, {"date": stamp})
+
+    api = Api(version=answer)
+    assert simple.clock(subject(api), bench(api)).state == "green"
 
 
 @pytest.mark.parametrize(("minor", "state"), [("36", "green"), ("29+", "green"), ("28", "red")])
@@ -171,6 +186,27 @@ def test_lacking_rights_are_named_with_a_command():
     assert found.fix.startswith("kubectl auth can-i create networkpolicies")
 
 
+@pytest.mark.parametrize(
+    ("lacking", "said"),
+    [
+        (("list", None), "list httproutes.gateway.networking.k8s.io -A"),
+        (("create", "portal"), "create httproutes.gateway.networking.k8s.io -n portal"),
+    ],
+)
+def test_rights_for_routes_are_asked_where_the_gateway_is(settings, lacking, said):
+    api = reviewed(
+        lambda a: a["resource"] != "httproutes" or (a["verb"], a.get("namespace")) != lacking
+    )
+    assert rights.needed(subject(api), bench(api)).state == "green"  # other routers need none
+    settings.BERTH_ROUTER = "gateway"
+    settings.BERTH_GATEWAY_CLUSTER = subject(api).cluster.key
+    settings.BERTH_GATEWAY_PROXY = "portal/proxy:8001"
+    found = rights.needed(subject(api), bench(api))
+    assert (found.state, said in found.text()) == ("red", True), found.text()
+    settings.BERTH_GATEWAY_CLUSTER = "another"
+    assert rights.needed(subject(api), bench(api)).state == "green"
+
+
 def test_too_many_rights_are_named():
     api = reviewed(lambda a: a["verb"] == "impersonate")
     found = rights.restraint(subject(api), bench(api))
@@ -189,6 +225,25 @@ def test_a_queue_that_is_set_must_be_there_and_active():
         kueue=Answer(200, {"preferredVersion": {"groupVersion": "kueue.x-k8s.io/v1beta2"}}),
     )
     assert simple.queue(subject(api, queue="q"), bench(api)).state == "green"
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("kind", "said", "warned"),
+    [
+        ("storageclass", {"allowVolumeExpansion": True}, False),
+        ("storageclass", {"allowVolumeExpansion": False}, True),
+        ("storageclass", {}, True),
+        ("directory", {}, False),
+    ],
+)
+def test_volumes_that_can_not_grow_are_no_fault_but_told(kind, said, warned):
+    ended = {"status": {"containerStatuses": [{"state": {"terminated": {"exitCode": 0}}}]}}
+    api = Api(storageclasses=Answer(200, said), pods=Answer(200, ended))
+    options = {"check_image": "x", "volume_kind": kind, "storage_class": "fast"}
+    found = storage.act(subject(api, **options), bench(api, **options))
+    assert found.state == "green"
+    assert ("“fast” does not allow it" in found.text()) == warned
 
 
 def runs(name, *handlers):

@@ -16,6 +16,7 @@ from clusters.placement import (
     placement_for,
     pools_for,
 )
+from clusters.proofs import METADATA
 from clusters.services import nodes_store
 from common.clock import now
 from common.errors import Forbidden, Invalid
@@ -107,7 +108,7 @@ def test_kinds_with_different_resources_cannot_stand_for_each_other(cluster):
 
 
 def test_c16_a_pool_reserved_for_other_work_cannot_be_chosen(cluster, reserved):
-    with pytest.raises(Forbidden, match="distributed"):
+    with pytest.raises(Forbidden, match="Distributed jobs"):
         place("h100-80", pool="interconnect")
     with pytest.raises(Invalid, match="no pool"):
         place("h100-80", kind="distributed", project=OTHERS, pool="interconnect")
@@ -199,6 +200,25 @@ def test_the_preview_says_what_is_free(cluster):
     assert "has 8 GPUs; it asks for 9" in never.message
     none = admission.preview("east", Resources(1000, 1024, 1, "b200"))
     assert "no node with such a GPU" in none.message
+
+
+@pytest.mark.parametrize(
+    ("values", "refused"),
+    [
+        ({"address": METADATA}, True),
+        ({"address": "10.0.0.7"}, False),  # a kubelet, which asks who it is
+        ({}, False),
+    ],
+)
+def test_c10_nothing_starts_where_work_could_take_the_nodes_credential(cluster, values, refused):
+    CheckResult.objects.create(cluster=cluster, name="network", state="green", at=now())
+    host = CheckResult.objects.create(
+        cluster=cluster, name="host", state="red", values=values, at=now()
+    )
+    assert ("credential of its nodes" in launch_refusal("east")) is refused
+    host.state = "green"
+    host.save()
+    assert launch_refusal("east") == ""
 
 
 def test_c10_nothing_starts_where_the_network_was_not_proved(cluster):

@@ -19,8 +19,9 @@ from common.outbound import Bounds, Client, OutboundError, Policy, Trouble, poli
 from common.outbound.addresses import Opening, clean_host, is_public, split_host
 from common.outbound.network import Deadline, GuardedBackend
 from tests.common.conftest import Server, say
+from tests.support.shortest import shortest
 
-BOTH = Bounds(schemes=frozenset({"http", "https"}), seconds=5)
+BOTH = Bounds(schemes=frozenset({"http", "https"}), seconds=60)
 
 
 def opened(*servers: Server) -> Policy:
@@ -212,9 +213,11 @@ def test_a_name_server_that_is_silent_is_not_waited_for(monkeypatch: Any) -> Non
         return []
 
     monkeypatch.setattr(socket, "getaddrinfo", silent)
-    begun = time.monotonic()
-    assert trouble(Policy(), "https://slow.example/", Bounds(seconds=0.2)) is Trouble.TIMEOUT
-    assert time.monotonic() - begun < 0.8
+
+    def ask() -> None:
+        assert trouble(Policy(), "https://slow.example/", Bounds(seconds=0.2)) is Trouble.TIMEOUT
+
+    assert shortest(ask) < 0.8
 
 
 def test_d2_the_address_of_the_open_socket_is_checked_too() -> None:
@@ -303,10 +306,12 @@ def test_a_server_that_drips_is_left_at_the_deadline(serve: Any) -> None:
 
     server = serve(drip)
     bounds = Bounds(schemes=frozenset({"http"}), seconds=0.4)
-    begun = time.monotonic()
     url = f"http://127.0.0.2:{server.port}/"
-    assert trouble(opened(server), url, bounds) is Trouble.TIMEOUT
-    assert time.monotonic() - begun < 1.2
+
+    def ask() -> None:
+        assert trouble(opened(server), url, bounds) is Trouble.TIMEOUT
+
+    assert shortest(ask) < 1.2
 
 
 def test_a_compressed_answer_is_not_unpacked(serve: Any) -> None:
@@ -358,13 +363,18 @@ def certificate(folder: Path, name: str) -> Path:
     return path
 
 
-def test_the_certificate_is_checked_against_the_name_and_not_the_address(
-    serve: Any, tmp_path: Path, settings: Any
-) -> None:
+def named_registry(serve: Any, tmp_path: Path) -> tuple[Path, Any]:
+    """Return a server with TLS and the file of its certificate, for one name."""
     path = certificate(tmp_path, "registry.example")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(path)
-    server = serve(say(b"safe"), tls=context)
+    return path, serve(say(b"safe"), tls=context)
+
+
+def test_the_certificate_is_checked_against_the_name_and_not_the_address(
+    serve: Any, tmp_path: Path, settings: Any
+) -> None:
+    path, server = named_registry(serve, tmp_path)
     policy, named = opened(server), answering("127.0.0.2")
     url = f"https://registry.example:{server.port}/"
     assert trouble(policy, url, resolve=named) is Trouble.TLS
@@ -373,6 +383,21 @@ def test_the_certificate_is_checked_against_the_name_and_not_the_address(
         assert client.request("GET", url).body == b"safe"
     other = f"https://other.example:{server.port}/"
     assert trouble(policy, other, resolve=named) is Trouble.TLS
+
+
+def test_an_authority_that_the_operator_replaces_counts_from_then_on(
+    serve: Any, tmp_path: Path, settings: Any
+) -> None:
+    path, server = named_registry(serve, tmp_path)
+    policy, named = opened(server), answering("127.0.0.2")
+    url = f"https://registry.example:{server.port}/"
+    (tmp_path / "old").mkdir()
+    believed = certificate(tmp_path / "old", "registry.example")
+    settings.BERTH_OUTBOUND_CA_FILE = str(believed)
+    assert trouble(policy, url, resolve=named) is Trouble.TLS
+    path.replace(believed)
+    with Client(policy, resolve=named) as client:
+        assert client.request("GET", url).body == b"safe"
 
 
 # --- what the operator may set ----------------------------------------------------------------

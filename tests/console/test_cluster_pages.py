@@ -67,6 +67,54 @@ def test_the_short_form_is_enough_to_attach(op: Any) -> None:
     assert "Not seen yet" in page(op, "cluster")
 
 
+def test_many_clusters_are_searched_and_come_in_pages(op: Any, cluster: Cluster) -> None:
+    address = reverse("console:clusters")
+
+    def shown(query: str = "") -> list[str]:
+        answer = op.get(f"{address}{query}")
+        assert answer.status_code == 200
+        assert f'hx-get="{address}{query.replace("&", "&amp;")}"' in answer.content.decode()
+        return [glance.cluster.key for glance in answer.context["clusters"]]
+
+    Cluster.objects.bulk_create(
+        Cluster(key=f"k-{n:03}", name=f"Site {n:03}", reachable=True, checked_at=now())
+        for n in range(200)
+    )
+    assert shown()[:2] == ["east", "k-000"]
+    assert (len(shown()), shown("?page=11")) == (20, ["k-199"])
+    assert shown("?q=site+04&page=1") == [f"k-{n:03}" for n in range(40, 50)]
+    assert shown("?state=attention") == []
+    Cluster.objects.filter(key="k-007").update(reachable=False)
+    Cluster.objects.filter(key="k-008").update(checked_at=now() - timedelta(hours=1))
+    Cluster.objects.filter(key="k-009").update(reachable=False, enabled=False)
+    CheckResult.objects.create(cluster=cluster, name="network", state="red", at=now())
+    assert shown("?state=attention") == ["east", "k-007", "k-008"]
+    assert "Nothing matches these filters" in op.get(f"{address}?q=nowhere").content.decode()
+
+
+def test_where_nothing_is_attached_the_first_action_is_offered_to_who_may(
+    op: Any, as_user: Any, auditor: Any
+) -> None:
+    Cluster.objects.all().delete()
+    address, attach = reverse("console:clusters"), reverse("console:cluster-attach")
+    empty = f'<a class="btn btn-primary" href="{attach}">Attach a cluster</a>'
+    assert empty in op.get(address).content.decode()
+    html = as_user(auditor).get(address).content.decode()
+    assert "No cluster yet" in html
+    assert attach not in html
+
+
+def test_a_typed_name_is_asked_for_what_is_named_and_said_to_go(op: Any, cluster: Cluster) -> None:
+    Pool.objects.create(cluster=cluster, name="su1", node_labels={"su": "1"}, kinds=["job"])
+    NetworkProfile.objects.create(cluster=cluster, name="rdma", attachment="net/rdma")
+    pool, network = page(op, "pool", name="su1"), page(op, "network", name="rdma")
+    assert "Delete the pool “su1”?" in pool
+    assert "open to all work again" in pool
+    assert "Delete the network “rdma”?" in network
+    kind = op.get(reverse("console:flavor", kwargs={"flavor": "h100-80"})).content.decode()
+    assert "Delete the kind “h100-80”?" in kind
+
+
 def test_an_unticked_box_of_the_whole_form_is_a_choice(op: Any) -> None:
     shown = op.get(reverse("console:cluster-attach")).context["form"]
     data = {f.html_name: f.value() for f in shown if not isinstance(f.value(), bool | None)}
@@ -110,6 +158,37 @@ def test_the_page_has_the_checklist_with_fixes_and_says_what_follows(
     assert answer.status_code == 302
     assert Cluster.objects.get().checks_asked_at
     assert "Running" in page(op, "cluster")
+
+
+def test_what_must_be_mended_is_read_first(op: Any, cluster: Cluster) -> None:
+    for name, state in (("version", "green"), ("storage", "red"), ("queue", "red")):
+        CheckResult.objects.create(cluster=cluster, name=name, state=state, at=now())
+    answer = op.get(url("cluster"))
+    states = [check.state for check in answer.context["checks"]]
+    assert states[:3] == ["red", "red", "unknown"]
+    assert states[-1] == "green"
+    text = answer.content.decode()
+    assert "2 checks are red" in text
+    assert text.index("2 checks are red") < text.index("GPUs by kind")
+
+
+def test_a_cluster_that_does_not_answer_is_not_said_to_have_no_gpu(op: Any) -> None:
+    made = Cluster.objects.create(
+        key="west", name="West", driver="kubernetes", sealed_kubeconfig="v1.x", checked_at=now()
+    )
+    listed = reverse("console:clusters")
+    assert "No GPU was seen here" not in op.get(listed).content.decode()
+    Cluster.objects.filter(pk=made.pk).update(reachable=True)
+    assert "No GPU was seen here" in op.get(listed).content.decode()
+
+
+def test_a_pool_of_many_projects_names_some_of_them(op: Any, cluster: Cluster) -> None:
+    from projects.models import Project
+
+    made = [Project.objects.create(slug=f"p{n}", name=f"Lab {n}") for n in range(9)]
+    uids = [str(project.uid) for project in made]
+    Pool.objects.create(cluster=cluster, name="su1", node_labels={"su": "1"}, project_uids=uids)
+    assert "Lab 0, Lab 1, Lab 2, Lab 3, Lab 4 and 4 more" in page(op, "cluster")
 
 
 def test_nodes_can_be_searched_and_filtered(op: Any, cluster: Cluster) -> None:

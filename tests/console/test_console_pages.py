@@ -7,6 +7,7 @@ from django.urls import reverse
 
 from clusters.models import Claim, Cluster, Device, Hold
 from common.clock import now
+from console.forms import PresetForm
 from events.models import Event
 from notebooks.models import Preset
 from notifications.models import Announcement
@@ -188,6 +189,30 @@ def test_machines_say_who_holds_a_gpu_and_what_is_not_kept_apart(
     assert "2 of 8 given" in page
 
 
+def test_machines_are_searched_by_name_kind_and_holder(as_user: Any, auditor: Any) -> None:
+    for key, kinds in (("m1", ("H100", "A2")), ("m2", ("L40S",))):
+        row = Cluster.objects.create(key=key, name=f"Machine {key}", checked_at=now())
+        for index, kind in enumerate(kinds):
+            Device.objects.create(
+                cluster=row, uuid=f"GPU-{key}-{index}", index=index, name=kind, memory_mib=81920
+            )
+    client, url = as_user(auditor), reverse("console:machines")
+
+    def found(words: str) -> set[str]:
+        page = client.get(url, {"q": words}).content.decode().partition('id="machines"')[2]
+        return {
+            text for text in ("Machine m1", "Machine m2", "H100", "A2<", "L40S") if text in page
+        }
+
+    assert found("") == {"Machine m1", "Machine m2", "H100", "A2<", "L40S"}
+    assert found("MACHINE M1") == {"Machine m1", "H100", "A2<"}
+    assert found("l40") == {"Machine m2", "L40S"}
+    assert found("a2") == {"Machine m1", "A2<"}
+    page = client.get(url, {"q": "a2"}).content.decode()
+    assert "of 2 GPUs free" in page  # the machine's own number, whatever is searched for
+    assert "Nothing matches" in client.get(url, {"q": "nope"}).content.decode()
+
+
 def test_the_audit_log_is_filtered_and_exported_safely(
     as_user: Any, auditor: Any, operator: Any
 ) -> None:
@@ -289,3 +314,22 @@ def test_sessions_and_tokens_are_ended_by_an_operator(
     assert token.revoked_at is not None
     assert client.post(url).status_code == 302
     assert browser.get(reverse("projects:list")).status_code == 302  # to the sign-in page
+
+
+def test_the_form_of_presets_shows_the_usual_and_folds_the_rest(
+    as_user: Any, operator: Any
+) -> None:
+    form = PresetForm()
+    named = [name for row in form.HEAD for name in ([row] if isinstance(row, str) else row)]
+    named += [name for _title, _text, names in form.GROUPS for name in names]
+    assert sorted(named) == sorted(form.fields)
+    assert not any(is_open for *_words, is_open in form.groups())
+    html = as_user(operator).get(reverse("console:preset-create")).content.decode()
+    assert html.count('<details class="option-group">') == len(form.GROUPS)
+
+
+def test_a_group_with_a_wrong_or_chosen_value_is_open() -> None:
+    wrong = PresetForm({"name": "x", "position": "many"})
+    assert [is_open for *_words, is_open in wrong.groups()] == [True, False, False, True]
+    chosen = PresetForm(initial={"idle_stop_minutes": 30})
+    assert [is_open for *_words, is_open in chosen.groups()] == [False, False, True, False]

@@ -15,9 +15,10 @@ COMPATIBLE_SECRET = "canary-compatible-Bq31"
 TOKEN = "canary-session-token-Tx90-and-more"
 REGISTRY = "canary-registry-Zq81"
 GIT = "canary-git-token-Uh47"
+HDFS = "canary-delegation-Lm28"
 VALUE = "canary-value-Ow62"
 FILE_VALUE = "canary-file-Rm15"
-CANARIES = (S3_SECRET, COMPATIBLE_SECRET, TOKEN, REGISTRY, GIT, VALUE)
+CANARIES = (S3_SECRET, COMPATIBLE_SECRET, TOKEN, REGISTRY, GIT, HDFS, VALUE)
 
 
 @cache
@@ -83,6 +84,11 @@ _FIELDS = {
         "session_token": TOKEN,
     },
     "gcs": lambda: {"key": json.dumps(service_account())},
+    "hdfs": lambda: {
+        "endpoint": "https://namenode.example.com:9871",
+        "username": "ann",
+        "delegation_token": HDFS,
+    },
     "registry": lambda: {
         "host": "registry.example.com",
         "username": "robot",
@@ -106,6 +112,7 @@ def secrets_of(kind: str) -> tuple[str, ...]:
         "s3": (S3_SECRET,),
         "s3-compatible": (COMPATIBLE_SECRET, TOKEN),
         "gcs": (rsa_pem().splitlines()[5],),
+        "hdfs": (HDFS,),
         "registry": (REGISTRY,),
         "git": (GIT,),
         "ssh": (ssh_canary(ssh_key()),),

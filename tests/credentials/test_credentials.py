@@ -12,6 +12,7 @@ from common.clock import now
 from common.errors import Unavailable
 from credentials import rekey, sealing, selectors
 from credentials.models import Credential
+from credentials.said import Sentence
 from events.models import Event
 from projects import registries
 from tests.credentials import samples
@@ -170,7 +171,9 @@ def test_a_test_of_the_old_secret_says_nothing_of_the_new(
 
     who = principal(alice)
     credential_rotate(principal=who, credential=stored, fields={"password": "second"})
-    row = credential_note_test(principal=who, credential=stored, version=1, ok=True, message="")
+    row = credential_note_test(
+        principal=who, credential=stored, version=1, ok=True, said=Sentence("")
+    )
     assert row.test_ok is None
 
 
@@ -183,7 +186,9 @@ def test_a_credential_that_is_deleted_during_its_test_is_not_there(
     who = principal(alice)
     credential_delete(principal=who, credential=stored, confirm=stored.name)
     with pytest.raises(NotFound):
-        credential_note_test(principal=who, credential=stored, version=1, ok=True, message="")
+        credential_note_test(
+            principal=who, credential=stored, version=1, ok=True, said=Sentence("")
+        )
 
 
 def test_a_change_locks_the_project_before_the_credential(
@@ -252,9 +257,27 @@ def test_the_pages_store_and_replace_and_never_give_a_secret_back(
 
 
 def test_members_see_why_they_may_not_change_it(stored: Credential, bob: Any, as_user: Any) -> None:
-    page = as_user(bob).get(f"/projects/vision/credentials/{stored.uid}/").content.decode()
-    assert "This needs the right" in page
-    assert 'name="password"' not in page
+    for tab in ("", "settings"):
+        page = as_user(bob).get(f"/projects/vision/credentials/{stored.uid}/{tab}").content.decode()
+        assert "This needs the right" in page
+        assert 'name="password"' not in page
+
+
+def test_its_page_has_tabs_and_tells_what_was_done(
+    stored: Credential, alice: Any, bob: Any, charlie: Any, as_user: Any
+) -> None:
+    base = f"/projects/vision/credentials/{stored.uid}/"
+    client = as_user(alice)
+    for tab in ("", "events", "settings"):
+        page = client.get(base + tab).content.decode()
+        assert page.count('aria-current="page">') >= 1
+        assert f'href="{base}events"' in page
+        assert f'href="{base}settings"' in page
+        assert as_user(charlie).get(base + tab).status_code == 404
+    assert "Nothing yet." not in as_user(bob).get(base + "events").content.decode()
+    wrong = client.post(base, {"username": "", "password": ""})
+    assert wrong.status_code == 422
+    assert 'name="password"' in wrong.content.decode()  # where it was typed
 
 
 def test_a_project_that_is_deleted_takes_its_credentials_along(

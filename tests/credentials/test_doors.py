@@ -103,9 +103,11 @@ def test_no_two_parts_of_a_page_have_one_id(
 ) -> None:
     import re
 
-    page = as_user(alice).get(keep(kind).get_absolute_url()).content.decode()
-    ids = re.findall(r'\bid="([^"]+)"', page)
-    assert len(ids) == len(set(ids)), sorted(i for i in ids if ids.count(i) > 1)
+    row = keep(kind)
+    for tab in ("", "events", "settings"):
+        page = as_user(alice).get(f"{row.get_absolute_url()}{tab}").content.decode()
+        ids = re.findall(r'\bid="([^"]+)"', page)
+        assert len(ids) == len(set(ids)), sorted(i for i in ids if ids.count(i) > 1)
 
 
 def test_a_key_may_be_chosen_as_a_file(project: Any, alice: Any, as_user: Any) -> None:
@@ -333,7 +335,8 @@ def test_what_one_person_uses_is_changed_by_nobody_else(
     assert call(client, "PATCH", url, {"usable_by": "members"}).status_code == 403
     assert call(client, "POST", f"{url}/rotate", {"token": "other"}).status_code == 403
     assert call(client, "POST", f"{url}/test").status_code == 403
-    page = client.get(f"{PAGE}{row.uid}/").content.decode()
+    assert 'name="token"' not in client.get(f"{PAGE}{row.uid}/").content.decode()
+    page = client.get(f"{PAGE}{row.uid}/settings").content.decode()
     assert 'name="token"' not in page
     assert "Remove the credential" in page
     assert call(client, "DELETE", url).status_code == 204

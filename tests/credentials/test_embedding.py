@@ -17,6 +17,7 @@ from common.outbound import OutboundError
 from credentials.embedding import embed
 from credentials.embedding.items import Item
 from credentials.models import Credential
+from runtime.drivers.secret_files import filled
 from tests.credentials import samples
 
 pytestmark = pytest.mark.django_db
@@ -35,7 +36,8 @@ def written(rows: Any, folder: Path) -> dict[str, str]:
     """Do what a driver does: write the files, and put their folder into the environment."""
     made = embed(rows)
     folder.mkdir(mode=0o700, exist_ok=True)
-    for name, text in made.secret_files().items():
+    files = filled(made.secret_files(), made.placed_files, folder=str(folder), memory=str(folder))
+    for name, text in files.items():
         assert "/" not in name
         path = folder / name
         path.write_text(text)
@@ -95,6 +97,43 @@ def test_google_gets_a_file_and_the_project(project: Any, keep: Any) -> None:
     inline = json.loads(remotes["two"]["service_account_credentials"])
     assert inline["type"] == "service_account"
     assert "API_ENDPOINT_OVERRIDE" not in made.env
+    assert made.env["BOTO_CONFIG"] == "{secrets}/boto"
+    assert made.placed_files == ("boto",)
+    boto = ini(files["boto"])
+    assert boto["Credentials"]["gs_service_key_file"] == path
+    assert "gs_json_host" not in boto["Credentials"]
+    assert boto["Boto"]["https_validate_certificates"] == "true"
+    assert boto["GSUtil"]["default_project_id"] == "tests-1234"
+    assert boto["GSUtil"]["state_dir"] == "{memory}/gsutil"  # a copy of the key lies there
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "host", "port"),
+    [
+        ("https://gcs.example:4443/", "gcs.example", "4443"),
+        ("https://gcs.example", "gcs.example", ""),
+        ("https://[::1]:4443", "[::1]", "4443"),
+    ],
+)
+def test_gsutil_is_told_of_the_operators_own_place(
+    project: Any, keep: Any, settings: Any, endpoint: str, host: str, port: str
+) -> None:
+    settings.BERTH_GCS_ENDPOINT = endpoint
+    settings.BERTH_GCS_TOKEN_URI = "https://gcs.example/token"
+    boto = ini(embed([keep("gcs")]).secret_files()["boto"])
+    assert boto["Credentials"]["gs_json_host"] == host
+    assert boto["Credentials"].get("gs_json_port", "") == port
+    assert boto["OAuth2"]["provider_token_uri"] == "https://gcs.example/token"
+
+
+def test_what_people_stored_is_never_filled_in(project: Any, keep: Any, tmp_path: Path) -> None:
+    text = "{secrets} {memory}\n"
+    rows = [keep("generic", "file", given_as="file", values={"boto": text}), keep("gcs", "one")]
+    env = written(rows, tmp_path / "secrets")
+    assert Path(env["BOTO_FILE"]).read_text() == text
+    boto = ini(Path(env["BOTO_CONFIG"]).read_text())
+    assert boto["Credentials"]["gs_service_key_file"] == f"{tmp_path}/secrets/gcs-one.json"
+    assert boto["GSUtil"]["state_dir"] == f"{tmp_path}/secrets/gsutil"
 
 
 def test_nothing_opens_a_secret_before_a_driver_writes(

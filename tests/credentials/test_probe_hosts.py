@@ -19,8 +19,6 @@ import asyncssh
 import pytest
 
 from credentials.kinds.ssh import known_host
-from credentials.models import Credential
-from credentials.probe import credential_test
 from tests.common.conftest import say
 from tests.common.test_outbound import certificate
 from tests.credentials import samples
@@ -37,17 +35,6 @@ JSON = {"Content_Type": "application/json; charset=utf-8"}
 @pytest.fixture(autouse=True)
 def in_the_gate(settings: Any) -> None:
     settings.BERTH_CLUSTER_PRIVATE_KEY = ["x"]
-
-
-@pytest.fixture
-def ask(alice: Any, principal: Any) -> Callable[[Credential], tuple[bool | None, str]]:
-    def test(row: Credential) -> tuple[bool | None, str]:
-        found = credential_test(principal=principal(alice), credential=row)
-        for secret in samples.secrets_of(row.kind):
-            assert not any(form in found.message for form in samples.spelled(secret))
-        return found.ok, found.message
-
-    return test
 
 
 # --- Git ----------------------------------------------------------------------------------------
@@ -135,7 +122,7 @@ class SshHost:
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
-        assert self._ready.wait(10)
+        assert self._ready.wait(60)
 
     @property
     def line(self) -> str:
@@ -176,7 +163,7 @@ class SshHost:
     def close(self) -> None:
         self._loop.call_soon_threadsafe(self._server.close)
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
+        self._thread.join(60)
 
 
 @pytest.fixture
@@ -240,7 +227,7 @@ def test_connecting_and_signing_in_share_one_limit(
     keep: Any, ask: Any, ssh_host: Any, monkeypatch: Any
 ) -> None:
     """Whoever asks stops waiting soon after it: what the first took the second has not."""
-    from credentials.probe import ssh, verdict
+    from credentials.probe import ssh
 
     left: list[float] = []
     real_resolve, real_sign_in = ssh.system_resolve, ssh._signed_in
@@ -258,7 +245,7 @@ def test_connecting_and_signing_in_share_one_limit(
     server = ssh_host(public_half())
     where = f"127.0.0.1:{server.port}"
     assert ask(keep("ssh", host=where, known_hosts=server.line))[0] is True
-    assert 0 < left[0] <= verdict.SECONDS - 0.5
+    assert 0 < left[0] <= ssh.SECONDS - 0.5
 
 
 def test_a_key_without_a_host_is_only_well_formed(keep: Any, ask: Any) -> None:
@@ -275,11 +262,15 @@ def test_the_usual_ssh_signs_in_with_what_work_is_given(
     row = keep("ssh", host=where, known_hosts=server.line)
     env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), **written([row], tmp_path / "s")}
     command = ["ssh", "-F", env["BERTH_SSH_CONFIG"], "127.0.0.1", "true"]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=20)
+    done = subprocess.run(
+        command, env=env, capture_output=True, text=True, check=False, timeout=120
+    )
     assert done.stdout == "let in\n", done.stderr
     (tmp_path / "s" / "ssh-known-hosts").chmod(0o600)
     known = f"{known_host(where)} {samples.host_key()}\n"
     (tmp_path / "s" / "ssh-known-hosts").write_text(known)
-    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=20)
+    done = subprocess.run(
+        command, env=env, capture_output=True, text=True, check=False, timeout=120
+    )
     assert "let in" not in done.stdout
     assert "verification failed" in done.stderr

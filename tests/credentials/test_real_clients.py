@@ -6,18 +6,22 @@ an endpoint, a key or a profile of the first credential: that is what ``embed`` 
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
 from credentials.models import Credential
 from credentials.probe import credential_test
 from tests.credentials.test_embedding import written
+from tests.support.store_certificates import Authority
+from tests.support.store_front import Front
 from tests.support.stores import GoogleStore, RcloneS3, S3Store
 
 pytestmark = [pytest.mark.real, pytest.mark.django_db]
@@ -232,6 +236,54 @@ def test_gcsfs_reads_and_writes(
         "f.pipe(f'{sys.argv[1]}/a', b'x'); print(f.cat(f'{sys.argv[1]}/a'))"
     )
     assert run([gcs_row], "python", "-c", code, bucket) == "b'x'\n"
+
+
+@pytest.fixture
+def gsutil() -> str:
+    from tests.support.locked_environments import MissingError
+    from tests.support.store_programs import gsutil
+
+    try:
+        return str(gsutil())
+    except MissingError as why:
+        pytest.skip(f"no gsutil: {why}")
+
+
+@pytest.fixture
+def google_by_tls(google_store: GoogleStore, tmp_path: Path) -> Iterator[tuple[str, Path]]:
+    """The same store by https, which gsutil insists on, and the authority to be believed."""
+    authority = Authority(tmp_path)
+    port = urlsplit(google_store.url).port
+    assert port
+    with Front(port, tls=authority.context()) as front:
+        yield front.url, authority.certificate
+
+
+def test_gsutil_writes_lists_and_reads_and_leaves_no_key_behind(
+    google_store: GoogleStore,
+    gcs_row: Credential,
+    google_by_tls: tuple[str, Path],
+    gsutil: str,
+    settings: Any,
+    run: Any,
+    tmp_path: Path,
+) -> None:
+    settings.BERTH_GCS_ENDPOINT, authority = google_by_tls
+    bucket = google_store.make_bucket("work-gsutil")
+    rows = [gcs_row]
+    # whom a program believes is a matter of its image: the only thing that is said here
+    command = (gsutil, "-o", f"Boto:ca_certificates_file={authority}")
+    (tmp_path / "home/.boto").write_text("[Credentials]\ngs_oauth2_refresh_token = of another\n")
+    (tmp_path / "a.bin").write_bytes(os.urandom(9 << 20))  # above what it sends in one piece
+    run(rows, *command, "cp", str(tmp_path / "a.bin"), f"gs://{bucket}/dir/a.bin")
+    assert run(rows, *command, "ls", f"gs://{bucket}/dir/").split() == [f"gs://{bucket}/dir/a.bin"]
+    run(rows, *command, "cp", f"gs://{bucket}/dir/a.bin", str(tmp_path / "b.bin"))
+    assert (tmp_path / "b.bin").read_bytes() == (tmp_path / "a.bin").read_bytes()
+    assert f"gs://{bucket}/" in run(rows, *command, "ls").split()  # of the key's project
+    assert [path.name for path in (tmp_path / "home").rglob("*")] == [".boto"]
+    kept = json.loads(next(tmp_path.glob("secrets-*/gsutil/credstore2")).read_text())
+    copies = [base64.b64decode(text).decode() for text in kept["credentials"].values()]
+    assert ["PRIVATE KEY" in text for text in copies] == [True]  # what must not lie in a home
 
 
 def test_a_test_says_what_google_says(

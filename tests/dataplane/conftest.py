@@ -19,9 +19,11 @@ from tests.support.copying import Copying
 from tests.support.files_served import Served
 from tests.support.hostile_store import HostileS3
 
+# The pauses between two tries are short; a store that answers is waited for as long as a busy
+# machine may stand still. What tests silence has shorter times.
 QUICK = Times(
-    answer_s=3.0,
-    slow_s=0.8,
+    answer_s=30.0,
+    slow_s=15.0,
     slow_bytes=2000,
     first_pause_s=0.01,
     longest_pause_s=0.05,

@@ -7,13 +7,15 @@ import random
 import socket
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dataplane.copy import listing
+from dataplane.copy import pages
 from dataplane.copy.problems import Final
+from tests.dataplane.conftest import QUICK
 from tests.support.copying import Copying, codes, files_below
 from tests.support.hostile_store import Call, Handler, HostileS3, list_xml, row_xml, with_crc
 
@@ -226,7 +228,7 @@ def test_a_store_that_drips_or_keeps_silent_is_given_up(
 
     hostile.tricks.append(slow)
     begun = time.monotonic()
-    order, progress = load(copying)
+    order, progress = load(copying, replace(QUICK, answer_s=3.0, slow_s=0.8))
     release.set()
     assert time.monotonic() - begun < 40
     assert order.final is Final.PARTIAL
@@ -239,16 +241,7 @@ def test_a_store_that_is_busy_is_asked_less_and_all_arrives(
 ) -> None:
     for n in range(60):
         hostile.put(f"{n:03d}", b"x")
-    busy = [25]
-
-    def slow_down(handler: Handler, call: Call) -> bool:
-        if call.key and busy[0]:
-            busy[0] -= 1
-            handler.error(503, "SlowDown")
-            return True
-        return False
-
-    hostile.tricks.append(slow_down)
+    hostile.be_busy(times=25)
     order, progress = load(copying)
     assert order.final is Final.DONE, order.message
     assert progress.done == 60
@@ -257,10 +250,10 @@ def test_a_store_that_is_busy_is_asked_less_and_all_arrives(
 def test_a_store_that_is_away_ends_the_load(load: Any, tmp_path: Path, hostile: HostileS3) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    outbound = {"allow": [f"127.0.0.0/8:{port}"], "insecure_hosts": [f"127.0.0.1:{port}"]}
-    place = hostile.place(endpoint=f"http://127.0.0.1:{port}")
-    order, _ = load(Copying(tmp_path, place, outbound))
+        port = free.getsockname()[1]  # held, and nobody listens: nobody else can take it
+        outbound = {"allow": [f"127.0.0.0/8:{port}"], "insecure_hosts": [f"127.0.0.1:{port}"]}
+        place = hostile.place(endpoint=f"http://127.0.0.1:{port}")
+        order, _ = load(Copying(tmp_path, place, outbound))
     assert order.final is Final.UNREACHABLE
 
 
@@ -268,7 +261,7 @@ def test_a_store_that_is_away_ends_the_load(load: Any, tmp_path: Path, hostile: 
 def test_an_endless_listing_ends(
     load: Any, copying: Copying, hostile: HostileS3, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listing, "EMPTY_PAGES_MOST", 20)
+    monkeypatch.setattr(pages, "EMPTY_PAGES_MOST", 20)
     thing = hostile.put("a", b"x")
     number = [0]
 
@@ -294,7 +287,7 @@ def test_an_endless_listing_ends(
 def test_a_listing_without_end_is_bounded_in_objects(
     load: Any, copying: Copying, hostile: HostileS3, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listing, "OBJECTS_MOST", 50)
+    monkeypatch.setattr(pages, "OBJECTS_MOST", 50)
     for n in range(80):
         hostile.put(f"{n:03d}", b"x")
     hostile.page = 10

@@ -58,7 +58,7 @@ def test_what_is_opened_for_nobody_is_closed(lane: Lane, monkeypatch: pytest.Mon
         async def connect(self, _endpoint: Any) -> Line:
             begun.set()
             try:
-                await asyncio.sleep(30)
+                await asyncio.sleep(600)
             except asyncio.CancelledError:
                 return Line()
             raise AssertionError
@@ -66,8 +66,10 @@ def test_what_is_opened_for_nobody_is_closed(lane: Lane, monkeypatch: pytest.Mon
     async def cancel() -> Client:
         client = client_of()
         client._dialer = Late(OutboundPlan())
-        task = asyncio.create_task(client._get(lane))
-        await asyncio.to_thread(begun.wait, 10)
+        task = asyncio.create_task(
+            client._get(lane, client._dialer.endpoint("https://store.example"))
+        )
+        await asyncio.to_thread(begun.wait, 60)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -75,5 +77,5 @@ def test_what_is_opened_for_nobody_is_closed(lane: Lane, monkeypatch: pytest.Mon
         return client
 
     client = asyncio.run(cancel())
-    assert closed.wait(10)
+    assert closed.wait(60)
     assert not client._lines

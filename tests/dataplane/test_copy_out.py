@@ -279,28 +279,37 @@ def test_what_lies_there_already_is_not_read_again(
     assert (copying.target / "other").read_bytes() == b"content"
 
 
+def is_paced(load: Any, tmp_path: Path, hostile: HostileS3, rate: int, most: float) -> bool:
+    """Load everything under this limit: never too soon, and in time as soon as nothing else
+    keeps the machine, so it is tried three times, each time anew."""
+    for n in range(3):
+        copying = Copying(tmp_path / str(n), hostile.place(), hostile.outbound())
+        begun = time.monotonic()
+        order, _ = load(copying, bandwidth_bytes_s=rate)
+        took = time.monotonic() - begun
+        assert order.final is Final.DONE
+        assert took >= 1.4
+        if took <= most:
+            return True
+    return False
+
+
 @pytest.mark.usefixtures("processor")
-def test_the_limit_of_bandwidth_holds(load: Any, copying: Copying, hostile: HostileS3) -> None:
+def test_the_limit_of_bandwidth_holds(load: Any, tmp_path: Path, hostile: HostileS3) -> None:
     for n in range(40):
         hostile.put(f"s{n}", b"x" * 20_000)
     hostile.put("m", b"y" * 1_200_000)
-    begun = time.monotonic()
-    order, _ = load(copying, bandwidth_bytes_s=1_000_000)
-    assert order.final is Final.DONE
-    assert 1.4 <= time.monotonic() - begun <= 6
+    assert is_paced(load, tmp_path, hostile, 1_000_000, most=6)
 
 
 @pytest.mark.usefixtures("processor")
 def test_the_limit_holds_for_bodies_that_come_at_one_go(
-    load: Any, copying: Copying, hostile: HostileS3
+    load: Any, tmp_path: Path, hostile: HostileS3
 ) -> None:
     """They have ended before they could be held back: the next ones wait for what they owe."""
     for n in range(60):
         hostile.put(f"m{n}", b"y" * 100_000)
-    begun = time.monotonic()
-    order, _ = load(copying, bandwidth_bytes_s=2_000_000)
-    assert order.final is Final.DONE
-    assert 1.4 <= time.monotonic() - begun <= 8
+    assert is_paced(load, tmp_path, hostile, 2_000_000, most=8)
 
 
 def test_verify_finds_what_is_missing_short_or_other(

@@ -99,10 +99,10 @@ def test_patterns(include: Any, exclude: Any, path: str, chosen: bool) -> None:
 def test_a_pattern_can_not_hang_the_run() -> None:
     rule = keys.chosen_by(("*a" * 40 + "b",), ())
     assert rule is not None
-    begun = time.monotonic()
+    begun = time.thread_time()
     assert not rule("a" * 1000)
     assert rule("a" * 999 + "b")
-    assert time.monotonic() - begun < 1
+    assert time.thread_time() - begun < 1
 
 
 @pytest.mark.parametrize("seed", range(6))

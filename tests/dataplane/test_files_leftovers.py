@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
 import time
@@ -12,10 +13,11 @@ from typing import Any
 import pytest
 
 from dataplane.files import changing, names, removing
+from dataplane.files.notes import UNDER_WAY_S, UPLOADS
 from dataplane.files.reading import download
 from dataplane.files.refusals import Refusal, of_error
 from dataplane.files.tree import Beat, Tree
-from dataplane.files.uploads import STALE_S, UPLOADS, Uploads
+from dataplane.files.uploads import STALE_S, Uploads
 from dataplane.safepath import Flaw, UnsafePath
 
 WHO = "p1"
@@ -41,6 +43,12 @@ def send(uploads: Uploads, upload: str, data: bytes = b"abc", offset: int = 0) -
     uploads.append(upload, WHO, offset=offset, body=body, length=len(data), check="")
 
 
+def checked(uploads: Uploads, upload: str, data: bytes, offset: int) -> None:
+    check = f"sha256={hashlib.sha256(data).hexdigest()}"
+    body = io.BytesIO(data)
+    uploads.append(upload, WHO, offset=offset, body=body, length=len(data), check=check)
+
+
 def age(tree: Tree, name: str, seconds: float = STALE_S + 60) -> None:
     at = time.time() - seconds
     os.utime(tree.root / UPLOADS / name, (at, at))
@@ -64,6 +72,99 @@ def test_an_upload_that_lasts_longer_than_a_day_keeps_its_note(
     for name in (f"{made}.json", f"{made}.part"):
         age(tree, name)
     assert (uploads.clean(), left(tree)) == (1, [])
+
+
+def test_a_piece_that_a_kill_cut_is_sent_again(tree: Tree, uploads: Uploads) -> None:
+    """It has no checksum any more that somebody compared: what lies there of it does not count."""
+    made = begin(uploads, size=6)
+    checked(uploads, made, b"ab", 0)
+    with (tree.root / UPLOADS / f"{made}.part").open("ab") as part:
+        part.write(b"XX")  # as far as the next one was when the process died
+    after = Uploads(tree)
+    assert after.state(made, WHO)["offset"] == 2
+    with pytest.raises(Refusal, match="Not all of it"):
+        list(after.finish(made, WHO, sha256=""))
+    with pytest.raises(Refusal, match="does not follow"):
+        checked(after, made, b"XXcd", 4)
+    checked(after, made, b"cdef", 2)
+    list(after.finish(made, WHO, sha256=hashlib.sha256(b"abcdef").hexdigest()))
+    assert (tree.root / "a").read_bytes() == b"abcdef"
+
+
+def test_without_a_checksum_all_that_arrived_counts(tree: Tree, uploads: Uploads) -> None:
+    made = begin(uploads, size=6)
+    checked(uploads, made, b"ab", 0)
+    send(uploads, made, b"c", 2)
+    with (tree.root / UPLOADS / f"{made}.part").open("ab") as part:
+        part.write(b"d")
+    after = Uploads(tree)
+    assert after.state(made, WHO)["offset"] == 4
+    send(after, made, b"ef", 4)
+    list(after.finish(made, WHO, sha256=""))
+    assert (tree.root / "a").read_bytes() == b"abcdef"
+
+
+def test_an_upload_that_nobody_goes_on_with_keeps_no_room_from_others(
+    tree: Tree, uploads: Uploads
+) -> None:
+    made = begin(uploads, size=900)
+    with pytest.raises(Refusal, match="leaves no room"):
+        uploads.begin({**ASKED, "path": "b", "size": 200}, person="p2", room=1000)
+    age(tree, f"{made}.part", UNDER_WAY_S + 60)
+    uploads.begin({**ASKED, "path": "b", "size": 200}, person="p2", room=1000)
+
+
+@pytest.mark.parametrize("note", [b"[" * 16_000, b'{"size": 3}', b"", b"\n\n"])
+def test_notes_that_a_tenant_made_up_are_in_nobodys_way(
+    tree: Tree, uploads: Uploads, note: bytes
+) -> None:
+    """Deep enough to exhaust the parser, or no note at all."""
+    made = begin(uploads, path="b")
+    (tree.root / UPLOADS / f"{'0' * 32}.json").write_bytes(note)
+    assert [one["id"] for one in uploads.mine(WHO)] == [made]
+    with pytest.raises(Refusal, match="not known"):
+        uploads.state("0" * 32, WHO)
+    send(uploads, begin(uploads))
+
+
+def test_a_pipe_in_place_of_a_part_is_not_waited_for(tree: Tree, uploads: Uploads) -> None:
+    made = begin(uploads)
+    part = tree.root / UPLOADS / f"{made}.part"
+    part.unlink()
+    os.mkfifo(part)
+    with pytest.raises(Refusal, match="not known"):
+        send(uploads, made)
+    with pytest.raises(Refusal, match="not known"):
+        list(uploads.finish(made, WHO, sha256=""))
+
+
+@pytest.mark.parametrize("word", ["sha256=ü", "crc32=\udcff", "sha256="])
+def test_a_checksum_of_any_letters_is_only_a_wrong_one(
+    tree: Tree, uploads: Uploads, word: str
+) -> None:
+    made = begin(uploads)
+    with pytest.raises(Refusal, match="damaged"):
+        uploads.append(made, WHO, offset=0, body=io.BytesIO(b"abc"), length=3, check=word)
+    assert (tree.root / UPLOADS / f"{made}.part").stat().st_size == 0
+    send(uploads, made)
+    with pytest.raises(Refusal, match="not what was sent"):
+        list(uploads.finish(made, WHO, sha256="ü"))
+
+
+def test_who_missed_the_answer_hears_it_again(tree: Tree, uploads: Uploads) -> None:
+    """And nobody else; not whatever lies under that name by then, if the file went elsewhere."""
+    made = begin(uploads, conflict="keep-both")
+    (tree.root / "a").write_text("theirs")
+    send(uploads, made)
+    *_, first = uploads.finish(made, WHO, sha256="")
+    *_, second = uploads.finish(made, WHO, sha256="")
+    assert second == first
+    assert first["done"]["path"] == "a%20%282%29"
+    with pytest.raises(Refusal, match="not known"):
+        list(uploads.finish(made, "p2", sha256=""))
+    (tree.root / "a (2)").rename(tree.root / "b")
+    with pytest.raises(FileNotFoundError):
+        list(uploads.finish(made, WHO, sha256=""))
 
 
 def test_what_could_not_land_is_not_old_for_the_time_of_its_sender(
@@ -113,6 +214,33 @@ def test_a_copy_that_goes_on_is_never_taken_for_a_dead_one(
     assert uploads.clean() == 0
     *_, last = copying
     assert (last["done"]["copied"], last["done"]["files"]) == (["to/from"], 3)
+
+
+@pytest.mark.parametrize("told", [1, 3, 5])
+def test_a_copy_that_nobody_waits_for_leaves_nothing(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch, told: int
+) -> None:
+    """Closed while it copies, or while it cleans up what may not land; there is much to remove."""
+    monkeypatch.setattr(Beat, "__call__", lambda _self: True)
+    for name in ("from", "to/from"):
+        (tree.root / name).mkdir(parents=True)
+    for number in range(3):
+        (tree.root / f"from/{number}").write_text("x")
+    copying = changing.copy(tree, ["from"], "to", "refuse", None)
+    for _ in range(told):
+        assert "progress" in next(copying)
+    copying.close()
+    assert left(tree) == []
+    assert list((tree.root / "to/from").iterdir()) == []
+
+
+def test_all_that_a_copy_leaves_out_is_counted(tree: Tree) -> None:
+    for name in ("from", "to"):
+        (tree.root / name).mkdir()
+    for number in range(130):
+        (tree.root / f"from/{number}").symlink_to("/")
+    *_, last = changing.copy(tree, ["from"], "to", "refuse", None)
+    assert (last["done"]["skipped"], len(last["done"]["left_out"])) == (130, 100)
 
 
 def test_names_that_become_too_long_are_refused_one_by_one(tree: Tree) -> None:

@@ -8,9 +8,13 @@ from typing import Any
 import pytest
 
 from dataplane.files import asking, listing, zipping
+from dataplane.files import tree as walking
+from dataplane.files.memory import Share
 from dataplane.files.refusals import Refusal
 from dataplane.files.tree import Tree
 from dataplane.safepath import Folder
+
+LONG = 600  # seconds: a bound that no test here reaches
 
 
 @pytest.fixture
@@ -22,8 +26,8 @@ def tree(tmp_path: Path) -> Tree:
 
 def page(tree: Tree, **asked: Any) -> dict[str, Any]:
     said = {"sort": "name", "descending": False, "offset": 0, "limit": 100, **asked}
-    with Folder.at(tree.root) as top:
-        return listing.Listings().page(top, "", **said)
+    with Folder.at(tree.root) as top, Share() as held:
+        return listing.Listings().page(top, "", held, **said)
 
 
 def test_more_entries_than_are_read_are_said(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,7 +76,44 @@ def test_a_question_that_takes_too_long_says_that_it_is_not_whole(
         assert last["done"]["complete"] is False
 
 
+def test_more_folders_than_there_is_memory_for_are_not_passed_over_in_silence(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(40):
+        (tree.root / f"{number:02}{'d' * 200}").mkdir()
+    monkeypatch.setattr(walking, "MOST_WAITING", 4000)
+    for asked in (
+        asking.usage(tree, "", seconds=LONG),
+        asking.search(tree, "", "f", seconds=LONG),
+    ):
+        *_progress, last = asked
+        assert last["done"]["complete"] is False
+    (tree.root / "to").mkdir()
+    with Folder.at(tree.root) as top:
+        assert b"too many folders" in b"".join(zipping.archive(top, [""]))
+
+
+def test_the_largest_of_many_are_told_and_all_are_summed(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever order they come in; what has no line of its own is counted."""
+    monkeypatch.setattr(asking, "MOST_CHILDREN", 5)
+    for name in ("f07", "f23", "a", "z"):
+        (tree.root / name).write_bytes(b"x" * 100_000)
+    for number in range(8):
+        (tree.root / f"d{number}").mkdir()
+        (tree.root / f"d{number}" / "below").write_bytes(b"x" * 5000)
+    *_progress, last = asking.usage(tree, "", seconds=LONG)
+    told, largest = last["done"], last["done"]["entries"][:4]
+    assert {one["name"] for one in largest} == {"f07", "f23", "a", "z"}
+    assert {one["kind"] for one in largest} == {"file"}
+    assert sum(one["kind"] == "folder" for one in told["entries"]) == 5
+    assert len(told["entries"]) + told["more"] == 32 + 8
+    assert (told["total"]["files"], told["total"]["folders"]) == (32 + 8, 8)
+    assert told["total"]["bytes"] == 28 + 4 * 100_000 + 8 * 5000
+
+
 def test_so_many_hits_are_enough(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asking, "MOST_HITS", 5)
-    *_progress, last = asking.search(tree, "", "f", seconds=5)
+    *_progress, last = asking.search(tree, "", "f", seconds=LONG)
     assert (last["done"]["hits"], last["done"]["complete"]) == (5, False)

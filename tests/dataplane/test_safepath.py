@@ -129,25 +129,29 @@ def test_d1_a_folder_that_is_swapped_for_a_link_meanwhile_leads_nowhere(
     """The race that a check before use loses."""
     (tmp_path / "in/swap").mkdir()
     (tmp_path / "link").symlink_to("out")
-    done = threading.Event()
+    over, swapped = threading.Event(), [0]
 
     def swap() -> None:
-        for _ in range(400):
+        while not over.is_set():
             (tmp_path / "in/swap").rename(tmp_path / "kept")
             (tmp_path / "link").rename(tmp_path / "in/swap")
             (tmp_path / "in/swap").rename(tmp_path / "link")
             (tmp_path / "kept").rename(tmp_path / "in/swap")
-        done.set()
+            swapped[0] += 1
 
     thread = threading.Thread(target=swap)
     thread.start()
     written = 0
-    while not done.is_set():
-        try:
-            os.close(folder.open(f"swap/f{written % 50}", os.O_WRONLY | os.O_CREAT))
-            written += 1
-        except OSError:
-            continue
-    thread.join()
+    try:
+        while swapped[0] < 400 or not written:  # however the two take turns
+            assert thread.is_alive()
+            try:
+                os.close(folder.open(f"swap/f{written % 50}", os.O_WRONLY | os.O_CREAT))
+                written += 1
+            except OSError:
+                continue
+    finally:
+        over.set()
+        thread.join()
     assert written
     assert [p.name for p in (tmp_path / "out").iterdir()] == ["secret"]

@@ -17,6 +17,7 @@ from devcluster.kube import Kube
 from devcluster.programs import PROGRAMS, build
 from tests.deploy import images
 from tests.deploy.images import podman
+from tests.support.namespaces import remove
 from tests.support.portal import ROOT
 
 CHART = ROOT / "deploy/helm/berth"
@@ -24,7 +25,7 @@ NAMESPACE, PREFIX, RELEASE = "deploytest", "deploytest-", "berth"
 HOST, DOMAIN = "berth.example.org", "nb.example.org"
 EXPORT = {"server": "nfs.example", "export": "/vols"}  # only named: nothing mounts it
 SMALL = {"requests": {"cpu": "60m", "memory": "64Mi"}, "limits": {"memory": "1Gi"}}
-READY_WITHIN_S = 300.0
+READY_WITHIN_S = 480.0
 
 
 def helm() -> Path:
@@ -98,8 +99,10 @@ def push(env: dict[str, str], registry: str) -> dict[str, str]:
 class Release:
     def __init__(self, state: dict[str, Any], kube: Kube, folder: Path) -> None:
         self.state, self.kube, self.folder = state, kube, folder
+        self.chosen: dict[str, Any] = {}
 
     def install(self, chosen: dict[str, Any], verb: str = "install") -> None:
+        self.chosen = chosen
         file = self.folder / "values.yaml"
         file.write_text(yaml.safe_dump(chosen))
         done = run_helm(
@@ -116,16 +119,27 @@ class Release:
         for row in self.kube.list("v1", "Namespace"):
             name = row["metadata"]["name"]
             if name == NAMESPACE or name.startswith(PREFIX):
-                self.kube.delete("v1", "Namespace", name)
+                remove(self.kube, name)
         chosen = f"berth.dev/instance={PREFIX.strip('-')}"
         for row in self.kube.list("v1", "PersistentVolume", labelSelector=chosen):
             self.kube.delete("v1", "PersistentVolume", row["metadata"]["name"])
-        until("namespaces gone", lambda: not self.namespaces(), 120)
+        until("namespaces gone", lambda: not self.namespaces(), 300)
 
     def namespaces(self) -> list[str]:
         rows = self.kube.list("v1", "Namespace")
         names = [row["metadata"]["name"] for row in rows]
         return [name for name in names if name == NAMESPACE or name.startswith(PREFIX)]
+
+    def upgrade(self, **chosen: Any) -> None:
+        """Install again with other values; return when the last process has them."""
+        self.install({**self.chosen, **chosen}, "upgrade")
+        for kind in ("deployment/berth-web", "deployment/berth-worker", "deployment/berth-gate"):
+            self.wait_for(kind)
+        self.wait_for("statefulset/berth-proxy")
+
+    def wait_for(self, kind: str) -> None:
+        done = self.kubectl("rollout", "status", kind, f"--timeout={READY_WITHIN_S:.0f}s")
+        assert done.returncode == 0, done.stdout + done.stderr
 
     # --- looking -------------------------------------------------------------------------------
 
@@ -176,8 +190,11 @@ class Browser:
             },
         )
 
-    def ask(self, method: str, path: str, **more: Any) -> httpx.Response:
-        headers = {"Cookie": "; ".join(f"{k}={v}" for k, v in self.cookies.items())}
+    def ask(
+        self, method: str, path: str, headers: dict[str, str] | None = None, **more: Any
+    ) -> httpx.Response:
+        headers = dict(headers or {})
+        headers["Cookie"] = "; ".join(f"{k}={v}" for k, v in self.cookies.items())
         if token := self.cookies.get("__Host-berth_csrf"):
             headers["X-CSRFToken"] = token
         answer = self.http.request(method, path, headers=headers, **more)

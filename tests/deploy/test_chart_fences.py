@@ -92,7 +92,7 @@ def test_c6_in_a_projects_namespace_it_may_what_it_needs(release: Release, proje
         assert may(release, verb, group, resource, project), (verb, resource)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def itself(release: Release) -> Iterator[httpx.Client]:
     """The API server as worker and gate see it: with a token of their service account."""
     path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/berth/token"
@@ -103,6 +103,7 @@ def itself(release: Release) -> Iterator[httpx.Client]:
         verify=ssl.create_default_context(cafile=release.state["authority"]),
         trust_env=False,
         headers={"Authorization": f"Bearer {token}"},
+        timeout=60,
     ) as client:
         yield client
 

@@ -145,6 +145,29 @@ def test_the_ingress_leads_to_portal_gate_and_workspaces(render: Any) -> None:
     assert backend == "berth-proxy"
 
 
+def test_routes_by_a_gateway_bring_their_settings_and_no_more_rights_than_they_need(
+    render: Any,
+) -> None:
+    gateway = {"enabled": True, "parentRefs": [{"name": "public", "namespace": "edge"}]}
+    found = objects(render(settings={"BERTH_ROUTER": "gateway"}, gatewayApi=gateway))
+    (settings,) = [one["data"] for one in found if one["kind"] == "ConfigMap"]
+    assert settings["BERTH_GATEWAY"] == "edge/public"
+    assert settings["BERTH_GATEWAY_PROXY"] == "berth/berth-proxy:8001"
+    roles = {one["metadata"]["name"]: one["rules"] for one in found if one["kind"] == "Role"}
+    (rule,) = roles["berth-routes"]
+    assert (rule["resources"], rule["verbs"]) == (["httproutes"], ["create", "patch", "delete"])
+    rules = {one["metadata"]["name"]: one["rules"] for one in found if one["kind"] == "ClusterRole"}
+    (anywhere,) = [rule for rule in rules["berth"] if rule["resources"] == ["httproutes"]]
+    assert anywhere["verbs"] == ["get", "list"]
+    fences = {o["metadata"]["name"]: o for o in found if o["kind"] == "ValidatingAdmissionPolicy"}
+    fence = fences["berth-projects-only"]["spec"]
+    assert "startsWith('route-')" in fence["validations"][0]["expression"]
+
+    without = render()[1]
+    assert "httproutes" not in without
+    assert "BERTH_GATEWAY" not in without
+
+
 @pytest.mark.parametrize(
     ("kind", "policy"), [("ClusterIP", None), ("NodePort", "Local"), ("LoadBalancer", "Local")]
 )

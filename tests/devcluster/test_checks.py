@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -98,9 +99,26 @@ def test_a_program_is_started_once_and_ended(tmp_path: Path) -> None:
     again = Processes(layout)
     again.start("sleeper", ["sleep", "600"])
     assert again.records["sleeper"].pid == first
-    again.stop("sleeper", 5)
+    again.stop("sleeper")
     assert state.running(layout) == {}
     assert status.faults(layout)[0].startswith("etcd does not run")
+
+
+def test_a_program_that_ends_while_it_is_asked_to_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    processes = Processes(Layout(tmp_path).made())
+    processes.start("sleeper", ["sleep", "600"])
+    record, kill = processes.records["sleeper"], os.kill
+
+    def late(pid: int, number: int) -> None:
+        kill(pid, signal.SIGKILL)  # as if it had ended by itself after the look
+        Processes.await_end(record, 60)
+        raise ProcessLookupError
+
+    monkeypatch.setattr(os, "kill", late)
+    processes.stop("sleeper")
+    assert "sleeper" not in processes.records
 
 
 def test_a_program_that_ends_at_its_start_shows_its_last_words(tmp_path: Path) -> None:
@@ -108,7 +126,7 @@ def test_a_program_that_ends_at_its_start_shows_its_last_words(tmp_path: Path) -
 
     def start() -> None:
         processes.start("bad", ["sh", "-c", "echo the reason; exit 1"])
-        processes.wait("bad", lambda: False, 10)
+        processes.wait("bad", lambda: False)
 
     with pytest.raises(SetupError, match="the reason"):
         start()

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import tarfile
 from pathlib import Path
 
@@ -136,3 +137,19 @@ def test_each_program_is_pinned_by_its_module_files(name: str) -> None:
     program = PROGRAMS[name]
     assert f"{program.module} {program.version}" in (program.folder / "go.mod").read_text()
     assert f"{program.module} {program.version} h1:" in (program.folder / "go.sum").read_text()
+
+
+@pytest.mark.parametrize("name", sorted(p.name for p in PROGRAMS.values() if p.shares))
+def test_what_is_compiled_for_kubernetes_is_used_again(name: str) -> None:
+    theirs, own = versions("kubernetes"), versions(name)
+    shared = own.keys() & theirs.keys()
+    assert len(shared) > 40 or shared == own.keys()  # a small program has no others
+    assert {module: v for module, v in own.items() if theirs.get(module, v) != v} == {}
+
+
+def versions(name: str) -> dict[str, str]:
+    """What a module's file asks for, after its replacements."""
+    text = (PROGRAMS[name].folder / "go.mod").read_text()
+    asked = re.findall(r"^(?:require )?\s*(\S+) (v\S+)", text, re.MULTILINE)
+    instead = re.findall(r"^(?:replace )?\s*(\S+)(?: v\S+)? => \S+ (v\S+)$", text, re.MULTILINE)
+    return {module: dict(instead).get(module, version) for module, version in asked}

@@ -152,7 +152,7 @@ def kill():
 def race_worker():
     """One of several workers that all see the same rows."""
     done = 0
-    end = time.monotonic() + 40
+    end = time.monotonic() + 120
     while time.monotonic() < end:
         due = engine.due("thing", horizon_s=1)
         for pk in due:
@@ -222,7 +222,7 @@ def intend(pk, desired):
     hints.hint(Thing.objects.get(pk=int(pk)))
 
 
-def wait(phase, seconds="20"):
+def wait(phase, seconds="90"):
     """Wait until every thing has the phase; return the audits."""
     end = time.monotonic() + float(seconds)
     things = Thing.objects.all()

@@ -6,7 +6,9 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 
 
 def session_url(project: Any, volume: Any) -> str:
@@ -304,11 +306,11 @@ def test_the_gate_is_wanted_while_somebody_looks(
 
 
 def test_on_a_cluster_it_is_a_pod_with_one_volume(project: Any, bob: Any, principal: Any) -> None:
-    from clusters.models import Cluster
+    from clusters.models import Cluster, Pool
     from files.services import session_open
     from files.specs import lookup, workload_spec
     from runtime.protocol import InvalidSpec
-    from volumes.models import Volume
+    from volumes.models import ClassPlace, Volume, VolumeClass
 
     cluster = Cluster.objects.create(key="k1", name="K1", driver="kubernetes", reachable=True)
     data = Volume.objects.create(
@@ -324,6 +326,12 @@ def test_on_a_cluster_it_is_a_pod_with_one_volume(project: Any, bob: Any, princi
     assert (spec.port, spec.probe.path, len(spec.mounts)) == (8888, "/livez", 1)
     assert spec.command[-4:] == ("--bind", "0.0.0.0", "--port", "{port}")
     assert (spec.resources.gpus, spec.resources.memory_mib) == (0, 256)
+    kind = VolumeClass.objects.create(key="fast", name="Fast", backing_kind=data.backing_kind)
+    place = ClassPlace.objects.create(volume_class=kind, cluster=cluster)
+    place.near.add(Pool.objects.create(cluster=cluster, name="east", node_labels={"rack": "7"}))
+    Volume.objects.filter(pk=data.pk).update(volume_class=kind)
+    row.volume.refresh_from_db()
+    assert workload_spec(row).placement.near == ({"rack": "7"},)
     found = lookup(str(row.uid))
     assert found == {"namespace": spec.namespace, "name": f"ws-files-{row.short_id}"}
 
@@ -343,3 +351,65 @@ def test_a_volume_that_was_handed_over_is_opened_anew(
     assert sessions_tidy() == 1
     looking.refresh_from_db()
     assert looking.desired == "absent"
+
+
+def test_looking_after_many_costs_no_more_queries_than_after_one(
+    as_user: Any, project: Any, alice: Any, bob: Any, shared: Any, settle: Any
+) -> None:
+    from files.services import sessions_tidy
+
+    def queries() -> int:
+        with CaptureQueriesContext(connection) as seen:
+            assert sessions_tidy() == 0
+        return len(seen)
+
+    as_user(bob).post(session_url(project, shared))
+    settle()
+    one = queries()
+    as_user(alice).post(session_url(project, shared))
+    settle()
+    assert rows().count() == 2
+    assert queries() == one
+
+
+@pytest.mark.parametrize("role", ["viewer", "member", "manager", None])
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {},
+        {"desired": "absent"},
+        {"restore_serial": 1},
+        {"move_serial": 1},
+        {"write_policy": "managers"},
+        {"kind": "home"},
+        {"deleted_at": "2026-01-01T00:00:00Z"},
+    ],
+)
+def test_what_may_go_on_is_what_could_be_opened(
+    project: Any, bob: Any, shared: Any, principal: Any, role: str | None, changed: dict[str, Any]
+) -> None:
+    from common.errors import BerthError
+    from files.selectors import place_get
+    from files.services import _still_allowed
+    from projects.access import roles_in
+    from projects.models import Membership
+    from volumes.models import Volume
+
+    Membership.objects.filter(project=project, user=bob).delete()
+    if role:
+        Membership.objects.create(project=project, user=bob, role=role)
+    Volume.objects.filter(pk=shared.pk).update(**changed)
+    found = roles_in({project.pk}, {bob.pk}).get((project.pk, bob.pk))
+    for read_only in (True, False):
+        row = rows().model(
+            project=project,
+            person=bob,
+            volume=Volume.objects.get(pk=shared.pk),
+            read_only=read_only,
+        )
+        try:
+            place = place_get(principal(bob), shared.uid)
+            expected = read_only or place.may_write
+        except BerthError:
+            expected = False
+        assert _still_allowed(row, found) is expected

@@ -20,6 +20,7 @@ from websockets.exceptions import ConnectionClosed
 from tests.gate.fake_kube import FakeKube
 
 ORIGIN = "http://localhost:8000"
+PATIENCE_S = 60.0  # with a machine that is busy; nothing here is about how soon
 
 
 @pytest.fixture
@@ -77,7 +78,9 @@ class Running:
     def client(self, cookie: str = "", **headers: str) -> httpx.AsyncClient:
         sent = {"Origin": ORIGIN, **headers}
         cookies = {"berth_session": cookie} if cookie else {}
-        return httpx.AsyncClient(base_url=self.url, headers=sent, cookies=cookies, timeout=20)
+        return httpx.AsyncClient(
+            base_url=self.url, headers=sent, cookies=cookies, timeout=PATIENCE_S
+        )
 
     @contextlib.asynccontextmanager
     async def socket(
@@ -93,6 +96,8 @@ class Running:
             compression=None,
             proxy=None,
             max_size=None,
+            open_timeout=PATIENCE_S,
+            ping_timeout=PATIENCE_S,
         ) as ws:
             yield ws
 
@@ -150,7 +155,7 @@ def cookie(as_user: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 async def told(ws: ClientConnection) -> dict[str, Any]:
     """Return the next message in words, over any bytes in between."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         while True:
             message = await ws.recv()
             if isinstance(message, str):
@@ -161,7 +166,7 @@ async def screen(ws: ClientConnection, until: bytes) -> bytes:
     """Return what is on the screen once ``until`` is there."""
     seen = b""
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             async for message in ws:
                 if isinstance(message, bytes):
                     seen += message
@@ -172,4 +177,11 @@ async def screen(ws: ClientConnection, until: bytes) -> bytes:
     pytest.fail(f"{until!r} never came, only {seen[-500:]!r}")
 
 
-__all__ = ["ORIGIN", "Running", "screen", "told"]
+async def until(holds: Callable[[], object]) -> None:
+    """Wait for what becomes true a moment later; it tells nobody."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not holds():  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+
+__all__ = ["ORIGIN", "PATIENCE_S", "Running", "screen", "told", "until"]

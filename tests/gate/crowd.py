@@ -19,7 +19,7 @@ from tests.gate.fake_kube import V5
 
 PART = b"\x01" + b"0123456789abcde\n" * 2048
 AT_ONCE = 20
-UPGRADE_S = 60.0
+UPGRADE_S = 180.0
 
 
 async def _endless(ws: ServerConnection) -> None:

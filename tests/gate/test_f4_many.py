@@ -21,7 +21,7 @@ import pytest
 from gate import terminal
 from tests.gate.conftest import ORIGIN, Running, serving, told
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 SOCKETS = 2000
 FILES = 3 * SOCKETS
 MIB_EACH = 0.5  # of the gate's own memory, for a reader that does not read
@@ -80,13 +80,13 @@ async def test_f4_two_thousand_sockets_that_nobody_reads_hurt_nobody(
         await until_open(gate, SOCKETS)
         await asyncio.sleep(5)  # every buffer on the way is full
         grown = memory_mib() - before_mib
-        during_s = [await asked(gate, quick, theirs) for _ in range(5)]
+        during_s = [await asked(gate, quick, theirs) for _ in range(9)]
     assert grown < SOCKETS * MIB_EACH, grown
-    assert sorted(during_s)[2] < before_s + 1, (before_s, during_s)
+    assert sorted(during_s)[4] < before_s + 1, (before_s, during_s)
     await until_open(gate, 0)
-    assert await asked(gate, quick, theirs) < before_s + 1
+    assert min([await asked(gate, quick, theirs) for _ in range(5)]) < before_s + 1
     await within(
-        60,
+        180,
         lambda: memory_mib() - before_mib < grown / 10 + 20,
         lambda: f"{memory_mib() - before_mib} of {grown} MiB are not given back",
     )
@@ -94,7 +94,7 @@ async def test_f4_two_thousand_sockets_that_nobody_reads_hurt_nobody(
 
 async def until_open(gate: Running, count: int) -> None:
     await within(
-        60,
+        180,
         lambda: len(gate.gate.guard.streams) == count,
         lambda: f"{len(gate.gate.guard.streams)} streams are open, not {count}",
     )

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gate.files import listing, scripts
-from tests.gate.conftest import Running
+from tests.gate.conftest import PATIENCE_S, Running, until
 from tests.gate.fake_kube import FakeKube
 
 
@@ -165,18 +165,10 @@ async def test_half_an_upload_leaves_nothing(
     )
     writer.write(head.encode() + b"x" * 400_000)
     await writer.drain()
-    for _ in range(200):
-        if list(kube.home.iterdir()):
-            break
-        await asyncio.sleep(0.05)
-    assert [p.name for p in kube.home.iterdir()] != []
+    await until(lambda: list(kube.home.iterdir()))
     writer.close()
-    for _ in range(100):
-        if not list(kube.home.iterdir()):
-            break
-        await asyncio.sleep(0.05)
-    assert list(kube.home.iterdir()) == []
-    assert not gate.gate.guard.streams
+    # The file goes first, then the gate hears that its stream is at its end.
+    await until(lambda: not list(kube.home.iterdir()) and not gate.gate.guard.streams)
     del reader
 
 
@@ -208,11 +200,7 @@ async def test_f4_a_slow_reader_is_cut_and_holds_little(
     )
     writer.write((head + cookies).encode())
     await reader.read(100)
-    for _ in range(100):
-        if not gate.gate.guard.streams and not kube.running:
-            break
-        await asyncio.sleep(0.05)
-    assert not gate.gate.guard.streams
+    await until(lambda: not gate.gate.guard.streams and not kube.running)
     writer.close()
 
 
@@ -238,7 +226,7 @@ async def test_a_link_to_a_download_works_without_an_origin(
     (kube.home / "a").write_text("x")
     headers = {"Cookie": f"berth_session={await cookie(alice)}"}
     ask = {"params": {"path": "a"}, "headers": headers}
-    async with httpx.AsyncClient(base_url=gate.url) as client:
+    async with httpx.AsyncClient(base_url=gate.url, timeout=PATIENCE_S) as client:
         assert (await client.get(f"{base}/download", **ask)).status_code == 403
         headers |= {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "navigate"}
         assert (await client.get(f"{base}/download", **ask)).status_code == 200

@@ -19,6 +19,7 @@ from runtime.drivers.remote import RemoteDriver
 from runtime.protocol import Unreachable
 
 TOKEN = "t" * 40
+PATIENCE_S = 60.0  # with a machine that is busy
 
 
 @pytest.fixture
@@ -77,7 +78,7 @@ async def test_an_error_comes_back_as_what_it_was(inside: str, greeting: None) -
 async def test_without_the_token_nothing_is_told(
     inside: str, greeting: None, settings: Any
 ) -> None:
-    async with httpx.AsyncClient(base_url=inside) as client:
+    async with httpx.AsyncClient(base_url=inside, timeout=PATIENCE_S) as client:
         for header in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "Bearer x"}):
             answer = await client.post("/internal/test/greet", json={"name": "x"}, headers=header)
             assert answer.status_code == 401
@@ -90,14 +91,14 @@ async def test_without_the_token_nothing_is_told(
 
 async def test_odd_questions_are_refused(inside: str, greeting: None) -> None:
     headers = {"Authorization": f"Bearer {TOKEN}"}
-    async with httpx.AsyncClient(base_url=inside, headers=headers) as client:
+    async with httpx.AsyncClient(base_url=inside, headers=headers, timeout=PATIENCE_S) as client:
         for body in (b"{nope", b"[1]", b"x" * 2_000_000):
             answer = await client.post("/internal/test/greet", content=body)
             assert answer.status_code == 400
 
 
 async def test_probes_and_numbers_are_there(inside: str) -> None:
-    async with httpx.AsyncClient(base_url=inside) as client:
+    async with httpx.AsyncClient(base_url=inside, timeout=PATIENCE_S) as client:
         assert (await client.get("/livez")).status_code == 200
         assert (await client.get("/readyz")).status_code == 200
         assert "berth_gate_streams" in (await client.get("/metrics")).text
@@ -140,23 +141,25 @@ async def test_slow_questions_to_the_outside_do_not_keep_others_waiting(
 ) -> None:
     from gate.internal import OUTSIDE_THREADS
 
-    until = threading.Event()
+    until, begun = threading.Event(), threading.Semaphore(0)
 
     def slow(_payload: Mapping[str, Any]) -> Mapping[str, Any]:
-        until.wait(20)
+        begun.release()
+        until.wait(PATIENCE_S)
         return {}
 
     monkeypatch.setitem(gateway._handlers, "test/slow", slow)
     monkeypatch.setattr(gateway, "_outside", {"test/slow"})
     asked = sync_to_async(gateway.ask, thread_sensitive=False)
     headers = {"Authorization": f"Bearer {TOKEN}"}
-    async with httpx.AsyncClient(base_url=inside, headers=headers, timeout=20) as client:
+    async with httpx.AsyncClient(base_url=inside, headers=headers, timeout=PATIENCE_S) as client:
         waiting = [
             asyncio.create_task(client.post("/internal/test/slow", json={}))
             for _ in range(OUTSIDE_THREADS + 20)
         ]
         try:
-            await asyncio.sleep(0.3)
+            for _ in range(OUTSIDE_THREADS):
+                assert await asyncio.to_thread(begun.acquire, timeout=PATIENCE_S)
             assert (await asked("test/greet", {"name": "you"}))["said"] == "hello you"
         finally:
             until.set()

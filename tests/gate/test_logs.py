@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gate import logs
-from tests.gate.conftest import ORIGIN, Running, serving
+from tests.gate.conftest import ORIGIN, PATIENCE_S, Running, serving, until
 from tests.gate.fake_kube import FakeKube
 
 
@@ -59,11 +59,7 @@ async def test_who_leaves_a_quiet_log_is_counted_no_more(
                 if line == "event: reset":
                     break
             assert len(gate.gate.guard.streams) == 1
-        for _ in range(100):
-            if not gate.gate.guard.streams:
-                break
-            await asyncio.sleep(0.05)
-        assert not gate.gate.guard.streams
+        await until(lambda: not gate.gate.guard.streams)
 
 
 @pytest.mark.parametrize("turns", range(8))
@@ -90,6 +86,6 @@ async def test_who_leaves_as_a_line_comes_is_counted_no_more(turns: int) -> None
     for _ in range(turns):
         await asyncio.sleep(0)
     following.cancel()
-    done, _ = await asyncio.wait({following}, timeout=2)
+    done, _ = await asyncio.wait({following}, timeout=PATIENCE_S)
     assert done
     assert following.cancelled()

@@ -106,6 +106,23 @@ def test_the_page_shows_what_the_gate_tells(
     assert asked[0]["pod"] == f"ws-{workspace.short_id}-0"
 
 
+def test_the_clusters_events_say_when_they_were_as_every_page_does(
+    workspace: Any, alice: Any, as_user: Any, settings: Any, monkeypatch: Any
+) -> None:
+    said = ("2026-01-01T00:00:00.000001Z", "2026-13-01T00:00:00Z", "")
+    rows = [
+        {"at": at, "kind": "Normal", "reason": "Pulled", "count": 1, "message": "m"} for at in said
+    ]
+    settings.BERTH_CLUSTER_PRIVATE_KEY = ["x"]
+    monkeypatch.setitem(
+        gateway._handlers, "workspace/objects", lambda _payload: {"objects": [], "events": rows}
+    )
+    body = page(as_user(alice), workspace, "cluster").content.decode()
+    assert 'datetime="2026-01-01T00:00:00+00:00" title="2026-01-01 00:00:00 UTC"' in body
+    assert body.count("data-relative") == 1
+    assert "<td>2026-13-01T00:00:00Z</td>" in body  # no time that is one: shown as it was told
+
+
 def test_a_gate_that_does_not_answer_is_a_sentence(
     workspace: Any, alice: Any, as_user: Any, settings: Any
 ) -> None:

@@ -15,7 +15,7 @@ from asgiref.sync import sync_to_async
 from gate.ssh import throttle
 from gate.ssh.server import SshServer
 from gate.ssh.session import command_of
-from tests.gate.conftest import Running
+from tests.gate.conftest import PATIENCE_S, Running, until
 from tests.gate.fake_kube import FakeKube
 
 pytestmark = pytest.mark.skipif(shutil.which("ssh") is None, reason="no OpenSSH client here")
@@ -92,7 +92,7 @@ async def run(
     extra: tuple[str, ...] = (),
 ) -> tuple[int, bytes, bytes]:
     process = await start(server, key, who, *words, extra=extra)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_S):
         out, err = await process.communicate(given)
     assert process.returncode is not None
     return process.returncode, out, err
@@ -150,11 +150,14 @@ async def test_a_visitor_may_come_until_he_is_let_out(
 
     share = await sync_to_async(Share.objects.create)(workspace=workspace, user=bob)
     key = await key_of(bob)
-    running = asyncio.create_task(run(ssh, key, workspace.short_id, "echo in; sleep 60"))
-    await counted(gate, 1)
-    await sync_to_async(share.delete)()
-    code, out, err = await running
-    assert (code, out) == (255, b"in\n")
+    visit = await start(ssh, key, workspace.short_id, "echo in; sleep 600")
+    assert visit.stdout is not None
+    async with asyncio.timeout(PATIENCE_S):
+        assert await visit.stdout.readline() == b"in\n"
+        await counted(gate, 1)
+        await sync_to_async(share.delete)()
+        out, err = await visit.communicate()
+    assert (visit.returncode, out) == (255, b"")
     assert b"berth: Only its owner" in err
 
 
@@ -162,7 +165,7 @@ async def test_a_removed_key_is_cut(
     ssh: SshServer, workspace: Any, alice: Any, key_of: Any, gate: Running
 ) -> None:
     key = await key_of(alice)
-    running = asyncio.create_task(run(ssh, key, workspace.short_id, "sleep 60"))
+    running = asyncio.create_task(run(ssh, key, workspace.short_id, "sleep 600"))
     await counted(gate, 1)
     await sync_to_async(alice.ssh_keys.all().delete)()
     code, _out, err = await running
@@ -223,11 +226,7 @@ async def test_a_way_whose_client_is_gone_is_counted_no_more(
 
 
 async def counted(gate: Running, number: int) -> None:
-    for _ in range(200):
-        if len(gate.gate.guard.streams) == number:
-            return
-        await asyncio.sleep(0.05)
-    pytest.fail(f"{len(gate.gate.guard.streams)} streams, not {number}")
+    await until(lambda: len(gate.gate.guard.streams) == number)
 
 
 def forwards() -> list[Any]:
@@ -265,10 +264,10 @@ async def test_entering_is_an_event_and_refusals_too(
 
     await run(ssh, await key_of(alice), workspace.short_id, "true")
     await run(ssh, await key_of(charlie), workspace.short_id, "true")
-    await asyncio.sleep(0.3)
-    verbs = await sync_to_async(lambda: list(Event.objects.values_list("verb", flat=True)))()
-    assert "workspace.ssh-opened" in verbs
-    assert "ssh.denied" in verbs
+    verbs = sync_to_async(lambda: set(Event.objects.values_list("verb", flat=True)))
+    async with asyncio.timeout(PATIENCE_S):  # a refusal is written beside the connection
+        while not {"workspace.ssh-opened", "ssh.denied"} <= await verbs():  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
 
 
 async def hold_open(server: SshServer, key: Path, who: str) -> asyncio.subprocess.Process:
@@ -281,11 +280,8 @@ async def hold_open(server: SshServer, key: Path, who: str) -> asyncio.subproces
         stdin=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.PIPE,
     )
-    for _ in range(400):
-        if len([one for one in server.entrances if one.caller]) > before:
-            return process
-        await asyncio.sleep(0.05)
-    pytest.fail("it did not sign in")
+    await until(lambda: len([one for one in server.entrances if one.caller]) > before)
+    return process
 
 
 async def test_f2_one_person_holds_a_bounded_number_of_connections(
@@ -299,27 +295,26 @@ async def test_f2_one_person_holds_a_bounded_number_of_connections(
     assert b"too many SSH connections" in err
     held.terminate()
     await held.wait()
+    await until(lambda: not [one for one in ssh.entrances if one.caller])
     assert (await run(ssh, key, workspace.short_id, "true"))[0] == 0
 
 
 async def test_a_connection_with_nothing_in_it_ends_and_one_that_waits_does_not(
-    gate: Running, ssh: SshServer, workspace: Any, alice: Any, key_of: Any
+    gate: Running, ssh: SshServer, workspace: Any, alice: Any, key_of: Any, kube: FakeKube
 ) -> None:
     key = await key_of(alice)
     idle = await hold_open(ssh, key, workspace.short_id)
-    waiting = asyncio.create_task(run(ssh, key, workspace.short_id, "sleep 3; echo over"))
-    for _ in range(400):
-        if gate.gate.guard.streams:
-            break
-        await asyncio.sleep(0.05)
-    assert gate.gate.guard.streams
+    command = "until [ -e ~/go ]; do sleep 0.05; done; echo over"
+    waiting = asyncio.create_task(run(ssh, key, workspace.short_id, command))
+    await until(lambda: gate.gate.guard.streams)
     await ssh._end_empty()
     assert idle.returncode is None
     for one in ssh.entrances:
         one._empty_since -= 5 * 3600
     await ssh._end_empty()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         assert await idle.wait() == 255
+    (kube.home / "go").touch()
     assert (await waiting)[:2] == (0, b"over\n")
 
 
@@ -329,7 +324,7 @@ async def test_a3_a_connection_with_nothing_in_it_ends_with_its_key(
     idle = await hold_open(ssh, await key_of(alice), workspace.short_id)
     await sync_to_async(alice.ssh_keys.all().delete)()
     await ssh._end_empty()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         assert await idle.wait() == 255
 
 

@@ -9,6 +9,7 @@ import pytest
 from runtime.drivers.kubernetes.endpoint import Endpoint
 from runtime.drivers.kubernetes.streams import STDERR, STDOUT, Gone, KubeStreams, Pod, ended_of
 from runtime.protocol import Unreachable
+from tests.gate.conftest import until
 from tests.gate.fake_kube import FakeKube
 
 POD = Pod("berth-a", "ws-abc-0")
@@ -72,17 +73,14 @@ async def test_a_reader_that_does_not_read_stops_the_command(
     async with await streams.exec(POD, ["sh", "-c", "yes"]) as running:
         output = running.output()
         await anext(output)
-        await asyncio.sleep(0.5)
         (process,) = kube.running
-        before = _written(process.pid)
-        await asyncio.sleep(0.5)
-        assert _written(process.pid) == before
+        before = ""
+        async with asyncio.timeout(60):  # for every buffer on the way to be full
+            while (now := _written(process.pid)) != before:
+                before = now
+                await asyncio.sleep(0.5)
         await output.aclose()
-    for _ in range(100):
-        if not kube.running:
-            return
-        await asyncio.sleep(0.05)
-    pytest.fail("the command goes on after its stream was closed")
+    await until(lambda: not kube.running)
 
 
 def _written(pid: int) -> str:

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import json
 import os
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import pytest
 from asgiref.sync import sync_to_async
 
 from common import disk
-from tests.gate.conftest import ORIGIN, Running
+from tests.gate.conftest import ORIGIN, PATIENCE_S, Running
 from tests.support.files_served import Served
 
 
@@ -152,7 +153,7 @@ async def test_b5_a_foreign_page_can_do_nothing(
     (served.root / "a").write_text("x")
     url = f"/gate/volumes/{volume.uid}"
     cookies = {"berth_session": await cookie(alice)}
-    async with httpx.AsyncClient(base_url=gate.url, cookies=cookies) as bare:
+    async with httpx.AsyncClient(base_url=gate.url, cookies=cookies, timeout=PATIENCE_S) as bare:
         for headers in ({}, {"Origin": "https://evil.example"}, {"Origin": "null"}):
             assert (
                 await bare.post(f"{url}/delete", json={"paths": ["a"]}, headers=headers)
@@ -317,16 +318,59 @@ async def test_a_token_needs_no_origin_and_a_reading_one_only_reads_shared_files
     url = f"{gate.url}/gate/volumes/{volume.uid}"
     _token, secret = await make(who=principal(alice), name="all")
     _token, reading = await make(who=principal(alice), name="reads", read_only=True)
-    async with httpx.AsyncClient(headers={"Authorization": f"Bearer {reading}"}) as client:
+    async with httpx.AsyncClient(
+        headers={"Authorization": f"Bearer {reading}"}, timeout=PATIENCE_S
+    ) as client:
         assert (await client.get(f"{url}/file?path=a")).text == "x"
         assert (await client.get(f"{url}/list?path=")).status_code == 200
         assert (await client.post(f"{url}/delete", json={"paths": ["a"]})).status_code == 403
         assert (await client.put(f"{url}/file?path=b", content=b"y")).status_code == 403
         assert (await client.post(f"{url}/mkdir", json={"path": "c"})).status_code == 403
     assert [entry.name for entry in served.root.iterdir()] == ["a"]
-    async with httpx.AsyncClient(headers={"Authorization": f"Bearer {secret}"}) as client:
+    async with httpx.AsyncClient(
+        headers={"Authorization": f"Bearer {secret}"}, timeout=PATIENCE_S
+    ) as client:
         assert (await client.get(f"{url}/file?path=a")).text == "x"
         assert (await client.post(f"{url}/delete", json={"paths": ["a"]})).status_code == 200
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not await sync_to_async(holds)():  # noqa: ASYNC110 - it tells nobody
+            await asyncio.sleep(0.02)
+
+
+async def test_nobody_waits_for_what_is_only_noted(
+    files: httpx.AsyncClient, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Use and writing are noted when the database has time: on one machine it has one writer."""
+    from datetime import timedelta
+
+    from common.clock import now
+    from files.models import FileSession
+    from gate.volumes import access
+
+    held, notes = threading.Event(), []
+
+    def busy(**said: Any) -> None:
+        notes.append(said)
+        assert held.wait(2 * PATIENCE_S)
+
+    monkeypatch.setattr(access.services, "session_touch", busy)
+    monkeypatch.setattr(access.volumes, "volume_measure_soon", busy)
+    old = now() - timedelta(minutes=5)
+    await sync_to_async(FileSession.objects.update)(last_used_at=old)
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            put = await files.put("file", params={"path": "a"}, content=b"x")
+            listed = [await files.get("list", params={"path": ""}) for _ in range(3)]
+    finally:
+        held.set()
+    assert put.status_code == 201
+    assert [one.json()["total"] for one in listed] == [1, 1, 1]
+    await until(lambda: len(notes) == 2)
+    await asyncio.sleep(0.1)
+    assert sorted("uid" in said for said in notes) == [False, True]  # each of them once
 
 
 async def test_using_it_keeps_it_open_and_deleting_is_history(
@@ -342,8 +386,7 @@ async def test_using_it_keeps_it_open_and_deleting_is_history(
     old = now() - timedelta(minutes=5)
     await sync_to_async(FileSession.objects.update)(last_used_at=old)
     await files.post("delete", json={"paths": ["a"]})
-    row = await sync_to_async(FileSession.objects.get)()
-    assert row.last_used_at > old
+    await until(lambda: FileSession.objects.get().last_used_at > old)  # beside the answer
     told = Event.objects.filter(verb="volume.files-deleted")
     assert await sync_to_async(told.count)() == 1
 

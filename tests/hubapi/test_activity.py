@@ -37,9 +37,10 @@ def test_server_reports_its_activity(world: World) -> None:
 
 
 def test_reports_more_often_than_needed_are_not_written(world: World) -> None:
-    push(world)
-    first = Activity.objects.get(uid=world.info.uid).pushed_at
-    push(world)
+    with time_machine.travel(now(), tick=False):
+        push(world)
+        first = Activity.objects.get(uid=world.info.uid).pushed_at
+        push(world)
     assert Activity.objects.get(uid=world.info.uid).pushed_at == first
     with time_machine.travel(now() + timedelta(minutes=1), tick=False):
         push(world)
@@ -107,9 +108,9 @@ def test_busy_silent_kernel_is_not_idle(world: World) -> None:
 
 
 def test_time_after_computing_counts_from_its_end(world: World) -> None:
-    started = now() - timedelta(hours=10)
-    keep(world, kernel("busy", started))
-    ended = now()
+    started, ended = now() - timedelta(hours=10), now()
+    with time_machine.travel(ended, tick=False):
+        keep(world, kernel("busy", started))
     with time_machine.travel(ended + timedelta(minutes=48), tick=False):
         keep(world, kernel("idle", started))
         state = idle_state(world.info.uid)

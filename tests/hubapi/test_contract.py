@@ -35,6 +35,7 @@ pytestmark = [
     pytest.mark.enable_socket,
     pytest.mark.timeout(400),
 ]
+CUT_WITHIN_S = 20  # nothing else than the cut ends a connection that soon
 VERSIONS = ("6.1", "5.5", "4.1")
 CASES = [(v, r) for r in ("host", "path") for v in VERSIONS]
 
@@ -64,7 +65,7 @@ class Fleet:
         for server in self.servers.values():
             if server.process is not None and server.process.poll() is None:
                 server.process.kill()
-                server.process.wait(10)
+                server.process.wait(60)
         for portal in self.portals.values():
             portal.stop()
 
@@ -172,7 +173,7 @@ def test_b7_token_in_the_address_is_not_read(server: Server) -> None:
 
 def test_server_reports_its_activity(server: Server) -> None:
     assert until(
-        "a report", lambda: server.portal.control("poll", uid=server.uid)["row"]["pushed_at"], 20
+        "a report", lambda: server.portal.control("poll", uid=server.uid)["row"]["pushed_at"]
     )
 
 
@@ -182,11 +183,19 @@ def test_busy_kernel_that_prints_nothing_is_not_idle(
     def idle() -> Any:
         return server.portal.control("poll", uid=server.uid)["idle"]
 
+    def busy_for_one() -> Any:
+        """The server may not have noticed yet that earlier connections were closed."""
+        found = idle()
+        return found if found["busy_kernels"] and found["connections"] == 1 else None
+
+    over = server.folder / "over"
+    silent = f"import os, time\nwhile not os.path.exists({str(over)!r}): time.sleep(0.1)"
     with alice.kernel_socket(server.url, kernel) as ws:
-        execute(ws, "import time; time.sleep(3)")
-        busy = until("a busy kernel", lambda: (found := idle())["busy_kernels"] and found, 20)
-        assert (busy["since"], busy["known"], busy["connections"]) == (None, True, 1)
-        until("the end of it", lambda: not idle()["busy_kernels"], 20)
+        execute(ws, silent)
+        busy = until("a busy kernel", busy_for_one)
+        assert (busy["since"], busy["known"]) == (None, True)
+        over.touch()
+        until("the end of it", lambda: not idle()["busy_kernels"])
 
 
 def test_asking_for_use_is_not_use(server: Server, alice: Browser, kernel: str) -> None:
@@ -238,11 +247,20 @@ def test_visitor_is_himself_until_he_is_revoked_and_the_owner_works_on(
         bob.kernel_socket(server.url, kernel) as his,
     ):
         assert server.portal.control("unshare", uid=server.uid, user="bob")["cut"] >= 1
-        wait_for_close(his, within_s=5)
+        ended = time.monotonic()
+        wait_for_close(his, within_s=CUT_WITHIN_S)
         execute(hers, "20+2")
         assert result_of(hers) == "22"
     kernels = f"{server.url}api/kernels"
-    until("the refusal", lambda: bob.script("GET", kernels).status_code == 403, CACHE_AGE_S + 2)
+
+    def refused() -> bool:
+        """Asked late enough he is refused, however long the machine takes for each question."""
+        asked = time.monotonic()
+        status = bob.script("GET", kernels).status_code
+        assert status == 403 or asked - ended < CACHE_AGE_S + 2
+        return bool(status == 403)
+
+    until("the refusal", refused)
     assert bob.open(server.url).status_code == 403
     assert alice.script("GET", kernels).status_code == 200
 
@@ -278,7 +296,7 @@ def test_stop_closes_websockets_and_the_address_answers_424(
 ) -> None:
     with alice.kernel_socket(server.url, kernel) as ws:
         server.portal.control("stop", uid=server.uid)
-        wait_for_close(ws, within_s=5)
+        wait_for_close(ws, within_s=CUT_WITHIN_S)
     gone = alice.script("GET", f"{server.url}api/kernels")
     assert gone.status_code == 424
     assert gone.json()["resume_url"].startswith(server.portal.base)
@@ -292,6 +310,7 @@ def test_stop_closes_websockets_and_the_address_answers_424(
     answer = httpx.get(
         f"{server.portal.base.replace('localhost', '127.0.0.1')}/hub/api/user",
         headers={"Authorization": f"token {token}", "Host": server.portal.base[7:]},
+        timeout=60,
     )
     assert answer.status_code == 403
     assert server.terminate() == 0

@@ -28,7 +28,7 @@ def server(
     finally:
         if made.process is not None:
             made.process.kill()
-            made.process.wait(10)
+            made.process.wait(60)
         portal.stop()
 
 

@@ -1,11 +1,6 @@
 """Codes become tokens once, for the right client, by the right verifier."""
 
-import json
-import os
-import subprocess
-import sys
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +11,7 @@ from common.clock import now
 from hubapi import services
 from hubapi.models import Code, NotebookToken
 from tests.hubapi.conftest import World, ensure, whoami
+from tests.support.races import Races, race_on
 
 
 def test_code_becomes_a_token_that_names_the_visitor(
@@ -144,27 +140,16 @@ def test_token_endpoint_needs_no_csrf_and_sets_no_cookie(
     assert not response.cookies
 
 
-def race(url: str) -> Any:
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.hubapi.race"],
-        cwd=Path(__file__).resolve().parents[2],
-        env={**os.environ, "BERTH_TEST_DATABASE_URL": url},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(done.stdout.splitlines()[-1])
+RACE = "tests.hubapi.race"
 
 
-def test_a14_one_of_many_redemptions_at_once_wins_on_sqlite(migrated_sqlite: str) -> None:
-    check(race(migrated_sqlite))
+def test_a14_one_of_many_redemptions_at_once_wins_on_sqlite(races: Races) -> None:
+    check(races.run(RACE))
 
 
 @pytest.mark.postgres
 def test_a14_one_of_many_redemptions_at_once_wins_on_postgresql(migrated_postgres: str) -> None:
-    check(race(migrated_postgres))
+    check(race_on(migrated_postgres, RACE))
 
 
 def check(result: dict[str, int]) -> None:

@@ -12,6 +12,7 @@ from images import services
 from images.models import ImageFacts
 from tests.common.conftest import say
 from tests.images.conftest import INDEX, Registry
+from tests.support.shortest import shortest
 
 pytestmark = pytest.mark.django_db
 
@@ -260,7 +261,7 @@ def test_an_image_that_is_too_large_is_refused(
     settings.BERTH_IMAGE_MAX_GIB = 1
     registry.image("1", sizes=[2**31])
     found = check(f"{registry.host}/team/lab:1")
-    assert (found["problem"], "2.0 GiB" in found["message"]) == ("too-large", True)
+    assert (found["problem"], "2.0\N{NO-BREAK SPACE}GiB" in found["message"]) == ("too-large", True)
 
 
 def test_root_and_other_users_are_said_before_a_launch(registry: Registry, check: Any) -> None:
@@ -338,14 +339,16 @@ def test_a_registry_that_is_silent_is_not_waited_for_long(
 
     from images import lookup
 
-    server = serve(lambda _handler: time.sleep(1))
-    settings.BERTH_INSECURE_REGISTRIES = [f"127.0.0.2:{server.port}"]
     settings.BERTH_CLUSTER_PRIVATE_KEY = ["here"]
     monkeypatch.setattr(lookup, "SECONDS", 0.3)
-    begun = time.monotonic()
-    found = check(f"127.0.0.2:{server.port}/a/b:1")
-    assert (found["verdict"], found["problem"]) == ("unknown", "unreachable")
-    assert time.monotonic() - begun < 1
+    servers = [serve(lambda _handler: time.sleep(1)) for _ in range(3)]
+    settings.BERTH_INSECURE_REGISTRIES = [f"127.0.0.2:{server.port}" for server in servers]
+
+    def ask() -> None:
+        found = check(f"127.0.0.2:{servers.pop().port}/a/b:1")  # what was found once is kept
+        assert (found["verdict"], found["problem"]) == ("unknown", "unreachable")
+
+    assert shortest(ask) < 1
 
 
 def test_of_many_launches_one_waits_for_a_silent_registry(

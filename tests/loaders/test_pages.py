@@ -52,7 +52,10 @@ def test_a_dry_run_first_and_then_one_press(as_user, text, alice, shared, settle
     report(row, final={"exit": 0, "code": "done", "message": ""}, eta_s=75)
     end(row, 0)
     page = text(alice, f"{row.uid}/")
-    assert "4 objects, 3.9 KiB would be copied. It would take about 1 min 15 s." in page
+    assert (
+        "4 objects, 3.9\N{NO-BREAK SPACE}KiB would be copied. It would take about 1 min 15 s."
+        in page
+    )
     assert "Start loading" in page
     client.post(f"{BASE}{row.uid}/start/")
     row.refresh_from_db()
@@ -90,7 +93,7 @@ def test_a_running_load_shows_its_bar_and_a_partial_one_names_what_is_missing(
     row = settle(load(alice))
     report(row)
     page = text(alice, f"{row.uid}/")
-    assert "3 of 4 files, 2 KiB of 3.9 KiB" in page
+    assert "3 of 4 files, 2 KiB of 3.9 KiB" in page.replace("\N{NO-BREAK SPACE}", " ")
     assert "about 2.0 s left" in page
     assert 'value="50"' in page
     assert f'data-live="load:{row.uid}"' in text(alice)
@@ -164,7 +167,8 @@ def test_settings_change_how_it_copies(as_user, text, alice, load, settle, end):
 def test_every_tab_answers(text, alice, load, settle, end):
     row = end(settle(load(alice)), 0)
     assert "kind: Load" in text(alice, f"{row.uid}/yaml/")
-    assert "saw done the load" in text(alice, f"{row.uid}/history/")
+    assert "Runs" in text(alice, f"{row.uid}/history/")
+    assert "saw done the load" in text(alice, f"{row.uid}/events/")
 
 
 def test_a_command_that_would_not_make_the_same_load_is_not_shown(text, alice, load, as_user):

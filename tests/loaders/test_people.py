@@ -13,6 +13,7 @@ from loaders.models import Load
 from loaders.specs import plan_of, workload_spec
 from loaders.states import state_of
 from projects.choices import Role
+from projects.models import Membership
 
 BASE = "/api/v1/projects/vision/loads"
 
@@ -138,6 +139,52 @@ def test_a3_a_member_who_becomes_a_viewer_loads_no_more(
     member_set_role(principal=principal(alice), project=project, user=bob, role=Role.VIEWER)
     settle(row)
     assert (state_of(row), row.stop_reason) == (State.STOPPED, "owner-left")
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [("removed", "owner-left"), ("lowered", "owner-left"), ("disabled", "owner-disabled")],
+)
+def test_a3_a_load_that_was_written_a_moment_after_its_owner_lost_the_right_is_stopped(
+    load, bob, mona, project, settle, change, reason
+):
+    """Who is removed while his load is being written was allowed to, before."""
+    row, other = running(load, bob, settle), running(load, mona, settle)
+    done = load(bob, "s3://bucket/2")
+    Load.objects.filter(pk=done.pk).update(result="done", phase="stopped")
+    assert services.loads_enforce() == 0
+    member = Membership.objects.filter(project=project, user=bob)
+    if change == "removed":
+        member.delete()
+    elif change == "lowered":
+        member.update(role=Role.VIEWER)
+    else:
+        type(bob).objects.filter(pk=bob.pk).update(is_active=False)
+    assert services.loads_enforce() == 1
+    settle(row)
+    assert (state_of(row), row.stop_reason, row.next_run_at) == (State.STOPPED, reason, None)
+    assert services.loads_enforce() == 0
+    assert settle(other).phase == "running"
+
+
+def test_a3_a_role_that_is_lowered_while_a_load_is_checked_makes_none(
+    load, bob, project, monkeypatch
+):
+    """Into his own home, which a viewer may still see."""
+    from loaders.services import create
+    from volumes.services import home_ensure
+
+    home_ensure(principal=None, project=project, owner=bob)
+    checked = create.check
+
+    def lowered(*parts: Any) -> None:
+        checked(*parts)
+        Membership.objects.filter(project=project, user=bob).update(role=Role.VIEWER)
+
+    monkeypatch.setattr(create, "check", lowered)
+    with pytest.raises(Forbidden):
+        load(bob, volume="home")
+    assert not Load.objects.exists()
 
 
 def test_a3_who_may_not_use_the_credential_any_more_is_cut(

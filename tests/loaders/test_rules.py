@@ -21,6 +21,8 @@ SHORTEST = timedelta(minutes=5)
         (" s3://my.bucket-1/a/b/ ", "my.bucket-1", "a/b/"),
         ("gs://set_1/日本/データ", "set_1", "日本/データ"),
         ("s3://bucket/a b+c?d#e", "bucket", "a b+c?d#e"),
+        ("hdfs:///", "", ""),
+        ("hdfs:///data/日本/a b/", "", "data/日本/a b/"),
     ],
 )
 def test_a_path_names_bucket_and_prefix(text, bucket, prefix):
@@ -33,6 +35,7 @@ def test_a_path_names_bucket_and_prefix(text, bucket, prefix):
     [
         *("", "bucket/x", "http://bucket/x", "s3:/bucket", "s3://", "s3:///x", "file:///etc"),
         *("s3://a..b/x", "s3://b@c/x", "s3://user:pw@host/x", "s3://bu cket/x", "s3://-b/x"),
+        *("hdfs://", "hdfs://namenode:8020/data", "hdfs:///a/../b", "hdfs:///a//b", "hdfs:////a"),
         *("s3://bucket/a\nb", "s3://bucket/a\x00b", "s3://bucket/" + "x" * 1025),
     ],
 )

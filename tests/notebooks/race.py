@@ -1,15 +1,16 @@
 # ruff: noqa: T201 - a program
-"""Many launches at once; run as a program against a database of its own.
+"""Many launches at once.
 
 With the word "apart" each is one of its own without a name, else all are presses of one form.
 
-Prints one JSON line: how many workspaces there are, and what the threads were answered.
+It says how many workspaces there are, and what the threads were answered.
 """
 
 import json
 import sys
 import threading
 from collections import Counter
+from typing import Any
 
 from tests.notebooks.race_world import begin  # first: it sets Django up
 
@@ -23,12 +24,12 @@ from quotas.models import Reservation
 THREADS = 12
 
 
-def main() -> None:
+def main(*words: str) -> dict[str, Any]:
     who, project, preset = begin()
     results: Counter[str] = Counter()
     made: set[int] = set()
     barrier = threading.Barrier(THREADS)
-    nonce = "" if sys.argv[1:] == ["apart"] else "one-form"
+    nonce = "" if words == ("apart",) else "one-form"
 
     def press() -> None:
         barrier.wait()
@@ -55,9 +56,9 @@ def main() -> None:
         "reserved": Reservation.objects.filter(resource="workspaces").count(),
         "vendor": connection.vendor,
     }
-    print(json.dumps(answer))
     connections.close_all()
+    return answer
 
 
 if __name__ == "__main__":
-    main()
+    print(json.dumps(main(*sys.argv[1:])))

@@ -1,8 +1,8 @@
 # ruff: noqa: T201 - a program
-"""A launch that meets the restore of the volume it names; run against a database of its own.
+"""A launch that meets the restore of the volume it names.
 
-The launch looks at the volume, then begins its transaction while the restore's is open. Prints
-one JSON line: what the launch was answered, and how many workspaces there are.
+The launch looks at the volume, then begins its transaction while the restore's is open. It
+says what the launch was answered, and how many workspaces there are.
 """
 
 import json
@@ -24,7 +24,7 @@ from volumes.services import NewVolume, volume_create
 PATIENCE_S = 20.0
 
 
-def main() -> None:
+def main() -> dict[str, Any]:
     who, project, preset = begin()
     ensure_local_cluster()
     volume = volume_create(principal=who, project=project, wanted=NewVolume("data", 1024))
@@ -58,9 +58,10 @@ def main() -> None:
         thread.start()
         wants_it.wait(PATIENCE_S)
     thread.join()
-    print(json.dumps({**answer, "rows": Workspace.objects.count()}))
+    answer["rows"] = Workspace.objects.count()
     connections.close_all()
+    return answer
 
 
 if __name__ == "__main__":
-    main()
+    print(json.dumps(main()))

@@ -9,8 +9,6 @@ import django
 
 django.setup()
 
-from django.core.management import call_command
-
 from accounts.models import User
 from accounts.principal import Principal
 from notebooks.models import Preset
@@ -19,8 +17,7 @@ from projects.models import Membership, Project
 
 
 def begin() -> tuple[Principal, Project, Preset]:
-    """Make them in the database of the settings."""
-    call_command("migrate", verbosity=0)
+    """Make them in the database of the settings, which is migrated."""
     person = User.objects.create(username="ann", password="!")
     project = Project.objects.create(slug="race", name="Race")
     Membership.objects.create(project=project, user=person, role="member")

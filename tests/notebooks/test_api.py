@@ -252,6 +252,41 @@ def test_deleting_through_the_api_is_seen_to_its_end(api, launch, alice, settle)
     assert {(v["kind"], v["owner"]) for v in kept} == {("home", "alice"), ("project", None)}
 
 
+@pytest.mark.django_db(transaction=True)
+def test_one_that_is_gone_as_soon_as_it_may_be_is_answered_like_any_other(
+    api, launch, alice, settle, monkeypatch
+):
+    from django.db import transaction
+
+    from notebooks import services
+
+    row = settle(launch(alice))
+    plain = services.workspace_delete
+
+    def quickly(**options):
+        transaction.on_commit(lambda: Workspace.objects.filter(pk=row.pk).delete())
+        return plain(**options)
+
+    monkeypatch.setattr(services, "workspace_delete", quickly)
+    answer = api(alice, "DELETE", f"{BASE}/{row.short_id}")
+    assert (answer.status_code, answer.json()["desired"]) == (202, "absent")
+    assert not Workspace.objects.exists()
+
+
+def test_one_that_goes_while_it_is_read_is_not_found(api, launch, alice, settle, monkeypatch):
+    from notebooks.api import render
+
+    row = settle(launch(alice))
+    plain = render.workspace_one
+
+    def late(who, found):
+        Workspace.objects.filter(pk=found.pk).delete()
+        return plain(who, found)
+
+    monkeypatch.setattr(render, "workspace_one", late)
+    assert api(alice, "GET", f"{BASE}/{row.short_id}").status_code == 404
+
+
 def test_presets_are_listed_for_a_project(api, presets, project, alice):
     slugs = [p["slug"] for p in api(alice, "GET", "/api/v1/projects/vision/presets").json()]
     assert slugs == ["jupyterlab", "small", "large"]

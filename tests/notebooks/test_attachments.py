@@ -11,6 +11,7 @@ from loaders.models import Load
 from notebooks.models import Workspace
 from projects.models import Membership, Project
 from runtime.protocol import Desired, Phase
+from tests.notebooks.cluster_world import attach
 from volumes.models import Volume
 
 SECRET = "wJalrXUtnFEMIK7MDENGbPxRfiCYEXAMPLEKEYAB"
@@ -115,6 +116,25 @@ def test_a_full_shared_volume_is_only_read_and_stops_nobody_from_starting(
     assert api(alice, "POST", BASE, {"name": "three", "volumes": said}).status_code == 409
 
 
+def test_what_a_workspace_may_have_written_is_to_be_measured_after_its_end(
+    api, presets, project, alice, data, principal
+):
+    from notebooks.services import workspace_stop
+    from runtime import engine
+
+    read = _volume(principal(alice), project, "read")
+    said = [{"volume": "data", "read_only": False}, {"volume": "read", "read_only": True}]
+    assert api(alice, "POST", BASE, {"volumes": said, "name": "one"}).status_code == 202
+    row = Workspace.objects.get()
+    engine.run_due()
+    asked = Volume.objects.filter(measure_asked_at__isnull=False)
+    assert not asked.exists()
+    workspace_stop(principal=principal(alice), workspace=row)
+    engine.run_due()
+    assert {v.pk for v in asked} == {row.home.pk, data.pk}
+    assert read.pk not in {v.pk for v in asked}
+
+
 def test_a_stopped_workspace_whose_volume_became_full_starts_with_a_warning(
     api, as_user, presets, project, alice, data, principal
 ):
@@ -196,6 +216,7 @@ def test_credentials_reach_the_driver_and_no_answer(
     assert row.phase == Phase.RUNNING
     seen = driver_for("local").spec_seen(row.uid)
     assert seen["secret_files"]
+    assert seen["placed_files"] == ["boto"]  # where it is there, for gsutil
     text = json.dumps(seen) + api(alice, "GET", f"{BASE}/{row.short_id}").content.decode()
     assert SECRET not in text
 
@@ -383,3 +404,60 @@ def test_the_form_offers_what_one_may_use_and_starts_with_it(
     row = Workspace.objects.get()
     assert [(m.volume.name, m.read_only) for m in row.mounts.all()] == [("data", True)]
     assert [k.credential.name for k in row.keys.all()] == ["bucket-key"]
+
+
+def test_a_volume_that_was_only_offered_does_not_decide_the_cluster(
+    as_user, api, presets, project, alice, data, monkeypatch
+):
+    """The shared volume of this machine stands chosen in the form; the cluster has its own."""
+    attach(monkeypatch)
+    api(alice, "POST", BASE, {"cluster": "local"})  # makes the shared one here
+    shared = Volume.objects.get(project=project, kind="project")
+    form = {
+        "preset": "jupyterlab",
+        "attach": "1",
+        "cluster": "gpu",
+        f"volume-{shared.uid}": "rw",
+        f"volume-{data.uid}": "",
+    }
+    client, launch = as_user(alice), "/projects/vision/workspaces/launch/"
+    foot = client.post(f"{launch}plan/", form).content.decode()
+    assert "errorlist" not in foot
+    answer = client.post(launch, {**form, "name": "far"})
+    assert answer.status_code == 302, answer.content
+    row = Workspace.objects.get(name="far")
+    assert row.cluster_key == "gpu"
+    assert [m.volume.cluster_key for m in row.mounts.all()] == ["gpu"]
+    chosen = {**form, "name": "two", f"volume-{data.uid}": "ro"}
+    refused = client.post(f"{launch}plan/", chosen).content.decode()
+    assert "“data” lies on local: choose that, or leave it out." in refused
+    assert str(data.uid) not in refused
+
+
+def test_a_volume_that_was_taken_out_of_the_form_is_not_seen(as_user, api, presets, project, alice):
+    api(alice, "POST", BASE, {})
+    shared = Volume.objects.get(project=project, kind="project")
+    form = {"preset": "jupyterlab", "attach": "1", "name": "bare", f"volume-{shared.uid}": ""}
+    assert as_user(alice).post("/projects/vision/workspaces/launch/", form).status_code == 302
+    assert not Workspace.objects.get(name="bare").mounts.exists()
+
+
+def _chosen(page, name):
+    field = page.partition(f'name="{name}"')[2].partition("</select>")[0]
+    return field.partition(" selected")[0].rpartition('value="')[2].partition('"')[0]
+
+
+def test_the_form_reached_from_a_volume_has_it_chosen_with_its_cluster(
+    as_user, alice, project, data, presets, principal
+):
+    client, path = as_user(alice), "/projects/vision/workspaces/launch/"
+    page = client.get(f"{path}?volume={data.uid}").content.decode()
+    assert _chosen(page, f"volume-{data.uid}") == "rw"
+    assert _chosen(page, "cluster") in {data.cluster_key, ""}
+    assert f"preset=jupyterlab&amp;volume={data.uid}" in page  # another preset keeps it
+    assert _chosen(client.get(path).content.decode(), f"volume-{data.uid}") == ""
+    Volume.objects.filter(pk=data.pk).update(used_bytes=data.size_bytes)
+    full = client.get(f"{path}?volume={data.uid}").content.decode()
+    assert _chosen(full, f"volume-{data.uid}") == "ro"
+    for strange in ("nope", "../..", data.uid.hex):
+        assert client.get(path, {"volume": strange}).status_code == 200

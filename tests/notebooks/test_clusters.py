@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from notebooks.models import Preset, Workspace
+from common.clock import now
+from notebooks.models import Preset, Step, Workspace
 from notebooks.reconciler import WorkspaceReconciler
 from runtime.protocol import InvalidSpec, Observation, Seen
 from tests.notebooks.cluster_world import attach, network, pool
@@ -424,6 +425,23 @@ def test_kind_and_cluster_stay_what_they_were(post, api, gpu, alice):
     assert api(alice, "PATCH", one, {"image": "registry.example.org/b:2"}).status_code == 202
     row.refresh_from_db()
     assert (row.image, row.launch) == ("registry.example.org/b:2", 2)
+
+
+def test_the_page_says_that_a_start_waits_and_what_its_steps_are(post, as_user, gpu, alice):
+    row = row_of(post(CONTAINER))
+    place = f"/projects/vision/workspaces/{row.short_id}/"
+    client = as_user(alice)
+    assert "Accepted" in client.get(f"{place}state/").content.decode()
+    full = {"phase": "pending", "reason": "nodes-full", "observed_generation": row.generation}
+    Workspace.objects.filter(pk=row.pk).update(**full)
+    text = client.get(f"{place}state/").content.decode()
+    assert 'class="phase phase-pending"' in text
+    assert "All nodes that could hold it are in use." in text
+    Step.objects.create(workspace=row, launch=row.launch, word="placed", at=now(), message="")
+    assert "Handed to the cluster" in client.get(f"{place}events/").content.decode()
+    Workspace.objects.filter(pk=row.pk).update(gpus=2, gpu_flavor="l40s,h100-80")
+    listed = client.get("/projects/vision/workspaces/").content.decode()
+    assert "2 l40s / h100-80" in listed  # as everywhere, and it can wrap
 
 
 def test_the_form_shows_containers_where_there_is_a_cluster(as_user, gpu, project, alice):

@@ -1,6 +1,7 @@
 """Launch, stop, resume, edit, delete: rows in, engine driven, rows out."""
 
 import pytest
+from django.utils import translation
 
 from common.errors import Conflict, Forbidden, Invalid, LimitExceeded
 from notebooks import services
@@ -34,6 +35,15 @@ def test_the_timeline_tells_every_step_once_and_in_order(launch, alice, settle):
     assert words[0] == "accepted"
     assert words[-1] == "running"
     assert len(words) == len(set(words))
+
+
+def test_the_timeline_tells_in_the_readers_language_why_a_pod_was_replaced(launch, alice, settle):
+    row = settle(launch(alice))
+    again = Step(workspace=row, launch=1, word="restarted", message="evicted", at=row.ready_at)
+    assert "started again elsewhere" in again.shown_message
+    with translation.override("ja"):
+        assert not again.shown_message.isascii()
+    assert Step(word="restarted", message="").shown_message == ""
 
 
 def test_stop_keeps_the_row_and_resume_brings_it_back_at_the_same_address(

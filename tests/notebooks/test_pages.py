@@ -2,7 +2,7 @@
 
 import pytest
 
-from notebooks.models import Workspace
+from notebooks.models import Preset, Workspace
 
 BASE = "/projects/vision/workspaces/"
 
@@ -29,6 +29,21 @@ def test_home_shows_what_can_start_and_one_press_starts_it(as_user, presets, pro
     assert answer.status_code == 302
     assert answer["Location"] == url(row, "?open=1")
     assert "Accepted" in client.get(url(row)).content.decode()
+
+
+def test_many_presets_are_searched_and_come_in_pages(as_user, presets, project, alice, bob):
+    client = as_user(alice)
+    assert "Search presets" not in client.get("/").content.decode()
+    for number in range(60):
+        name = f"Segmentation {number}"
+        Preset.objects.create(slug=f"seg-{number}", name=name, position=100 + number)
+    home = client.get("/").content.decode()
+    assert home.count('class="card preset-card"') == 12
+    assert f"1 to 12 of {60 + len(presets)}" in home
+    assert 'hx-get="/?page=2&amp;q=seg"' in client.get("/?page=2&q=seg").content.decode()
+    assert "13 to 24 of 60" in client.get("/?page=2&q=seg").content.decode()
+    assert "Segmentation 41" in client.get("/?q=ation+41").content.decode()
+    assert "No preset matches" in client.get("/?q=nowhere").content.decode()
 
 
 def test_e13_double_click_makes_one_workspace(as_user, presets, project, alice):
@@ -198,6 +213,42 @@ def test_the_settings_form_changes_only_what_was_changed(as_user, launch, alice,
     client.post(url(row, "settings/"), {**form, "memory": "5"})
     settle(row)
     assert (row.launch, row.memory_mib, row.phase) == (2, 5120, "running")
+
+
+def test_a_refused_edit_is_said_in_the_form_and_nothing_typed_is_lost(
+    as_user, launch, alice, project, settle
+):
+    from common.clock import now
+
+    row = settle(launch(alice, name="Paper"))
+    project.archived_at = now()
+    project.save()
+    form = {
+        "name": "A name that was typed",
+        "environment": "jupyterlab",
+        "cpu": "3",
+        "memory": "7",
+        "gpus": "0",
+    }
+    answer = as_user(alice).post(url(row, "settings/"), form)
+    html = answer.content.decode()
+    assert answer.status_code == 409
+    assert 'value="A name that was typed"' in html
+    assert 'value="7"' in html
+    assert 'class="errorlist nonfield"' in html
+    settle(row)
+    assert row.name == "Paper"
+
+
+def test_a_refused_edit_is_written_down_as_any_refusal(as_user, launch, alice, project, settle):
+    from events.models import Event
+    from quotas.models import Limit
+
+    row = settle(launch(alice))
+    Limit.objects.create(project=project, resource="memory_mib", amount=4096)
+    form = {"name": "x", "environment": "jupyterlab", "cpu": "2", "memory": "64", "gpus": "0"}
+    assert as_user(alice).post(url(row, "settings/"), form).status_code == 409
+    assert Event.objects.filter(verb="limit.refused").exists()
 
 
 def test_an_archived_project_offers_no_start(page, presets, project, alice):

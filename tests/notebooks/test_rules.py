@@ -8,9 +8,12 @@ import time_machine
 from common.clock import now
 from notebooks import services
 from notebooks.models import Sample, Workspace
-from notebooks.services import Wanted
+from notebooks.services import Wanted, sampling
+from projects.models import Membership
 from runtime import engine
-from runtime.models import Route
+from runtime.drivers.fake import FakeDriver
+from runtime.models import ObservedWorkload, Route
+from runtime.use_sources import Holder, UseSource
 
 
 def test_the_time_limit_warns_once_and_then_stops_with_its_reason(launch, alice, settle):
@@ -39,6 +42,22 @@ def test_an_extension_takes_the_warning_back(launch, alice, settle, principal):
         assert services.limits_enforce() == 0
     row.refresh_from_db()
     assert row.desired == "running"
+
+
+@pytest.mark.parametrize(("disabled", "reason"), [(False, "owner-left"), (True, "owner-disabled")])
+def test_a3_a_launch_that_was_written_a_moment_after_its_owner_went_is_stopped(
+    launch, alice, bob, project, settle, disabled, reason
+):
+    """Who is removed while a registry is asked about his image was allowed to, before."""
+    row = settle(launch(alice))
+    if disabled:
+        type(alice).objects.filter(pk=alice.pk).update(is_active=False)
+    else:
+        Membership.objects.filter(project=project, user=alice).delete()
+    assert services.limits_enforce() == 1
+    settle(row)
+    assert (row.phase, row.stop_reason) == ("stopped", reason)
+    assert services.limits_enforce() == 0
 
 
 def test_waiting_in_the_queue_does_not_use_up_the_time(launch, alice, presets, settle):
@@ -224,6 +243,41 @@ def test_usage_is_sampled_and_forgotten_after_two_hours(launch, alice, settle):
     with time_machine.travel(now() + timedelta(hours=3)):
         services.samples_prune()
     assert not Sample.objects.exists()
+
+
+def test_what_exporters_say_of_devices_is_in_the_sample_and_unknown_otherwise(
+    launch, alice, settle, monkeypatch, one_gpu
+):
+    """A17: only work that holds devices is asked about, with the place that the watch saw."""
+    row = settle(launch(alice, gpus=1))
+    settle(launch(alice))
+    detail = {"namespace": "berth-demo", "pod": "ws-1-0", "node": "n1"}
+    for seen in Workspace.objects.all():
+        ObservedWorkload.objects.create(
+            cluster_key=seen.cluster_key,
+            uid=seen.uid,
+            seen="ready",
+            data={"detail": detail},
+            seen_at=now(),
+        )
+    asked = []
+    source = UseSource("app=exporter", "9400", "busy")
+    monkeypatch.setattr(sampling, "use_sources", lambda _key: [source])
+
+    def device_use(_self, holders, sources):
+        asked.append((list(holders), list(sources)))
+        return (
+            {str(row.uid): {"gpu_utilisation": 12.5, "gpu_memory_mib": 900.4}} if asked[1:] else {}
+        )
+
+    monkeypatch.setattr(FakeDriver, "device_use", device_use, raising=False)
+    assert services.usage_sample() == 2
+    assert Sample.objects.get(workspace=row).gpu_utilisation is None
+    assert services.usage_sample() == 2
+    sample = Sample.objects.filter(workspace=row).latest("pk")
+    assert (sample.gpu_utilisation, sample.gpu_memory_mib, sample.memory_mib) == (12.5, 900, 512)
+    expected = Holder(str(row.uid), ("berth-demo", "ws-1-0"), "n1", 1)
+    assert asked == [([expected], [source])] * 2
 
 
 def test_deleting_a_project_takes_workspaces_first_and_then_homes(

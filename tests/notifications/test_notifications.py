@@ -9,6 +9,7 @@ from django.core import mail
 
 from common.clock import now
 from notifications import outbox, selectors
+from notifications.kinds import text_of
 from notifications.models import Announcement, Mail, Notification
 from notifications.services import announcement_save, notify, preference_set
 
@@ -99,6 +100,13 @@ def test_a_mail_is_written_in_the_readers_language(alice: Any) -> None:
     alice.save()
     tell(alice)
     assert Mail.objects.get().language == "ja"
+
+
+@pytest.mark.parametrize(
+    ("files", "said"), [(1, "“x” is done: 1 file, 2 B."), (3, "“x” is done: 3 files, 2 B.")]
+)
+def test_a_count_is_said_in_the_right_number(files: int, said: str) -> None:
+    assert text_of("load.done", {"name": "x", "files": files, "size": "2 B"}) == said
 
 
 def test_an_invitations_link_is_made_only_when_the_mail_is_sent(

@@ -225,6 +225,25 @@ class TestPages:
         client.get(page)  # says that it was revoked
         assert "thinkpad-9" not in client.get(page).content.decode()
 
+    def test_they_are_searched_by_name_place_and_person(
+        self, alpha: TenantFake, project: Any, bob: Any, mona: Any, as_user: Any
+    ) -> None:
+        for name in ("thinkpad-9", "build-server"):
+            _make(as_user(bob), name=name)
+        for client, url in (
+            (as_user(bob), "/settings/kubeconfigs"),
+            (as_user(bob), "/projects/vision/kubectl"),
+            (as_user(mona), "/projects/vision/kubectl"),
+        ):
+            page = client.get(url, {"q": "THINK"}).content.decode()
+            assert "thinkpad-9" in page
+            assert "build-server" not in page
+            assert "build-server" in client.get(url, {"q": KEY}).content.decode()
+            nothing = client.get(url, {"q": "nope"}).content.decode()
+            assert "Nothing matches" in nothing
+            assert "thinkpad-9" not in nothing
+        assert "thinkpad-9" in as_user(mona).get(url, {"q": "bob"}).content.decode()
+
     def test_without_a_cluster_there_is_no_tab(self, project: Any, bob: Any, as_user: Any) -> None:
         assert "kubectl" not in as_user(bob).get("/projects/vision/").content.decode()
         assert "kubeconfigs" not in as_user(bob).get("/settings/profile").content.decode()

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from accounts.models import User
 from projects.models import Invitation, Membership, Project
 from quotas.models import Limit, Reservation
 
@@ -132,3 +133,24 @@ def test_leaving_needs_the_typed_name(project: Any, bob: Any, as_user: Any) -> N
     assert client.post("/projects/vision/leave").status_code == 400
     assert client.post("/projects/vision/leave", {"confirm": "vision"}).status_code == 302
     assert not Membership.objects.filter(user=bob).exists()
+
+
+def test_many_members_come_in_pages_owners_first_and_can_be_searched(
+    as_user: Any, project: Any, alice: Any
+) -> None:
+    for number in range(60):
+        person = User.objects.create(
+            username=f"person{number:02d}",
+            display_name=f"Zoe {number:02d}",
+            email=f"{number}@x.org",
+        )
+        Membership.objects.create(project=project, user=person, role="viewer")
+    client = as_user(alice)
+    first = client.get("/projects/vision/members").content.decode()
+    assert first.index(alice.username) < first.index("person00")
+    assert first.count("<tr>") - 1 == 50
+    assert "person59" not in first
+    assert "person59" in client.get("/projects/vision/members?page=2").content.decode()
+    found = client.get("/projects/vision/members?q=zoe 59").content.decode()
+    assert found.count("<tr>") - 1 == 1
+    assert "Nobody matches" in client.get("/projects/vision/members?q=nobody").content.decode()

@@ -7,6 +7,7 @@ import shutil
 import socket
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -20,14 +21,11 @@ from websockets.datastructures import Headers
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
+from tests.support.ports import free_port
+
 ROOT = Path(__file__).resolve().parents[2]
 TOKEN = "route-api-token-of-the-test"
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+PATIENCE_S = 30.0  # with a machine that is busy
 
 
 class Workload:
@@ -42,7 +40,7 @@ class Workload:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        assert self._ready.wait(10)
+        assert self._ready.wait(PATIENCE_S)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -92,13 +90,16 @@ class Proxy:
             base_url=f"http://127.0.0.1:{self.api_port}/api",
             headers={"Authorization": f"token {TOKEN}"},
             trust_env=False,
+            timeout=PATIENCE_S,
         )
 
     def get(self, path: str = "/", host: str = "a.nb.localhost", **headers: str) -> httpx.Response:
         names = {k.replace("_", "-"): v for k, v in headers.items()}
         with httpx.Client(trust_env=False) as client:
             return client.get(
-                f"http://127.0.0.1:{self.port}{path}", headers={"Host": host, **names}, timeout=10
+                f"http://127.0.0.1:{self.port}{path}",
+                headers={"Host": host, **names},
+                timeout=PATIENCE_S,
             )
 
     def route(self, key: str, port: int) -> None:
@@ -125,10 +126,12 @@ def start_proxy(tmp_path: Path, *options: str) -> Proxy:
 
 
 def wait_for(proxy: Proxy) -> None:
-    for _ in range(200):
+    deadline = time.monotonic() + 2 * PATIENCE_S
+    while time.monotonic() < deadline:
         try:
             proxy.api.get("/berth/epoch")
-        except httpx.TransportError:
+            socket.create_connection(("127.0.0.1", proxy.port), PATIENCE_S).close()  # opened last
+        except (httpx.TransportError, OSError):
             assert proxy.process.poll() is None, "the proxy ended at its start"
             threading.Event().wait(0.05)
         else:
@@ -139,7 +142,7 @@ def wait_for(proxy: Proxy) -> None:
 def stop_proxy(proxy: Proxy) -> None:
     proxy.api.close()
     proxy.process.terminate()
-    proxy.process.wait(10)
+    proxy.process.wait(2 * PATIENCE_S)
 
 
 @pytest.fixture

@@ -13,7 +13,8 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
-from tests.proxy.conftest import Proxy, Workload, free_port, start_proxy, stop_proxy
+from tests.proxy.conftest import PATIENCE_S, Proxy, Workload, start_proxy, stop_proxy
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.real
 HOST = "a.nb.localhost"
@@ -38,10 +39,16 @@ def open_socket(proxy: Proxy) -> Iterator[Callable[..., ClientConnection]]:
             raw = socket.create_connection(("127.0.0.1", through.port))
             url = f"ws://{host}:{through.port}/ws"
             one = stack.enter_context(
-                connect(url, sock=raw, additional_headers=headers, proxy=None)
+                connect(
+                    url,
+                    sock=raw,
+                    additional_headers=headers,
+                    proxy=None,
+                    open_timeout=PATIENCE_S,
+                )
             )
             one.send("hello")
-            assert one.recv(5) == "hello"
+            assert one.recv(PATIENCE_S) == "hello"
             return one
 
         yield opened
@@ -50,7 +57,7 @@ def open_socket(proxy: Proxy) -> Iterator[Callable[..., ClientConnection]]:
 def is_cut(one: ClientConnection) -> bool:
     try:
         one.send("still there?")
-        return one.recv(2) is None
+        return one.recv(PATIENCE_S) is None
     except ConnectionClosed:
         return True
 
@@ -174,7 +181,7 @@ def test_a_cut_also_ends_the_connection_to_the_workload(
     proxy.route(HOST, workload.port)
     open_socket()
     assert proxy.api.post("/berth/cut", json={"key": f"/{HOST}"}).json() == {"cut": 1}
-    assert workload.closed.wait(5)
+    assert workload.closed.wait(PATIENCE_S)
 
 
 def test_a_route_to_a_new_address_cuts_what_is_open_to_the_old(
@@ -200,11 +207,11 @@ def test_a_cut_ends_requests_in_flight_and_keeps_the_route(
         ended.set()
 
     threading.Thread(target=ask, daemon=True).start()
-    for _ in range(100):
+    for _ in range(1000):
         if proxy.api.post("/berth/cut", json={"key": HOST}).json()["cut"]:
             break
         threading.Event().wait(0.02)
-    assert ended.wait(5)
+    assert ended.wait(PATIENCE_S)
     assert proxy.get("/").status_code == 200
 
 

@@ -1,8 +1,8 @@
 # ruff: noqa: E402, T201 - a program: settings first, then Django
-"""Fifty threads ask for the last GPUs at once; run as a program against a database of its own.
+"""Fifty threads ask for the last GPUs at once.
 
-``python -m tests.quotas.race 1 7`` plays one round for each limit and prints a JSON line each:
-how many won, how many were refused by the limit, and what is reserved.
+The words ``1 7`` play one round for each of these limits. Each round says how many won, how many
+were refused by the limit, and what is reserved.
 """
 
 import json
@@ -18,7 +18,6 @@ import django
 
 django.setup()
 
-from django.core.management import call_command
 from django.db import connection, connections, transaction
 from django.db.models import Sum
 
@@ -32,11 +31,10 @@ from quotas.models import Limit, Reservation
 THREADS = 50
 
 
-def main() -> None:
-    call_command("migrate", verbosity=0)
-    for limit in sys.argv[1:]:
-        print(json.dumps(race(int(limit))))
+def main(*limits: str) -> list[dict[str, object]]:
+    rounds = [race(int(limit)) for limit in limits]
     connections.close_all()
+    return rounds
 
 
 def race(limit: int) -> dict[str, object]:
@@ -80,4 +78,4 @@ def race(limit: int) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    main()
+    print(json.dumps(main(*sys.argv[1:])))

@@ -12,6 +12,7 @@ from runtime import hints
 from runtime.engine import run_due
 from tests.engineapp.models import Note, Thing
 from tests.support.migrated import head_start, postgres_database
+from tools.provision_tests import Services
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -101,7 +102,7 @@ def portal(tmp_path):
             "BERTH_FAKE_WORLD": str(tmp_path / "world"),
         }
 
-        def run(self, *args, timeout=150):
+        def run(self, *args, timeout=500):
             done = subprocess.run(
                 [sys.executable, *args],
                 cwd=ROOT,
@@ -135,9 +136,13 @@ def postgres_portal(portal):
         yield portal
 
 
-@pytest.fixture
-def redis_url():
-    url = os.environ.get("BERTH_TEST_REDIS", "")
-    if not url:
+@pytest.fixture(scope="session")
+def redis_url(tmp_path_factory):
+    """A server of these tests' own: a worker anywhere on a shared one would hear what they send."""
+    if not os.environ.get("BERTH_TEST_REDIS"):
         pytest.skip("no Redis: BERTH_TEST_REDIS is not set")
-    return url
+    services = Services(tmp_path_factory.mktemp("services"))
+    try:
+        yield services.redis(services.folder / "redis")
+    finally:
+        services.stop()

@@ -76,5 +76,5 @@ def test_c7_a_row_that_came_between_looking_and_writing_is_kept(first, make_thin
 
     late = make_thing(name="host-a")
     with pytest.raises(TakenError, match="belongs to another workload"):
-        _put(late.uid, RouteEntry(KEY, "http://127.0.0.1:9", str(late.uid)))
+        _put(late.uid, RouteEntry(KEY, "http://127.0.0.1:9", str(late.uid)), is_new=True)
     assert owners() == [first.uid]

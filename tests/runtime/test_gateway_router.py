@@ -52,6 +52,7 @@ def test_a_route_is_a_service_and_an_httproute_in_the_workspaces_namespace() -> 
     service, route = objects(ENTRY, "berth-demo", GATEWAY)
     assert service["spec"] == {
         "selector": {"berth.dev/uid": UID},
+        "publishNotReadyAddresses": True,
         "ports": [{"name": "http", "port": 80, "targetPort": 8888}],
     }
     assert route["metadata"]["namespace"] == service["metadata"]["namespace"] == "berth-demo"
@@ -91,6 +92,65 @@ def test_what_is_put_is_listed_by_any_process_and_dropped_by_any(cluster: Cluste
     router(cluster).drop(HOST)
     assert not cluster.rows
     router(cluster).drop(HOST)  # missing is success
+
+
+WITH_PROXY = Gateway.parse("edge/public/workspaces", "berth-", "portal/proxy:8001")
+
+
+def with_proxy(cluster: Any) -> GatewayRouter:
+    return GatewayRouter(WITH_PROXY, lambda: cluster, lambda _uid: {"namespace": "berth-demo"})
+
+
+def test_websockets_go_through_the_proxy_and_cannot_go_past_it() -> None:
+    _service, route, sockets = objects(ENTRY, "berth-demo", WITH_PROXY)
+    (rule,) = sockets["spec"]["rules"]
+    assert sockets["metadata"]["namespace"] == "portal"
+    assert sockets["spec"]["hostnames"] == route["spec"]["hostnames"]
+    assert rule["matches"][0]["headers"] == [
+        {"type": "Exact", "name": "Upgrade", "value": "websocket"}
+    ]
+    assert rule["backendRefs"] == [{"name": "proxy", "port": 8001}]
+    removed = route["spec"]["rules"][0]["filters"][0]["requestHeaderModifier"]["remove"]
+    assert "Upgrade" in removed
+    assert len(removed) <= 16, "as many as the API takes"
+
+
+def test_a_launch_with_a_proxy_costs_three_writes_and_the_next_one(cluster: Cluster) -> None:
+    one = with_proxy(cluster)
+    one.put(ENTRY)
+    assert cluster.writes == 3
+    one.put(RouteEntry(HOST, "http://10.244.0.10:8888", UID))
+    assert cluster.writes == 4
+    one.drop(HOST)
+    assert not cluster.rows
+
+
+@pytest.mark.parametrize("namespace", ["portal", "berth-demo"])
+def test_half_a_route_is_put_again_or_dropped(cluster: Cluster, namespace: str) -> None:
+    with_proxy(cluster).put(ENTRY)
+    before = dict(cluster.rows)
+    (half,) = [key for key in cluster.rows if key[:2] == ("httproutes", namespace)]
+    del cluster.rows[half]
+    other = with_proxy(cluster)
+    assert other.list()[HOST].target == ""
+    other.put(ENTRY)
+    assert cluster.rows == before
+    del cluster.rows[half]
+    with_proxy(cluster).drop(HOST)
+    assert not [key for key in cluster.rows if key[0] == "httproutes"]
+
+
+def test_a_router_that_is_told_of_the_proxy_later_puts_what_is_there_again(
+    cluster: Cluster,
+) -> None:
+    router(cluster).put(ENTRY)
+    assert with_proxy(cluster).list()[HOST].target == ""
+
+
+@pytest.mark.parametrize("text", ["proxy:8001", "a/b", "a/b:0", "a/b:99999", "a/b:8001/x", "A/b:1"])
+def test_a_proxy_is_named_by_its_service(text: str) -> None:
+    with pytest.raises(ValueError, match="BERTH_GATEWAY_PROXY must be"):
+        Gateway.parse("edge/public", "berth-", text)
 
 
 def test_a_quiet_router_lists_nothing_again(cluster: Cluster) -> None:

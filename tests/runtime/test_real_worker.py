@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+PATIENCE_S = 60  # with a machine that is busy
 # A living worker may be looking at a row at any moment, so "leased" says nothing here.
 RUNNING = {"phase": "running", "seen": "ready", "route": True, "starts": [1]}
 
@@ -31,7 +32,7 @@ def worker(portal, tmp_path):
             )
         process.log = log
         started.append(process)
-        until(lambda: ready in log.read_text() or process.poll() is not None, 20)
+        until(lambda: ready in log.read_text() or process.poll() is not None)
         return process
 
     yield start
@@ -41,8 +42,8 @@ def worker(portal, tmp_path):
             process.wait()
 
 
-def until(check, seconds):
-    end = time.monotonic() + seconds
+def until(check):
+    end = time.monotonic() + PATIENCE_S
     while not check():
         assert time.monotonic() < end, "it took too long"
         time.sleep(0.05)
@@ -77,7 +78,7 @@ def test_e1_a_killed_worker_is_followed_by_another_one(portal, worker, point):
     portal.migrate()
     victim = worker(BERTH_KILLPOINT=point)
     portal.scenario("launch")
-    assert victim.wait(20) == -signal.SIGKILL
+    assert victim.wait(PATIENCE_S) == -signal.SIGKILL
     worker()
     only(portal.scenario("wait", "running"), **RUNNING)
 
@@ -88,10 +89,20 @@ def test_e20_sigterm_ends_the_step_that_runs_and_leaves_the_rest(portal, worker)
     old = worker()
     portal.scenario("launch", 30)
     old.terminate()
-    assert old.wait(20) == 0
+    assert old.wait(PATIENCE_S) == 0
     assert '"drained": true' in old.log.read_text()
     worker()
-    only(portal.scenario("wait", "running", 45), **RUNNING)
+    only(portal.scenario("wait", "running"), **RUNNING)
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("ready", ["beat: Starting", "worker.ready"])
+def test_e20_sigterm_before_celery_listens_drains_too(portal, worker, ready):
+    portal.migrate()
+    young = worker(ready=ready)
+    young.terminate()
+    assert young.wait(PATIENCE_S) == 0
+    assert '"drained": true' in young.log.read_text()
 
 
 @pytest.mark.real
@@ -102,7 +113,7 @@ def test_celery_on_the_embedded_broker_wakes_and_leaves_strange_messages(portal,
     portal.scenario("old")
     portal.scenario("launch")
     only(portal.scenario("wait", "running"), **RUNNING)
-    until(lambda: "task.payload_ignored" in one.log.read_text(), 10)  # E14
+    until(lambda: "task.payload_ignored" in one.log.read_text())  # E14
     assert "runtime.reconcile_one" in one.log.read_text()
     assert one.poll() is None
 
@@ -118,7 +129,7 @@ def test_celery_on_redis_wakes_and_leaves_strange_messages(portal, worker, redis
     portal.scenario("old")
     portal.scenario("launch", 5)
     only(portal.scenario("wait", "running"), **RUNNING)
-    until(lambda: "task.payload_ignored" in one.log.read_text(), 10)
+    until(lambda: "task.payload_ignored" in one.log.read_text())
     assert "runtime.reconcile_one" in one.log.read_text()
 
 
@@ -129,12 +140,18 @@ def test_e5_a_redis_that_hangs_bounds_the_request_and_the_sweep_does_the_work(po
         deaf.listen(64)
         portal.migrate()
         portal.env["BERTH_REDIS_URL"] = f"redis://127.0.0.1:{deaf.getsockname()[1]}/0"
-        before = time.monotonic()
-        portal.scenario("launch", 5)
-        took = time.monotonic() - before
+
+        def took():
+            before = time.monotonic()
+            portal.scenario("launch", 0)
+            start = time.monotonic() - before  # of Python, on a machine that may be busy
+            before = time.monotonic()
+            portal.scenario("launch", 5)
+            return time.monotonic() - before - start
+
+        assert any(took() < 6 for _ in range(3)), "five launches; only the first one may wait"
         worker(ready="worker.ready")
-        only(portal.scenario("wait", "running", 30), **RUNNING)
-    assert took < 12, "five launches, start of Python included; only the first one may wait"
+        only(portal.scenario("wait", "running"), **RUNNING)
 
 
 @pytest.mark.postgres
@@ -153,5 +170,5 @@ def test_e6_a_restart_of_postgresql_delays_and_loses_nothing(postgres_portal, wo
             )
             time.sleep(0.2)
     postgres_portal.scenario("launch", 5)
-    only(postgres_portal.scenario("wait", "running", 40), **RUNNING)
+    only(postgres_portal.scenario("wait", "running"), **RUNNING)
     assert one.poll() is None

@@ -9,6 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from django.test import Client
 
+from credentials.choices import EMBEDDED
 from credentials.kinds import KINDS, Part
 from hubapi import keys
 from hubapi.addresses import callback_url
@@ -49,10 +50,10 @@ def plant(*, owner: Any, project: Any, launch: Any, settle: Any, settings: Any) 
     _api_token(browser, done)
     _invitation(owner, project, done)
     _credential(browser, project, done)
-    kept = _every_kind(browser, project, done)
+    given = _every_kind(browser, project, done)
     _kubeconfig(settings, done)
     _terminal(browser, done)
-    row = launch(owner, env={"CANARY": ENV_VALUE}, credentials=kept)
+    row = launch(owner, env={"CANARY": ENV_VALUE}, credentials=given)
     _by_api(browser, project)
     settle(row)
     done.workspace = row
@@ -169,8 +170,12 @@ def _credential(browser: Client, project: Any, done: Planted) -> None:
 
 
 def _every_kind(browser: Client, project: Any, done: Planted) -> list[str]:
-    """Of the project and of the person, by API and by page, good and wrong, replaced and tested."""
+    """Of the project and of the person, by API and by page, good and wrong, replaced and tested.
+
+    Return those that work can be given.
+    """
     kept: list[str] = []
+    given: list[str] = []
     shelves = (
         (f"/api/v1/projects/{project.slug}/credentials", f"/projects/{project.slug}/credentials/"),
         ("/api/v1/me/credentials", "/settings/credentials"),
@@ -188,6 +193,8 @@ def _every_kind(browser: Client, project: Any, done: Planted) -> list[str]:
             )
             assert made.status_code == 201, made.content
             kept.append(made.json()["id"])
+            if kind in EMBEDDED:
+                given.append(kept[-1])
             one = f"{api}/{kept[-1]}"
             parts = KINDS[kind].names(Part.SECRET)
             again = json.dumps({n: v for n, v in samples.fields(kind).items() if n in parts})
@@ -201,7 +208,7 @@ def _every_kind(browser: Client, project: Any, done: Planted) -> list[str]:
             names = {f"{kind}-{n}": s for n, s in enumerate(samples.secrets_of(kind))}
             done.secrets |= names
         browser.post(f"{one}/test", "{}", content_type="application/json")
-    return kept
+    return given
 
 
 def _terminal(browser: Client, done: Planted) -> None:

@@ -8,12 +8,13 @@ from django.contrib.sessions.models import Session
 from django.test import AsyncClient
 
 from accounts.models import ApiToken
+from clusters import streams
 from common.clock import now
-from notebooks import streams
+from tests.loaders.conftest import load, shared  # noqa: F401 - fixtures
 from tests.notebooks.conftest import launch, presets, settle  # noqa: F401 - fixtures
 
 pytestmark = pytest.mark.django_db(transaction=True)
-PATHS = ("logs", "events")
+PATHS = ("logs", "events", "load")
 
 
 @pytest.fixture(autouse=True)
@@ -30,9 +31,12 @@ def machine(transactional_db: None, monkeypatch: Any) -> Any:
 
 
 @pytest.fixture
-def path(launch: Any, alice: Any, settle: Any) -> str:  # noqa: F811
-    row = settle(launch(alice))
-    return f"/api/v1/projects/vision/workspaces/{row.short_id}/"
+def paths(launch: Any, load: Any, alice: Any, settle: Any) -> dict[str, str]:  # noqa: F811
+    row, copied = settle(launch(alice)), settle(load(alice))
+    base = "/api/v1/projects/vision"
+    one = f"{base}/workspaces/{row.short_id}"
+    logs = f"{base}/loads/{copied.uid}/logs"
+    return {"logs": f"{one}/logs", "events": f"{one}/events", "load": logs}
 
 
 async def rest_of(response: Any, end: Any) -> str:
@@ -48,17 +52,19 @@ async def rest_of(response: Any, end: Any) -> str:
 
 
 @pytest.mark.parametrize("what", PATHS)
-async def test_a3_a_stream_ends_with_its_session(what: str, path: str, alice: Any) -> None:
+async def test_a3_a_stream_ends_with_its_session(
+    what: str, paths: dict[str, str], alice: Any
+) -> None:
     client = AsyncClient()
     await client.aforce_login(alice, "allauth.account.auth_backends.AuthenticationBackend")
-    response = await client.get(path + what, headers={"accept": "text/event-stream"})
+    response = await client.get(paths[what], headers={"accept": "text/event-stream"})
     await rest_of(response, Session.objects.all().delete)
 
 
 @pytest.mark.parametrize("what", PATHS)
 @pytest.mark.parametrize("column", ["revoked_at", "expires_at"])
 async def test_a3_a_stream_ends_with_its_token(
-    column: str, what: str, path: str, alice: Any
+    column: str, what: str, paths: dict[str, str], alice: Any
 ) -> None:
     from accounts.principal import Principal
     from accounts.services import token_create
@@ -66,7 +72,7 @@ async def test_a3_a_stream_ends_with_its_token(
     _, secret = await sync_to_async(token_create)(who=Principal(user=alice), name="t")
     client = AsyncClient()
     headers = {"accept": "text/event-stream", "authorization": f"Bearer {secret}"}
-    response = await client.get(path + what, headers=headers)
+    response = await client.get(paths[what], headers=headers)
 
     def end() -> None:
         ApiToken.objects.update(**{column: now()})
@@ -74,10 +80,13 @@ async def test_a3_a_stream_ends_with_its_token(
     await rest_of(response, end)
 
 
-async def test_a3_a_stream_ends_with_its_person(path: str, alice: Any) -> None:
+@pytest.mark.parametrize("what", ["logs", "load"])
+async def test_a3_a_stream_ends_with_its_person(
+    what: str, paths: dict[str, str], alice: Any
+) -> None:
     client = AsyncClient()
     await client.aforce_login(alice, "allauth.account.auth_backends.AuthenticationBackend")
-    response = await client.get(path + "logs", headers={"accept": "text/event-stream"})
+    response = await client.get(paths[what], headers={"accept": "text/event-stream"})
 
     def end() -> None:
         type(alice).objects.update(is_active=False)

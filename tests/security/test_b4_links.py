@@ -116,6 +116,8 @@ def test_b4_no_page_links_to_what_people_wrote(
         for route in every_route():
             if "stream" in route.path or "/api/" in route.path:
                 continue
+            if person is operator and not route.is_read:
+                continue  # what is refused so has no content, and alice looked at it
             path = world.address(route, ids)
             links = links_of(client.get(path))
             wrong += [f"{path}: {bad}" for bad in links.bad]

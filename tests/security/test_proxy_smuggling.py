@@ -11,14 +11,20 @@ pytestmark = pytest.mark.real
 MINE, OTHER = "a.nb.localhost", "b.nb.localhost"
 
 
+ANSWERS_WITHIN_S = 60.0
+QUIET_S = 1.5
+
+
 def raw(target: Proxy, data: str) -> str:
-    with socket.create_connection(("127.0.0.1", target.port), timeout=5) as wire:
+    """What comes until the connection ends or, when it stays open, until no more comes."""
+    closes = "Connection: close" in data
+    with socket.create_connection(("127.0.0.1", target.port), timeout=ANSWERS_WITHIN_S) as wire:
         wire.sendall(data.replace("\n", "\r\n").encode("latin-1"))
-        wire.settimeout(1.5)
         said = b""
         try:
             while part := wire.recv(65536):
                 said += part
+                wire.settimeout(ANSWERS_WITHIN_S if closes else QUIET_S)
         except TimeoutError:
             pass
     return said.decode("latin-1")

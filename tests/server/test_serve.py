@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -18,7 +19,7 @@ from portal.server import generate
 from tests.support.portal import ROOT, free_ports
 
 SERVE = [sys.executable, "-m", "portal.server", "serve"]
-WITHIN_S = 60
+WITHIN_S = 180  # how long a machine may be busy with other work before something is said to hang
 
 
 class Installation:
@@ -86,7 +87,7 @@ def answers(url: str, status: int = 200) -> httpx.Response:
     last: Any = None
     while time.monotonic() < end:
         with suppress(httpx.HTTPError):
-            last = httpx.get(url, trust_env=False)
+            last = httpx.get(url, trust_env=False, timeout=30)
             if last.status_code == status:
                 return last
         time.sleep(0.1)
@@ -108,7 +109,7 @@ def test_processes_started_in_any_order_wait_for_one_migration_and_drain_at_the_
     answers(f"http://127.0.0.1:{installation.env['BERTH_HEALTH_PORT']}/readyz")
     answers(f"http://127.0.0.1:{int(url.rpartition(':')[2]) + 2}/hub/api")
     assert installation.start("check").wait(WITHIN_S) == 0
-    with httpx.Client(base_url=url, trust_env=False) as browser:
+    with httpx.Client(base_url=url, trust_env=False, timeout=60) as browser:
         page = browser.get("/accounts/login/")
         sent = browser.post(
             "/accounts/login/",
@@ -121,7 +122,7 @@ def test_processes_started_in_any_order_wait_for_one_migration_and_drain_at_the_
         assert (page.status_code, sent.status_code) == (200, 302), sent.text[:500]
     for process in (web, worker):
         process.terminate()
-    assert (web.wait(30), worker.wait(30)) == (0, 0)
+    assert (web.wait(WITHIN_S), worker.wait(WITHIN_S)) == (0, 0)
     out = web.stdout.read() if web.stdout else b""
     lines = [json.loads(line) for line in out.splitlines()]
     assert lines, "logs are JSON on standard output"
@@ -134,13 +135,13 @@ def test_web_goes_on_answering_while_the_load_balancer_looks_away(
     installation: Installation,
 ) -> None:
     assert installation.start("migrate").wait(WITHIN_S) == 0
-    web = installation.start("web", BERTH_DRAIN_SECONDS="3")
+    web = installation.start("web", BERTH_DRAIN_SECONDS="10")
     url = f"{installation.env['BERTH_PUBLIC_URL']}/livez"
     answers(url)
     web.terminate()
     time.sleep(1.5)
-    assert httpx.get(url, trust_env=False).status_code == 200
-    assert web.wait(30) == 0
+    assert httpx.get(url, trust_env=False, timeout=30).status_code == 200
+    assert web.wait(WITHIN_S) == 0
 
 
 def test_generated_secrets_are_lines_for_an_environment_file_and_differ_each_time() -> None:
@@ -192,11 +193,11 @@ def test_the_workers_probes_name_the_duty_that_shows_no_sign_of_life() -> None:
     server = probes.start("127.0.0.1", 0, lambda: silent)
     url = f"http://127.0.0.1:{server.server_address[1]}"
     try:
-        assert httpx.get(f"{url}/livez", trust_env=False).status_code == 200
+        assert httpx.get(f"{url}/livez", trust_env=False, timeout=30).status_code == 200
         silent.append("routes")
-        answer = httpx.get(f"{url}/readyz", trust_env=False)
+        answer = httpx.get(f"{url}/readyz", trust_env=False, timeout=30)
         assert (answer.status_code, "routes" in answer.text) == (503, True)
-        assert httpx.get(f"{url}/metrics", trust_env=False).status_code == 404
+        assert httpx.get(f"{url}/metrics", trust_env=False, timeout=30).status_code == 404
     finally:
         server.shutdown()
         server.server_close()
@@ -212,8 +213,10 @@ def test_a_duty_that_hangs_in_one_turn_becomes_silent(monkeypatch: pytest.Monkey
     try:
         assert not loop.is_silent
         monkeypatch.setattr(duties, "SILENT_S", 0.05)
-        time.sleep(0.2)
-        assert loop.is_silent
+        end = time.monotonic() + 60
+        while not loop.is_silent:
+            assert time.monotonic() < end
+            time.sleep(0.05)
     finally:
         loop.stop()
         held.set()
@@ -240,8 +243,39 @@ def test_a_duty_that_sleeps_keeps_no_connection(monkeypatch: pytest.MonkeyPatch)
     loop = duties.Loop("short", act, 60.0)
     loop.start()
     try:
-        assert slept.wait(5)
+        assert slept.wait(60)
         assert order == ["let go", "act", "let go"]
     finally:
         loop.stop()
         loop.join(2)
+
+
+@pytest.mark.parametrize("when", ["start", "celery", "stop"])
+def test_a_worker_that_is_told_while_it_begins_drains_to_its_end(
+    when: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from celery.worker import state
+
+    from portal.server import duties
+
+    worker = duties.Worker()
+    done = []
+
+    def duty(name: str) -> None:
+        if name == when:
+            signal.raise_signal(signal.SIGTERM)
+        done.append(name)
+
+    for name in ("start", "celery", "stop"):
+        monkeypatch.setattr(worker, name, lambda name=name: duty(name))
+    monkeypatch.setattr(state, "should_stop", None)
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        assert worker.run() == 0
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert done == [
+        name for name in ("start", "celery", "stop") if (when, name) != ("start", "celery")
+    ]
+    with pytest.raises(state.WorkerShutdown):  # what Celery asks each time round
+        state.maybe_shutdown()

@@ -3,6 +3,7 @@
 import errno
 import hashlib
 import http.server
+import json
 import os
 import subprocess
 import sys
@@ -24,6 +25,13 @@ LOCK = "uv==1.2.3 \\\n    --hash=sha256:" + "a" * 64 + " \\\n    --hash=sha256:"
 def _plain_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [n for n in os.environ if n.startswith(("PIP_", "UV_", "SSL_"))]:
         monkeypatch.delenv(name)
+
+
+def test_jupyterlab_asks_nobody_about_news_and_leaves_the_choice_to_people(tmp_path: Path) -> None:
+    setup_steps.set_lab_up(tmp_path)
+    written = json.loads((tmp_path / "share/jupyter/lab/settings/overrides.json").read_text())
+    # of the page, as a default: what a person chose is a setting, and goes before it
+    assert written == {"@jupyterlab/apputils-extension:notification": {"fetchNews": "false"}}
 
 
 def test_an_old_python_is_told_what_is_needed() -> None:
@@ -103,7 +111,7 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Pat
             pass
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Quiet) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         monkeypatch.setenv("PIP_INDEX_URL", f"http://127.0.0.1:{server.server_port}/simple")
         monkeypatch.setattr("platform.machine", lambda: "x86_64")
         monkeypatch.setattr("platform.libc_ver", lambda: ("glibc", "2.36"))

@@ -15,7 +15,7 @@ from portal.server.standby import Standby
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def until(condition: object, seconds: float = 10.0) -> bool:
+def until(condition: object, seconds: float = 60.0) -> bool:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if condition():
@@ -33,10 +33,10 @@ def test_it_starts_when_wanted_restarts_when_killed_and_goes_when_not(tmp_path: 
         from portal.server.manager import Manager
         from portal.server.processes import Child
         standby.LOOK_EVERY_S = 0.1
-        body = "import os, time; open({str(pids)!r}, 'a').write(str(os.getpid()) + ' '); time.sleep(60)"
+        body = "import os, time; open({str(pids)!r}, 'a').write(str(os.getpid()) + ' '); time.sleep(600)"
         def make():
             return Child("extra", [sys.executable, "-c", body], Path({str(tmp_path / "log")!r}))
-        stay = Child("stay", ["sleep", "60"], Path({str(tmp_path / "log")!r}))
+        stay = Child("stay", ["sleep", "600"], Path({str(tmp_path / "log")!r}))
         one = standby.Standby("extra", Path({str(wanted)!r}), make)
         sys.exit(Manager([stay], standby=[one]).run())
     """
@@ -58,7 +58,7 @@ def test_it_starts_when_wanted_restarts_when_killed_and_goes_when_not(tmp_path: 
         assert until(lambda: len(seen()) == 3)
     finally:
         manager.terminate()
-        assert manager.wait(20) == 0
+        assert manager.wait(60) == 0
     assert not Path(f"/proc/{seen()[2]}").exists()
 
 

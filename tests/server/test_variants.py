@@ -72,14 +72,14 @@ def test_with_a_certificate_browsers_get_tls_and_workloads_the_plain_internal_li
         patch.setenv("SSL_CERT_FILE", str(cert))
         try:
             portal.start()
-            with httpx.Client(verify=trust) as browser:
+            with httpx.Client(verify=trust, timeout=60) as browser:
                 page = browser.get(f"{portal.url}/accounts/login/")
                 assert page.status_code == 200
                 assert "max-age" in page.headers["strict-transport-security"]
                 host = {"Host": f"nobody.nb.localhost:{port + 1}"}
                 gone = browser.get(f"https://127.0.0.1:{port + 1}/", headers=host)
                 assert gone.status_code == 424
-            assert httpx.get(f"http://127.0.0.1:{port + 2}/hub/api").status_code == 200
+            assert httpx.get(f"http://127.0.0.1:{port + 2}/hub/api", timeout=60).status_code == 200
             with pytest.raises(httpx.TransportError):
                 httpx.get(f"http://localhost:{port}/")
         finally:
@@ -101,7 +101,7 @@ def test_the_same_portal_runs_on_postgresql_and_redis() -> None:
     portal = Portal({"BERTH_DATABASE_URL": url, "BERTH_REDIS_URL": redis})
     try:
         portal.start()
-        checks = httpx.get(f"{portal.url}/readyz").json()["checks"]
+        checks = httpx.get(f"{portal.url}/readyz", timeout=60).json()["checks"]
         assert set(checks.values()) == {"ok"}
         assert not (portal.var / "berth.sqlite3").exists()
     finally:

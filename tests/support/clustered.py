@@ -11,11 +11,12 @@ import httpx
 
 from benchmarks.lib import poll
 from devcluster.kube import Kube
+from tests.support import namespaces
 from tests.support.portal import Portal
 
 KEY = "dev"
-ATTACHED_WITHIN_S = 60.0
-GONE_WITHIN_S = 120.0
+ATTACHED_WITHIN_S = 120.0
+GONE_WITHIN_S = 240.0
 
 
 class ClusteredPortal(Portal):
@@ -102,7 +103,7 @@ class ClusteredPortal(Portal):
                 if n["metadata"]["name"].startswith(self.prefix)
             ]
             for name in mine:
-                kube.delete("v1", "Namespace", name)
+                namespaces.remove(kube, name)
             selector = f"berth.dev/instance={self.prefix.strip('-')}"
             for volume in kube.list("v1", "PersistentVolume", labelSelector=selector):
                 kube.delete("v1", "PersistentVolume", volume["metadata"]["name"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import socketserver
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ class Line:
     cuts: list[int | None] = field(default_factory=list)
     holds: bool = False
     go_on: threading.Event = field(default_factory=threading.Event)
+    pause_s: float = 0.0  # after each block that a client sends
     ranges: list[str] = field(default_factory=list)  # of the requests for files, in order
 
     @property
@@ -52,7 +54,7 @@ def bad_line() -> Iterator[Line]:
 
     with Server(("127.0.0.1", 0), Handler) as server:
         line.port = server.server_address[1]
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
         thread.start()
         try:
             yield line
@@ -82,6 +84,9 @@ def _carry(line: Line, client: socket.socket) -> None:
             while left and (data := reading.read1(min(BLOCK, left))):
                 server.sendall(data)
                 left -= len(data)
+                time.sleep(line.pause_s)
+            if left:
+                return  # the client is gone, and so is its connection to the server
             _answer(line, client, server, line.limit(head.decode()))
 
 
@@ -92,5 +97,5 @@ def _answer(line: Line, client: socket.socket, server: socket.socket, limit: int
         passed += len(data)
         if limit is not None and passed >= limit:
             if line.holds:
-                line.go_on.wait(60)
+                line.go_on.wait(600)
             return

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.migrated import head_start, postgres_database
+from tests.support.races import Races
 
 SETTINGS = "portal.settings.test"
 
@@ -22,12 +23,12 @@ def django_db_modify_db_settings(django_db_modify_db_settings_parallel_suffix: N
         head_start(Path(name), settings.SETTINGS_MODULE)
 
 
-@pytest.fixture
-def migrated_sqlite(tmp_path: Path) -> str:
-    """The URL of a migrated database of one test."""
-    file = tmp_path / "migrated.sqlite3"
-    head_start(file, SETTINGS)
-    return f"sqlite:///{file}"
+@pytest.fixture(scope="session")
+def races(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Races]:
+    """Races on SQLite; each begins with a migrated database."""
+    made = Races(tmp_path_factory.mktemp("races"), SETTINGS)
+    yield made
+    made.close()
 
 
 @pytest.fixture

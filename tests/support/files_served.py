@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -13,6 +12,8 @@ from typing import Any
 
 import httpx
 import pytest
+
+from tests.support.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 TOKEN = "a-token-of-this-test"
@@ -25,9 +26,7 @@ class Served:
     def __init__(self, base: Path, *words: str) -> None:
         self.root = base / "data"
         self.root.mkdir(exist_ok=True)
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = free_port()
         self.process = subprocess.Popen(
             [
                 *(sys.executable, "-m", "dataplane.files", "--root", "data"),
@@ -46,7 +45,7 @@ class Served:
             timeout=60,
             trust_env=False,
         )
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 120
         while time.monotonic() < deadline:
             try:
                 if self.http.get("/livez").status_code == 200:
@@ -68,7 +67,7 @@ class Served:
     def close(self) -> int:
         self.http.close()
         self.process.terminate()
-        return self.process.wait(10)
+        return self.process.wait(60)
 
 
 def listed(folder: Path) -> list[str]:

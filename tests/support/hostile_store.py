@@ -97,6 +97,18 @@ class HostileS3:
         """How many bytes of objects went out."""
         return sum(c.sent for c in self.calls if c.method == "GET" and c.key)
 
+    def be_busy(self, times: int) -> None:
+        """Ask for fewer calls as often as ``times``, whatever object is asked for."""
+        left = iter(range(times))
+
+        def slow_down(handler: Handler, call: Call) -> bool:
+            if not call.key or next(left, None) is None:
+                return False
+            handler.error(503, "SlowDown")
+            return True
+
+        self.tricks.append(slow_down)
+
     def place(self, prefix: str = "", **more: Any) -> dict[str, Any]:
         return {
             "kind": "s3-compatible",
@@ -204,6 +216,7 @@ class Handler(BaseHTTPRequestHandler):
         prefix = call.query.get("prefix", "").encode()
         keys = sorted(key for key in self.store.things if key.startswith(prefix))
         after = base64.b64decode(call.query.get("continuation-token", ""))
+        after = after or call.query.get("start-after", "").encode()
         keys = [key for key in keys if key > after] if after else keys
         page = min(self.store.page, int(call.query.get("max-keys", 1000)))
         more = len(keys) > page

@@ -1,9 +1,10 @@
 """Which tests may run side by side in one run, and in which order.
 
 ``make test`` runs several workers.  What drives the cluster is one lane, so that no two tests
-change it at once; what builds and runs images is another; what starts servers, browsers and
-workspaces of its own keeps together by folder, everything else by file.  A lane stays on one
-worker, in the order written.
+change it at once, but for those that only use it as people do (BESIDE): they take no GPU and look
+at namespaces of their own, so they go on while the first lane waits for its pods.  What builds and
+runs images is another; what starts servers, browsers and workspaces of its own keeps together by
+folder, everything else by file.  A lane stays on one worker, in the order written.
 
 The cluster is built while the other lanes go on: a test that needs it waits here, before its own
 clock starts (``tools/suite_cluster.py`` says when it is there).
@@ -19,6 +20,8 @@ import pytest
 from tools.suite_cluster import ENDED, UP
 
 MACHINE = ("real", "browser", "root", "postgres", "redis", "gpu")
+BESIDE = ("browser", "deploy")
+LONG = ("browser", "server", "hubapi", "dataplane", "drivers", "runtime")  # minutes each
 PATIENCE_S = 75 * 60
 POLL_S = 1.0
 
@@ -27,7 +30,8 @@ POLL_S = 1.0
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None, None, None]:
     """Long lanes come first: what is handed out last decides when the run ends.
 
-    All others stay in Django's order: tests that empty tables come after those that expect rows.
+    Files come last, and stay in Django's order: tests that empty tables come after those that
+    expect rows.
     """
     for item in items:
         item.add_marker(pytest.mark.xdist_group(lane(item)))
@@ -43,19 +47,24 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def lane(item: pytest.Item) -> str:
-    for name in ("cluster", "deploy"):
-        if item.get_closest_marker(name):
-            return name
-    if has_any(item, MACHINE):
-        return item.nodeid.split("/")[1]
-    return item.nodeid.partition("::")[0]
+    folder = item.nodeid.split("/")[1]
+    if item.get_closest_marker("cluster"):
+        return "cluster-beside" if folder in BESIDE else "cluster"
+    if item.get_closest_marker("deploy"):
+        return "deploy"
+    return folder if has_any(item, MACHINE) else item.nodeid.partition("::")[0]
 
 
 def rank(item: pytest.Item) -> int:
-    """Charts wait in the cluster's lane for the images that the deployments build meanwhile."""
+    """Charts come last in their lane: deployments build their images meanwhile."""
     if item.get_closest_marker("cluster"):
         return 2 if item.get_closest_marker("deploy") else 1
-    return 0 if item.get_closest_marker("deploy") else 3
+    if item.get_closest_marker("deploy"):
+        return 0
+    if not has_any(item, MACHINE):
+        return 4 + len(LONG)
+    name = lane(item)
+    return 3 + (LONG.index(name) if name in LONG else len(LONG))
 
 
 def has_any(item: pytest.Item, marks: tuple[str, ...]) -> bool:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from tests.drivers.local.harness import wait_for
+from tests.support.ports import free_port
 
 EXPORT = "/vols"
 SERVER = "127.0.0.1"
@@ -64,9 +68,7 @@ class NfsServer:
             folder.mkdir(mode=0o711)
         os.chown(self.top, user, user)
         self.log = self.folder / "server.log"
-        with socket.socket() as one:
-            one.bind((SERVER, 0))
-            self.port = one.getsockname()[1]
+        self.port = free_port(SERVER)
         config = self.folder / "ganesha.conf"
         config.write_text(
             _CONFIG.format(
@@ -80,7 +82,7 @@ class NfsServer:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        wait_for(self._serves, seconds=30, every=0.1)
+        wait_for(self._serves, seconds=120, every=0.1)
 
     def _serves(self) -> bool:
         if self.process.poll() is not None:
@@ -116,9 +118,21 @@ class NfsServer:
 
     def _run(self, program: str, *words: str) -> str:
         done = subprocess.run(
-            [program, *words], capture_output=True, text=True, timeout=30, check=False
+            [program, *words], capture_output=True, text=True, timeout=120, check=False
         )
         if done.returncode or "Failed" in done.stderr + done.stdout:
             said = f"{done.stdout}{done.stderr}".strip()[-300:]
             raise RefusedError(said)
         return done.stdout
+
+
+@contextmanager
+def serving(user: int) -> Iterator[NfsServer]:
+    """A server for one module of tests; a skip, with the reason, where it can't be."""
+    if why := lacks():
+        pytest.skip(why)
+    made = NfsServer(user)
+    try:
+        yield made
+    finally:
+        made.close()

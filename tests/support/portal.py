@@ -5,12 +5,9 @@ Used by the browser tests and the benchmarks. Everything it starts ends with ``c
 
 from __future__ import annotations
 
-import json
 import os
-import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -20,36 +17,12 @@ from typing import Any
 
 import httpx
 
+from tests.support.django_shell import DjangoShell
 from tests.support.migrated import head_start
+from tests.support.ports import free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
-UP_WITHIN_S = 90.0
-WORKERS = 3  # of tools/run_tests.py
-
-
-def free_ports(count: int) -> int:
-    """Return the first of ``count`` consecutive free loopback ports.
-
-    Each worker of a run has a range of its own: between this look and the server's start another
-    one would find the same ports free. Workloads take 21000 to 31999.
-    """
-    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % WORKERS
-    first, span = 13000 + worker * (7900 // WORKERS), 7900 // WORKERS
-    for base in range(first + os.getpid() % 37, first + span - count, 37):
-        if all(_free(base + i) for i in range(count)):
-            return base
-    message = "no free ports"
-    raise RuntimeError(message)
-
-
-def _free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
+UP_WITHIN_S = 240.0
 
 
 class Portal:
@@ -71,16 +44,12 @@ class Portal:
         }
         self.log = self.var / "up.log"
         self.process: subprocess.Popen[bytes] | None = None
-        self.password = ""
+        self._shell: DjangoShell | None = None
 
     def start(self) -> Portal:
-        """Prepare the database, then ``berth up``; return when it answers."""
+        """``berth up``, which prepares the database and seeds it; return when it answers."""
         if "BERTH_DATABASE_URL" not in self.env:
             head_start(self.var / "berth.sqlite3", self.env["DJANGO_SETTINGS_MODULE"])
-        self.manage("migrate", "--noinput")
-        seeded = self.manage("berth_bootstrap")
-        if found := re.search(r"[Pp]assword:?\s+(\S+)", seeded):
-            self.password = found.group(1)
         self.up()
         return self
 
@@ -104,7 +73,7 @@ class Portal:
                 message = f"berth up ended with {self.process.returncode}:\n{self.tail()}"
                 raise RuntimeError(message)
             try:
-                if httpx.get(f"{self.url}/readyz", timeout=5).status_code == 200:
+                if httpx.get(f"{self.url}/readyz", timeout=30).status_code == 200:
                     return
             except httpx.TransportError:
                 pass
@@ -117,10 +86,11 @@ class Portal:
         if self.process is None or self.process.poll() is not None:
             return 0
         self.process.send_signal(sig)
-        return self.process.wait(timeout=60)
+        return self.process.wait(timeout=120)
 
     def close(self) -> None:
         """End everything, workspaces included."""
+        self._end_shell()
         self.down()
         subprocess.run(
             [sys.executable, "-m", "portal.server", "down", "--workspaces"],
@@ -150,11 +120,16 @@ class Portal:
 
     def shell(self, code: str) -> Any:
         """Run ``code`` in Django; what it assigns to ``answer`` comes back as JSON."""
-        marker = "@@answer@@"
-        out = self.manage(
-            "shell", "-c", f"{code}\nimport json\nprint('{marker}'+json.dumps(answer))"
-        )
-        return json.loads(out.split(marker, 1)[1])
+        if self._shell is not None and self._shell.env != self.env:
+            self._end_shell()
+        if self._shell is None:
+            self._shell = DjangoShell(self.env, self.var / "shell.log")
+        return self._shell.run(code)
+
+    def _end_shell(self) -> None:
+        shell, self._shell = self._shell, None
+        if shell is not None:
+            shell.close()
 
     def token(self, username: str) -> str:
         """Return an API token of a user, made in the database."""
@@ -176,7 +151,7 @@ class Portal:
         """GET through the proxy; glibc does not resolve *.nb.localhost, so send the Host."""
         url = httpx.URL(address).join(path)
         return httpx.get(
-            url.copy_with(host="127.0.0.1"), headers={"Host": url.netloc.decode()}, timeout=10
+            url.copy_with(host="127.0.0.1"), headers={"Host": url.netloc.decode()}, timeout=60
         )
 
     def tail(self, lines: int = 60) -> str:

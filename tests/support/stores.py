@@ -24,11 +24,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from tests.support.ports import free_port
 from tests.support.store_certificates import Authority
 from tests.support.store_clients import Clients
 from tests.support.store_front import Front
 from tests.support.store_google import TOKEN_PATH, ServiceAccount, Tokens
-from tests.support.store_programs import Process, built, free_port, stores_bin
+from tests.support.store_programs import Process, built, stores_bin
 
 REGION = "us-east-1"
 LOOPBACK, LOOPBACKS = "127.0.0.1", "127.0.0.0/8"

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import time_machine
 
 from clusters import registry
 from common.clock import now
@@ -22,7 +23,8 @@ pytestmark = pytest.mark.django_db
 def test_a_launch_opens_one_interval_and_its_stop_closes_it(
     launch: Any, settle: Any, alice: Any, principal: Any
 ) -> None:
-    row = settle(launch(alice))
+    with time_machine.travel(now(), tick=False):  # what follows is one moment
+        row = settle(launch(alice))
     assert row.phase == "running"
     opened = Interval.objects.get()
     assert (opened.uid, opened.launch, opened.owner_name) == (row.uid, 1, "alice")
@@ -164,3 +166,12 @@ def test_an_end_before_the_start_is_never_written(project: Any, alice: Any) -> N
     )
     only = Interval.objects.get()
     assert only.ended_at == only.started_at
+
+
+def test_what_a_pod_used_before_another_replaced_it_still_counts(project: Any, alice: Any) -> None:
+    begun = now() - timedelta(minutes=10)
+    ref = {"launch": 1, "placed_at": begun.timestamp(), "pod": {"times": 0}}
+    told(work(project, alice, started_at=begun), Phase.RUNNING, ref)
+    later = work(project, alice, started_at=now())
+    told(later, Phase.RUNNING, {**ref, "pod": {"times": 1}})
+    assert Interval.objects.get().started_at == begun

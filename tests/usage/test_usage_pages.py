@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from clusters.models import Flavor
 from common.clock import now
+from common.ids import new_uid
 from usage.models import Interval
 
 pytestmark = pytest.mark.django_db
@@ -117,3 +119,25 @@ def test_a_wrong_span_is_refused(project: Any, alice: Any, as_user: Any, query: 
 def test_the_intervals_themselves(project: Any, alice: Any, held: Any, as_user: Any) -> None:
     rows = as_user(alice).get("/api/v1/projects/vision/usage/intervals").json()["results"]
     assert [r["launch"] for r in rows] == [3, 2, 1]
+
+
+def test_pages_say_names_of_people_projects_and_kinds(
+    project: Any, alice: Any, auditor: Any, held: Any, as_user: Any
+) -> None:
+    Flavor.objects.create(name="h100-80", label="H100 80 GB")
+    html = as_user(alice).get("/projects/vision/usage").content.decode()
+    assert alice.label in html
+    assert "H100 80 GB" in html
+    assert project.name in as_user(auditor).get("/usage/all").content.decode()
+
+
+def test_what_is_gone_keeps_the_word_that_was_written_down(
+    project: Any, alice: Any, held: Any, as_user: Any
+) -> None:
+    held(alice, 9, 3, 2, owner_uid=new_uid(), owner_name="gone-person")
+    assert "gone-person" in as_user(alice).get("/projects/vision/usage").content.decode()
+
+
+def test_large_numbers_have_separators(project: Any, alice: Any, held: Any, as_user: Any) -> None:
+    held(alice, 9, 500, 250, gpus=8)
+    assert "2,012.0" in as_user(alice).get("/projects/vision/usage").content.decode()

@@ -57,7 +57,7 @@ def test_it_does_not_shrink_below_what_is_used_nor_where_the_class_cannot(
     settle(horizon_s=700, rounds=1)
     small = patch(client, row, size_limit_mib=2048)
     assert small.status_code == 400
-    assert "3 GiB of it are used" in small.json()["detail"]
+    assert "3\N{NO-BREAK SPACE}GiB of it are used" in small.json()["detail"]
     type(row).objects.filter(pk=row.pk).update(backing_kind=BackingKind.STORAGE_CLASS)
     only = patch(client, row, size_limit_mib=3500)
     assert "can only grow" in only.json()["detail"]

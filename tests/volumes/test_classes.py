@@ -1,8 +1,10 @@
 """Classes are operators' data; a volume keeps what it lies on whatever becomes of its class."""
 
+import re
+
 import pytest
 
-from clusters.models import Cluster
+from clusters.models import Cluster, Pool
 from tests.volumes.conftest import API, JSON
 from volumes import services
 from volumes.backing import OPTIONS, clean_options
@@ -191,6 +193,11 @@ def test_the_console_has_a_page_for_them(as_user, operator, auditor, kube, alice
     edited = client.post("/console/storage/fast-nfs/", {**form, "max_size": "10"})
     assert edited.status_code == 302
     assert VolumeClass.objects.get(key="fast-nfs").max_size_mib == 10240
+    shown = client.get("/console/storage/fast-nfs/").content.decode()
+    assert re.findall(r'name="(?:max_size|price)" value="([^"]*)"', shown) == ["0.05", "10"]
+    assert "Offered nowhere" not in client.get("/console/storage/").content.decode()
+    ClassPlace.objects.filter(volume_class__key="fast-nfs").delete()
+    assert "Offered nowhere" in client.get("/console/storage/").content.decode()
     assert "New class" not in as_user(auditor).get("/console/storage/").content.decode()
     assert as_user(auditor).post("/console/storage/fast-nfs/", form).status_code == 403
     assert client.post("/console/storage/fast-nfs/delete", {"confirm": "x"}).status_code == 400
@@ -198,7 +205,7 @@ def test_the_console_has_a_page_for_them(as_user, operator, auditor, kube, alice
     assert gone.status_code == 302
 
 
-@pytest.mark.parametrize(("held", "shown"), [(100, "0.10"), (1, "0.01"), (1030, "1.01")])
+@pytest.mark.parametrize(("held", "shown"), [(100, "0.1"), (1, "0.01"), (1030, "1.01")])
 def test_saving_what_the_page_shows_changes_no_size(as_user, operator, kube, held, shown):
     client = as_user(operator)
     row = VolumeClass.objects.create(
@@ -219,3 +226,87 @@ def test_saving_what_the_page_shows_changes_no_size(as_user, operator, kube, hel
     assert client.post("/console/storage/odd/", {**said, "max_size": ""}).status_code == 302
     row.refresh_from_db()
     assert (row.min_size_mib, row.max_size_mib) == (held, None)
+
+
+def test_g7_operators_say_which_pools_a_class_stands_near(as_user, operator, bob, project, kube):
+    east, west = (
+        Pool.objects.create(cluster=kube, name=name, node_labels={"pool": name})
+        for name in ("east", "west")
+    )
+    theirs = Pool.objects.create(
+        cluster=kube, name="theirs", node_labels={"pool": "t"}, project_uids=[str(kube.uid)]
+    )
+    client = as_user(operator)
+    near = [f"kube/{pool.name}" for pool in (west, east, theirs)]
+    made = client.post(CLASSES, {**NFS, "near": near}, content_type=JSON)
+    assert made.json()["near"] == ["kube/east", "kube/theirs", "kube/west"]
+    one = f"{CLASSES}/fast-nfs"
+    assert client.patch(one, {"speed": "fast"}, content_type=JSON).json()["near"] == sorted(near)
+    offered = as_user(bob).get("/api/v1/projects/vision/volume-classes").json()
+    told = {entry["key"]: entry["near"] for entry in offered}
+    assert told["fast-nfs"] == ["east", "west"]  # another project's pool is the same as none
+    for wrong in (["kube/none"], ["east"], ["nowhere/east"], "kube/east"):
+        answer = client.patch(one, {"near": wrong}, content_type=JSON)
+        assert answer.status_code == 400, wrong
+    assert client.patch(one, {"clusters": []}, content_type=JSON).json()["near"] == []
+    answer = client.patch(one, {"near": ["kube/east"]}, content_type=JSON)
+    assert answer.status_code == 400  # it is not offered there
+
+
+def test_g7_a_volume_stands_near_what_its_class_does_while_it_lies_on_the_same(
+    as_user, operator, bob, project, make, kube
+):
+    Pool.objects.create(cluster=kube, name="east", node_labels={"pool": "east"})
+    client = as_user(operator)
+    assert client.post(CLASSES, NFS, content_type=JSON).status_code == 201
+    row = make(bob, cluster="kube", volume_class="fast-nfs")
+    one = f"{API}/{row.uid}"
+    assert as_user(bob).get(one).json()["near"] == []
+    change = f"{CLASSES}/fast-nfs"
+    client.patch(change, {"near": ["kube/east"]}, content_type=JSON)
+    assert as_user(bob).get(one).json()["near"] == ["east"]
+    assert "Stands near" in as_user(bob).get(row.get_absolute_url()).content.decode()
+    moved = {"options": {**NFS["options"], "server": "other.example.org"}}
+    client.patch(change, moved, content_type=JSON)
+    assert as_user(bob).get(one).json()["near"] == []  # the new server stands there, not its own
+
+
+def test_the_form_of_a_class_folds_what_is_as_usual(as_user, operator, kube):
+    client = as_user(operator)
+
+    def is_open(address, **sent):
+        answer = client.post(address, sent) if sent else client.get(address)
+        return [open_ for *_words, open_ in answer.context["form"].groups()]
+
+    assert is_open("/console/storage/new") == [False, False, False]
+    usual = {"name": "Fast", "backing_kind": "nfs", "options": NFS["options"]}
+    VolumeClass.objects.create(key="usual", **usual)
+    assert is_open("/console/storage/usual/") == [False, False, False]
+    VolumeClass.objects.create(key="told", speed="3 GB/s", can_snapshot=False, **usual)
+    assert is_open("/console/storage/told/") == [True, True, False]
+    assert is_open("/console/storage/new", key="x", position="-1")[2]
+
+
+def test_g7_the_page_of_a_class_offers_the_pools_and_keeps_what_was_chosen(as_user, operator, kube):
+    client = as_user(operator)
+    page = "/console/storage/new"
+    assert "Stands near" not in client.get(page).content.decode()  # no cluster has parts
+    Pool.objects.create(cluster=kube, name="east", node_labels={"pool": "east"})
+    form = {
+        "key": "fast",
+        "name": "Fast",
+        "price": "0",
+        "backing_kind": "nfs",
+        "options": "server=nfs.example.org\nexport=/data",
+        "min_size": "1",
+        "clusters": ["kube"],
+        "near": ["kube/east"],
+        "position": "0",
+    }
+    answer = client.post(page, form)
+    assert answer.status_code == 302, answer.content.decode()
+    row = VolumeClass.objects.get(key="fast")
+    assert [p.name for p in row.places.get().near.all()] == ["east"]
+    text = client.get(f"/console/storage/{row.key}/").content.decode()
+    assert 'value="kube/east"' in text
+    assert "checked" in text[text.index('value="kube/east"') :][:200]

@@ -30,7 +30,7 @@ def test_name_and_size_are_enough_and_the_machine_makes_it(as_user, bob, project
         "bytes": 0,
         "size_mib": 2048,
     }
-    assert row.abilities == {"snapshot": True, "move": True}
+    assert row.abilities == {"grow": True, "snapshot": True, "move": True}
 
 
 def test_who_may_make_one(as_user, vera, charlie, bob, operator, project):

@@ -1,6 +1,8 @@
 """The pages, without a script: empty, full of words that somebody else chose, and every tab."""
 
+from clusters.models import Cluster
 from volumes import services
+from volumes.models import Volume
 
 BASE = "/projects/vision/volumes/"
 NAUGHTY = "<script>alert(1)</script>"
@@ -29,7 +31,7 @@ def test_the_form_asks_for_name_and_size_only_and_loses_nothing(as_user, bob, pr
 
 def test_every_tab_opens_for_those_who_may(as_user, make, bob, vera, mona, charlie):
     row = make(bob, description=NAUGHTY)
-    tails = ("", "snapshots/", "events/", "yaml/", "settings/")
+    tails = ("", "snapshots/", "events/", "usage/", "yaml/", "settings/")
     for user in (bob, mona, vera):
         for tail in tails:
             answer = as_user(user).get(f"{BASE}{row.uid}/{tail}")
@@ -50,12 +52,20 @@ def test_who_has_it_mounted_is_a_link(as_user, make, bob, held):
     assert "Nothing uses it now" in as_user(bob).get(f"{BASE}{row.uid}/").content.decode()
 
 
+def test_a_volume_says_the_name_of_its_cluster(as_user, make, bob):
+    row = make(bob)
+    Cluster.objects.filter(key=row.cluster_key).update(name="Rack one")
+    assert "<dd>Rack one</dd>" in as_user(bob).get(f"{BASE}{row.uid}/").content.decode()
+    Cluster.objects.filter(key=row.cluster_key).delete()
+    assert "<dd>local</dd>" in as_user(bob).get(f"{BASE}{row.uid}/").content.decode()
+
+
 def test_settings_change_what_was_touched_and_only_that(as_user, make, bob):
     row = make(bob, size_mib=2049)  # no whole number of hundredths of a GiB
     client = as_user(bob)
     page = client.get(f"{BASE}{row.uid}/settings/").content.decode()
-    assert 'value="2.00"' in page
-    form = {"name": "set", "size": "2.00", "description": "new", "write_policy": "managers"}
+    assert 'value="2"' in page
+    form = {"name": "set", "size": "2", "description": "new", "write_policy": "managers"}
     assert client.post(f"{BASE}{row.uid}/settings/", form).status_code == 302
     row.refresh_from_db()
     assert (row.size_limit_mib, row.description, row.write_policy) == (2049, "new", "managers")
@@ -97,3 +107,26 @@ def test_a_home_says_whose_it_is_and_offers_no_deletion(
     home.refresh_from_db()
     assert home.size_limit_mib == 5120
     assert as_user(bob).get(f"{BASE}{home.uid}/snapshots/").status_code == 200
+
+
+def test_its_page_starts_work_with_it_and_loads_into_it(as_user, make, bob, alice, vera):
+    row = make(bob, write_policy="managers")
+    launch = f'href="/projects/vision/workspaces/launch/?volume={row.uid}"'
+    load = f'href="/projects/vision/loads/new/?volume={row.uid}"'
+    page = as_user(bob).get(f"{BASE}{row.uid}/").content.decode()
+    assert launch in page
+    assert load in page
+    reader = as_user(vera).get(f"{BASE}{row.uid}/").content.decode()
+    assert launch not in reader
+    assert load not in reader
+
+
+def test_a_full_volume_or_one_that_goes_offers_nothing_that_cannot_start(as_user, make, bob):
+    row = make(bob)
+    full, gone = {"used_bytes": row.size_bytes}, {"desired": "absent"}
+    Volume.objects.filter(pk=row.pk).update(**full)
+    page = as_user(bob).get(f"{BASE}{row.uid}/").content.decode()
+    assert f"workspaces/launch/?volume={row.uid}" in page  # to delete files
+    assert f"?volume={row.uid}" not in page.replace(f"workspaces/launch/?volume={row.uid}", "")
+    Volume.objects.filter(pk=row.pk).update(**gone)
+    assert f"?volume={row.uid}" not in as_user(bob).get(f"{BASE}{row.uid}/").content.decode()

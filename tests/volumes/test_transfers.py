@@ -207,3 +207,14 @@ def test_the_inbox_is_a_form_without_a_script(as_user, row, alice, otto):
     done = client.post(url, {"answer": "accept", "name": "set"})
     assert done["Location"] == f"/projects/sound/volumes/{row.uid}/"
     assert "Being handed over" in client.get(done["Location"]).content.decode()
+
+
+def test_a_cache_that_is_handed_over_is_one_no_more(as_user, make, alice, otto, settle):
+    """Its new owners may not be able to load it again, so it has its days of undo again."""
+    cache = make(alice, cache_of="s3://bucket/images", cache_mark="a" * 64)
+    offer = ask(as_user(alice), cache).json()["id"]
+    assert answer(as_user(otto), offer).status_code == 202
+    settle()
+    cache.refresh_from_db()
+    assert (cache.is_cache, cache.cache_of) == (False, "")
+    assert cache.project.slug == "sound"

@@ -74,7 +74,7 @@ class Ground:
     def seen(self, uid: str) -> Any:
         return self.driver.observe([uid])[uid]
 
-    def until(self, uid: str, good: Callable[[Any], object], *, seconds: float = 60.0) -> Any:
+    def until(self, uid: str, good: Callable[[Any], object], *, seconds: float = 180.0) -> Any:
         last: list[Any] = [None]
 
         def look() -> Any:
@@ -89,7 +89,9 @@ class Ground:
     def call(self, uid: str, path: str) -> str:
         """Ask the workload itself; it may end without an answer."""
         try:
-            with urllib.request.urlopen(f"http://{self.seen(uid).address}{path}", timeout=5) as got:
+            with urllib.request.urlopen(
+                f"http://{self.seen(uid).address}{path}", timeout=30
+            ) as got:
                 return got.read().decode()
         except OSError:
             return ""
@@ -102,7 +104,7 @@ class Ground:
                 return False
             return True
 
-        wait_for(done, seconds=60, every=0.1)
+        wait_for(done, seconds=180, every=0.1)
         return self.seen(uid)
 
     def pod(self, spec: WorkloadSpec) -> Any:

@@ -63,7 +63,7 @@ class _Counter(http.server.BaseHTTPRequestHandler):
 
 def test_c2_the_address_that_is_connected_to_is_checked_whatever_the_name_says():
     server = http.server.HTTPServer(("127.0.0.1", 0), _Counter)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     access = KubeAccess(f"https://localhost:{server.server_port}", CA, token="t")
     client = KubeClient(

@@ -169,6 +169,28 @@ def test_the_end_of_the_log_is_kept_for_later(stub, driver):
     assert driver.read_log("u1") == (b"", 0)  # another launch, another log
 
 
+def test_the_end_of_the_log_is_that_of_the_run_that_ended_though_the_next_one_began(stub, driver):
+    driver.ensure(spec())
+    seen_pod(stub, main=ended(3, again=False))  # what we read of the pod is a moment old
+
+    def fault(handler, _method, path, query) -> bool:
+        if "/log" not in path:
+            return False
+        said = b"last word" if query.get("previous") == "true" else b""
+        handler.send_response(200)
+        handler.send_header("Content-Length", str(len(said)))
+        handler.end_headers()
+        handler.wfile.write(said)
+        return True
+
+    stub.fault = fault
+    with pytest.raises(NotYet):
+        driver.stop("u1", grace_s=10)
+    stub.fault = lambda *_: False
+    stub.drop(PODS, "ns", "ws-k7-0")
+    assert driver.read_log("u1") == (b"last word", 9)
+
+
 def test_a_node_that_does_not_give_its_log_does_not_hold_up_a_stop(stub, driver):
     driver.ensure(spec())
     seen_pod(stub, main=runs())

@@ -240,3 +240,24 @@ def test_a3_without_an_order_nothing_is_preferred():
             "requiredDuringSchedulingIgnoredDuringExecution"
         }
         assert "podAffinity" in made["affinity"]
+
+
+NEAR = ({"berth.dev/pool": "east"}, {"berth.dev/pool": "west", "rack": "7"})
+
+
+def test_g7_work_near_its_data():
+    """Drawn to the nodes of two pools, kept off none; beside GPU work it counts the same."""
+    plain = spec(placement=Placement(near=NEAR))
+    kinds = ({"gpu": "h100"}, {"gpu": "a100"}, {"gpu": "t4"})
+    gpus = spec(resources=Resources(gpus=1), placement=Placement(any_of=kinds, near=NEAR[:1]))
+    check("near", workload.statefulset(plain, OPTIONS), workload.statefulset(gpus, OPTIONS))
+
+
+def test_g7_an_order_of_kinds_goes_before_being_near():
+    kinds = ({"gpu": "h100"}, {"gpu": "a100"}, {"gpu": "t4"})
+    placement = Placement(any_of=kinds, ranks=(0, 1, 2), near=NEAR)
+    made = workload.statefulset(spec(resources=Resources(gpus=1), placement=placement), OPTIONS)
+    affinity = made["spec"]["template"]["spec"]["affinity"]
+    liked = affinity["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    assert [entry["weight"] for entry in liked] == [100, 1]  # of kinds alone
+    assert "podAffinity" not in affinity

@@ -150,6 +150,28 @@ def test_c14_an_eviction_is_a_new_start_of_the_same_launch(world):
     assert (row.phase, row.reason, row.launch) == (Phase.RUNNING, "", 1)
 
 
+def test_each_pod_that_replaced_another_is_told_also_when_nobody_saw_it_go(world):
+    running(world)
+    for uid in ("pod-2", "pod-2", "pod-3"):
+        row = world.pod(pod(main=runs(), ready=True, metadata={"uid": uid}))
+        assert row.phase == Phase.RUNNING
+    world.pod(pod(main=runs(), phase="Failed", reason="Evicted", metadata={"uid": "pod-3"}))
+    world.stub.drop(PODS, "ns", "ws-k7-0")
+    row = world.pod(pod(main=runs(), ready=True, metadata={"uid": "pod-4"}))
+    told = Note.objects.filter(word="restarted").order_by("id").values_list("message", flat=True)
+    assert list(told) == ["", "", Reason.EVICTED]
+    assert row.external_ref["pod"] == {"launch": 1, "uid": "pod-4", "times": 3}
+
+
+def test_one_that_is_replaced_for_ever_stops_telling_of_it(world, monkeypatch):
+    monkeypatch.setattr(workload_state, "_RESTARTS_TOLD", 2)
+    running(world)
+    for number in range(2, 6):
+        row = world.pod(pod(main=runs(), ready=True, metadata={"uid": f"pod-{number}"}))
+    assert Note.objects.filter(word="restarted").count() == 2
+    assert row.external_ref["pod"]["times"] == 4
+
+
 def test_an_image_that_does_not_exist_is_given_up_before_it_holds_a_gpu_for_long(
     world, monkeypatch
 ):
@@ -165,10 +187,10 @@ def test_an_image_that_does_not_exist_is_given_up_before_it_holds_a_gpu_for_long
 
 
 def test_waiting_for_a_free_node_is_not_starting_slowly(world, monkeypatch):
-    monkeypatch.setattr(ThingReconciler, "start_timeout_s", 0.05)
     world.launch()
     full = "0/9 nodes are available: 9 Insufficient nvidia.com/gpu."
     row = world.pod(unschedulable(full))
+    monkeypatch.setattr(ThingReconciler, "start_timeout_s", 0.05)
     time.sleep(0.1)
     row = world.turn()
     assert (row.phase, row.reason) == (Phase.PENDING, Reason.NODES_FULL)

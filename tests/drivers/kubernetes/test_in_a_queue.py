@@ -58,7 +58,7 @@ def test_the_second_waits_until_the_first_stops(ground):
         ground.spec(resources=Resources(1000, 512, gpus=1), probe=None) for _ in range(2)
     )
     ground.driver.ensure(first)
-    told(follower, first.uid, lambda o: o.seen == Seen.READY, seconds=30)
+    told(follower, first.uid, lambda o: o.seen == Seen.READY)
     ground.driver.ensure(second)
     found = told(follower, second.uid, lambda o: "quota" in o.message)
     assert (found.seen, found.reason) == (Seen.CREATED, Reason.QUEUED)
@@ -70,13 +70,13 @@ def test_the_second_waits_until_the_first_stops(ground):
             return False
         return True
 
-    wait_for(stopped, seconds=60, every=0.2)
-    told(follower, second.uid, lambda o: o.seen == Seen.READY, seconds=30)
-    assert follower.known[first.uid].seen == Seen.EXITED
+    wait_for(stopped, seconds=180, every=0.2)
+    told(follower, second.uid, lambda o: o.seen == Seen.READY)
+    told(follower, first.uid, lambda o: o.seen == Seen.EXITED)
     again = ground.spec(uid=first.uid, launch=2, resources=first.resources, probe=None)
     ground.driver.ensure(again)
     told(follower, first.uid, lambda o: (o.reason, o.launch) == (Reason.QUEUED, 2))
     removed(ground, second.uid)
-    told(follower, first.uid, lambda o: o.seen == Seen.READY, seconds=30)
+    told(follower, first.uid, lambda o: o.seen == Seen.READY)
     removed(ground, first.uid)
     follower.close()

@@ -1,5 +1,6 @@
 """What runs to its end: what a launch, a stop and a removal write."""
 
+import base64
 import json
 
 import pytest
@@ -181,6 +182,16 @@ def test_d13_secrets_are_written_again_while_it_runs(stub, driver):
     assert writes(stub) == []
 
 
+def test_files_that_ask_for_it_hold_the_folders_of_the_pod(stub, driver):
+    files = {"placed": "{secrets}/a {memory}/b", "kept": "{secrets} {memory}"}
+    asked = small(secret_files=lambda: files, placed_files=("placed", "not-there"))
+    for write in (driver.ensure, driver.refresh_secrets):
+        write(asked)
+        data = at(stub, "ws-k7-files", SECRETS)["data"]
+        found = {name: base64.b64decode(text).decode() for name, text in data.items()}
+        assert found == {"placed": "/var/run/berth/secrets/a /dev/shm/b", "kept": files["kept"]}
+
+
 def test_a_launch_without_files_drops_those_of_the_launch_before(stub, driver):
     workspace = {"once": False, "probe": None, "uid": "w1", "name": "w1"}
     driver.ensure(small(**workspace, launch=1))
@@ -212,7 +223,7 @@ def test_the_watch_follows_jobs_and_their_pods(stub, driver, monkeypatch):
             fits = found and all(getattr(found, k) == v for k, v in more.items())
             return found if fits and found.seen == state else None
 
-        return wait_for(good, seconds=30)
+        return wait_for(good)
 
     until(Seen.CREATED)
     put_pod(stub, main=runs(), ready=True)

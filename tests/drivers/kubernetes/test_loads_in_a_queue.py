@@ -15,7 +15,7 @@ pytestmark = pytest.mark.cluster
 # Ends as the copying program does when it is told to stop.
 SCRIPT = "trap 'exit 5' TERM; echo ready; while :; do sleep 0.1; done"
 HALF = Resources(cpu_milli=1000, memory_mib=300)  # more than half of the queue's memory
-LATE_S = 60.0
+LATE_S = 180.0
 
 
 @pytest.fixture
@@ -129,8 +129,8 @@ def test_one_that_is_put_out_for_a_more_urgent_job_goes_on_afterwards(ground: Gr
         return bool(found.get("status", {}).get("ready"))
 
     wait_for(urgent_runs, seconds=LATE_S, every=0.2)
-    waiting = ground.seen(spec.uid)
-    assert (waiting.seen, waiting.reason) == (Seen.CREATED, Reason.QUEUED), waiting
+    there = (Seen.CREATED, Reason.QUEUED)
+    ground.until(spec.uid, lambda o: (o.seen, o.reason) == there, seconds=LATE_S)
     whole = {"propagationPolicy": "Background"}
     ground.kube.delete("batch/v1", "Job", "urgent", ground.namespace, **whole)
     after = runs(ground, spec)

@@ -343,3 +343,13 @@ def test_the_last_warnings_are_kept_for_the_page():
     found = seen(pod(main=waits("ContainerCreating")), events=rows)
     assert [e["message"] for e in found.detail["events"]] == ["8", "7", "6", "5", "4"]
     assert json.loads(json.dumps(found.detail)) == found.detail
+
+
+def test_of_a_fetch_it_is_told_since_when_and_nothing_once_it_is_over():
+    made = pod(main=waits("ContainerCreating"))
+    first = event("Pulling", typ="Normal")
+    assert seen(made, events=[first]).detail["pull"] == {"since": 1795240800.0}
+    again = event("Pulling", typ="Normal", at=LATER)  # the same event, after a try that failed
+    assert seen(made, events=[again]).detail["pull"] == {"since": 1795240809.0}
+    over = event("Pulled", typ="Normal", at=LATER)
+    assert seen(made, events=[first, over]).detail["pull"] is None

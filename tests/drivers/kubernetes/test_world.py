@@ -202,6 +202,21 @@ def test_once_more_of_the_same_event_is_no_news():
     assert world.take() == []
 
 
+def test_c11_ten_thousand_events_of_one_pod_are_one_piece_of_news_and_eight_are_kept():
+    world = World()
+    world.put(SETS, statefulset())
+    world.put(PODS, pod(main={"state": {"waiting": {"reason": "ContainerCreating"}}}))
+    world.take()
+    for n in range(10_000):
+        world.put(EVENTS, at(20 + n, event("FailedMount", f"try {n}", name=f"e{n}")))
+    found = only(world)
+    assert found.reason == Reason.VOLUME
+    told = {one["message"] for one in found.detail["events"]}
+    assert told
+    assert told <= {f"try {n}" for n in range(9_992, 10_000)}
+    assert sum(len(rows) for rows in world._events.values()) == 8
+
+
 def foreign(name: str, gpus: int, *, node: str = "node1", phase: str = "Running") -> dict:
     asked = {"requests": {"cpu": "1", "nvidia.com/gpu": str(gpus)}} if gpus else {}
     return {

@@ -33,6 +33,7 @@ from runtime.protocol import (
 ROOT = Path(__file__).resolve().parents[3]
 IS_ROOT = os.geteuid() == 0
 NOBODY = 65534
+PATIENCE_S = 60.0  # with a machine that is busy; nothing here is about how soon
 MODES = ["ordinary", pytest.param("root", marks=pytest.mark.root)]
 # A Python that every user of the machine may run; under a home of root's it would not be.
 PYTHON = "/usr/bin/python3" if IS_ROOT else sys.executable
@@ -69,7 +70,9 @@ def code() -> Path:
     return copy
 
 
-def wait_for(what: Callable[[], object], *, seconds: float = 15.0, every: float = 0.01) -> object:
+def wait_for(
+    what: Callable[[], object], *, seconds: float = PATIENCE_S, every: float = 0.01
+) -> object:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if found := what():
@@ -146,7 +149,7 @@ class Supervisor:
         if self.is_dead:
             self.start()
         self.driver.shutdown(workspaces=True)
-        self.process.wait(timeout=30)
+        self.process.wait(timeout=PATIENCE_S)
         for command, file in (("userdel", "users.json"), ("groupdel", "volume-groups.json")):
             for name in self._made(file):
                 subprocess.run([command, name], check=False, capture_output=True)
@@ -190,7 +193,7 @@ class Supervisor:
     def seen(self, uid: str) -> Observation:
         return self.driver.observe([uid])[uid]
 
-    def until(self, uid: str, *wanted: Seen, seconds: float = 15.0) -> Observation:
+    def until(self, uid: str, *wanted: Seen, seconds: float = PATIENCE_S) -> Observation:
         def look() -> Observation | None:
             now = self.seen(uid)
             return now if now.seen in wanted else None

@@ -15,7 +15,7 @@ from websockets.sync.client import connect
 
 from runtime.drivers.local import upper
 from runtime.protocol import Probe, Resources
-from tests.drivers.local.harness import IS_ROOT, MODES, ROOT
+from tests.drivers.local.harness import IS_ROOT, MODES, PATIENCE_S, ROOT
 
 BASE = Path(os.environ.get("BERTH_ENVIRONMENTS_DIR", ROOT / "var/environments")) / "jupyterlab"
 TOKEN = "test-token"
@@ -25,9 +25,12 @@ def test_describing_a_layer_takes_no_time_and_no_process(tmp_path):
     (tmp_path / "base/bin").mkdir(parents=True)
     (tmp_path / "base/lib/python3.11/site-packages").mkdir(parents=True)
     (tmp_path / "base/bin/python").symlink_to("/usr/bin/python3")
-    begun = time.perf_counter()
-    layer = upper.describe(tmp_path / "space", tmp_path / "base")
-    assert time.perf_counter() - begun < 0.06
+    taken = []
+    for _ in range(5):  # the machine may be busy: the best of them counts
+        begun = time.perf_counter()
+        layer = upper.describe(tmp_path / "space", tmp_path / "base")
+        taken.append(time.perf_counter() - begun)
+    assert min(taken) < 0.06
     written = {Path(path).name: text for path, text, _ in layer.files}
     assert "include-system-site-packages = false" in written["pyvenv.cfg"]
     assert str(tmp_path / "base/lib") in written["_berth_base.pth"]
@@ -69,7 +72,7 @@ class Lab:
             data=b"{}",
             headers={"Authorization": f"token {TOKEN}", "Content-Type": "application/json"},
         )
-        with urllib.request.urlopen(request, timeout=30) as answer:
+        with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
             return json.load(answer)
 
     def run(self, code: str) -> str:
@@ -88,10 +91,10 @@ class Lab:
             "content": {"code": code, "silent": False, "store_history": False, "user_expressions": {}, "allow_stdin": False},
         }  # fmt: skip
         url = f"ws://{self.address}/api/kernels/{kernel}/channels?token={TOKEN}"
-        with connect(url, max_size=None, open_timeout=30) as socket:
+        with connect(url, max_size=None, open_timeout=PATIENCE_S) as socket:
             socket.send(json.dumps(message))
             while True:
-                answer = json.loads(socket.recv(timeout=60))
+                answer = json.loads(socket.recv(timeout=PATIENCE_S))
                 if answer["parent_header"].get("msg_id") != asked:
                     continue
                 if answer["msg_type"] == "stream":
@@ -108,11 +111,11 @@ class Lab:
         name = self.post("/api/terminals")["name"]
         said = ""
         with connect(
-            f"ws://{self.address}/terminals/websocket/{name}?token={TOKEN}", open_timeout=30
+            f"ws://{self.address}/terminals/websocket/{name}?token={TOKEN}", open_timeout=PATIENCE_S
         ) as socket:
             socket.send(json.dumps(["stdin", line + "\r"]))
             while until not in said:
-                kind, *rest = json.loads(socket.recv(timeout=30))
+                kind, *rest = json.loads(socket.recv(timeout=PATIENCE_S))
                 if kind == "stdout":
                     said += rest[0]
         return said
@@ -210,6 +213,6 @@ def test_runtime_files_lie_outside_the_home(jupyter):
 def wait_ready(supervisor, spec):
     from runtime.protocol import Seen
 
-    found = supervisor.until(spec.uid, Seen.READY, Seen.EXITED, seconds=60)
+    found = supervisor.until(spec.uid, Seen.READY, Seen.EXITED, seconds=2 * PATIENCE_S)
     assert found.seen == Seen.READY, supervisor.log(spec)
     return found

@@ -69,6 +69,7 @@ class TestOwners:
     def test_another_owners_processes_are_not_seen(self, rooted):
         alice = rooted.shell("exec sleep 61234", env={"CANARY": "alice-env"})
         pid = rooted.ready(alice).detail["pid"]
+        wait_for(lambda: b"61234" in Path(f"/proc/{pid}/cmdline").read_bytes())
         said = run(
             rooted, f"cat /proc/{pid}/cmdline; ls /proc | grep -c '^1$'; ps aux", owner="bob"
         )
@@ -195,10 +196,14 @@ class TestLimits:
         rooted.driver.usage([spec.uid])
         import time
 
-        time.sleep(1.0)
-        used = rooted.driver.usage([spec.uid])[spec.uid]
-        assert 50 <= used["cpu_milli"] <= 300
-        assert used["memory_mib"] >= 0
+        def over_a_second():
+            time.sleep(1.0)
+            used = rooted.driver.usage([spec.uid])[spec.uid]
+            assert used["memory_mib"] >= 0
+            return used["cpu_milli"]
+
+        # A busy machine may give it less than it is allowed, or read the clock late: then again.
+        wait_for(lambda: 50 <= over_a_second() <= 300)
 
 
 @real

@@ -9,7 +9,7 @@ import pytest
 from runtime.drivers.local import procfs
 from runtime.drivers.local.records import Record
 from runtime.protocol import NotYet, Seen, Unreachable
-from tests.drivers.local.harness import MODES, Supervisor, processes_of, wait_for
+from tests.drivers.local.harness import MODES, PATIENCE_S, Supervisor, processes_of, wait_for
 
 pytestmark = pytest.mark.real
 
@@ -40,7 +40,7 @@ SHIM_POINTS = [
 
 def persist(supervisor: Supervisor, act, until) -> None:
     """Do what the engine does: ask again, through a supervisor that is started again."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         if supervisor.is_dead:
             supervisor.deaths += 1
@@ -149,9 +149,10 @@ def test_a_restart_of_the_supervisor_is_not_noticed_by_the_work(supervisor):
 
 
 def test_an_exit_code_is_kept_while_no_supervisor_runs(supervisor):
-    spec = supervisor.shell("sleep 0.3; exit 7")
+    spec = supervisor.shell("while [ ! -e $HOME/go ]; do sleep 0.02; done; exit 7")
     supervisor.ready(spec)
     supervisor.kill()
+    (supervisor.home(spec) / "go").touch()
     wait_for(lambda: processes_of(spec.uid) == set())
     supervisor.start()
     assert supervisor.until(spec.uid, Seen.EXITED).exit_code == 7
@@ -173,8 +174,10 @@ def test_a_workload_whose_parent_is_killed_lives_on_and_is_watched(supervisor):
     )
     before = supervisor.ready(spec)
     wait_for(lambda: "one" in supervisor.log(spec))
-    os.kill(parent_of(supervisor, spec.uid), signal.SIGKILL)
-    time.sleep(0.1)
+    parent = Record(supervisor.state / "records" / spec.uid).read("shim")
+    os.kill(parent["pid"], signal.SIGKILL)
+    wait_for(lambda: not procfs.is_alive(parent["pid"], parent["start"]))
+    # Who answers now has seen that death too: it reads the output before the program goes on.
     assert supervisor.seen(spec.uid).detail["pid"] == before.detail["pid"]
     (supervisor.home(spec) / "go").touch()
     found = supervisor.until(spec.uid, Seen.EXITED)
@@ -239,7 +242,7 @@ def test_after_a_restart_of_the_machine_a_workload_is_lost(supervisor):
     supervisor.ready(spec)
     supervisor.kill()
     record = Record(supervisor.state / "records" / spec.uid)
-    for name in ("child", "shim"):
+    for name in ("shim", "child"):  # in this order: a parent would record the end of its child
         os.kill(record.read(name)["pid"], signal.SIGKILL)
     for name in ("shim", "child"):
         rewrite(record, name, boot="another-boot")
@@ -268,7 +271,7 @@ def test_a_watch_breaks_with_the_supervisor_and_begins_with_everything(superviso
     assert [o.uid for o in next(watch)] == [spec.uid]
     supervisor.kill()
     with pytest.raises(Unreachable):
-        next(watch)
+        assert all(told == [] for told in watch)  # a sign of life from before
     with pytest.raises(Unreachable):
         supervisor.driver.observe([spec.uid])
     supervisor.start()
@@ -279,9 +282,14 @@ def test_idle_costs_no_processor_time(ordinary):
     for _ in range(5):
         ordinary.ready(ordinary.shell("sleep 600"))
     pid = ordinary.process.pid
-    before = procfs.cpu_seconds(procfs.stat(pid))
-    time.sleep(2)
-    assert procfs.cpu_seconds(procfs.stat(pid)) - before <= 0.02
+
+    def taken_in_two_seconds() -> float:
+        before = procfs.cpu_seconds(procfs.stat(pid))
+        time.sleep(2)
+        return procfs.cpu_seconds(procfs.stat(pid)) - before
+
+    # What the starts left to do on a busy machine is not idleness yet.
+    wait_for(lambda: taken_in_two_seconds() <= 0.02)
 
 
 def test_it_stays_small(ordinary):

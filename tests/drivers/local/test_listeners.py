@@ -101,13 +101,13 @@ def test_a_taken_port_is_not_chosen_and_a_full_range_is_none():
 
 THIEF = """
 import socket, sys, time
-for _ in range(2000):
+while True:
     try:
         s = socket.socket(); s.bind(("127.0.0.1", int(sys.argv[1]))); s.listen(); break
     except OSError:
         time.sleep(0.005)
-print("stolen", flush=True)
-time.sleep(60)
+print("stolen", s.getsockname()[1], flush=True)
+time.sleep(600)
 """
 
 
@@ -122,7 +122,7 @@ def test_a_stolen_port_gets_no_route_and_another_port_is_tried(supervisor):
         "import os,sys,time\n"
         f"flag={str(folder)!r}+'/steal'\n"
         "if os.path.exists(flag):\n"
-        f"    open({str(folder)!r}+'/port','w').write(sys.argv[1]); os.unlink(flag); time.sleep(60)\n"
+        f"    open({str(folder)!r}+'/port','w').write(sys.argv[1]); os.unlink(flag); time.sleep(600)\n"
         + SERVER
     )
     spec = supervisor.spec((PYTHON, "-I", "-c", script, "{port}"), probe=Probe("/", 200))
@@ -155,10 +155,11 @@ def test_a_fixed_port_that_is_taken_ends_with_that_reason(supervisor):
 @pytest.mark.real
 def test_another_workload_of_the_same_owner_can_not_pose_as_this_one(supervisor):
     """Same user, other workload: told apart by who holds the socket."""
-    thief = supervisor.spec((PYTHON, "-c", THIEF, "25999"))
+    thief = supervisor.spec((PYTHON, "-c", THIEF, "0"))  # one that is free
     supervisor.ready(thief)
-    wait_for(lambda: "stolen" in supervisor.log(thief))
-    victim = supervisor.shell("sleep 60", port=25999, probe=Probe("/", 200))
+    wait_for(lambda: supervisor.log(thief).endswith("\n"))
+    port = int(supervisor.log(thief).removeprefix("stolen"))
+    victim = supervisor.shell("sleep 600", port=port, probe=Probe("/", 200))
     assert supervisor.ended(victim).reason == "port-hijacked"
 
 

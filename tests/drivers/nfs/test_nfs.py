@@ -26,7 +26,7 @@ from tests.support.nfs import (
     NfsServer,
     RefusedError,
     kernel_lacks,
-    lacks,
+    serving,
 )
 
 pytestmark = [pytest.mark.real, pytest.mark.root]
@@ -37,11 +37,8 @@ ON = Backing("nfs", {"server": SERVER, "export": EXPORT})
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[NfsServer]:
-    if why := lacks():
-        pytest.skip(why)
-    made = NfsServer(USER)
-    yield made
-    made.close()
+    with serving(USER) as made:
+        yield made
 
 
 def path_of(uid: str) -> str:

@@ -28,6 +28,8 @@ from cryptography.x509.oid import NameOID
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
+from tests.support.ports import free_port
+
 ROOT = Path(__file__).resolve().parents[3]
 PATIENCE_S = 150.0
 CACHE_AGE_S = 3
@@ -43,16 +45,6 @@ def singleuser(version: str) -> Path:
     names = [f"singleuser-{version}"] + (["jupyterlab"] if version == NEWEST else [])
     found = [environments() / name / "bin" / "jupyterhub-singleuser" for name in names]
     return next((path for path in found if path.exists()), found[0])
-
-
-def free_ports(count: int) -> list[int]:
-    held = [socket.socket() for _ in range(count)]
-    for one in held:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in held]
-    for one in held:
-        one.close()
-    return ports
 
 
 def until(what: str, ask: Callable[[], Any], patience_s: float = PATIENCE_S) -> Any:
@@ -90,7 +82,7 @@ class Browser:
     """Cookies, redirects and Sec-Fetch headers as a browser sends them."""
 
     def __init__(self) -> None:
-        self.http = httpx.Client(transport=_Transport(), timeout=30)
+        self.http = httpx.Client(transport=_Transport(), timeout=60)
 
     def open(self, url: str) -> httpx.Response:
         return self.http.get(url, headers=NAVIGATE, follow_redirects=True)
@@ -115,13 +107,13 @@ class Browser:
     def kernel_socket(self, url: str, kernel: str, **more: Any) -> ClientConnection:
         target = httpx.URL(url)
         origin = more.pop("origin", f"{target.scheme}://{target.netloc.decode()}")
-        sock = socket.create_connection(("127.0.0.1", target.port or 80), timeout=10)
+        sock = socket.create_connection(("127.0.0.1", target.port or 80), timeout=60)
         return connect(
             f"ws{url.removeprefix('http')}api/kernels/{kernel}/channels?session_id={secrets.token_hex(8)}",
             sock=sock,
             origin=origin,
             additional_headers={"Cookie": self.cookies(url)},
-            open_timeout=20,
+            open_timeout=60,
         )
 
 
@@ -154,9 +146,9 @@ def wait_for_close(ws: ClientConnection, within_s: float) -> None:
 
 
 def result_of(ws: ClientConnection) -> str:
-    end = time.monotonic() + 40
+    end = time.monotonic() + PATIENCE_S
     while time.monotonic() < end:
-        message = json.loads(ws.recv(timeout=40))
+        message = json.loads(ws.recv(timeout=PATIENCE_S))
         if message["msg_type"] == "execute_result":
             return str(message["content"]["data"]["text/plain"])
     raise AssertionError("the kernel gave no result")
@@ -215,7 +207,7 @@ class Portal:
     tls: bool = False
 
     def start(self) -> None:
-        public, self.proxy_port, internal, api = free_ports(4)
+        public, self.proxy_port, internal, api = (free_port() for _ in range(4))
         self.base = f"http://localhost:{public}"
         token = secrets.token_hex(16)
         env = {
@@ -270,7 +262,7 @@ class Portal:
         for process in self.processes:
             process.terminate()
         for process in self.processes:
-            process.wait(10)
+            process.wait(60)
 
 
 @dataclass
@@ -287,7 +279,7 @@ class Server:
     def start(self) -> None:
         self.folder.mkdir()
         self.told = self.portal.control("workload", owner="alice")
-        [self.port] = free_ports(1)
+        self.port = free_port()
         binary = singleuser(self.version)
         env = {k: v.replace("{port}", str(self.port)) for k, v in self.told["env"].items()}
         env |= {
@@ -308,7 +300,7 @@ class Server:
 
     def wait(self) -> None:
         probe = f"{self.direct}{self.told['probe']}"
-        until(f"singleuser {self.version}", lambda: httpx.get(probe).status_code == 200)
+        until(f"singleuser {self.version}", lambda: httpx.get(probe, timeout=30).status_code == 200)
         self.portal.control("route", uid=self.uid, target=self.direct)
 
     @property
@@ -329,4 +321,4 @@ class Server:
     def terminate(self) -> int:
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(20)
+        return self.process.wait(60)

@@ -1,0 +1,124 @@
+"""Uploads on the files page in a real Chromium: asked about, paused, interrupted, gone on with."""
+
+from __future__ import annotations
+
+import filecmp
+import os
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.files_page import Visit, give, remove_all
+from tests.browser.files_page import environment as environment  # noqa: PLC0414 - a fixture
+from tests.browser.files_page import visit as visit  # noqa: PLC0414 - a fixture
+from tests.browser.files_page import volume as volume  # noqa: PLC0414 - a fixture
+
+pytestmark = [pytest.mark.browser, pytest.mark.real, pytest.mark.timeout(900)]
+
+# In the page itself: from here one would often be too late.
+PAUSE_AFTER_THE_FIRST_PIECE = """() => {
+  const { send } = XMLHttpRequest.prototype;
+  let sent = 0;
+  XMLHttpRequest.prototype.send = function (body) {
+    this.addEventListener("loadend", () => {
+      sent += 1;
+      if (sent === 1) document.querySelector("#browser-uploads button").click();
+    });
+    return send.call(this, body);
+  };
+}"""
+
+
+def test_what_is_there_is_asked_about(visit: Visit) -> None:
+    page = visit.page
+    give(page, ("a.txt", b"old"))
+    expect(page.get_by_text("“a.txt” was uploaded.")).to_be_visible()
+    give(page, ("a.txt", b"new!"))
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("is there already")
+    dialog.get_by_role("button", name="Keep both").click()
+    expect(visit.row("a (2).txt")).to_be_visible()
+    remove_all(visit)
+
+
+def interrupt(page: Page, file: Path) -> None:
+    """Upload its first piece, pause, and load the page anew."""
+    page.evaluate(PAUSE_AFTER_THE_FIRST_PIECE)
+    page.set_input_files("#browser-upload", str(file))
+    expect(page.locator("#browser-uploads")).to_contain_text("Paused", timeout=90_000)
+    page.on("dialog", lambda dialog: dialog.accept())  # an upload is under way: leave anyway
+    page.reload()
+    expect(page.get_by_text("An upload was interrupted")).to_be_visible(timeout=90_000)
+
+
+def test_an_upload_can_be_paused_and_goes_on_after_a_reload(visit: Visit, tmp_path: Path) -> None:
+    page = visit.page
+    file = tmp_path / "large.bin"
+    file.write_bytes(os.urandom(1 << 20) * 64)
+    interrupt(page, file)
+    asked: list[str] = []
+    page.on("request", lambda r: asked.append(r.url) if "offset=" in r.url else None)
+    page.set_input_files("#browser-upload", str(file))
+    expect(page.get_by_text("“large.bin” was uploaded.")).to_be_visible(timeout=120_000)
+    offset = int(asked[0].rpartition("=")[2])
+    assert offset >= 16 << 20  # what had arrived was not sent again
+    with page.expect_download() as got:
+        visit.row("large.bin").locator("td.end").click()
+        page.get_by_role("toolbar").get_by_role("button", name="Download").click()
+    assert filecmp.cmp(got.value.path(), file, shallow=False)
+    remove_all(visit)
+
+
+# The first answer to the end of an upload is lost, after all was done.
+LOSE_THE_END = """() => {
+  const { fetch } = window;
+  let lost = false;
+  window.fetch = async (url, options) => {
+    const answer = await fetch(url, options);
+    if (lost || !String(url).endsWith("/finish")) return answer;
+    await answer.text();
+    lost = true;
+    throw new TypeError("lost");
+  };
+}"""
+
+
+def test_an_upload_whose_last_answer_is_lost_is_not_asked_about(
+    visit: Visit, tmp_path: Path
+) -> None:
+    page = visit.page
+    file = tmp_path / "large.bin"
+    file.write_bytes(os.urandom(1 << 20) * 20)
+    page.evaluate(LOSE_THE_END)
+    page.set_input_files("#browser-upload", str(file))
+    expect(page.get_by_text("“large.bin” was uploaded.")).to_be_visible(timeout=90_000)
+    assert page.get_by_role("dialog").count() == 0
+    expect(visit.row("large.bin")).to_be_visible()
+    visit.shows("large.bin")
+    remove_all(visit)
+
+
+def test_an_interrupted_upload_draws_no_namesake_to_itself(visit: Visit, tmp_path: Path) -> None:
+    """The same file for another folder lands there; only when asked for it goes on."""
+    page = visit.page
+    file = tmp_path / "shard.bin"
+    file.write_bytes(os.urandom(1 << 20) * 40)
+    interrupt(page, file)
+    page.get_by_role("button", name="New folder").click()
+    page.get_by_role("dialog").get_by_role("textbox").fill("other")
+    page.keyboard.press("Enter")
+    visit.row("other").locator(".browser-name").click()
+    expect(page.get_by_text("This folder is empty")).to_be_visible()
+    page.set_input_files("#browser-upload", str(file))
+    expect(page.get_by_text("“shard.bin” was uploaded.")).to_be_visible(timeout=120_000)
+    expect(visit.row("shard.bin")).to_be_visible()
+    with page.expect_file_chooser() as asked:
+        page.get_by_role("button", name="Choose files").click()
+    asked.value.set_files(str(file))
+    page.locator("#browser-path button").first.click()
+    expect(visit.row("other")).to_be_visible()  # the folder before has a row of the same name
+    expect(visit.row("shard.bin")).to_be_visible(timeout=120_000)
+    expect(page.get_by_text("An upload was interrupted")).to_be_hidden()
+    visit.holds("other", "shard.bin")
+    remove_all(visit)

@@ -1,0 +1,231 @@
+"""E7 and E8: a real API server is killed, or stopped in its tracks, under a watch and an engine.
+
+A second one on the same data stays up: there the test acts and looks meanwhile.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clusters import registry, services
+from common.clock import now
+from runtime import hints, observe, ports
+from runtime.drivers.kubernetes import addresses, names, watch
+from runtime.drivers.kubernetes.driver import KubernetesDriver
+from runtime.drivers.kubernetes.options import KubernetesOptions
+from runtime.models import ObservedWorkload
+from runtime.protocol import Phase, Resources
+from runtime.reasons import Reason
+from runtime.sweep import Pool, Sweeper
+from tests.drivers.kubernetes.hands import Hands
+from tests.drivers.local.harness import wait_for
+from tests.engineapp.models import Thing
+from tests.engineapp.reconciler import ThingReconciler
+from tests.support.api_servers import ApiServers, api_servers
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+
+RIGHT_WITHIN_S = 10.0  # of the return; the goal is 5
+NAMESPACE = "away"
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[ApiServers]:
+    folder = Path(tempfile.mkdtemp(prefix="berth-api-"))
+    try:
+        with api_servers(folder) as made:
+            yield made
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def hands(servers: ApiServers) -> Iterator[Hands]:
+    made = Hands(servers.kube, NAMESPACE)
+    made.start()
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def driver(servers: ApiServers, hands: Hands, monkeypatch: Any) -> Iterator[KubernetesDriver]:
+    """What rows are driven by: a driver of the server that will be away, as the engine finds it."""
+    plain = ThingReconciler.spec_of
+
+    def spec_of(self: Any, row: Thing) -> Any:
+        small = Resources(cpu_milli=100, memory_mib=64)
+        return replace(
+            plain(self, row),
+            namespace=NAMESPACE,
+            image="r/i:1",
+            name=row.name,
+            resources=small,
+            mounts=(),
+        )
+
+    made = KubernetesDriver(
+        servers.access,
+        KubernetesOptions(),
+        "local",
+        lambda _uid: {"namespace": NAMESPACE},
+        check=addresses.check_for(loopback=True),
+    )
+    registry.reset()
+    monkeypatch.setattr(ThingReconciler, "spec_of", spec_of)
+    monkeypatch.setattr(ports, "_tenants", [])
+    monkeypatch.setattr(registry, "driver_for", lambda _key: made)
+    yield made
+    made.close()
+    registry.reset()
+
+
+@pytest.fixture
+def attached(transactional_db: None, driver: KubernetesDriver) -> Iterator[None]:
+    """The parts of a worker that follow a cluster: its watch, its threads, its sweep."""
+    services.ensure_local_cluster()
+    pool = Pool(threads=4)
+    watcher, sweeper = observe.Watcher("local", pool.submit), Sweeper(pool.offer)
+    pool.on_full = sweeper.wake
+    watcher.start()
+    sweeper.start()
+    wait_for(lambda: observe.is_watched("local"))
+    yield
+    sweeper.stop()
+    watcher.stop()
+    watcher.join(60)
+    sweeper.join(60)
+    assert pool.drain(60)
+
+
+class Rows:
+    """Five, each of which meets the outage in another way."""
+
+    def __init__(self, hands: Hands) -> None:
+        self.hands = hands
+        self.names = {word: self._launch(word) for word in ("stays", "moved", "deleted", "stopped")}
+        for word in self.names:
+            wait_for(lambda word=word: self.says(word) == (Phase.RUNNING, ""))
+        self.before = {word: self.pod_uid(word) for word in self.names}
+
+    def _launch(self, word: str) -> Thing:
+        return Thing.objects.create(next_reconcile_at=now(), cluster_key="local", name=word)
+
+    def launch(self, word: str) -> None:
+        self.names[word] = self._launch(word)
+
+    def says(self, word: str) -> tuple[str, str]:
+        row = self.names[word]
+        row.refresh_from_db()
+        return row.phase, row.reason
+
+    def stop(self, word: str) -> None:
+        row = self.names[word]
+        Thing.objects.filter(pk=row.pk).update(desired="stopped", generation=row.generation + 1)
+        hints.hint(row)
+
+    def pod_uid(self, word: str) -> str:
+        found = self.hands.pods().get(f"ws-{word}-0")
+        return found["metadata"]["uid"] if found else ""
+
+    def seen_pod(self, word: str) -> str:
+        """The pod that the row was last told of."""
+        row = self.names[word]
+        row.refresh_from_db()
+        return str((row.external_ref.get("pod") or {}).get("uid", ""))
+
+    def are_right(self) -> bool:
+        wanted = {
+            "stays": (Phase.RUNNING, ""),
+            "moved": (Phase.RUNNING, ""),
+            "deleted": (Phase.FAILED, Reason.VANISHED),
+            "new": (Phase.RUNNING, ""),
+        }
+        if any(self.says(word) != state for word, state in wanted.items()):
+            return False
+        if self.says("stopped")[0] != Phase.STOPPED:
+            return False
+        running = ("stays", "moved", "new")
+        return all(self.seen_pod(word) == self.pod_uid(word) != "" for word in running)
+
+
+def meanwhile(rows: Rows, hands: Hands) -> None:
+    """What happens while the portal's server is away, and what the portal says of it then."""
+    hands.delete_pod("ws-moved-0")
+    hands.kube.delete("apps/v1", "StatefulSet", "ws-deleted", NAMESPACE)
+    rows.launch("new")
+    rows.stop("stopped")
+    wait_for(lambda: rows.says("new") == (Phase.PENDING, Reason.UNREACHABLE))
+    wait_for(lambda: rows.says("stopped") == (Phase.STOPPING, Reason.UNREACHABLE))
+    for word in ("moved", "deleted"):
+        assert rows.says(word)[0] == Phase.RUNNING  # as it was last seen
+    gone = rows.before["moved"]
+    wait_for(lambda: rows.pod_uid("moved") not in {"", gone})
+    wait_for(lambda: not rows.pod_uid("deleted"))
+
+
+def judge(rows: Rows, hands: Hands, returned: float) -> None:
+    wait_for(rows.are_right, every=0.05)
+    assert time.monotonic() - returned < RIGHT_WITHIN_S
+    sets = hands.sets()
+    assert sorted(sets) == ["ws-moved", "ws-new", "ws-stays", "ws-stopped"]
+    for word in ("stays", "moved", "new"):
+        made = sets[f"ws-{word}"]["metadata"]
+        assert (made["labels"][names.UID], made["generation"]) == (str(rows.names[word].uid), 1)
+    secrets = hands.kube.list("v1", "Secret", NAMESPACE, labelSelector=names.UID)
+    of_new = [
+        s for s in secrets if s["metadata"]["labels"][names.UID] == str(rows.names["new"].uid)
+    ]
+    assert len(of_new) == 1
+    assert rows.pod_uid("stays") == rows.before["stays"]
+
+
+@pytest.fixture
+def rows(attached: None, hands: Hands) -> Iterator[Rows]:
+    made = Rows(hands)
+    yield made
+    for name in hands.sets():
+        hands.kube.delete("apps/v1", "StatefulSet", name, NAMESPACE)
+    wait_for(lambda: not hands.pods())
+    ObservedWorkload.objects.all().delete()
+
+
+def test_e7_a_real_server_that_was_killed_leaves_every_row_right_seconds_after_it_is_back(
+    servers: ApiServers, rows: Rows, hands: Hands
+) -> None:
+    servers.kill()
+    meanwhile(rows, hands)
+    # so long that the watch itself gave up, and has to list anew
+    for word in ("stays", "moved", "deleted"):
+        wait_for(lambda word=word: rows.says(word) == (Phase.RUNNING, Reason.UNREACHABLE))
+    servers.again()
+    judge(rows, hands, time.monotonic())
+
+
+@pytest.fixture
+def short_turns(monkeypatch: Any) -> None:
+    """A connection that is only half there is noticed within seconds."""
+    monkeypatch.setattr(watch, "TURN_S", 3)
+    monkeypatch.setattr(watch, "SLACK_S", 1.0)
+
+
+@pytest.mark.usefixtures("short_turns")
+def test_e8_a_real_server_that_was_frozen_is_believed_again_when_it_goes_on(
+    servers: ApiServers, rows: Rows, hands: Hands
+) -> None:
+    """Its connections stay open and silent; what was sent into them is carried out afterwards, too,
+    when the portal has long sent it again.
+    """
+    servers.freeze()
+    try:
+        meanwhile(rows, hands)
+    finally:
+        servers.thaw()
+    judge(rows, hands, time.monotonic())

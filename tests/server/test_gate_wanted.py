@@ -1,0 +1,50 @@
+"""The file that tells the manager whether a gate is needed."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from portal.server import duties
+from portal.server.standby import wanted_file
+
+
+@pytest.fixture
+def file(tmp_path: Path, settings, db) -> Path:
+    settings.BERTH_VAR = tmp_path
+    found = wanted_file(tmp_path)
+    found.parent.mkdir()
+    return found
+
+
+def wish(monkeypatch: pytest.MonkeyPatch, *, wanted: bool) -> None:
+    monkeypatch.setattr(duties.gateway, "is_wanted", lambda: wanted)
+
+
+def test_it_is_there_while_somebody_needs_the_gate_and_for_a_while_after(file, monkeypatch):
+    wish(monkeypatch, wanted=False)
+    duties.gate_tick()
+    assert not file.exists()
+    wish(monkeypatch, wanted=True)
+    duties.gate_tick()
+    assert file.exists()
+    wish(monkeypatch, wanted=False)
+    duties.gate_tick()
+    assert file.exists()
+    past = time.time() - duties.GATE_LINGERS_S - 1
+    os.utime(file, (past, past))
+    duties.gate_tick()
+    assert not file.exists()
+
+
+def test_a_need_that_lasts_keeps_it_fresh(file, monkeypatch):
+    wish(monkeypatch, wanted=True)
+    duties.gate_tick()
+    os.utime(file, (1, 1))
+    duties.gate_tick()
+    wish(monkeypatch, wanted=False)
+    duties.gate_tick()
+    assert file.exists()
