@@ -5,6 +5,8 @@ PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python3.14; 
 	done; echo python3)
 BOOTSTRAP = $(PYTHON) tools/bootstrap.py
 DEV = .venv/bin
+# Where it is set, each of the many Pythons that are started compiles all of Berth again.
+unexport PYTHONDONTWRITEBYTECODE
 UNIT = not real and not browser and not postgres and not redis and not root and not gpu and not cluster and not deploy and not slow
 
 .DEFAULT_GOAL := help
@@ -24,7 +26,7 @@ test: ## everything: unit, real processes, browser, PostgreSQL, Redis (ARGS="-k 
 	@exec $(BOOTSTRAP) test $(ARGS)
 
 check: dev ## the quick one: style, layers, types, migrations, unit tests
-	@$(MAKE) --no-print-directory lint types unit
+	@$(MAKE) --no-print-directory -j 3 unit types lint
 
 lint: ## style and layers
 	$(DEV)/ruff check .
@@ -32,13 +34,13 @@ lint: ## style and layers
 	$(DEV)/lint-imports
 	$(DEV)/djlint --lint --quiet templates
 
+# makemigrations begins with Django's own checks, all that `manage.py check` does.
 types: ## types, model changes without a migration, Django's own checks
 	$(DEV)/mypy .
 	$(DEV)/python manage.py makemigrations --check --dry-run --settings portal.settings.test
-	$(DEV)/python manage.py check --settings portal.settings.test
 
 unit: ## unit tests only
-	$(DEV)/pytest -n 2 -m "$(UNIT)" $(ARGS)
+	$(DEV)/pytest -n 3 -m "$(UNIT)" $(ARGS)
 
 dev: ## the developers' environment in .venv
 	@$(BOOTSTRAP) dev

@@ -46,7 +46,9 @@ ENGINE = {
     "/usr/lib/podman/aardvark-dns": "aardvark-dns",
 }
 EXTRA = {
+    "java": "default-jre-headless",  # a real HDFS, got by Maven
     "msgfmt": "gettext",
+    "mvn": "maven",
     "ssh": "openssh-client",
     "/usr/lib/openssh/sftp-server": "openssh-sftp-server",  # stands for a container's own
 }
@@ -134,7 +136,7 @@ def notebook_environments() -> None:
         ELSEWHERE.chmod(0o755)
         os.environ["BERTH_ENVIRONMENTS_DIR"] = os.environ["BERTH_TEST_ENVS"] = str(ELSEWHERE)
     base, uv = base_python(), find_uv(TOOLS)
-    for name in ("jupyterlab", "stores", "image-analysis", *SINGLEUSERS):
+    for name in ("jupyterlab", "stores", "gsutil", "image-analysis", *SINGLEUSERS):
         notebook_environment(base, uv, name)
     dataplane_environment(base, uv)
     if os.geteuid() == 0:  # a start as root is tested with what `make run` would use

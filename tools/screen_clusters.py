@@ -5,12 +5,15 @@ from typing import Any
 
 from django.urls import reverse
 
+from clusters.checks.host import FIX_METADATA
 from clusters.models import CheckResult, Cluster, NetworkProfile, Pool
 from clusters.options import ClusterOptions
+from clusters.proofs import METADATA
 from clusters.services import nodes_store
 from common.clock import now
 from projects.models import Project
 from runtime.protocol import NodeChanges, NodeFacts
+from tools import screen_cluster_work
 from usage.models import CapacityHour
 
 PRODUCTS = (
@@ -97,6 +100,8 @@ def make(vision: Project) -> None:
         checked_at=now() - timedelta(seconds=30),
         sealed_kubeconfig="v1.none.none",
     )
+    _refused()
+    screen_cluster_work.make(vision, east)
 
 
 def _capacity(cluster_key: str) -> None:
@@ -121,15 +126,50 @@ def _capacity(cluster_key: str) -> None:
     )
 
 
+# What a launch is answered where the self-check is red.
+ACTS: dict[str, list[tuple[str, ...]]] = {
+    "launch-refused": [("choose", "[name=cluster]", "north")],
+    **screen_cluster_work.ACTS,
+}
+
+
+def _refused() -> None:
+    """A cluster whose pods could take the credential of its nodes."""
+    north = Cluster.objects.create(
+        key="north",
+        name="North",
+        driver="kubernetes",
+        options={**ClusterOptions().as_json(), "trusted": False},
+        server="https://k8s-north.example.org:6443",
+        attached_at=now() - timedelta(days=1),
+        reachable=True,
+        version="v1.36.3",
+        checked_at=now() - timedelta(seconds=20),
+        checks_ran_at=now() - timedelta(hours=1),
+        sealed_kubeconfig="v1.none.none",
+    )
+    for name in ("version", "clock", "network"):
+        _check(north, name, "green", *GREEN[name])
+    sentence = (
+        "Pods of projects reach the metadata address %(address)s: there the node's own "
+        "credential may lie."
+    )
+    _check(north, "host", "red", sentence, {"address": METADATA}, FIX_METADATA)
+
+
 def pages() -> list[tuple[str, str, str]]:
     """Return (user, name, address) of the pages about clusters."""
     found = [("olga", f"console-{n}", reverse(f"console:{n}")) for n in ("clusters", "flavors")]
     found.append(("olga", "console-cluster-attach", reverse("console:cluster-attach")))
+    refused = reverse("console:cluster", kwargs={"cluster": "north"})
+    found.append(("olga", "console-cluster-refused", refused))
+    launch = reverse("notebooks:launch", kwargs={"project": "vision"})
+    found.append(("alice", "launch-refused", launch))
     for name in ("cluster", "cluster-nodes", "cluster-settings", "pool-create", "network-create"):
         place = reverse(f"console:{name}", kwargs={"cluster": "east"})
         found.append(("olga", f"console-{name}-of-one", place))
     kind = reverse("console:flavor", kwargs={"flavor": "a100-80"})
-    return [*found, ("olga", "console-flavor", kind)]
+    return [*found, ("olga", "console-flavor", kind), *screen_cluster_work.pages()]
 
 
 def _check(

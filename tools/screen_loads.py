@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from django.urls import reverse
 
 from common.clock import now
-from loaders.models import Load, LoadRun
+from loaders.models import Load, LoadRun, RunLog
 from volumes.services import project_volume_ensure
 
 if TYPE_CHECKING:
@@ -44,9 +44,13 @@ def _load(owner: User, project: Project, name: str, **columns: Any) -> Load:
         **columns,
     }
     row = Load.objects.create(project=project, owner=owner, name=name, volume=volume, **values)
-    LoadRun.objects.create(
+    for number in range(1, row.launch):
+        LoadRun.objects.create(
+            load=row, launch=number, task=row.task, asked_at=asked, result="paused", code="paused"
+        )
+    run = LoadRun.objects.create(
         load=row,
-        launch=1,
+        launch=row.launch,
         task=row.task,
         started_by=owner,
         asked_at=asked,
@@ -58,7 +62,28 @@ def _load(owner: User, project: Project, name: str, **columns: Any) -> Load:
         files_failed=row.files_failed,
         bytes_done=row.bytes_done,
     )
+    if row.result:
+        RunLog.objects.create(run=run, start=0, data=_wrote(row, asked).encode())
     return row
+
+
+def _wrote(row: Load, began: datetime) -> str:
+    way = f"from s3 bucket {row.bucket}, below “{row.prefix}” to folder “{row.folder}”"
+    lines = (
+        f"run {row.launch}: copy, {way}",
+        "the store is at its provider's own address, asked as nobody",
+        "2 cores, up to 3 lanes for large objects, no limit of bandwidth",
+        "now listing",
+        "a page of the listing: 1,000 objects",
+        "now copying",
+        "the listing is complete: 12,480 files, 96.0 GiB",
+        "the store asks for fewer calls: 16 at once from now on",
+        "a call is tried again in 0.3 s: The store asks for fewer calls.",
+        *(f"{e['key']}: {e['code']}: {e['message']}" for e in row.errors),
+        f"{row.result}: {row.files_done} files copied",
+    )
+    at = began.strftime("%Y-%m-%dT%H:%M")
+    return "".join(f"{at}:{n:02d}Z {line}\n" for n, line in enumerate(lines))
 
 
 def make(vision: Project, alice: User) -> dict[str, Load]:
@@ -97,6 +122,7 @@ def make(vision: Project, alice: User) -> dict[str, Load]:
             vision,
             "annotations",
             minutes=190,
+            launch=2,
             result="partial",
             result_code="partial",
             files_done=12_478,
@@ -133,11 +159,25 @@ def make(vision: Project, alice: User) -> dict[str, Load]:
     }
 
 
+# The form with a cache as its target, and with a refusal at its field.
+ACTS: dict[str, list[tuple[str, ...]]] = {
+    "load-new-cache": [
+        ("type", "[name=url]", "s3://open-microscopy/cells"),
+        ("choose", "[name=volume]", "cache:interconnect"),
+    ],
+    "load-new-refused": [
+        ("type", "[name=url]", "s3://open-microscopy/cells"),
+        ("choose", "[name=volume]", "cache:interconnect"),
+        ("press", "[name=start][value=load]"),
+    ],
+}
+
+
 def pages(vision: Project, made: dict[str, Load]) -> list[tuple[str, str, str]]:
     slug = {"project": vision.slug}
     found = [
         ("alice", "loads", reverse("loaders:list", kwargs=slug)),
-        ("alice", "load-new", reverse("loaders:new", kwargs=slug)),
+        *(("alice", name, reverse("loaders:new", kwargs=slug)) for name in ("load-new", *ACTS)),
     ]
     found += [
         ("alice", f"load-{word}", reverse("loaders:detail", kwargs={**slug, "load": row.uid}))
@@ -146,6 +186,6 @@ def pages(vision: Project, made: dict[str, Load]) -> list[tuple[str, str, str]]:
     one = {**slug, "load": made["partial"].uid}
     found += [
         ("alice", f"load-tab-{tab}", reverse(f"loaders:{tab}", kwargs=one))
-        for tab in ("history", "yaml", "settings")
+        for tab in ("logs", "events", "history", "yaml", "settings")
     ]
     return found

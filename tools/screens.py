@@ -9,6 +9,7 @@ import argparse
 import http
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -17,7 +18,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -54,7 +55,7 @@ class Portal:
 
     url: str
     password: str
-    pages: list[dict[str, str]]
+    pages: list[dict[str, Any]]
     env: dict[str, str] = field(default_factory=dict)  # what its processes run with
 
 
@@ -65,10 +66,10 @@ def free_port() -> int:
 
 
 @contextmanager
-def portal() -> Iterator[Portal]:
-    """Start a portal with the seeded world; end it by its process id."""
+def portal(port: int = 0) -> Iterator[Portal]:
+    """Start a portal with the seeded world, at any port or this one; end it by its process id."""
     folder = tempfile.mkdtemp(prefix="berth-screens-")
-    port = free_port()
+    port = port or free_port()
     for name in ("broker/queue", "broker/control", "broker/processed", "run/bus"):
         (Path(folder) / name).mkdir(parents=True)
     env = {key: value for key, value in os.environ.items() if not key.startswith("BERTH_")}
@@ -77,6 +78,7 @@ def portal() -> Iterator[Portal]:
         "BERTH_LOCAL_DRIVER": "fake",
         "BERTH_ROUTER": "fake",
         "BERTH_SECRET_KEY": "only-for-pictures-only-for-pictures-only-for-pictures",
+        "BERTH_CREDENTIAL_KEYS": "only-for-pictures-only-for-pictures",
         "BERTH_PORT": str(port),
         "BERTH_LOG_LEVEL": "WARNING",
         "DJANGO_SETTINGS_MODULE": "portal.settings.dev",
@@ -128,13 +130,13 @@ def portal() -> Iterator[Portal]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def wait_for(url: str, process: "subprocess.Popen[bytes]", seconds: float = 40) -> None:
+def wait_for(url: str, process: "subprocess.Popen[bytes]", seconds: float = 120) -> None:
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         if process.poll() is not None:
             raise SystemExit("The portal ended while it started; see the lines above.")
         try:
-            with urllib.request.urlopen(url, timeout=2) as answer:
+            with urllib.request.urlopen(url, timeout=10) as answer:
                 if answer.status == http.HTTPStatus.OK:
                     return
         except (urllib.error.URLError, OSError):
@@ -164,11 +166,22 @@ def sign_in(context: Any, at: Portal, user: str) -> None:
     page.close()
 
 
-def open_page(page: Any, url: str) -> None:
-    """Go there and wait until it is drawn; an open event stream never lets the network rest."""
+def open_page(page: Any, url: str, acts: Sequence[Sequence[str]] = ()) -> None:
+    """Go there and wait until it is drawn; an open event stream never lets the network rest.
+
+    ``acts`` is what somebody does there first: ``choose`` a value of a list, ``type`` a text,
+    ``press`` what is not a link.
+    """
     page.goto(url, wait_until="load")
+    for act, selector, *value in acts:
+        if act == "choose":
+            page.select_option(selector, *value)
+        elif act == "type":
+            page.fill(selector, *value)
+        else:
+            page.click(selector)
     page.evaluate("document.fonts.ready")
-    page.wait_for_timeout(250)
+    page.wait_for_timeout(1_500 if acts else 250)  # a plan is asked for when typing ends
 
 
 def shoot(at: Portal, folder: Path, only: str, *, quick: bool) -> int:
@@ -182,7 +195,7 @@ def shoot(at: Portal, folder: Path, only: str, *, quick: bool) -> int:
                 sign_in(context, at, user)
                 state = context.storage_state()
                 context.close()
-            mine = [p for p in at.pages if p["user"] == user and only in p["name"]]
+            mine = [p for p in at.pages if p["user"] == user and re.search(only, p["name"])]
             for theme, size, language in looks(quick=quick):
                 context = chromium.new_context(
                     viewport=size, color_scheme=theme, locale=language, storage_state=state
@@ -191,7 +204,7 @@ def shoot(at: Portal, folder: Path, only: str, *, quick: bool) -> int:
                 for item in mine:
                     if language == "ja" and item["name"] not in JAPANESE:
                         continue
-                    open_page(page, at.url + item["url"])
+                    open_page(page, at.url + item["url"], item.get("acts", ()))
                     tail = "-ja" if language == "ja" else ""
                     name = f"{item['name']}-{theme}-{size['width']}{tail}.png"
                     page.screenshot(path=folder / name, full_page=True)
@@ -210,7 +223,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--url", help="a running portal instead of one of our own")
     parser.add_argument("--pages", type=Path, help="with --url: the JSON of screen_data.py")
-    parser.add_argument("--only", default="", help="pages whose name contains this")
+    parser.add_argument("--only", default="", help="pages whose name this pattern finds")
     parser.add_argument("--quick", action="store_true", help="light and wide only")
     parser.add_argument("--out", type=Path, default=ROOT / "screens")
     options = parser.parse_args()

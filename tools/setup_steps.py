@@ -15,6 +15,8 @@ SERVER_VENV = ROOT / ".venv-server"
 DEV_VENV = ROOT / ".venv"
 TOOLS = ROOT / ".venv-tools"
 LOCKS = ROOT / "requirements"
+LAB_OVERRIDES = LOCKS / "jupyterlab-overrides.json"
+LAB_OVERRIDES_AT = "share/jupyter/lab/settings/overrides.json"  # in its environment
 NODE_LEAST = 20
 NOBODY = 65534
 SPACE_NEEDED_MIB = 1500
@@ -120,9 +122,21 @@ def same_base(folder: Path, base: Path) -> bool:
 
 
 def notebook_environment(base: Path, uv: Path, name: str = "jupyterlab") -> Path:
-    """The read-only environment of workspaces."""
-    lock = LOCKS / ("notebook.txt" if name == "jupyterlab" else f"{name}.txt")
-    return named_environment(base, uv, name, lock)
+    """The read-only environment of workspaces; the others are made for tests, as they come."""
+    if name != "jupyterlab":
+        return named_environment(base, uv, name, LOCKS / f"{name}.txt")
+    parts = (LAB_OVERRIDES_AT, LAB_OVERRIDES)
+    return named_environment(base, uv, name, LOCKS / "notebook.txt", parts=parts, add=set_lab_up)
+
+
+def set_lab_up(folder: Path) -> None:
+    """Give JupyterLab our defaults, which a person's own settings override.
+
+    It asks nobody at first whether it may fetch news from a website.
+    """
+    target = folder / LAB_OVERRIDES_AT
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(LAB_OVERRIDES.read_bytes())
 
 
 def dataplane_environment(base: Path, uv: Path) -> Path:

@@ -16,8 +16,8 @@ from tools.setup_steps import ROOT
 NO_CLUSTER = 3  # what `devcluster status` answers then
 COMING, UP, ENDED = "coming", "up", "ended"
 STORES = ("versitygw", "fake-gcs-server")
-# Needed by tests of the chart and of the Gateway router, late in the cluster's lane.
-LATE = ("helm", "traefik")
+# Needed by tests of the chart, of the Gateway router and of snapshots, late in the cluster's lane.
+LATE = ("helm", "traefik", "csi-directory", "external-provisioner", "external-snapshotter")
 
 
 class Cluster:
