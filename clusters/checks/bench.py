@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 MARK = "berth.dev/check"
 INSTANCE = "berth.dev/instance"
 LEFT_OVER_S = 600.0
+SETTLES_S = 20.0
 PORT = 8080
 NOT_FOUND = 404
 _NODE_ADDRESS = {
@@ -48,6 +49,11 @@ class Bench:
     def image(self) -> str:
         options = self.options
         return options.check_image or options.sidecar_image or options.default_image
+
+    @property
+    def settles_s(self) -> float:
+        """How long an API server may take to hear of a right that was just given."""
+        return min(self.wait_s, SETTLES_S)
 
     def namespace(self, which: str) -> str:
         """Return a namespace of its own, made at the first call."""
@@ -193,10 +199,9 @@ class Bench:
                 "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": where}],
             },
         )
-        for _try in range(20):  # until the API server has heard of it
-            path = f"/apis/apps/v1/namespaces/{namespace}/statefulsets/none"
-            if self.api.ask("GET", path).status == NOT_FOUND:
-                return
+        until = time.monotonic() + self.settles_s
+        path = f"/apis/apps/v1/namespaces/{namespace}/statefulsets/none"
+        while self.api.ask("GET", path).status != NOT_FOUND and time.monotonic() < until:
             time.sleep(0.2)
 
     def _pod(self, script: str, env: Mapping[str, str], claim: str) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -76,6 +78,7 @@ DANGEROUS = (
     Act("approve", "signers", "certificates.k8s.io", inside=False),
     Act("create", "mutatingwebhookconfigurations", "admissionregistration.k8s.io", inside=False),
 )
+_AGAIN_S = 0.5
 REVIEW = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 
@@ -105,11 +108,11 @@ def needed(subject: Subject, bench: Bench) -> Finding:
     where = bench.namespace("a")
     acts = NEEDED + (VOLUMES if subject.options.volume_kind == "directory" else ())
     acts += _routes(subject)
-    answers = [(act, allowed(subject, act, where)) for act in acts]
-    if all(answer is None for _act, answer in answers):
-        return unknown("rights", _n("The API server does not say what we may do."))
-    lacking = [act for act, answer in answers if not answer]
+    answers = _settled(subject, acts, where, bench.settles_s)
+    lacking = [act for act, answer in answers.items() if answer is False]
     if not lacking:
+        if None in answers.values():
+            return _untold("rights")
         return green("rights", _n("Our identity may do what is needed (%(n)d acts)."), n=len(acts))
     return red(
         "rights",
@@ -117,6 +120,23 @@ def needed(subject: Subject, bench: Bench) -> Finding:
         acts=", ".join(act.words for act in lacking[:6]),
         fix=f"kubectl auth can-i {lacking[0].words}",
     )
+
+
+def _settled(
+    subject: Subject, acts: Sequence[Act], where: str, within_s: float
+) -> dict[Act, bool | None]:
+    """Ask again what was not allowed: an API server knows of a new binding a moment later."""
+    until = time.monotonic() + within_s
+    answers: dict[Act, bool | None] = dict.fromkeys(acts)
+    while True:
+        answers |= {act: allowed(subject, act, where) for act in acts if not answers[act]}
+        if all(answers.values()) or time.monotonic() > until:
+            return answers
+        time.sleep(_AGAIN_S)
+
+
+def _untold(name: str) -> Finding:
+    return unknown(name, _n("The API server does not say what we may do."))
 
 
 def _routes(subject: Subject) -> tuple[Act, ...]:
@@ -133,10 +153,10 @@ def _routes(subject: Subject) -> tuple[Act, ...]:
 def restraint(subject: Subject, bench: Bench) -> Finding:
     where = bench.namespace("a")
     answers = [(act, allowed(subject, act, where)) for act in DANGEROUS]
-    if all(answer is None for _act, answer in answers):
-        return unknown("restraint", _n("The API server does not say what we may do."))
     much = [act for act, answer in answers if answer]
     if not much:
+        if any(answer is None for _act, answer in answers):
+            return _untold("restraint")
         return green("restraint", _n("Our identity has no right that would own the cluster."))
     return red(
         "restraint",

@@ -133,7 +133,7 @@ def test_a_small_identity_is_told_what_it_lacks(cluster, api):
 
     asker = Denying()
     options = options_of(cluster.options)
-    bench = Bench(asker, options)
+    bench = Bench(asker, options, wait_s=1.0)
     try:
         subject = Subject(Cluster.objects.get(), options, asker)
         assert rights.restraint(subject, bench).state == "green"

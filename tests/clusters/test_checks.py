@@ -1,5 +1,6 @@
 """What checks conclude from what an API server answers; the real cluster is in tests/cluster."""
 
+from collections import Counter
 from datetime import timedelta
 from email.utils import format_datetime
 
@@ -213,6 +214,37 @@ def test_too_many_rights_are_named():
     assert (found.state, "impersonate users" in found.text()) == ("red", True)
     api = reviewed(lambda a: False)
     assert rights.restraint(subject(api), bench(api)).state == "green"
+
+
+def test_rights_that_were_just_given_are_asked_again(monkeypatch):
+    """An API server hears of a new role binding a moment after it answered that it is made."""
+    monkeypatch.setattr(rights, "_AGAIN_S", 0.0)
+    asked = Counter()
+
+    def heard(attributes):
+        asked[attributes["verb"], attributes["resource"]] += 1
+        return attributes["resource"] != "secrets" or asked["create", "secrets"] > 2
+
+    api = reviewed(heard)
+    assert rights.needed(subject(api), Bench(api, ClusterOptions(), wait_s=10)).state == "green"
+    assert asked["create", "secrets"] == 3
+    assert asked["create", "statefulsets"] == 1
+
+
+def test_what_the_api_server_did_not_say_is_neither_a_right_nor_the_lack_of_one():
+    api = Api(selfsubjectaccessreviews=silent_about("secrets", allowed=True))
+    assert rights.needed(subject(api), bench(api)).state == "unknown"
+    api = Api(selfsubjectaccessreviews=silent_about("secrets", allowed=False))
+    assert rights.restraint(subject(api), bench(api)).state == "unknown"
+
+
+def silent_about(resource, *, allowed):
+    def answer(body):
+        if body["spec"]["resourceAttributes"]["resource"] == resource:
+            return Answer(504, {"message": "timeout"})
+        return Answer(201, {"status": {"allowed": allowed}})
+
+    return answer
 
 
 def test_a_queue_that_is_set_must_be_there_and_active():
