@@ -30,6 +30,10 @@ MARKS = ("postgres", "redis", "browser", "root", "gpu", "cluster", "deploy")
 # worker than they are; more would make what is timed inside the tests unfair.
 WORKERS = ("-n", "3", "--dist", "loadgroup", "--no-loadscope-reorder")
 
+# Two busy cores drive some hundred real programs: one pause in the wrong place fails a test. Three of
+# a run may be tried once more, and how they failed at first is told in full: each is a fault to find.
+SECOND_TRIES = ("--reruns", "1", "--max-suite-reruns", "3", "--rerun-show-tracebacks")
+
 LIMIT_MIN = int(os.environ.get("BERTH_TEST_LIMIT_MIN", "80"))
 LAST_WORDS_S = 120
 
@@ -58,7 +62,7 @@ def run_pytest(
     arguments: list[str], missing: dict[str, str], env: dict[str, str]
 ) -> tuple[int, str]:
     left_out = [mark for mark in MARKS if mark in missing]
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *WORKERS]
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *WORKERS, *SECOND_TRIES]
     command += ["--durations=40", *arguments]
     if left_out:
         command += ["-m", expression(arguments, left_out)]
