@@ -30,8 +30,8 @@ MARKS = ("postgres", "redis", "browser", "root", "gpu", "cluster", "deploy")
 # worker than they are; more would make what is timed inside the tests unfair.
 WORKERS = ("-n", "3", "--dist", "loadgroup", "--no-loadscope-reorder")
 
-# Two busy cores drive some hundred real programs: one pause in the wrong place fails a test. Three of
-# a run may be tried once more, and how they failed at first is told in full: each is a fault to find.
+# Two busy cores drive some hundred real programs: one pause in the wrong place fails a test. Three
+# of a run are tried once more, and how they failed at first is told: each is a fault to find.
 SECOND_TRIES = ("--reruns", "1", "--max-suite-reruns", "3", "--rerun-show-tracebacks")
 
 LIMIT_MIN = int(os.environ.get("BERTH_TEST_LIMIT_MIN", "80"))
