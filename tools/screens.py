@@ -26,6 +26,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 CHROMIUM = "/usr/bin/chromium"
+STEADY = ROOT / "tools/steady_chromium.py"
 FLAGS = [
     "--headless",
     "--no-sandbox",
@@ -148,8 +149,9 @@ def wait_for(url: str, process: "subprocess.Popen[bytes]", seconds: float = 120)
 def browser() -> Iterator[Any]:
     from playwright.sync_api import sync_playwright
 
+    env = {**os.environ, "CHROMIUM": CHROMIUM}
     with sync_playwright() as play:
-        chromium = play.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        chromium = play.chromium.launch(executable_path=STEADY, args=FLAGS, env=env)
         try:
             yield chromium
         finally:

@@ -6,16 +6,16 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from playwright.sync_api import Browser, expect, sync_playwright
+
+from tools.screens import STEADY
 
 # How long a page may take is for the benchmarks: here it only shares the machine with everything
 # else, and Playwright's own five seconds are less than a disk may stand still then.
 PATIENCE_MS = 30_000
 expect.set_options(timeout=PATIENCE_MS)
 
-STEADY = Path(__file__).with_name("steady_chromium.py")
 FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
