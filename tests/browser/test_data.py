@@ -164,17 +164,18 @@ def test_j1d_from_a_bucket_to_pandas_and_back(
     ann = Visitor(chromium, portal)
     ann.sign_in(people["owner"])
     page = ann.page
+    key = f"lake-{secrets.token_hex(2)}"
 
     # the key, stored once; the page never shows it again, and it is tested at the store itself
     page.goto(f"{portal.url}/projects/demo/credentials/?kind=s3-compatible#store")
-    page.get_by_label("Name", exact=True).fill("lake-key")
+    page.get_by_label("Name", exact=True).fill(key)
     page.get_by_label(re.compile("Endpoint", re.IGNORECASE)).fill(store.url)
     page.get_by_label("Access key id").fill(store.keys.access)
     page.get_by_label("Secret access key").fill(store.keys.secret)
     page.get_by_role("button", name="Store", exact=True).click()
     page.wait_for_url(lambda url: "kind=" not in url)
     page.goto(f"{portal.url}/projects/demo/credentials/")
-    page.get_by_role("link", name="lake-key").first.click()
+    page.get_by_role("link", name=key).first.click()
     test = page.get_by_role("button", name=re.compile("^Test")).first
     expect(test).to_be_visible()
     assert store.keys.secret not in page.content()
@@ -186,9 +187,9 @@ def test_j1d_from_a_bucket_to_pandas_and_back(
     ann.clicks = 0
     ann.click(page.get_by_role("link", name=re.compile("Load data")).first)
     keys = page.get_by_label(re.compile("^Credential"))
-    expect(keys.locator("option", has_text="lake-key")).to_be_attached()
+    expect(keys.locator("option", has_text=key)).to_be_attached()
     texts = keys.locator("option").all_inner_texts()
-    keys.select_option(label=next(text for text in texts if "lake-key" in text))
+    keys.select_option(label=next(text for text in texts if key in text))
     page.get_by_label(re.compile("^Bucket and path")).fill("s3://lake/tables/")
     ann.click(page.get_by_role("button", name="Load", exact=True))
     assert ann.clicks <= 3
@@ -201,7 +202,7 @@ def test_j1d_from_a_bucket_to_pandas_and_back(
     # JupyterLab with that key, on that volume
     page.goto(f"{portal.url}/projects/demo/workspaces/launch/?preset={preset}")
     page.get_by_text("Volumes, credentials, data").click()
-    page.get_by_label(re.compile("lake-key")).check()
+    page.get_by_label(re.compile(key)).check()
     page.get_by_role("button", name="Start", exact=True).click()
     page.wait_for_url(re.compile(r"//[a-z0-9-]+\.nb\.localhost"), timeout=LAB_WITHIN_MS)
     tile = page.locator('.jp-LauncherCard[data-category="Notebook"]').first

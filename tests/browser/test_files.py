@@ -15,7 +15,7 @@ from playwright.sync_api import Response, Route, expect
 
 from benchmarks.lib import poll
 from tests.browser.file_samples import notebook, png
-from tests.browser.files_page import OPENS_WITHIN_MS, TOLD_WITHIN_S, Visit, give, remove_all
+from tests.browser.files_page import OPENS_WITHIN_MS, TOLD_WITHIN_S, Visit, give
 from tests.browser.files_page import environment as environment  # noqa: PLC0414 - a fixture
 from tests.browser.files_page import visit as visit  # noqa: PLC0414 - a fixture
 from tests.browser.files_page import volume as volume  # noqa: PLC0414 - a fixture
@@ -66,7 +66,6 @@ def test_upload_preview_rename_download_delete_and_undo(visit: Visit) -> None:
     page.get_by_role("button", name="Undo").click()
     expect(visit.row("greeting.txt")).to_be_visible()
     visit.holds("big.bin", "greeting.txt")
-    remove_all(visit)
 
 
 def test_an_archive_is_extracted_and_that_is_undone(visit: Visit) -> None:
@@ -92,7 +91,6 @@ def test_an_archive_is_extracted_and_that_is_undone(visit: Visit) -> None:
     page.get_by_role("button", name="Undo").click()
     expect(visit.row("set.zip")).to_be_visible()
     expect(page.locator("#browser-rows tr")).to_have_count(2)
-    remove_all(visit)
 
 
 # An answer that comes as the test says it: a real one of this size is over in no time.
@@ -140,7 +138,6 @@ def test_how_far_the_unpacking_is_is_told_in_place(visit: Visit) -> None:
         page.get_by_text("Unpacking “set.zip” was cancelled; nothing of it is left.")
     ).to_be_visible()
     expect(notes.locator(".note-info")).to_have_count(0)
-    remove_all(visit)
 
 
 def test_how_far_a_copy_is_is_told_in_place(visit: Visit) -> None:
@@ -181,7 +178,6 @@ def test_how_far_a_copy_is_is_told_in_place(visit: Visit) -> None:
     cancel.press("Enter")
     expect(page.get_by_text("The copying was cancelled.")).to_be_visible()
     expect(bar).to_have_count(0)
-    remove_all(visit)
 
 
 def test_b3_nothing_in_a_file_runs_in_the_page(visit: Visit) -> None:
@@ -203,7 +199,6 @@ def test_b3_nothing_in_a_file_runs_in_the_page(visit: Visit) -> None:
     expect(visit.row("onerror")).to_be_visible()
     assert page.locator("#browser-rows img").count() == 0
     assert page.title() == title
-    remove_all(visit)
 
 
 def test_folders_keys_moving_search_and_usage(visit: Visit) -> None:
@@ -244,7 +239,16 @@ def test_folders_keys_moving_search_and_usage(visit: Visit) -> None:
     page.get_by_role("button", name="Back to the files").click()
     page.locator("#browser-path button").first.click()
     expect(visit.row("models")).to_be_visible()
-    remove_all(visit)
+
+
+def test_all_of_a_folder_is_chosen_and_deleted(visit: Visit) -> None:
+    page = visit.page
+    give(page, ("one.txt", b"1"), ("two.txt", b"22"))
+    visit.holds("one.txt", "two.txt")
+    page.locator("#browser-all").check()
+    page.get_by_role("toolbar").get_by_role("button", name="Delete").click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    expect(page.get_by_text("This folder is empty")).to_be_visible()
 
 
 def test_what_is_typed_or_opened_meanwhile_is_not_overrun_by_an_older_list(visit: Visit) -> None:
@@ -286,7 +290,6 @@ def test_what_is_typed_or_opened_meanwhile_is_not_overrun_by_an_older_list(visit
     page.unroute("**/list?path=&*")
     page.go_back()
     visit.holds("sub", "a.txt", "b.txt")
-    remove_all(visit)
 
 
 KEEP_WHAT_IS_SAID = """() => {
@@ -318,7 +321,6 @@ def test_files_that_were_closed_meanwhile_open_again_and_that_is_said(
     assert "Opening the files…" in page.evaluate("said")
     expect(page.locator("th[data-sort=size]")).to_have_attribute("aria-sort", "ascending")
     visit.shows("a.txt")
-    remove_all(visit)
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -345,4 +347,3 @@ def test_it_can_be_used_on_a_telephone_and_with_a_reader(visit: Visit, theme: st
     found = json.loads(world.send("Runtime.evaluate", asked)["result"]["value"])
     wrong = [v["id"] for v in found if v["impact"] in {"serious", "critical"}]
     assert wrong == [], found
-    remove_all(visit)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import secrets
 
 import pytest
 from playwright.sync_api import Browser, expect
@@ -24,9 +25,10 @@ KEY = {
 def test_a_passkey_is_added_and_signs_in_without_a_password(
     chromium: Browser, portal: Portal
 ) -> None:
+    petra = f"petra-{secrets.token_hex(3)}"
     portal.shell(
         "from accounts.services import user_create\n"
-        f"user_create(who=None, username='petra', password={PASSWORD!r})\n"
+        f"user_create(who=None, username={petra!r}, password={PASSWORD!r})\n"
         "answer = True"
     )
     context = chromium.new_context(locale="en-US")
@@ -38,7 +40,7 @@ def test_a_passkey_is_added_and_signs_in_without_a_password(
     device.send("WebAuthn.addVirtualAuthenticator", {"options": KEY})
 
     page.goto(f"{portal.url}/accounts/2fa/webauthn/add/")
-    page.get_by_label(re.compile("username", re.IGNORECASE)).fill("petra")
+    page.get_by_label(re.compile("username", re.IGNORECASE)).fill(petra)
     page.get_by_label("Password", exact=True).fill(PASSWORD)
     page.keyboard.press("Enter")
     page.wait_for_url(lambda url: "/login/" not in url)

@@ -80,7 +80,8 @@ def test_two_clicks_from_home_to_a_kernel_then_stop_resume_share_and_revoke(
     lab = ann.page.url
     host = re.match(r"https?://[^/]+", lab).group(0)
 
-    workspace = portal.api(portal.token("ann")).get("projects/demo/workspaces").json()["results"][0]
+    rows = portal.api(portal.token("ann")).get("projects/demo/workspaces").json()["results"]
+    workspace = next(row for row in rows if f"//{row['id']}." in host)
     page_url = f"{portal.url}/workspaces/{workspace['id']}/"
 
     # a second member is refused, then shared in, then revoked

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.files_page import Visit, give, remove_all
+from tests.browser.files_page import Visit, give
 from tests.browser.files_page import environment as environment  # noqa: PLC0414 - a fixture
 from tests.browser.files_page import visit as visit  # noqa: PLC0414 - a fixture
 from tests.browser.files_page import volume as volume  # noqa: PLC0414 - a fixture
@@ -39,7 +39,6 @@ def test_what_is_there_is_asked_about(visit: Visit) -> None:
     expect(dialog).to_contain_text("is there already")
     dialog.get_by_role("button", name="Keep both").click()
     expect(visit.row("a (2).txt")).to_be_visible()
-    remove_all(visit)
 
 
 def interrupt(page: Page, file: Path) -> None:
@@ -67,7 +66,6 @@ def test_an_upload_can_be_paused_and_goes_on_after_a_reload(visit: Visit, tmp_pa
         visit.row("large.bin").locator("td.end").click()
         page.get_by_role("toolbar").get_by_role("button", name="Download").click()
     assert filecmp.cmp(got.value.path(), file, shallow=False)
-    remove_all(visit)
 
 
 # The first answer to the end of an upload is lost, after all was done.
@@ -96,7 +94,6 @@ def test_an_upload_whose_last_answer_is_lost_is_not_asked_about(
     assert page.get_by_role("dialog").count() == 0
     expect(visit.row("large.bin")).to_be_visible()
     visit.shows("large.bin")
-    remove_all(visit)
 
 
 def test_an_interrupted_upload_draws_no_namesake_to_itself(visit: Visit, tmp_path: Path) -> None:
@@ -121,4 +118,3 @@ def test_an_interrupted_upload_draws_no_namesake_to_itself(visit: Visit, tmp_pat
     expect(visit.row("shard.bin")).to_be_visible(timeout=120_000)
     expect(page.get_by_text("An upload was interrupted")).to_be_hidden()
     visit.holds("other", "shard.bin")
-    remove_all(visit)
