@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from django.utils.translation import gettext
+from django.utils.translation import gettext_noop as _n
 
 if TYPE_CHECKING:
     from django.utils.functional import Promise
@@ -102,3 +103,13 @@ def red(name: str, sentence: str, /, *, fix: str = "", **values: Any) -> Finding
 
 def unknown(name: str, sentence: str, /, *, fix: str = "", **values: Any) -> Finding:
     return Finding(name, UNKNOWN, sentence, values, fix)
+
+
+def undecided(name: str, sentence: str, /, *, fix: str = "", **values: Any) -> Finding:
+    """It was asked and came to nothing, this time: an earlier answer stands."""
+    return replace(unknown(name, sentence, fix=fix, **values), failed=True)
+
+
+def probe_ended(name: str, code: int) -> Finding:
+    """The probe ended as its script never does: it was killed, did not start or crashed."""
+    return undecided(name, _n("The probe ended with %(code)d, so nothing can be said."), code=code)

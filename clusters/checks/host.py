@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from django.utils.translation import gettext_noop as _n
 
 from clusters import registry
-from clusters.checks.base import Finding, green, red, unknown
-from clusters.checks.network import CLIENT, WAIT_S
+from clusters.checks.base import Finding, green, probe_ended, red, unknown
+from clusters.checks.network import CLIENT, FIRST, WAIT_S
 from clusters.proofs import METADATA
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ NAME = "host"
 KUBELET = 10250
 OWN_NODE = "$(NODE_ADDRESS)"  # Kubernetes puts the probing pod's node here
 MOST_OTHERS = 3
-FIRST = 10  # exit codes of CLIENT start here
 FIX_KUBELET = (
     "kubectl get pods -A | grep -E 'calico|cilium|kube-router|antrea'"
     "  # its rules must also hold between a pod and its own node"
@@ -73,13 +72,14 @@ def targets(nodes: list[str]) -> list[tuple[str, int]]:
 
 
 def judge(code: int, tried: list[tuple[str, int]]) -> Finding:
-    """Say what the end of the probe means. ``FIRST`` and more: the number of what was reached."""
+    """Say what the end of the probe means. ``FIRST`` and more: the number of what was reached.
+
+    Another end leaves an earlier answer: one bad probe must not open what red has closed.
+    """
     if not code:
         return green(NAME, _n("A pod as projects have them reaches neither kubelet nor metadata."))
     if not FIRST <= code < FIRST + len(tried):
-        return unknown(
-            NAME, _n("The probe ended with %(code)d, so nothing can be said."), code=code
-        )
+        return probe_ended(NAME, code)
     host, _port = tried[code - FIRST]
     if host == METADATA:
         return red(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from django.utils.translation import gettext_noop as _n
 
-from clusters.checks.base import Finding, green, red, unknown
+from clusters.checks.base import Finding, green, probe_ended, red, undecided, unknown
 from clusters.checks.bench import PORT
 
 if TYPE_CHECKING:
@@ -28,11 +28,12 @@ while True:
     other.close()
 """
 # EXPECT: "open ADDRESS [PORT]" and "closed ADDRESS [PORT]" by comma. Ends with 0 as soon as
-# everything is as expected three times in a row, else with 10 + the number of what is not.
+# everything is as expected three times in a row, else with 10 + the number of what was not, or
+# with 1 where nothing was seen to be otherwise and time ran out.
 CLIENT = f"""
 import os, socket, sys, time
 wanted = [entry.split() for entry in os.environ["EXPECT"].split(",")]
-until, good, wrong = time.monotonic() + float(os.environ["WAIT"]), 0, 0
+until, good, wrong = time.monotonic() + float(os.environ["WAIT"]), 0, None
 while time.monotonic() < until and good < 3:
     good += 1
     for number, (state, address, *port) in enumerate(wanted):
@@ -46,9 +47,10 @@ while time.monotonic() < until and good < 3:
             good, wrong = 0, number
             break
     time.sleep(0.2)
-sys.exit(0 if good >= 3 else 10 + wrong)
+sys.exit(0 if good >= 3 else 1 if wrong is None else 10 + wrong)
 """
 WAIT_S = "25"
+FIRST, SECOND = 10, 11  # the first or second thing of CLIENT was not as expected
 FIX = (
     "kubectl get pods -A | grep -E 'calico|cilium|kube-router|antrea'"
     "  # one of them must run on every node"
@@ -68,13 +70,16 @@ def act(subject: Subject, bench: Bench) -> Finding:
     guarded, free = (bench.address(servers, name) for name in ("guarded", "free"))
     expect = f"open {guarded},open {free}"
     bench.start(clients, "before", CLIENT, env={"EXPECT": expect, "WAIT": WAIT_S})
-    if bench.exit_code(clients, "before"):
-        return unknown(
+    before = bench.exit_code(clients, "before")
+    if before in {FIRST, SECOND}:
+        return undecided(
             NAME,
             _n("Pods of two namespaces can't reach each other even without a policy, so nothing "
                "can be said."),
             fix="kubectl get networkpolicies,pods -A",
         )  # fmt: skip
+    if before:
+        return probe_ended(NAME, before)
     _close(bench, servers, clients)
     env = {"EXPECT": f"closed {guarded},open {free}", "WAIT": WAIT_S}
     bench.start(clients, "incoming", CLIENT, env=env)
@@ -99,15 +104,19 @@ def _close(bench: Bench, servers: str, clients: str) -> None:
 
 
 def judge(incoming: int, outgoing: int) -> Finding:
-    """What the two clients' ends mean. 11: a listener without a policy was not reached."""
-    if incoming == 11:  # noqa: PLR2004 - see CLIENT
-        return unknown(
+    """What the two clients' ends mean. Red is only what a client itself saw: a closed listener that
+    it reached. What ended a client otherwise says nothing of the network.
+    """
+    if incoming == FIRST and outgoing == FIRST:
+        return red(NAME, _n("NetworkPolicy is not enforced: a pod reached a pod of another namespace that a policy closes."), fix=FIX)  # fmt: skip # noqa: E501
+    if incoming == FIRST:
+        return red(NAME, _n("NetworkPolicy is not enforced for incoming connections."), fix=FIX)
+    if outgoing == FIRST:
+        return red(NAME, _n("NetworkPolicy is not enforced for outgoing connections."), fix=FIX)
+    if incoming == SECOND:
+        return undecided(
             NAME, _n("A policy for one pod also cut off another one, so nothing can be said.")
         )
-    if incoming and outgoing:
-        return red(NAME, _n("NetworkPolicy is not enforced: a pod reached a pod of another namespace that a policy closes."), fix=FIX)  # fmt: skip # noqa: E501
-    if incoming:
-        return red(NAME, _n("NetworkPolicy is not enforced for incoming connections."), fix=FIX)
-    if outgoing:
-        return red(NAME, _n("NetworkPolicy is not enforced for outgoing connections."), fix=FIX)
+    if incoming or outgoing:
+        return probe_ended(NAME, incoming or outgoing)
     return green(NAME, _n("Enforced: probed with pods of two namespaces, both directions."))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from django.conf import settings
 from django.utils.translation import gettext_noop as _n
 
-from clusters.checks.base import Finding, green, red, unknown
+from clusters.checks.base import Finding, green, red, undecided
 from runtime.routers.gateway import ProxyService
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def _settled(
 
 
 def _untold(name: str) -> Finding:
-    return unknown(name, _n("The API server does not say what we may do."))
+    return undecided(name, _n("The API server does not say what we may do."))
 
 
 def _routes(subject: Subject) -> tuple[Act, ...]:

@@ -13,7 +13,7 @@ from django.utils.translation import gettext_noop as _n
 
 from clusters import registry
 from clusters.checks import CHECKS
-from clusters.checks.base import Finding, Subject, unknown
+from clusters.checks.base import Finding, Subject, undecided, unknown
 from clusters.checks.bench import Bench, BenchError
 from clusters.models import Cluster
 from clusters.options import options_of
@@ -103,7 +103,7 @@ def one(entry: Check, subject: Subject, bench: Bench) -> Finding:
 
 
 def _failed(name: str, why: str) -> Finding:
-    return replace(unknown(name, _n("Could not be checked: %(why)s"), why=why[:200]), failed=True)
+    return undecided(name, _n("Could not be checked: %(why)s"), why=why[:200])
 
 
 def _clear(bench: Bench) -> None:

@@ -29,7 +29,7 @@ def checks_ask(*, principal: Principal, cluster: Cluster) -> None:
 
 @transaction.atomic
 def checks_store(*, cluster: Cluster, findings: Sequence[Finding]) -> None:
-    """Write answers down. Where asking itself failed, an earlier answer stands.
+    """Write answers down. Where asking itself failed, an earlier answer stands; "unknown" is none.
 
     Answers of a server that the cluster no longer is are dropped.
     """
@@ -38,7 +38,7 @@ def checks_store(*, cluster: Cluster, findings: Sequence[Finding]) -> None:
         return
     before = dict(CheckResult.objects.filter(cluster=cluster).values_list("name", "state"))
     for found in findings:
-        if found.failed and found.name in before:
+        if found.failed and before.get(found.name, found.state) != CheckResult.State.UNKNOWN:
             continue
         CheckResult.objects.update_or_create(
             cluster=cluster,

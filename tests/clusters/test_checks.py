@@ -8,7 +8,7 @@ import pytest
 
 from clusters import registry
 from clusters.checks import CHECKS, host, network, rights, run, simple, storage, users
-from clusters.checks.base import Answer, Subject, green, red, text_of, unknown
+from clusters.checks.base import Answer, green, red, text_of, unknown
 from clusters.checks.bench import Bench
 from clusters.models import CheckResult, Cluster
 from clusters.options import ClusterOptions
@@ -16,29 +16,7 @@ from clusters.services import checks_store
 from common.clock import now
 from events.models import Event
 from runtime.protocol import Unreachable
-
-
-class Api:
-    """Answers by path; whatever is not known is made or there."""
-
-    def __init__(self, **answers):
-        self.answers = answers
-        self.asked = []
-
-    def ask(self, method, path, body=None, params=None):
-        self.asked.append((method, path))
-        for word, answer in self.answers.items():
-            if word in path:
-                return answer(body) if callable(answer) else answer
-        return Answer(200, {})
-
-
-def subject(api, **options):
-    return Subject(Cluster(key="c", name="C", driver="kubernetes"), ClusterOptions(**options), api)
-
-
-def bench(api, **options):
-    return Bench(api, ClusterOptions(**options), wait_s=0.1)
+from tests.clusters.probing import Api, bench, subject
 
 
 @pytest.mark.parametrize(
