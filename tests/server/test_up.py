@@ -13,6 +13,7 @@ import httpx
 import psutil
 import pytest
 
+from benchmarks.lib import poll
 from tests.support.portal import ROOT, Portal, free_ports
 
 pytestmark = pytest.mark.real
@@ -156,7 +157,7 @@ def test_after_an_upgrade_the_supervisor_is_replaced_by_its_new_code(portal: Por
     version = portal.var / "supervisor" / "version"
     version.write_text("the code before\n")
     portal.up()
-    assert part(portal, "supervisor") not in {None, before}
+    poll(lambda: part(portal, "supervisor") not in {None, before}, within_s=60)
     assert version.read_text() != "the code before\n"
 
 
