@@ -5,7 +5,7 @@ import http from "node:http";
 const PASSED_ON = ["accept", "accept-language", "sec-fetch-mode", "sec-fetch-dest", "x-requested-with"];
 const KEPT = ["content-type", "content-language", "content-security-policy", "cache-control",
   "referrer-policy", "retry-after", "vary", "x-content-type-options", "x-frame-options"];
-const TIMEOUT_MS = 5000;
+const TIMEOUT_MS = 30_000; // one that is down refuses at once; this is for one that is slow
 const HTTP_STATUS = { 421: "Misdirected Request", 424: "Failed Dependency", 503: "Service Unavailable" };
 
 export function stoppedSocket(req, socket, code) {
@@ -32,11 +32,15 @@ export function stoppedPage(base, place, req, res, log) {
     page.on("error", () => res.destroy());
     page.pipe(res);
   });
-  ask.on("timeout", () => ask.destroy(new Error("the portal did not answer in time")));
+  let why = "is not there to say why";
+  ask.on("timeout", () => {
+    why = "did not say why in time";
+    ask.destroy(new Error("the portal did not answer in time"));
+  });
   ask.on("error", (error) => {
     log.warn("No page for a stopped workspace: %s", error.message);
     if (res.headersSent) return res.destroy();
     res.writeHead(503, { "Content-Type": "text/plain; charset=utf-8", "Retry-After": "5" });
-    res.end("This workspace does not answer, and the portal is not there to say why. Try again soon.\n");
+    res.end(`This workspace does not answer, and the portal ${why}. Try again soon.\n`);
   });
 }
