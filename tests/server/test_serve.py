@@ -135,11 +135,12 @@ def test_web_goes_on_answering_while_the_load_balancer_looks_away(
     installation: Installation,
 ) -> None:
     assert installation.start("migrate").wait(WITHIN_S) == 0
-    web = installation.start("web", BERTH_DRAIN_SECONDS="10")
+    web = installation.start("web", BERTH_DRAIN_SECONDS="40")
     url = f"{installation.env['BERTH_PUBLIC_URL']}/livez"
     answers(url)
     web.terminate()
     time.sleep(1.5)
+    assert web.poll() is None
     assert httpx.get(url, trust_env=False, timeout=30).status_code == 200
     assert web.wait(WITHIN_S) == 0
 
