@@ -31,7 +31,7 @@ MANIFESTS = (
 OLD = "application/vnd.docker.distribution.manifest.v1"
 HOPS = 3
 TOKEN_MAX = 32 * 1024
-_OK, _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _TOO_MANY = 200, 401, 403, 404, 429
+_OK, _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _TOO_MANY, _ERRORS = 200, 401, 403, 404, 429, 500
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _PARAMETER = re.compile(r'([a-z]+)="([^"\\]{0,2000})"')
 _DIGEST = re.compile(r"\Asha256:[0-9a-f]{64}\Z")
@@ -184,7 +184,7 @@ class Registry:
             return ImageProblem(Problem.WRONG_LOGIN if self._login else Problem.SIGN_IN)
         if status == _NOT_FOUND:
             return ImageProblem(Problem.NOT_FOUND)
-        if status == _TOO_MANY:
+        if status == _TOO_MANY or status >= _ERRORS:
             return ImageProblem(Problem.BUSY)
         return ImageProblem(Problem.NOT_A_REGISTRY)
 

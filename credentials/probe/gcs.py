@@ -23,7 +23,7 @@ from dataplane.copy.stores import jwt
 _SCOPE = "https://www.googleapis.com/auth/devstorage.read_only"
 _LIFE_S = 600
 _TOKEN_MAX = 8 * 1024
-_OK, _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _ERRORS = 200, 401, 403, 404, 500
+_OK, _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _TOO_MANY, _ERRORS = 200, 401, 403, 404, 429, 500
 
 
 def tried(public: Mapping[str, Any], secret: Mapping[str, str]) -> Verdict:
@@ -79,7 +79,7 @@ def _token(answer: Answer) -> str:
 
 
 def _no_token(answer: Answer) -> Verdict:
-    if answer.status >= _ERRORS:
+    if answer.status == _TOO_MANY or answer.status >= _ERRORS:
         return verdict.unknown(_("Google is too busy to answer; try again later."))
     if verdict.clocks_differ(answer):
         return verdict.unknown(verdict.clock_sentence(answer))

@@ -15,7 +15,7 @@ from credentials.probe import verdict
 from credentials.probe.verdict import SECONDS, Verdict
 from credentials.said import Sentence
 
-_OK, _UNAUTHORIZED, _ERRORS = 200, 401, 500
+_OK, _UNAUTHORIZED, _TOO_MANY, _ERRORS = 200, 401, 429, 500
 _BUSY = frozenset({"RetriableException", "SafeModeException"})
 _BODY = 4 * 1024 * 1024  # a thousand names
 
@@ -44,7 +44,7 @@ def _verdict(answer: Answer, folder: str, *, with_token: bool) -> Verdict:
             if with_token
             else _("The namenode wants a proof: store a delegation token.")
         )
-    if answer.status >= _ERRORS or error in _BUSY:
+    if answer.status == _TOO_MANY or answer.status >= _ERRORS or error in _BUSY:
         return verdict.unknown(_("The namenode is too busy to answer; try again later."))
     sentences: dict[str, str | Sentence] = {
         "StandbyException": _("This namenode is on standby: name the active one."),

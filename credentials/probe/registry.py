@@ -19,12 +19,14 @@ def tried(host: str, login: Login) -> Verdict:
         with Registry(host, policy_from_settings(), login=login, seconds=SECONDS) as registry:
             asked = registry.sign_in()
     except ImageProblem as problem:
-        wrong = problem.problem in {Problem.WRONG_LOGIN, Problem.SIGN_IN}
-        text = _("The registry does not accept this sign-in.")
-        return verdict.refused(text if wrong else _sentence(problem.problem, problem.facts))
+        if problem.problem in {Problem.WRONG_LOGIN, Problem.SIGN_IN}:
+            return verdict.refused(_("The registry does not accept this sign-in."))
+        said = _sentence(problem.problem, problem.facts)
+        return verdict.unknown(said) if problem.uncertain else verdict.refused(said)
     except OutboundError as error:
-        kind = Problem.REFUSED if error.trouble is Trouble.REFUSED else Problem.UNREACHABLE
-        return verdict.refused(_sentence(kind, {"why": error.message}))
+        if error.trouble is Trouble.REFUSED:  # as of every kind: it fails until it is allowed
+            return verdict.refused(_sentence(Problem.REFUSED, {"why": error.message}))
+        return verdict.unknown(_sentence(Problem.UNREACHABLE, {"why": error.message}))
     if not asked:
         text = _("The registry lets everybody in, so the sign-in was not asked for.")
         return verdict.accepted(text)

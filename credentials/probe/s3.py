@@ -68,7 +68,10 @@ _CODES = {
     "ServiceUnavailable": Said.BUSY,
     "InternalError": Said.BUSY,
 }
-_STATUSES = {429: Said.BUSY, 503: Said.BUSY, 403: Said.DENIED, 401: Said.DENIED}
+_STATUSES = {403: Said.DENIED, 401: Said.DENIED}
+_NOT_BUILT = 501  # the one error of a server that no later try mends
+# What is said of the answer, and nothing of the key that was asked with.
+_SAYS_NOTHING = frozenset({Said.BUSY, Said.NO_STORE})
 
 
 def tried(kind: str, public: Mapping[str, Any], secret: Mapping[str, str]) -> Verdict:
@@ -82,7 +85,10 @@ def tried(kind: str, public: Mapping[str, Any], secret: Mapping[str, str]) -> Ve
         if doubtful:
             # Does it answer the same to a key that can't be right? Then it tells nothing of ours.
             wrong = replace(keys, secret=secrets.token_hex(20))
-            told = said_by(_asked(client, kind, public, wrong)) is not said
+            again = said_by(_asked(client, kind, public, wrong))
+            if again in _SAYS_NOTHING:
+                return verdict.unknown(_no(again, answer, {}).said)
+            told = again is not said
     return _verdict(said, answer, str(public.get("bucket", "")), told=told)
 
 
@@ -107,7 +113,12 @@ def said_by(answer: Answer) -> Said:
         return Said.REGION
     if code and answer.status in _STATUSES:
         return _STATUSES[answer.status]
-    return Said.BUSY if answer.status in {429, 503} else Said.NO_STORE
+    return Said.BUSY if _is_away(answer.status) else Said.NO_STORE
+
+
+def _is_away(status: int) -> bool:
+    """Whether the store, or a proxy before it, tells of a trouble of its own."""
+    return status == 429 or (status >= 500 and status != _NOT_BUILT)  # noqa: PLR2004 - HTTP
 
 
 def _too_late(answer: Answer) -> bool:
