@@ -26,7 +26,10 @@ from accounts.oidc.adapter import OidcAdapter
 from accounts.services.sessions import session_forget
 
 KEY = "berth_oidc"
-GRACE = 120  # seconds that an unreachable provider is forgiven
+GRACE = 120  # seconds that a provider is forgiven who says neither yes nor no
+# A no to this person (RFC 6749 5.2, OpenID Connect Core 3.1.2.6). Every other error tells of the
+# client, of the provider or of what stands before it, as a rate limit does.
+_NO = frozenset({"invalid_grant", "interaction_required", "login_required", "consent_required"})
 _DEFAULT_LIFE = 8 * 3600  # the provider says nothing about time
 _TIMEOUT = 5
 _log = structlog.get_logger(__name__)
@@ -79,7 +82,7 @@ def end(request: HttpRequest) -> None:
 
 
 def _renew(request: HttpRequest, refresh: str) -> dict[str, Any] | None:
-    """Return the provider's new tokens and claims, or None when it says no."""
+    """Return the provider's new tokens and claims, or None when it says no to this person."""
     adapter = OidcAdapter(request)
     app = adapter.get_provider().app
     body = {"grant_type": "refresh_token", "refresh_token": refresh}
@@ -89,7 +92,7 @@ def _renew(request: HttpRequest, refresh: str) -> dict[str, Any] | None:
     response = requests.post(
         adapter.access_token_url, data=body, auth=auth, timeout=_TIMEOUT, allow_redirects=False
     )
-    if response.status_code in {400, 403}:  # invalid_grant; 401 would be our own secret
+    if _says_no(response):
         return None
     response.raise_for_status()
     answer: dict[str, Any] = response.json()
@@ -97,6 +100,16 @@ def _renew(request: HttpRequest, refresh: str) -> dict[str, Any] | None:
     if isinstance(answer.get("id_token"), str):
         claims = adapter.verified_claims(app, answer["id_token"])
     return {"tokens": answer, "claims": claims}
+
+
+def _says_no(response: requests.Response) -> bool:
+    if not 400 <= response.status_code < 500:  # noqa: PLR2004 - HTTP
+        return False
+    try:
+        said = response.json()
+    except ValueError:
+        return False
+    return isinstance(said, dict) and str(said.get("error")) in _NO
 
 
 def _prolong(request: HttpRequest, state: dict[str, Any], answer: dict[str, Any]) -> None:

@@ -34,7 +34,7 @@ def lies():
 @app.before_request
 def broken():
     if flask.request.path == "/oauth2/token" and "status" in LIES:
-        return {"error": "invalid_grant"}, LIES["status"]
+        return LIES.get("body", {"error": "invalid_grant"}), LIES["status"]
     return None
 
 

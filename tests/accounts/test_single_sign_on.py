@@ -318,6 +318,41 @@ def test_a14_a_provider_that_is_down_is_forgiven_for_two_minutes_only(provider):
         assert client.get("/settings/profile").status_code == 302
 
 
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (400, {"error": "invalid_client"}),
+        (400, {"error": "temporarily_unavailable"}),
+        (400, {"error": ["invalid_grant"]}),
+        (400, ["invalid_grant"]),
+        (401, {"error": "invalid_client"}),
+        (403, "<html>Request blocked</html>"),
+        (429, {"error": "slow_down"}),
+    ],
+    ids=str,
+)
+def test_a14_an_error_that_is_no_no_to_the_person_is_forgiven_for_two_minutes_only(
+    provider, status, body
+):
+    client, _answer = sign_in(provider)
+    provider.lie(status=status, body=body)
+    with time_machine.travel(time.time() + 3610, tick=True):
+        assert client.get("/settings/profile").status_code == 200
+    with time_machine.travel(time.time() + 3800, tick=True):
+        assert client.get("/settings/profile").status_code == 302
+    assert not signed_in(client)
+
+
+@pytest.mark.parametrize("error", ["invalid_grant", "login_required", "interaction_required"])
+@pytest.mark.parametrize("status", [400, 401, 403])
+def test_a14_a_no_to_the_person_ends_the_session_at_once(provider, status, error):
+    client, _answer = sign_in(provider)
+    provider.lie(status=status, body={"error": error})
+    with time_machine.travel(time.time() + 3610, tick=True):
+        assert client.get("/settings/profile").status_code == 302
+    assert not signed_in(client)
+
+
 def test_refresh_tokens_are_not_readable_in_the_session_table(provider):
     from accounts.crypto import unseal
 
