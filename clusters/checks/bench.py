@@ -9,13 +9,13 @@ from __future__ import annotations
 import secrets
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from common.clock import now
 from runtime.protocol import DriverError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from clusters.checks.base import Answer, Asker
     from clusters.options import ClusterOptions
@@ -26,6 +26,7 @@ LEFT_OVER_S = 600.0
 SETTLES_S = 20.0
 PORT = 8080
 NOT_FOUND = 404
+_T = TypeVar("_T")
 _NODE_ADDRESS = {
     "name": "NODE_ADDRESS",
     "valueFrom": {"fieldRef": {"fieldPath": "status.hostIP"}},
@@ -34,6 +35,26 @@ _NODE_ADDRESS = {
 
 class BenchError(Exception):
     """The bench could not be set up; the text says what the cluster answered."""
+
+
+class ImageRefusedError(BenchError):
+    """A node says that it can't get the image."""
+
+
+class TooLongError(BenchError):
+    """Time ran out. Why is not known: ``status`` is the pod's as it was seen last, or empty."""
+
+    def __init__(self, why: str, status: Mapping[str, Any]) -> None:
+        super().__init__(why)
+        self.status = status
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a script ended. ``said``: what the container's runtime says of it, if anything."""
+
+    code: int
+    said: str = ""
 
 
 @dataclass
@@ -123,32 +144,16 @@ class Bench:
             },
         )
 
-    def pod(self, namespace: str, name: str) -> Mapping[str, Any]:
-        answer = self.api.ask("GET", f"/api/v1/namespaces/{namespace}/pods/{name}-0")
-        return answer.body if answer.ok else {}
-
     def address(self, namespace: str, name: str) -> str:
         """Wait until it runs; return its address."""
-        until = time.monotonic() + self.wait_s
-        while True:
-            status = self.pod(namespace, name).get("status") or {}
-            if status.get("phase") == "Running" and status.get("podIP"):
-                return str(status["podIP"])
-            self._give_up(status, until)
-            time.sleep(0.3)
+        return self._seen(namespace, name, _address)
+
+    def ended(self, namespace: str, name: str) -> Ended:
+        """Wait until its script ended once; a container that was started again counts too."""
+        return self._seen(namespace, name, _end)
 
     def exit_code(self, namespace: str, name: str) -> int:
-        """Wait until its script ended once; a container that was started again counts too."""
-        until = time.monotonic() + self.wait_s
-        while True:
-            status = self.pod(namespace, name).get("status") or {}
-            for container in status.get("containerStatuses") or ():
-                for key in ("state", "lastState"):
-                    ended = (container.get(key) or {}).get("terminated")
-                    if ended:
-                        return int(ended.get("exitCode", 1))
-            self._give_up(status, until)
-            time.sleep(0.3)
+        return self.ended(namespace, name).code
 
     def remember_volume(self, name: str) -> None:
         self._volumes.append(name)
@@ -239,19 +244,56 @@ class Bench:
             spec["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}]
         return spec
 
-    def _give_up(self, status: Mapping[str, Any], until: float) -> None:
-        for container in status.get("containerStatuses") or ():
-            waiting = (container.get("state") or {}).get("waiting") or {}
+    def _seen(
+        self, namespace: str, name: str, found: Callable[[Mapping[str, Any]], _T | None]
+    ) -> _T:
+        """Look at the pod until ``found`` sees in its status what is waited for."""
+        path = f"/api/v1/namespaces/{namespace}/pods/{name}-0"
+        until = time.monotonic() + self.wait_s
+        while True:
+            answer = self.api.ask("GET", path)
+            status = (answer.body.get("status") or {}) if answer.ok else {}
+            seen = found(status)
+            if seen is not None:
+                return seen
+            self._look_at_image(status)
+            if time.monotonic() >= until:
+                refused = "" if answer.ok or answer.status == NOT_FOUND else answer.message
+                why = refused or _hindrance(status) or f"no pod within {self.wait_s:.0f} s"
+                raise TooLongError(why, status)
+            time.sleep(0.3)
+
+    def _look_at_image(self, status: Mapping[str, Any]) -> None:
+        for waiting in _waiting(status):
             if waiting.get("reason") in {"ImagePullBackOff", "InvalidImageName"}:
-                raise BenchError(f"{self.image}: {waiting.get('message') or waiting['reason']}")
-        if time.monotonic() < until:
-            return
-        conditions = [
-            str(c.get("message"))
-            for c in status.get("conditions") or ()
-            if c.get("status") == "False" and c.get("message")
-        ]
-        raise BenchError(conditions[0] if conditions else f"no pod within {self.wait_s:.0f} s")
+                why = waiting.get("message") or waiting["reason"]
+                raise ImageRefusedError(f"{self.image}: {why}")
+
+
+def _address(status: Mapping[str, Any]) -> str | None:
+    return str(status.get("podIP") or "") or None if status.get("phase") == "Running" else None
+
+
+def _end(status: Mapping[str, Any]) -> Ended | None:
+    for container in status.get("containerStatuses") or ():
+        for key in ("state", "lastState"):
+            ended = (container.get(key) or {}).get("terminated")
+            if ended:
+                return Ended(int(ended.get("exitCode", 1)), str(ended.get("message") or ""))
+    return None
+
+
+def _waiting(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    containers = status.get("containerStatuses") or ()
+    return [(container.get("state") or {}).get("waiting") or {} for container in containers]
+
+
+def _hindrance(status: Mapping[str, Any]) -> str:
+    """What the cluster says of a pod that does not run: of its container, else of the pod."""
+    said = [str(waiting.get("message") or "") for waiting in _waiting(status)]
+    lacking = (c for c in status.get("conditions") or () if c.get("status") == "False")
+    said += [str(condition.get("message") or "") for condition in lacking]
+    return next(filter(None, said), "")
 
 
 def _age_s(stamp: str) -> float:

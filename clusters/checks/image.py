@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from django.utils.translation import gettext_noop as _n
 
-from clusters.checks.base import Finding, green, red, unknown
-from clusters.checks.bench import BenchError
+from clusters.checks.base import Finding, green, probe_ended, red, unknown
+from clusters.checks.bench import Ended, ImageRefusedError, TooLongError
 
 if TYPE_CHECKING:
     from clusters.checks.base import Subject
     from clusters.checks.bench import Bench
+
+# Of an empty script each code below is the program's own: it does not run. From 128 on somebody
+# else ended it, or it never started; runtimes name the program where that was for lack of it.
+NOT_STARTED = 128
+PROGRAM = re.compile(r"""["'`]python3["'`]""")
 
 
 def act(subject: Subject, bench: Bench) -> Finding:
@@ -21,14 +27,20 @@ def act(subject: Subject, bench: Bench) -> Finding:
     where = bench.namespace("a")
     bench.start(where, "image", "pass")
     try:
-        code = bench.exit_code(where, "image")
-    except BenchError as error:
+        ended = bench.ended(where, "image")
+    except ImageRefusedError as error:
         return red(
             "image",
             _n("A pod with it does not start: %(why)s"),
             why=str(error)[:200],
             fix=f"kubectl run -it --rm check --image={bench.image} -- python3 -V",
         )
-    if code:
+    except TooLongError as error:
+        if not PROGRAM.search(str(error)):  # a slow pull or a full cluster is no fault of the image
+            raise
+        ended = Ended(NOT_STARTED, str(error))
+    if not ended.code:
+        return green("image", _n("%(image)s was pulled and ran."), image=bench.image)
+    if ended.code < NOT_STARTED or PROGRAM.search(ended.said):
         return red("image", _n("%(image)s has no python3 that runs."), image=bench.image)
-    return green("image", _n("%(image)s was pulled and ran."), image=bench.image)
+    return probe_ended("image", ended.code)

@@ -6,19 +6,28 @@ from typing import TYPE_CHECKING, Any
 
 from django.utils.translation import gettext_noop as _n
 
-from clusters.checks.base import Finding, green, red, unknown
-from clusters.checks.bench import BenchError
+from clusters.checks.base import Finding, green, probe_ended, red, unknown
+from clusters.checks.bench import NOT_FOUND, TooLongError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from clusters.checks.base import Subject
     from clusters.checks.bench import Bench
 
 NAME = "storage"
-WRITER = """
-with open("/data/probe", "w") as file:
-    file.write("berth")
-print(open("/data/probe").read())
+DENIED = 10  # no end that anything but WRITER gives
+WRITER = f"""
+import sys
+try:
+    with open("/data/probe", "w") as file:
+        file.write("berth")
+    print(open("/data/probe").read())
+except OSError as error:
+    print(error)
+    sys.exit({DENIED})
 """
+UNMOUNTED = {"FailedMount", "FailedAttachVolume", "FailedMapVolume"}
 
 
 def act(subject: Subject, bench: Bench) -> Finding:
@@ -26,14 +35,15 @@ def act(subject: Subject, bench: Bench) -> Finding:
     if options.volume_kind == "storageclass":
         path = f"/apis/storage.k8s.io/v1/storageclasses/{options.storage_class}"
         found = subject.api.ask("GET", path)
-        grows = found.body.get("allowVolumeExpansion") is True
-        if not found.ok:
+        if found.status == NOT_FOUND:
             return red(
                 NAME,
                 _n("There is no storage class “%(name)s”."),
                 name=options.storage_class,
                 fix="kubectl get storageclass",
             )
+        # Who may not read classes can use them: then nothing is said of growth.
+        grows = not found.ok or found.body.get("allowVolumeExpansion") is True
     if not bench.image:
         return unknown(NAME, _n("Set a check image: a pod is needed to see it."))
     where = bench.namespace("a")
@@ -41,17 +51,51 @@ def act(subject: Subject, bench: Bench) -> Finding:
     bench.start(where, "writer", WRITER, claim=claim)
     try:
         code = bench.exit_code(where, "writer")
-    except BenchError as error:
-        why, fix = str(error)[:200], _fix(subject)
-        return red(NAME, _n("The volume could not be used: %(why)s"), why=why, fix=fix)
-    if code:
+    except TooLongError as error:
+        why = _trouble(subject, where, claim, error.status)
+        if not why:  # a slow pull or a full cluster is no fault of the volume
+            raise
+        fix = _fix(subject)
+        return red(NAME, _n("The volume could not be used: %(why)s"), why=why[:200], fix=fix)
+    if code == DENIED:
         return red(
             NAME,
             _n("User %(user)d can't write into the volume."),
             user=options.run_as_user,
             fix=_fix(subject),
         )
+    if code:
+        return probe_ended(NAME, code)
     return _done(grows=grows, name=options.storage_class)
+
+
+def _trouble(subject: Subject, where: str, claim: str, pod: Mapping[str, Any]) -> str:
+    """What the cluster says of the volume of a pod that does not run, or ''."""
+    told = {c.get("type"): c.get("status") for c in pod.get("conditions") or ()}
+    if told.get("PodReadyToStartContainers") == "True":
+        return ""  # its volume is mounted
+    path = f"/api/v1/namespaces/{where}"
+    events = subject.api.ask("GET", f"{path}/events", params={"limit": "200"})
+    items = (events.body.get("items") or ()) if events.ok else ()
+    if told.get("PodScheduled") == "True":
+        return _said([e for e in _about(items, "Pod", "writer-0") if e.get("reason") in UNMOUNTED])
+    found = subject.api.ask("GET", f"{path}/persistentvolumeclaims/{claim}")
+    if (found.body.get("status") or {}).get("phase") == "Bound":
+        return ""
+    about = _about(items, "PersistentVolumeClaim", claim)
+    begun = any(event.get("reason") == "Provisioning" for event in about)
+    unmade = {"FailedBinding"} if begun else {"FailedBinding", "ExternalProvisioning"}
+    return _said([e for e in about if e.get("type") == "Warning" or e.get("reason") in unmade])
+
+
+def _about(items: Iterable[Mapping[str, Any]], kind: str, name: str) -> list[Mapping[str, Any]]:
+    wanted = (kind, name)
+    about = [(item, item.get("involvedObject") or {}) for item in items]
+    return [item for item, which in about if (which.get("kind"), which.get("name")) == wanted]
+
+
+def _said(events: list[Mapping[str, Any]]) -> str:
+    return next((str(event["message"]) for event in events if event.get("message")), "")
 
 
 def _done(*, grows: bool, name: str) -> Finding:

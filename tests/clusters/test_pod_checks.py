@@ -1,0 +1,154 @@
+"""What the checks of images and of storage conclude from a pod, and from one that never ran."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from clusters.checks import CHECKS, image, run, storage
+from clusters.checks.base import Answer
+from tests.clusters.probing import Api, bench, ended, subject, waiting
+
+REFUSED = Answer(403, {"message": "pods is forbidden"})
+NO_PROGRAM = 'exec: "python3": executable file not found in $PATH'
+FULL = {"conditions": [{"type": "PodScheduled", "status": "False", "message": "0/3 nodes"}]}
+PULLING = {
+    "conditions": [
+        {"type": "PodReadyToStartContainers", "status": "True"},
+        {"type": "PodScheduled", "status": "True"},
+        {"type": "Ready", "status": "False", "message": "containers with unready status: [main]"},
+    ]
+}
+PLACED = {"conditions": [{"type": "PodScheduled", "status": "True"}]}
+
+
+def pod(status):
+    return Answer(200, {"status": status})
+
+
+def asked(name, api, **options):
+    """The answer as it is kept: through the runner, which catches what a check raises."""
+    entry = next(check for check in CHECKS if check.name == name)
+    options = {"check_image": "registry.example/python3:1", **options}
+    return run.one(entry, subject(api, **options), bench(api, **options))
+
+
+@pytest.mark.parametrize(
+    ("seen", "state", "words"),
+    [
+        (ended(0), "green", "was pulled and ran"),
+        (ended(1), "red", "no python3"),
+        (ended(127), "red", "no python3"),
+        (ended(128, "StartError", NO_PROGRAM), "red", "no python3"),
+        (waiting("CreateContainerError", NO_PROGRAM), "red", "no python3"),
+        (waiting("ImagePullBackOff", "not found"), "red", "not found"),
+        (waiting("InvalidImageName"), "red", "InvalidImageName"),
+        (ended(137, "OOMKilled"), "unknown", "ended with 137"),
+        (ended(128, "StartError", "no space left on device"), "unknown", "ended with 128"),
+        (waiting("ErrImagePull", 'pulling "python3:1"'), "unknown", "pulling"),
+        (pod(FULL), "unknown", "0/3 nodes"),
+        (pod(PULLING), "unknown", "unready status"),
+        (Answer(404, {}), "unknown", "no pod within"),
+        (REFUSED, "unknown", "pods is forbidden"),
+    ],
+)
+def test_only_what_an_image_did_itself_is_its_fault(seen, state, words):
+    found = asked("image", Api(pods=seen))
+    assert (found.state, words in found.text()) == (state, True), found.text()
+    assert found.failed == (state == "unknown")
+
+
+def event(kind, reason, message, level="Warning"):
+    name = "writer-0" if kind == "Pod" else "CLAIM"
+    about = {"kind": kind, "name": name}
+    return {"involvedObject": about, "type": level, "reason": reason, "message": message}
+
+
+NO_PROVISIONER = event(
+    "PersistentVolumeClaim", "ExternalProvisioning", "verify that it is running", "Normal"
+)
+PROVISIONING = event("PersistentVolumeClaim", "Provisioning", "is provisioning", "Normal")
+REFUSES = event("PersistentVolumeClaim", "ProvisioningFailed", "quota of the pool")
+UNMOUNTED = event("Pod", "FailedMount", "no such directory")
+CROWDED = event("Pod", "FailedScheduling", "0/3 nodes")
+
+
+class Storage(Api):
+    """Tells events of the claim under the name that the check gave it."""
+
+    def __init__(self, pod, events=(), phase="Pending", **more):
+        super().__init__(**more, pods=pod)
+        self.events, self.phase, self.claim = events, phase, ""
+
+    def ask(self, method, path, body=None, params=None):
+        if "persistentvolumeclaims" in path:
+            self.claim = path.rpartition("/")[2]
+            return Answer(200, {"status": {"phase": self.phase}})
+        if path.endswith("/events"):
+            told = [self._named(event) for event in self.events]
+            return Answer(200, {"items": told})
+        return super().ask(method, path, body, params)
+
+    def _named(self, event):
+        name = event["involvedObject"]["name"].replace("CLAIM", self.claim)
+        return event | {"involvedObject": event["involvedObject"] | {"name": name}}
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("kind", ["storageclass", "directory"])
+@pytest.mark.parametrize(
+    ("api", "state", "words"),
+    [
+        (Storage(ended(0)), "green", "A pod wrote"),
+        (Storage(ended(10)), "red", "can't write"),
+        (Storage(ended(1)), "unknown", "ended with 1"),
+        (Storage(ended(137, "OOMKilled")), "unknown", "ended with 137"),
+        (Storage(pod(FULL), [REFUSES]), "red", "quota of the pool"),
+        (Storage(pod({}), [NO_PROVISIONER]), "red", "verify that it is running"),
+        (Storage(pod(PLACED), [UNMOUNTED], "Bound"), "red", "no such directory"),
+        # the image's check tells of the image, with what helps there
+        (Storage(waiting("ImagePullBackOff", "not found")), "unknown", "not found"),
+        # slow, or there is no room, and the volume is well as far as anybody says
+        (Storage(pod(FULL), [CROWDED]), "unknown", "0/3 nodes"),
+        (Storage(pod(FULL), [REFUSES, CROWDED], "Bound"), "unknown", "0/3 nodes"),
+        (Storage(pod({}), [NO_PROVISIONER, PROVISIONING]), "unknown", "no pod within"),
+        (Storage(pod(PULLING), [UNMOUNTED], "Bound"), "unknown", "unready status"),
+        (Storage(REFUSED), "unknown", "pods is forbidden"),
+    ],
+)
+def test_only_what_is_said_of_a_volume_is_its_fault(kind, api, state, words):
+    found = asked("storage", api, volume_kind=kind, storage_class="fast")
+    assert (found.state, words in found.text()) == (state, True), found.text()
+    assert found.failed == (state == "unknown")
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("answer", "state", "words"),
+    [
+        (Answer(404, {}), "red", "There is no storage class “fast”"),
+        (Answer(403, {"message": "may not"}), "green", "made as homes are."),
+        (Answer(200, {"allowVolumeExpansion": False}), "green", "allowVolumeExpansion"),
+    ],
+)
+def test_a_class_that_may_not_be_read_is_tried_all_the_same(answer, state, words):
+    api = Api(storageclasses=answer, pods=ended(0))
+    found = asked("storage", api, volume_kind="storageclass", storage_class="fast")
+    assert (found.state, words in found.text()) == (state, True), found.text()
+    assert ("can't be made larger" in found.text()) == (answer.status == 200)
+
+
+def test_the_writer_says_by_its_end_that_it_may_not_write(tmp_path):
+    """Its own code, so that nothing else that ends a pod is taken for it."""
+    script = storage.WRITER.replace("/data", str(tmp_path / "data"))
+    written = [sys.executable, "-c", script]
+    assert subprocess.run(written, env=os.environ, check=False).returncode == storage.DENIED
+    (tmp_path / "data").mkdir()
+    assert subprocess.run(written, env=os.environ, check=False).returncode == 0
+
+
+def test_without_an_image_nothing_is_said_of_images():
+    api = Api()
+    assert image.act(subject(api), bench(api)).state == "unknown"
+    assert api.asked == []
