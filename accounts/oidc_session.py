@@ -65,12 +65,12 @@ def is_over(request: HttpRequest) -> bool:
         return time.time() > state["until"] + GRACE
     try:
         answer = _renew(request, refresh)
+        if answer is None:
+            return True
+        _prolong(request, state, answer)
     except (requests.RequestException, OAuth2Error, ValueError, KeyError) as error:
         _log.warning("oidc_refresh_failed", error=type(error).__name__)
         return time.time() > state["until"] + GRACE
-    if answer is None:
-        return True
-    _prolong(request, state, answer)
     return False
 
 
@@ -96,6 +96,8 @@ def _renew(request: HttpRequest, refresh: str) -> dict[str, Any] | None:
         return None
     response.raise_for_status()
     answer: dict[str, Any] = response.json()
+    if not isinstance(answer, dict):
+        raise OAuth2Error("What answers there is not where tokens are renewed.")
     claims = {}
     if isinstance(answer.get("id_token"), str):
         claims = adapter.verified_claims(app, answer["id_token"])

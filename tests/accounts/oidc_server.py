@@ -41,7 +41,7 @@ def broken():
 @app.after_request
 def lie(response):
     path = flask.request.path
-    if response.status_code != 200 or not LIES:
+    if response.status_code != 200 or not LIES or "body" in LIES:
         return response
     if path == "/oauth2/token":
         _change(response, _tokens)

@@ -328,10 +328,12 @@ def test_a14_a_provider_that_is_down_is_forgiven_for_two_minutes_only(provider):
         (401, {"error": "invalid_client"}),
         (403, "<html>Request blocked</html>"),
         (429, {"error": "slow_down"}),
+        (200, ["no", "tokens"]),
+        (200, {"access_token": "x", "expires_in": "soon"}),
     ],
     ids=str,
 )
-def test_a14_an_error_that_is_no_no_to_the_person_is_forgiven_for_two_minutes_only(
+def test_a14_an_answer_that_is_neither_yes_nor_no_is_forgiven_for_two_minutes_only(
     provider, status, body
 ):
     client, _answer = sign_in(provider)
