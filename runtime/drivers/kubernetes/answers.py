@@ -11,6 +11,8 @@ from runtime.protocol import Denied, DriverError, InvalidSpec, NotYet, Unreachab
 from runtime.reasons import Reason
 
 _GOOD = range(200, 300)
+# Of a quota whose status the cluster's controller has not written: a moment after it was made.
+UNCOUNTED = "status unknown for quota"
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,8 @@ def error_of(answer: Answer) -> DriverError:
 def _forbidden(text: str) -> DriverError:
     low = text.lower()
     if "being terminated" in low or ("not found" in low and "namespace" in low):
+        return NotYet("The project's place on the cluster is not ready.", retry_in=1.0)
+    if UNCOUNTED in low:  # nothing is too much: the namespace is new, and nobody has counted yet
         return NotYet("The project's place on the cluster is not ready.", retry_in=1.0)
     if "exceeded quota" in low or "failed quota" in low:
         return Denied(text, reason=Reason.QUOTA_DENIED)

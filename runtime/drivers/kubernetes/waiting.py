@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from runtime.drivers.kubernetes.answers import UNCOUNTED
 from runtime.reasons import Reason
 
 Object = Mapping[str, Any]
@@ -102,8 +103,13 @@ def unschedulable(message: str, *, could_fit: bool | None = None) -> tuple[Reaso
     return reason, f"Not enough left on so many of {match.group(1)} nodes: {words}."
 
 
-# The controller tries again by itself; the last is two writers of a namespace's quota at once.
-_PASSING = ("already exists", "object is being deleted", "object has been modified")
+# The controller tries again by itself. Modified: two writers of a namespace's quota at once.
+_PASSING = (
+    "already exists",
+    "object is being deleted",
+    "object has been modified",
+    UNCOUNTED,
+)
 
 
 def not_created(events: Iterable[Object]) -> tuple[str, str]:

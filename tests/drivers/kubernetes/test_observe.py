@@ -45,6 +45,20 @@ WAITING = [
         Reason.DENIED,
     ),
     (
+        "a quota that nobody has counted yet",
+        None,
+        [
+            event(
+                "FailedCreate",
+                'create Pod x failed error: pods "x" is forbidden: status unknown for quota:'
+                " objects, resources: pods",
+                kind="StatefulSet",
+            )
+        ],
+        Seen.CREATED,
+        Reason.SCHEDULING,
+    ),
+    (
         "two writers of one quota",
         None,
         [
