@@ -74,7 +74,8 @@ def kinds_of(options: KubernetesOptions) -> tuple[Kind, ...]:
     found = [
         Kind("apps/v1", "statefulsets", world.SETS, ours, needed=True),
         Kind("v1", "pods", world.PODS, ours, needed=True),
-        Kind("batch/v1", "jobs", world.JOBS, ours),
+        # Without them loads that run would seem to be gone.
+        Kind("batch/v1", "jobs", world.JOBS, ours, needed=True),
         Kind("v1", "events", world.EVENTS, fields=quiet),
         Kind("v1", "nodes", world.NODES),
         Kind("v1", "pods", world.OTHERS, names.others(options.namespace_prefix), _ALIVE),
@@ -87,10 +88,10 @@ def kinds_of(options: KubernetesOptions) -> tuple[Kind, ...]:
 
 @dataclass
 class Change:
-    """What a thread tells: a full list, one change, or that it can't go on."""
+    """What a thread tells: a full list, one change, or that it may not read or can't go on."""
 
     kind: str
-    word: str  # list | put | drop | look | error
+    word: str  # list | put | drop | look | refused | error
     obj: KubeObject = field(default_factory=dict)
     objects: list[KubeObject] = field(default_factory=list)
     error: DriverError | None = None
@@ -187,7 +188,7 @@ class Stream:
             if response.status != 200:  # noqa: PLR2004
                 raise error_of(Answer("GET", response.status, response.read()))
             self._response = response
-            self._failing_since = None
+            self._failing_since = self._denied_since = None
             for line in _lines(response.iter_stream()):
                 if self._stop():
                     return
@@ -204,13 +205,16 @@ class Stream:
             self._out.put(Change(self._kind.kind, "drop", obj))
 
     def _cannot(self, error: DriverError) -> None:
-        """A kind that this portal may not read, or that the cluster does not have."""
+        """A kind that this portal may not read, or that the cluster does not have.
+
+        What was seen of it stays: a refusal does not say that there is nothing.
+        """
         if self._kind.needed:
             trouble = Unreachable(f"Berth may not read {self._kind.plural}: {error}")
             self._out.put(Change(self._kind.kind, "error", error=trouble))
         else:
             log.warning("kubernetes.kind_left_out", kind=self._kind.kind, error=str(error))
-            self._out.put(Change(self._kind.kind, "list"))
+            self._out.put(Change(self._kind.kind, "refused"))
         self._version = ""
         self._rest(_DENIED_S)
 
@@ -290,7 +294,7 @@ class Watch:
                     raise Unreachable(message) from None
                 continue
             self._apply(change)
-            if change.word == "list":
+            if change.word in {"list", "refused"}:
                 missing.discard(change.kind)
 
     def _gather(self, out: queue.SimpleQueue[Change], is_over: Callable[[], bool]) -> bool:

@@ -1,5 +1,6 @@
 """E8: whatever happens to the watch, what it says equals what the API server holds."""
 
+import math
 import threading
 import time
 from collections.abc import Iterator
@@ -232,14 +233,23 @@ def test_e7_all_kinds_are_heard_as_soon_as_one_of_them_is_answered(stub, follow,
     assert watching.error is None
 
 
-def test_a_kind_that_may_not_be_read_is_left_out(stub, follow):
+def refusing(stub, *collections: str, status: int = 403, times: float = math.inf) -> list[str]:
+    """From now on the server refuses what is asked of these; returns what was refused."""
+    refused: list[str] = []
+
     def fault(handler, _method, path, _query) -> bool:
-        if "/roles" in path or "/events" in path:
-            handler.refuse(403, "forbidden")
-            return True
-        return False
+        if not path.startswith(collections) or len(refused) >= times:
+            return False
+        refused.append(path)
+        handler.refuse(status, "forbidden")
+        return True
 
     stub.fault = fault
+    return refused
+
+
+def test_a_kind_that_may_not_be_read_is_left_out(stub, follow):
+    refusing(stub, "/apis/rbac.authorization.k8s.io/v1/roles", EVENTS)
     watching = follow()
     put_set(stub, "a")
     watching.until("a", Seen.CREATED)
@@ -247,31 +257,62 @@ def test_a_kind_that_may_not_be_read_is_left_out(stub, follow):
 
 def test_e7_a_server_that_refuses_while_it_begins_is_not_believed(stub, follow):
     """Its roles are not read yet: no nodes, for a minute, would be a lie."""
-    refused = []
-
-    def fault(handler, _method, path, _query) -> bool:
-        if not path.startswith(NODES) or len(refused) > 1:
-            return False
-        refused.append(path)
-        handler.refuse(403, "forbidden")
-        return True
-
     stub.put(NODES, {"metadata": {"name": "n1"}, "status": {}})
-    stub.fault = fault
+    refused = refusing(stub, NODES, times=2)
     assert [n.name for n in follow().driver.node_changes().seen] == ["n1"]
     assert len(refused) == 2
 
 
-def test_without_pods_nothing_can_be_said(stub):
-    def fault(handler, _method, path, _query) -> bool:
-        if path.startswith("/api/v1/pods"):
-            handler.refuse(403, "forbidden")
-            return True
-        return False
+@pytest.mark.parametrize("status", [403, 404])
+def test_e7_what_was_listed_stays_while_its_kind_is_refused(stub, follow, monkeypatch, status):
+    """A balancer's 404, or rights that are away for a while, do not say that no node is left."""
+    monkeypatch.setattr(watch, "_DENIED_S", 0.2)
+    stub.put(NODES, {"metadata": {"name": "n1"}, "status": {}})
+    stub.put(NODES, {"metadata": {"name": "n2"}, "status": {}})
+    watching = follow()
+    assert len(watching.driver.node_changes().seen) == 2
+    refused = refusing(stub, NODES, status=status)
+    # First turns are refused, and when that is believed, lists.
+    wait_for(lambda: sum("watch" not in path for path in refused) >= 3)
+    put_set(stub, "a")
+    watching.until("a", Seen.CREATED)
+    assert watching.driver.node_changes() is None
+    stub.drop(NODES, "", "n2")
+    stub.fault = lambda *_: False
+    changes = wait_for(watching.driver.node_changes)
+    assert ([n.name for n in changes.seen], changes.full) == (["n1"], True)
 
-    stub.fault = fault
+
+def test_e7_nodes_that_may_not_be_read_are_not_told_to_be_gone(stub, follow):
+    """A watch that begins anew does not know what the one before it was told."""
+    refusing(stub, NODES)
+    assert follow().driver.node_changes() is None
+
+
+def test_e7_a_refusal_of_long_ago_does_not_make_the_next_one_believed(stub, follow, monkeypatch):
+    monkeypatch.setattr(watch, "BELIEVED_S", 2.0)
+
+    def turns() -> int:
+        return sum(path == NODES and "watch" in query for _m, path, query in stub.seen)
+
+    watching = follow()
+    lists = stub.lists()
+    for _ in range(2):
+        refused, before = refusing(stub, NODES, times=1), turns()
+        wait_for(lambda was=before: turns() > was + 1)  # one of them is good
+        assert len(refused) == 1
+        time.sleep(2.1)  # longer than a refusal lasts that is believed
+    assert stub.lists() == lists
+    assert watching.error is None
+
+
+@pytest.mark.parametrize("kind", ["statefulsets", "jobs", "pods"])
+def test_without_what_runs_nothing_can_be_said(stub, kind):
+    """Not even that it is gone: a load that nobody may see would count as vanished."""
+    apis = {"statefulsets": SETS, "jobs": "/apis/batch/v1/jobs", "pods": PODS}
+    refusing(stub, apis[kind])
     driver = stub.driver()
-    with pytest.raises(Unreachable, match="pods"):
+    with pytest.raises(Unreachable, match=kind):
         next(driver.watch(stop=lambda: False))
     driver.close()
 
