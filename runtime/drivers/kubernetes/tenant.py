@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeVar
@@ -23,6 +24,7 @@ from runtime.drivers.kubernetes.builders.tenant import access, digest
 from runtime.drivers.kubernetes.builders.tenant.policies import Network
 from runtime.drivers.kubernetes.client import KubeClient, path_of
 from runtime.drivers.kubernetes.options import KubernetesOptions
+from runtime.drivers.kubernetes.settling import is_settling
 from runtime.protocol import (
     Denied,
     InvalidSpec,
@@ -86,11 +88,26 @@ class Tenants:
         own = [o for o in todo if digest.key_of(o) == _PORTAL]
         written = self._write(own)
         pauses = _PAUSES if own else ()
-        written += _patient(lambda: self._write([o for o in todo if o not in own]), pauses)
-        written += _patient(lambda: self._write_secrets(spec, expected, before), pauses)
-        written += self._write_namespace(wanted[0], found, expected)
-        written += self._prune(spec.namespace, {*live, *before} - set(expected))
+        with self._settling(spec.namespace):
+            written += _patient(lambda: self._write([o for o in todo if o not in own]), pauses)
+            written += _patient(lambda: self._write_secrets(spec, expected, before), pauses)
+            written += self._write_namespace(wanted[0], found, expected)
+            written += self._prune(spec.namespace, {*live, *before} - set(expected))
         return tuple(sorted(written))
+
+    @contextmanager
+    def _settling(self, namespace: str) -> Iterator[None]:
+        """A refusal right after our rights were given there is no refusal yet: ask again soon.
+
+        Pauses that hold a worker are for the milliseconds that this takes when all is well.
+        """
+        try:
+            yield
+        except Denied as refusal:
+            if is_settling(self._client, access.PORTAL, namespace):
+                message = "The project's place on the cluster is not ready."
+                raise NotYet(message, retry_in=1.0) from refusal
+            raise
 
     def _own_namespace(self, spec: TenantSpec) -> Object | None:
         found = self._client.get("v1", "namespaces", spec.namespace)

@@ -1,15 +1,18 @@
 """A new place is a moment behind its own rules: that is waited for, and no refusal."""
 
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from runtime.drivers.kubernetes.driver import KubernetesDriver
-from runtime.protocol import NotYet, TenantSpec
+from runtime.drivers.kubernetes.settling import SETTLES_S
+from runtime.protocol import Denied, NotYet, TenantSpec
 from tests.drivers.kubernetes.stub import Stub
 
 NAMESPACE = "berth-demo-7f1d2a3b"
-SECRETS = "/api/v1/secrets"
+BINDINGS = "/apis/rbac.authorization.k8s.io/v1/rolebindings"
 SPEC = TenantSpec(
     uid="0b6a4c1e-0000-4000-8000-00000000000a",
     project="7f1d2a3b-0000-4000-8000-00000000000b",
@@ -44,3 +47,77 @@ class TestQuotas:
             "Secret/berth-registries",
         )
         assert driver.ensure_tenant(SPEC) == ()
+
+
+def ago(seconds: float) -> str:
+    return (datetime.now(UTC) - timedelta(seconds=seconds)).isoformat(timespec="seconds")
+
+
+class Portal:
+    """The API server takes the portal's own binding and knows nothing of it until it is told to."""
+
+    def __init__(self, stub: Stub) -> None:
+        self.stub = stub
+        self.is_known = False
+        stub.fault = self._fault
+
+    def _fault(self, handler: Any, method: str, path: str, _query: Any) -> bool:
+        is_own = "/rolebindings/berth-portal" in path
+        if method == "PATCH" and is_own:
+            handler.given["metadata"]["creationTimestamp"] = ago(0)
+        is_refused = method == "PATCH" and f"/{NAMESPACE}/" in path and not is_own
+        if is_refused and not self.is_known:
+            handler.refuse(403, 'secrets "x" is forbidden: User "worker" cannot patch resource')
+            return True
+        return False
+
+    def written(self, seconds_ago: float, **more: Any) -> None:
+        """Say when the binding was made, and by whom it was changed since."""
+        binding = self.stub.objects[BINDINGS, f"{NAMESPACE}/berth-portal"]
+        binding["metadata"] |= {"creationTimestamp": ago(seconds_ago), **more}
+
+
+class TestThePortalsOwnRights:
+    @pytest.fixture
+    def driver(self, stub: Stub) -> Iterator[KubernetesDriver]:
+        made = stub.driver(portal_role="berth-projects", portal_account="berth/worker")
+        yield made
+        made.close()
+
+    @pytest.fixture
+    def portal(self, stub: Stub) -> Portal:
+        return Portal(stub)
+
+    def test_a_place_waits_for_rights_that_were_just_given(
+        self, portal: Portal, driver: KubernetesDriver
+    ) -> None:
+        for _try in range(2):  # the second finds the binding as it should be
+            with pytest.raises(NotYet) as told:
+                driver.ensure_tenant(SPEC)
+            assert told.value.retry_in <= 1
+        portal.is_known = True
+        assert "NetworkPolicy/default-deny" in driver.ensure_tenant(SPEC)
+
+    def test_a_refusal_that_lasts_is_told(self, portal: Portal, driver: KubernetesDriver) -> None:
+        with pytest.raises(NotYet):
+            driver.ensure_tenant(SPEC)
+        portal.written(SETTLES_S + 1)
+        with pytest.raises(Denied, match="cannot patch"):
+            driver.ensure_tenant(SPEC)
+
+    @pytest.mark.parametrize(("who", "answer"), [("berth", NotYet), ("somebody", Denied)])
+    def test_an_old_binding_settles_when_we_put_it_right_and_not_when_others_touch_it(
+        self, portal: Portal, driver: KubernetesDriver, who: str, answer: type[Exception]
+    ) -> None:
+        with pytest.raises(NotYet):
+            driver.ensure_tenant(SPEC)
+        portal.written(3600, managedFields=[{"manager": who, "time": ago(1)}])
+        with pytest.raises(answer):
+            driver.ensure_tenant(SPEC)
+
+    def test_an_identity_with_rights_of_its_own_is_refused_at_once(self, stub: Stub) -> None:
+        Portal(stub)
+        driver = stub.driver()
+        with pytest.raises(Denied):
+            driver.ensure_tenant(SPEC)
+        driver.close()
