@@ -177,7 +177,10 @@ def _wanted(sight: Sight) -> Found:
 def placed(sight: Sight, pod: Object) -> Found:
     running = (main_status(pod).get("state") or {}).get("running")
     started = moment((running or {}).get("startedAt"))
-    if (pod.get("status") or {}).get("podIP") and (ready := _ready_at(sight, pod)) is not None:
+    # Still marked ready a moment later than its node: what was true stays until it is not.
+    lost = sight.node_ready is False and not is_ready(pod)
+    has_address = bool((pod.get("status") or {}).get("podIP"))
+    if has_address and not lost and (ready := _ready_at(sight, pod)) is not None:
         return Found(Seen.READY, address=_address(pod), started_at=started, ready_at=ready)
     if sight.node_ready is False:
         return Found(Seen.STARTING, Reason.NODE_LOST, started_at=started)

@@ -45,7 +45,8 @@ class World:
         self._events: dict[Key, OrderedDict[str, Object]] = {}
         self._queued: dict[Key, str] = {}
         self._interrupted: dict[Key, tuple[int, tuple[str, str]]] = {}
-        self._answered: dict[str, tuple[Key, float]] = {}  # pod uid → its set, when
+        # pod uid → when it answered us; None: its node said so since, and its word counts now
+        self._answered: dict[str, float | None] = {}
         self._prober: Prober | None = None
         self._places = Places()
         self._nodes = SeenNodes()
@@ -61,7 +62,7 @@ class World:
         with self._lock:
             for pod in self._pods.values():
                 if pod["metadata"].get("uid") == pod_uid:
-                    self._answered[pod_uid] = (owner_key(pod), time.time())
+                    self._answered.setdefault(pod_uid, time.time())
                     self._touch(owner_key(pod))
                     return
 
@@ -169,8 +170,10 @@ class World:
         if names.JOB in (obj["metadata"].get("labels") or {}):
             self._of_job.setdefault(key, set()).add(key_of(obj))
         self._note_interruption(key, small)
-        if observe.is_ready(small) and not observe.is_going(small):
-            self._interrupted.pop(key, None)
+        if observe.is_ready(small):
+            self._answered[small["metadata"].get("uid", "")] = None
+            if not observe.is_going(small):
+                self._interrupted.pop(key, None)
         self._ask(small)
         self._touch(key)
 
@@ -313,8 +316,7 @@ class World:
         )
 
     def _answered_at(self, pod: Object | None) -> float | None:
-        known = self._answered.get((pod or {}).get("metadata", {}).get("uid", ""))
-        return None if known is None else known[1]
+        return self._answered.get((pod or {}).get("metadata", {}).get("uid", ""))
 
     def _of_pod(self, events: Iterable[Object], pod: Object | None) -> Iterable[Object]:
         """Only what is about this very pod: an older one of the same name had its own."""

@@ -134,6 +134,62 @@ def test_c14_a_lost_node_is_news_for_its_pods():
     assert only(world).reason == Reason.NODE_LOST
 
 
+def test_c14_one_answer_counts_until_the_node_has_said_it_itself():
+    world = World()
+    world.put(SETS, statefulset())
+    world.put(NODES, node())
+    world.put(PODS, pod(main=runs()))
+    world.answered("pod-1")
+    assert only(world).seen == Seen.READY
+    world.put(PODS, at(12, pod(main=runs(), ready=True)))
+    assert only(world).seen == Seen.READY
+    world.answered("pod-1")  # it was on its way
+    world.put(PODS, at(13, pod(main=runs())))  # nobody hears from the node
+    assert (only(world).seen, world.take()) == (Seen.STARTING, [])
+    world.put(NODES, at(14, node(ready=False)))
+    assert only(world).reason == Reason.NODE_LOST
+    world.put(NODES, at(15, node()))
+    world.put(PODS, at(16, pod(main=runs(), ready=True)))
+    assert only(world).seen == Seen.READY
+
+
+def test_c14_what_answered_on_a_node_that_is_lost_does_not_run():
+    world = World()
+    world.put(SETS, statefulset())
+    world.put(NODES, node())
+    world.put(PODS, pod(main=runs()))
+    world.answered("pod-1")
+    assert only(world).seen == Seen.READY
+    world.put(NODES, at(12, node(ready=False)))
+    assert only(world).reason == Reason.NODE_LOST
+    world.put(NODES, at(13, node()))
+    assert only(world).seen == Seen.READY
+
+
+def test_who_was_ready_is_not_asked_again():
+    asked = []
+
+    class Asking:
+        def ask(self, question) -> None:
+            asked.append(question.pod_uid)
+
+        def forget(self, pod_uid: str) -> None: ...
+
+    def young(version: int, **more) -> dict:
+        found = at(version, pod(main=runs(), **more))
+        probe = {"httpGet": {"path": "/ready", "port": 8888}}
+        found["spec"]["containers"][0]["startupProbe"] = probe
+        return found
+
+    world = World()
+    world.ask_by(Asking())
+    world.put(PODS, young(11))
+    assert asked == ["pod-1"]
+    world.put(PODS, young(12, ready=True))
+    world.put(PODS, young(13))
+    assert asked == ["pod-1"]
+
+
 def test_nodes_are_told_once():
     world = World()
     world.replace(NODES, [node("a"), node("b")])
