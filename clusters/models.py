@@ -41,6 +41,7 @@ class Cluster(models.Model):
     held = models.JSONField(null=True)
     checks_asked_at = models.DateTimeField(null=True)
     checks_ran_at = models.DateTimeField(null=True)
+    checks_due_at = models.DateTimeField(null=True)  # again by then, where asking came to nothing
 
     def __str__(self) -> str:
         return self.name

@@ -23,19 +23,23 @@ from runtime import leases
 from runtime.protocol import DriverError
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from clusters.checks.base import Asker, Check
 
 log = structlog.get_logger(__name__)
 AGAIN = timedelta(hours=24)
+SOON, LATEST = timedelta(minutes=2), timedelta(hours=2)  # where asking came to nothing
 LEASE_S = 300.0
 
 
 def run_due() -> int:
     """Check every cluster that was not checked, is to be checked again or was so long ago."""
-    old = now() - AGAIN
+    at = now()
     rows = Cluster.objects.filter(driver="kubernetes", enabled=True).filter(
         Q(checks_ran_at__isnull=True)
-        | Q(checks_ran_at__lt=old)
+        | Q(checks_ran_at__lt=at - AGAIN)
+        | Q(checks_due_at__lte=at)
         | Q(checks_asked_at__gt=F("checks_ran_at"))
     )
     count = 0
@@ -58,7 +62,7 @@ def check(cluster: Cluster) -> bool:
     except DriverError as error:
         found = unknown("version", _n("Not reached: %(why)s"), why=str(error)[:200])
         checks_store(cluster=cluster, findings=[found])
-        Cluster.objects.filter(pk=cluster.pk).update(checks_ran_at=begun)
+        _ran(cluster, begun, whole=False)
         return True
     if api is None:
         return False
@@ -85,8 +89,23 @@ def run(cluster: Cluster, api: Asker, *, wait_s: float = 90.0) -> list[Finding]:
                 break  # nobody there: the rest would only repeat it
     finally:
         _clear(bench)
-        Cluster.objects.filter(pk=cluster.pk).update(checks_ran_at=begun)
+        answered = not any(found.failed for found in findings)
+        _ran(cluster, begun, whole=answered and len(findings) == len(CHECKS))
     return findings
+
+
+def _ran(cluster: Cluster, begun: datetime, *, whole: bool) -> None:
+    """Write down that it was checked; a run that came to nothing is soon tried again."""
+    due = None if whole else now() + _pause(cluster, begun)
+    Cluster.objects.filter(pk=cluster.pk).update(checks_ran_at=begun, checks_due_at=due)
+
+
+def _pause(cluster: Cluster, begun: datetime) -> timedelta:
+    """Twice as long each time that it was tried again by itself; anew where somebody asked."""
+    ran, due = cluster.checks_ran_at, cluster.checks_due_at
+    if ran is None or due is None or due > begun:
+        return SOON
+    return min(max(2 * (due - ran), SOON), LATEST)
 
 
 def one(entry: Check, subject: Subject, bench: Bench) -> Finding:
