@@ -7,7 +7,7 @@ with the cluster's row locked, so that they are atomic on PostgreSQL and on SQLi
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from django.conf import settings
@@ -16,6 +16,7 @@ from django.db import transaction
 from clusters import registry, room
 from clusters.models import Claim, Cluster, Device, Hold
 from clusters.placement import QUEUED_HERE
+from clusters.selectors import devices_there
 from clusters.wording import never_sentence, waiting_sentence
 from common.clock import now
 from runtime import hints
@@ -194,7 +195,8 @@ def _claim(cluster: Cluster, request: AdmissionRequest) -> Claim:
 def _judge(cluster: Cluster, *, extra: Claim | None = None) -> list[Verdict]:
     """Walk the queue in order. Pure but for three reads."""
     claims = list(Claim.objects.filter(cluster=cluster).order_by("asked_at", "pk"))
-    total = _total(cluster)
+    there = _total(cluster)
+    total = replace(there, devices=[d for d in there.devices if d.healthy])
     free = _Free(total.cpu_milli, total.memory_mib, _free_devices(total.devices))
     for claim in claims:
         if claim.granted_at is not None:
@@ -203,22 +205,26 @@ def _judge(cluster: Cluster, *, extra: Claim | None = None) -> list[Verdict]:
     waiting = [c for c in claims if c.granted_at is None] + ([extra] if extra else [])
     verdicts: list[Verdict] = []
     for claim in waiting:
-        if never := total.lacking(claim):
+        if never := there.lacking(claim):
             verdicts.append(Verdict(claim, lacking=tuple(never), never=True))
             continue
-        short = free.lacking(claim)
+        # Who waits for a device that can't be read holds up nobody: it may be days.
+        unread = total.lacking(claim)
+        short = unread or free.lacking(claim)
         if short:
             ahead = sum(1 for v in verdicts if _overlap(v, short))
             verdicts.append(Verdict(claim, lacking=tuple(short), ahead=ahead))
-            free.block(claim, short)
+            if not unread:
+                free.block(claim, short)
         else:
             verdicts.append(Verdict(claim, devices=tuple(free.take(claim))))
     return verdicts
 
 
 def _total(cluster: Cluster) -> _Free:
+    """All that is there, devices too that can't be given out now."""
     capacity = cluster.capacity or {}
-    devices = Device.objects.filter(cluster=cluster, healthy=True).select_related("flavor")
+    devices = devices_there(cluster).select_related("flavor")
     # The cheapest first, so that "any GPU" leaves the better ones to those who ask for them.
     order = sorted(
         devices, key=lambda d: (d.flavor.price_per_hour if d.flavor else 0, d.memory_mib, d.index)

@@ -53,6 +53,17 @@ def devices() -> QuerySet[Device]:
     )
 
 
+def devices_there(cluster: Cluster) -> QuerySet[Device]:
+    """The devices that a machine has, also those that it told and could not read.
+
+    What its last listing left out is gone. While nobody can ask the machine, nothing is.
+    """
+    rows = Device.objects.filter(cluster=cluster)
+    if cluster.reachable and cluster.checked_at is not None:
+        rows = rows.filter(Q(healthy=True) | Q(seen_at__gte=cluster.checked_at))
+    return rows
+
+
 def flavor_use(cluster_key: str | None = None) -> list[FlavorUse]:
     """Return each kind of GPU that exists, with what is free. Two queries."""
     mine = Q(device__healthy=True)

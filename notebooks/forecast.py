@@ -16,7 +16,7 @@ from django.utils.translation import ngettext
 
 from clusters import placement
 from clusters import selectors as clusters
-from clusters.models import Claim, Cluster, Device
+from clusters.models import Claim, Cluster
 from notebooks.program import flavors_of
 
 if TYPE_CHECKING:
@@ -76,11 +76,11 @@ class Room:
                 self._largest[key] = max(self._largest[key], use.largest)
 
     def _look(self, cluster: Cluster) -> None:
-        rows = Device.objects.filter(cluster=cluster, healthy=True)
-        for flavor, hold in rows.values_list("flavor__name", "hold__id"):
+        rows = clusters.devices_there(cluster)
+        for flavor, hold, healthy in rows.values_list("flavor__name", "hold__id", "healthy"):
             for key in {"", flavor or ""}:
                 self._total[key] += 1
-                self._free[key] += hold is None
+                self._free[key] += healthy and hold is None
         use = clusters.machine_use(cluster)
         self._cpu_total = int(use.cpu_milli_total * _factor("BERTH_CPU_OVERCOMMIT", 4.0))
         self._memory_total = int(use.memory_mib_total * _factor("BERTH_MEMORY_OVERCOMMIT", 1.0))

@@ -5,6 +5,7 @@ import os
 import re
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Protocol
 
 from runtime.protocol import Device
@@ -29,11 +30,15 @@ class NoGpus:
 
 
 class NvmlSource:
-    """Facts from NVML. A GPU that can't be read is told as unhealthy, never left out."""
+    """Facts from NVML. A GPU that can't be read is told as unhealthy, never left out.
+
+    That NVML does not answer is no news of the machine: the GPUs that it listed before are there.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._nvml: Any = None
+        self._known: tuple[Device, ...] = ()  # as listed last
 
     def _open(self) -> Any:
         if self._nvml is None:
@@ -51,9 +56,16 @@ class NvmlSource:
             except Exception as problem:  # noqa: BLE001 - no library, no driver, or it was reloaded
                 log.debug("no GPUs: %s", problem)
                 self._nvml = None
-                return ()
-            found = (self._device(nvml, index) for index in range(count))
-            return tuple(device for device in found if device)
+                return tuple(_unread(device) for device in self._known)
+            found = [self._device(nvml, index) for index in range(count)]
+            read = [device for device in found if device]
+            self._known = (*read, *self._unreadable(found, {device.uuid for device in read}))
+            return self._known
+
+    def _unreadable(self, found: list[Device | None], read: set[str]) -> list[Device]:
+        """Return what was known of those that are counted and can't be read now."""
+        lost = {index for index, device in enumerate(found) if device is None}
+        return [_unread(d) for d in self._known if d.index in lost and d.uuid not in read]
 
     def _device(self, nvml: Any, index: int) -> Device | None:
         try:
@@ -73,6 +85,10 @@ class NvmlSource:
             utilisation=rates.gpu if rates else None,
             healthy=memory is not None,
         )
+
+
+def _unread(device: Device) -> Device:
+    return replace(device, memory_used_mib=None, utilisation=None, healthy=False)
 
 
 def _try(nvml: Any, read: Any) -> Any:
