@@ -126,6 +126,7 @@ def answer(asked: Mapping[str, Any]) -> Mapping[str, Any]:
         facts = look(name, login, [str(a) for a in asked["architectures"]])
     except ImageProblem as problem:
         return refused(str(name), problem).as_json()
+    singleuser.forget_old(facts)
     probing, why = False, ""
     if asked.get("namespace") and not facts.singleuser:
         probing, why = singleuser.learn(

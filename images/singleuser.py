@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from django.utils.translation import gettext as _
@@ -24,6 +25,15 @@ if TYPE_CHECKING:
 
 COMMAND: Sequence[str] = ("jupyterhub-singleuser", "--version")
 _VERSION = re.compile(r"^\s*([0-9]{1,4}\.[0-9]{1,4}(?:\.[0-9a-z]{1,12}){0,3})\s*$", re.MULTILINE)
+
+MISSING_FOR = timedelta(days=1)  # the word of one node on one day; a version is for ever
+
+
+def forget_old(facts: ImageFacts) -> None:
+    """Count what was not there long ago as not tried; nothing is written until it is."""
+    at = facts.singleuser_at
+    if facts.singleuser == NO_SINGLEUSER and at is not None and at < now() - MISSING_FOR:
+        facts.singleuser = ""
 
 
 def learn(facts: ImageFacts, *, cluster_key: str, namespace: str, image: str) -> tuple[bool, str]:

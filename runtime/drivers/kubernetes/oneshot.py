@@ -8,6 +8,7 @@ there and has no network but what the namespace's policies give everybody.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -22,7 +23,8 @@ KEPT_S, LONGEST_S = 300, 300  # a failed one is not tried again while it is kept
 OUTPUT_MAX = 4096
 _OK = 200
 _NO_PULL = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
-_NOT_FOUND_CODES = frozenset({126, 127, 128})
+_NOT_FOUND = 127  # what a program says of one that it looked for
+_NEVER_BEGAN = frozenset(("StartError", "ContainerCannotRun"))
 
 
 class State(StrEnum):
@@ -54,7 +56,7 @@ def step(
         return Step(State.RUNNING)
     pods = client.list("v1", "pods", namespace, selector=f"{PROBE}={name}")
     for pod in pods:
-        found = _of(pod)
+        found = _of(pod, command[0])
         if found.state is State.DONE:
             return Step(State.DONE, _output(client, namespace, pod["metadata"]["name"]))
         if found.state is State.ABSENT:
@@ -124,25 +126,35 @@ def _container(image: str, command: Sequence[str]) -> Object:
     }
 
 
-def _of(pod: Mapping[str, Any]) -> Step:
+def _of(pod: Mapping[str, Any], program: str) -> Step:
     for container in pod.get("status", {}).get("containerStatuses", []):
         state = container.get("state", {})
         waiting = state.get("waiting") or {}
         if waiting.get("reason") in _NO_PULL:
             return Step(State.FAILED, str(waiting.get("message", ""))[:300])
         if ended := state.get("terminated"):
-            return _ended(ended)
+            return _ended(ended, program)
     return Step(State.RUNNING)
 
 
-def _ended(ended: Mapping[str, Any]) -> Step:
+def _ended(ended: Mapping[str, Any], program: str) -> Step:
     code, text = int(ended.get("exitCode", 1)), str(ended.get("message", ""))
     if code == 0:
         return Step(State.DONE)
-    missing = "not found" in text or "no such file" in text.lower()
-    if code in _NOT_FOUND_CODES and (missing or ended.get("reason") != "StartError"):
+    began = ended.get("reason") not in _NEVER_BEGAN
+    if (began and code == _NOT_FOUND) or (not began and lacks(text, program)):
         return Step(State.ABSENT)
     return Step(State.FAILED, text[:300])
+
+
+def lacks(text: str, program: str) -> bool:
+    """Whether a container runtime says that just this program is not there.
+
+    Of a node's own trouble (a hook, a socket, a mount) it says "no such file" too.
+    """
+    name = rf"[\"'`]?(?:[^\s\"'`:]*/)?{re.escape(program)}[\"'`]?"
+    found = rf"\b(?:exec:?|executable(?: file)?) {name}[: ].*(?:not found|no such file)"
+    return re.search(found, text, re.IGNORECASE | re.DOTALL) is not None
 
 
 def _output(client: KubeClient, namespace: str, pod: str) -> str:

@@ -16,7 +16,7 @@ from tests.drivers.kubernetes.stub import Stub
 JOBS, PODS = "/apis/batch/v1/jobs", "/api/v1/pods"
 
 
-def step(stub: Stub) -> Step:
+def step(stub: Stub, program: str = "x") -> Step:
     client = stub.client()
     try:
         return oneshot.step(
@@ -25,7 +25,7 @@ def step(stub: Stub) -> Step:
             namespace="ns",
             name="probe-1",
             image="a/b@sha256:1",
-            command=("x", "--version"),
+            command=(program, "--version"),
         )
     finally:
         client.close()
@@ -62,6 +62,41 @@ def test_one_that_is_answered_makes_room(stub: Stub) -> None:
     ended(stub, exitCode=127)
     assert step(stub).state is State.ABSENT
     assert (JOBS, "ns/probe-1") not in stub.objects
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        'runc create failed: exec: "jupyterhub-singleuser": executable file not found in $PATH',
+        'exec: "/a/jupyterhub-singleuser": stat /a/jupyterhub-singleuser: no such file: unknown',
+        "exec /usr/bin/jupyterhub-singleuser: no such file or directory",  # its interpreter
+        "executable file `jupyterhub-singleuser` not found in $PATH: No such file or directory",
+        'error finding executable "jupyterhub-singleuser" in PATH [/bin]: no such file',
+    ],
+)
+def test_a_runtime_that_names_the_program_says_that_it_is_not_there(said: str) -> None:
+    assert oneshot.lacks(said, "jupyterhub-singleuser")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "failed to create shim task: open /run/containerd/x/log.json: no such file or directory",
+        'error running prestart hook: exec: "nvidia-container-cli": executable file not found',
+        'error mounting "/dev/infiniband": stat /dev/infiniband: no such file or directory',
+        "cgroup /kubepods/pod-x not found",
+        "image hub.example/jupyterhub-singleuser:1 not found",
+        'exec: "jupyterhub-singleuser-hook": executable file not found in $PATH',
+        'exec: "jupyterhub-singleuser": permission denied',
+    ],
+)
+def test_trouble_of_a_node_says_nothing_of_an_image(stub: Stub, said: str) -> None:
+    command = "jupyterhub-singleuser"
+    step(stub, command)
+    ended(stub, exitCode=128, reason="StartError", message=said)
+    for _ in range(2):
+        assert step(stub, command) == Step(State.FAILED, said[:300])
+    assert stub.count("DELETE") == 0
 
 
 def test_a_full_quota_is_told_as_such(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
