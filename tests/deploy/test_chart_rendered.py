@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
+from portal.server.web import GRACE_S
 from tests.deploy import chart
 
 pytestmark = [pytest.mark.deploy, pytest.mark.timeout(900)]
@@ -54,6 +55,7 @@ def pods(rendered: tuple[int, str]) -> dict[str, dict[str, Any]]:
         {"notebooks": {"domain": chart.HOST}},
         {"wbe": {"replicas": 3}},
         {"web": {"replicas": 0}},
+        {"web": {"drainSeconds": -1}},
         {"settings": {"debug": "yes"}},
         {"cluster": {"namespacePrefix": "kube-' || true || '"}},
     ],
@@ -126,6 +128,17 @@ def test_web_is_spread_and_a_drained_node_takes_one_replica_at_most(render: Any)
         if one["kind"] == "PodDisruptionBudget"
     }
     assert budgets["berth-web"] == 1
+
+
+@pytest.mark.parametrize(("web", "seconds"), [({}, 15), ({"drainSeconds": 60}, 60)])
+def test_web_drains_as_long_as_is_said_and_is_not_killed_before_it_has_ended(
+    render: Any, web: dict[str, Any], seconds: int
+) -> None:
+    rendered = render(web=web)
+    settings = next(o for o in objects(rendered) if o["metadata"]["name"] == "berth-settings")
+    assert settings["data"]["BERTH_DRAIN_SECONDS"] == str(seconds)
+    spec = pods(rendered)["web"]
+    assert spec["terminationGracePeriodSeconds"] > seconds + GRACE_S
 
 
 def test_the_proxies_are_named_one_by_one_for_the_worker(render: Any) -> None:
