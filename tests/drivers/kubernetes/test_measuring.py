@@ -138,6 +138,27 @@ def test_what_nobody_had_yet_is_empty_and_stays_unbound(
     assert (JOBS, JOB) not in stub.objects
 
 
+@pytest.mark.parametrize(
+    ("phase", "more"),
+    [
+        ("Pending", {"dataSource": {"kind": "VolumeSnapshot", "name": "snap-1"}}),
+        ("Pending", {"dataSourceRef": {"kind": "VolumeSnapshot", "name": "snap-1"}}),
+        ("Pending", {"volumeName": "berth-vol-v1"}),
+        ("Lost", {}),
+        ("", {}),
+    ],
+)
+def test_what_has_contents_from_elsewhere_is_not_known_to_be_empty(
+    stub: Stub, driver: KubernetesDriver, phase: str, more: dict[str, Any]
+) -> None:
+    have(stub, driver, RWO)
+    claim = stub.objects[(CLAIMS, "ns/vol-v1")]
+    claim["spec"] |= more
+    claim["status"] = {"phase": phase} if phase else {}
+    assert driver.measure_volume("v1") is None
+    assert (JOBS, JOB) not in stub.objects
+
+
 class TestOneNodeAtATime:
     def uses(self, stub: Stub, phase: str = "Running") -> None:
         claim = {"persistentVolumeClaim": {"claimName": "vol-v1"}}
