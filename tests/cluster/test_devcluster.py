@@ -13,6 +13,7 @@ from devcluster import fleet
 from devcluster.kube import Kube
 from devcluster.layout import Layout
 from devcluster.status import faults
+from tests.cluster.asking import answered
 from tests.cluster.pods import is_ready, phase, pod
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
@@ -25,7 +26,11 @@ def kubectl(devcluster: dict[str, Any]) -> Run:
 
     def call(*words: str) -> "subprocess.CompletedProcess[str]":
         command = [program, f"--kubeconfig={config}", *words]
-        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        return answered(
+            lambda: subprocess.run(
+                command, capture_output=True, text=True, timeout=120, check=False
+            )
+        )
 
     return call
 

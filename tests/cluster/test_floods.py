@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from devcluster.kube import Kube
+from tests.cluster.asking import answered
 from tests.cluster.pods import is_ready, phase, pod
 
 pytestmark = [pytest.mark.cluster, pytest.mark.real, pytest.mark.timeout(900)]
@@ -104,12 +105,14 @@ def neighbour(start: Start, namespace: str, devcluster: dict[str, Any]) -> Calla
 
     def once() -> float:
         begun = time.monotonic()
-        done = subprocess.run(
-            [*into, "sh", "-c", "echo $(echo here)"],  # it forks
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-            check=False,
+        done = answered(
+            lambda: subprocess.run(
+                [*into, "sh", "-c", "echo $(echo here)"],  # it forks
+                capture_output=True,
+                text=True,
+                timeout=PATIENCE_S,
+                check=False,
+            )
         )
         assert done.stdout == "here\n", done.stderr
         return time.monotonic() - begun

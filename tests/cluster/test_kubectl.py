@@ -16,6 +16,7 @@ import pytest
 from devcluster.kube import Kube
 from projects.kubeconfig import Target, with_token
 from runtime.protocol import KubeUser, NotYet, TenantSpec
+from tests.cluster.asking import answered, is_refused
 from tests.cluster.pods import is_ready, pod
 from tests.cluster.tenants import World, world
 
@@ -34,13 +35,15 @@ class Scene:
     kubectl: str
 
     def run(self, *arguments: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [self.kubectl, *arguments],
-            env={**os.environ, "KUBECONFIG": str(self.kubeconfig)},
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            check=False,
+        return answered(
+            lambda: subprocess.run(
+                [self.kubectl, *arguments],
+                env={**os.environ, "KUBECONFIG": str(self.kubeconfig)},
+                capture_output=True,
+                text=True,
+                timeout=timeout,
+                check=False,
+            )
         )
 
 
@@ -290,7 +293,7 @@ class TestRevocation:
 
 def _until_refused(scene: Scene) -> float:
     started = time.monotonic()
-    while scene.run("get", "pods").returncode == 0:
+    while not is_refused(scene.run("get", "pods")):
         if time.monotonic() - started > 70:
             break
         time.sleep(1)
