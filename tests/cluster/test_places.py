@@ -16,6 +16,8 @@ import pytest
 
 from common.clock import now
 from devcluster.kube import Kube
+from projects.place_reconciler import PAUSE_S
+from tests.cluster.asking import answered, is_refused
 from tests.support.clustered import KEY, ClusteredPortal
 
 pytestmark = [pytest.mark.cluster, pytest.mark.real, pytest.mark.timeout(600)]
@@ -79,20 +81,29 @@ def test_a_new_project_has_its_bundle(kube: Kube, namespace: str) -> None:
 def test_what_somebody_deletes_is_back_within_seconds_and_an_event_says_so(
     kube: Kube, api: httpx.Client, namespace: str, version: str, kind: str, name: str
 ) -> None:
-    time.sleep(7)  # after one repair the next one waits 3 s, after two 6 s
-    deleted_at = now()
-    assert kube.delete(version, kind, name, namespace)
-    again = _until(lambda: kube.get(version, kind, name, namespace), LATE_S)
-    made_at = datetime.fromisoformat(again["metadata"]["creationTimestamp"])
-    assert (made_at - deleted_at).total_seconds() < PUT_BACK_WITHIN_S - 1  # whole seconds
-
-    def told() -> Any:
+    def repairs() -> list[str]:
         rows = api.get("projects/places/events").json()["results"]
-        return [
-            r for r in rows if r["verb"] == "place.repaired" and f"{kind}/{name}" in r["message"]
-        ]
+        return [row["message"] for row in rows if row["verb"] == "place.repaired"]
 
-    assert len(_until(told, LATE_S)) == 1
+    def told() -> int:
+        return sum(f"{kind}/{name}" in message for message in repairs())
+
+    def put_back() -> float:
+        time.sleep(PAUSE_S * 2 ** len(repairs()))  # the next one waits half of that
+        deleted_at = now()
+        assert kube.delete(version, kind, name, namespace)
+        again = _until(lambda: kube.get(version, kind, name, namespace), LATE_S)
+        made_at = datetime.fromisoformat(again["metadata"]["creationTimestamp"])
+        return (made_at - deleted_at).total_seconds()
+
+    took = []
+    for tries in (1, 2):  # something else may hold a small machine meanwhile
+        took.append(put_back())
+        _until(lambda least=tries: told() >= least, LATE_S)
+        assert told() == tries
+        if took[-1] < PUT_BACK_WITHIN_S - 1:  # whole seconds
+            return
+    raise AssertionError(took)
 
 
 @pytest.fixture(scope="module")
@@ -133,16 +144,18 @@ def test_an_unmodified_kubectl_works_with_the_downloaded_file_until_it_is_revoke
     }
 
     def run(*command: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            command, env=env, capture_output=True, text=True, timeout=120, check=False
+        return answered(
+            lambda: subprocess.run(
+                command, env=env, capture_output=True, text=True, timeout=120, check=False
+            )
         )
 
     kubectl = portal.state["programs"]["kubectl"]
     made = run("berth", "-p", "places", "kube-config", "-f", env["KUBECONFIG"])
     assert made.returncode == 0, made.stderr
     assert "token" not in Path(env["KUBECONFIG"]).read_text()
-    listed = run(kubectl, "get", "pods")
-    assert listed.returncode == 0, listed.stderr
+    # the API server reads what somebody may by a watch of its own
+    listed = _until(lambda: (r := run(kubectl, "get", "pods")).returncode == 0 and r, LATE_S)
     pod = f"ws-{workspace['id']}-0"
     assert pod in listed.stdout
     # a pod runs before its program speaks
@@ -150,8 +163,8 @@ def test_an_unmodified_kubectl_works_with_the_downloaded_file_until_it_is_revoke
     asked = run(kubectl, "exec", pod, "--", "sh", "-c", "echo $HOME $(id -u)")
     assert asked.stdout.split() == ["/home/berth", "1000"], asked.stderr
     assert namespace in run(kubectl, "config", "view", "--minify").stdout
-    assert run(kubectl, "get", "pods", "-n", "kube-system").returncode != 0
-    assert run(kubectl, "get", "secrets").returncode != 0
+    for words in (("get", "pods", "-n", "kube-system"), ("get", "secrets")):
+        assert is_refused(said := run(kubectl, *words)), said.stderr
     (grant,) = api.get("projects/places/kubeconfigs").json()["results"]
     assert grant["cluster"] == KEY
     assert grant["last_used_at"]
