@@ -187,6 +187,7 @@ def database() -> Iterator[tuple[str, str]]:
         yield "django_session.decoded", repr(session.get_decoded())
 
 
+@pytest.mark.slow
 def test_a2_no_answer_to_anybody_holds_a_secret(
     planted: Planted, project: Any, request: Any, as_user: Any, alice: Any
 ) -> None:
@@ -230,6 +231,7 @@ def _is_own_row(place: str) -> bool:
     return place == "notebooks_workspace.env"
 
 
+@pytest.mark.slow
 def test_a2_logs_and_messages_hold_no_secret(
     planted: Planted,
     logs: list[str],

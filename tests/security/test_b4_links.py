@@ -103,7 +103,9 @@ def write_everywhere(text: str, project: Any, user: Any, operator: Any) -> None:
     project.save()
 
 
-@pytest.mark.parametrize("text", [SCRIPTS[0], SCRIPTS[3], SCRIPTS[5]])
+@pytest.mark.parametrize(
+    "text", [SCRIPTS[0], *(pytest.param(SCRIPTS[n], marks=pytest.mark.slow) for n in (3, 5))]
+)
 def test_b4_no_page_links_to_what_people_wrote(
     text: str, project: Any, alice: Any, operator: Any, as_user: Any
 ) -> None:
