@@ -53,7 +53,14 @@ class SupportsTenants(Protocol):
 @runtime_checkable
 class SupportsKubeTokens(Protocol):
     def kube_token(self, *, namespace: str, user: str, grant: str, seconds: int) -> KubeToken:
-        """Return a token for kubectl that ends with the grant. NotYet until the place has it."""
+        """Return a token for kubectl that ends with the grant.
+
+        NotYet until the place has it, Settling while its rights are not known everywhere.
+        """
+
+
+class Settling(NotYet):
+    """All of it is made, a moment ago; there is nothing to do but to ask again."""
 
 
 @runtime_checkable

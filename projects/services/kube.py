@@ -30,7 +30,7 @@ from projects.choices import GrantKind
 from projects.models import KubeGrant, Membership, Project, ProjectPlace
 from projects.services.life import line
 from runtime import gateway
-from runtime.capabilities import SupportsKubeTokens
+from runtime.capabilities import Settling, SupportsKubeTokens
 from runtime.hints import hint
 from runtime.protocol import DriverError, KubeToken, NotYet, Phase
 
@@ -135,12 +135,12 @@ def token_issue(*, principal: Principal, grant: KubeGrant, patience_s: float = 0
     while True:
         try:
             _check(grant)
+            said = gateway.ask(ASK_TOKEN, {"grant": str(grant.uid)})
             break
         except Conflict as error:
             if error.code != PREPARING or time.monotonic() > until:
                 raise
-        time.sleep(0.1)
-    said = gateway.ask(ASK_TOKEN, {"grant": str(grant.uid)})
+        time.sleep(0.2)
     first = not KubeGrant.objects.filter(pk=grant.pk, last_used_at__isnull=False).exists()
     KubeGrant.objects.filter(pk=grant.pk).update(last_used_at=now(), last_used_ip=principal.ip[:64])
     if first or grant.kind == GrantKind.TOKEN:
@@ -214,6 +214,8 @@ def answer_token(payload: Mapping[str, Any]) -> Mapping[str, Any]:
             grant=str(grant.uid),
             seconds=_seconds(grant),
         )
+    except Settling as error:
+        raise _preparing() from error
     except NotYet as error:
         # It was made, so somebody removed it by hand: secrets are not watched.
         ProjectPlace.objects.filter(pk=grant.place_id).update(generation=F("generation") + 1)

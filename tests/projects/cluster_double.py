@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from runtime.capabilities import Settling
 from runtime.drivers.fake import FakeDriver
 from runtime.protocol import KubeToken, NotYet, TenantSpec
 
@@ -21,6 +22,7 @@ class TenantFake(FakeDriver):
         self.broken: list[str] = []
         self.ensured = 0
         self.ending = 0
+        self.settles = 0  # so many tokens are asked for before the rights are known
 
     def ensure_tenant(self, spec: TenantSpec) -> tuple[str, ...]:
         self.ensured += 1
@@ -40,6 +42,9 @@ class TenantFake(FakeDriver):
         users = {u.user: u for u in self.places[namespace].kube_users}
         if user not in users or grant not in users[user].grants:
             raise NotYet("The rights in the cluster are being made.")
+        if self.settles:
+            self.settles -= 1
+            raise Settling("The rights in the cluster are being made.")
         import time
 
         return KubeToken(f"token-of-{grant}", time.time() + seconds)

@@ -268,3 +268,28 @@ def test_rights_that_somebody_removed_by_hand_are_made_again_when_asked_for(
     engine.run_due()
     assert alpha.ensured > asked
     assert client.post(f"{API}/{made['id']}/token").status_code == 200
+
+
+def test_rights_that_the_cluster_has_not_heard_of_are_asked_for_again_and_not_made_again(
+    alpha: TenantFake, project: Any, bob: Any, as_user: Any
+) -> None:
+    client = as_user(bob)
+    made = _make(client)
+    asked, alpha.settles = alpha.ensured, 1
+    answer = client.post(f"{API}/{made['id']}/token")
+    assert (answer.status_code, answer.json()["code"]) == (409, "preparing")
+    assert client.get(API).json()["results"][0]["last_used_at"] is None
+    engine.run_due()
+    assert alpha.ensured == asked
+    assert client.post(f"{API}/{made['id']}/token").status_code == 200
+
+
+def test_the_download_bears_with_a_cluster_that_has_not_heard_of_the_rights(
+    alpha: TenantFake, project: Any, bob: Any, as_user: Any
+) -> None:
+    client = as_user(bob)
+    made = _make(client, kind="token")
+    alpha.settles = 1
+    said = client.post(f"/projects/vision/kubectl/{made['id']}/file")
+    assert said.status_code == 200
+    assert f"token-of-{made['id']}" in said.content.decode()

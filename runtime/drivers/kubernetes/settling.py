@@ -17,7 +17,10 @@ from runtime.drivers.kubernetes.client import KubeClient, path_of
 
 SETTLES_S = 20.0  # a refusal that lasts longer is one
 _GOOD = 200
+_UNKNOWN = 401
 _RBAC = "rbac.authorization.k8s.io/v1"
+_REVIEW = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
+_REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 
 def is_settling(client: KubeClient, binding: str, namespace: str) -> bool:
@@ -31,6 +34,23 @@ def is_settling(client: KubeClient, binding: str, namespace: str) -> bool:
         return False
     # Servers whose clocks differ a little may put it into the future.
     return abs((_now(answer.header("date")) - written).total_seconds()) < SETTLES_S
+
+
+def may_look(client: KubeClient, token: str, namespace: str) -> bool:
+    """Whether who holds the token may list pods there, as every kubeconfig of ours lets him.
+
+    He asks about himself, which takes no right of ours; True where the server won't say.
+    """
+    asked = {"namespace": namespace, "verb": "list", "resource": "pods"}
+    with client.as_holder_of(token) as his:
+        answer = his.request(
+            "POST", _REVIEWS, None, {**_REVIEW, "spec": {"resourceAttributes": asked}}
+        )
+    if answer.status == _UNKNOWN:  # this server has not heard of the account or the grant either
+        return False
+    found = answer.json()
+    status = found.get("status") if isinstance(found, dict) else None
+    return not isinstance(status, dict) or status.get("allowed") is not False
 
 
 def _times(binding: Mapping[str, Any]) -> Iterator[datetime]:

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 import structlog
 
+from runtime.capabilities import Settling
 from runtime.drivers.kubernetes import names
 from runtime.drivers.kubernetes.answers import raise_for
 from runtime.drivers.kubernetes.builders import tenant as builders
@@ -24,7 +25,7 @@ from runtime.drivers.kubernetes.builders.tenant import access, digest
 from runtime.drivers.kubernetes.builders.tenant.policies import Network
 from runtime.drivers.kubernetes.client import KubeClient, path_of
 from runtime.drivers.kubernetes.options import KubernetesOptions
-from runtime.drivers.kubernetes.settling import is_settling
+from runtime.drivers.kubernetes.settling import is_settling, may_look
 from runtime.protocol import (
     Denied,
     InvalidSpec,
@@ -246,7 +247,10 @@ class Tenants:
         raise NotYet(retry_in=1.0)
 
     def token(self, *, namespace: str, user: str, grant: str, seconds: int) -> KubeToken:
-        """Return a token of the user's account that ends with the grant's secret."""
+        """Return a token of the user's account that ends with the grant's secret.
+
+        Settling while the API server does not know the account's rights, which were just given.
+        """
         account = access.account_name(user)
         bound = {"apiVersion": "v1", "kind": "Secret", "name": access.grant_name(grant)}
         if self._client.get("v1", "secrets", bound["name"], namespace) is None:
@@ -257,7 +261,11 @@ class Tenants:
             path,
             {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": asked},
         )["status"]
-        return KubeToken(str(status["token"]), _unix(str(status["expirationTimestamp"])))
+        made = KubeToken(str(status["token"]), _unix(str(status["expirationTimestamp"])))
+        is_new = is_settling(self._client, account, namespace)
+        if is_new and not may_look(self._client, made.token, namespace):
+            raise Settling("The rights in the cluster are being made.", retry_in=1.0)
+        return made
 
 
 # --- pure -----------------------------------------------------------------------------------------

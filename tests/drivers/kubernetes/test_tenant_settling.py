@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from runtime.capabilities import Settling
 from runtime.drivers.kubernetes.driver import KubernetesDriver
 from runtime.drivers.kubernetes.settling import SETTLES_S
 from runtime.protocol import Denied, NotYet, TenantSpec
@@ -121,3 +122,64 @@ class TestThePortalsOwnRights:
         with pytest.raises(Denied):
             driver.ensure_tenant(SPEC)
         driver.close()
+
+
+class TestTheRightsOfAPerson:
+    USER = "a11ce000-0000-4000-8000-000000000001"
+    GRANT = "6ea47000-0000-4000-8000-000000000002"
+
+    @pytest.fixture
+    def answers(self, stub: Stub) -> dict[str, Any]:
+        """What a server says of the rights of whoever asks with the token that it gives."""
+        given: dict[str, Any] = {"status": 201, "body": {"status": {"allowed": False}}, "asked": []}
+
+        def fault(handler: Any, method: str, path: str, _query: Any) -> bool:
+            if method != "POST":
+                return False
+            if path.endswith("/serviceaccounts/user-a11ce0000000/token"):
+                until = (datetime.now(UTC) + timedelta(seconds=900)).isoformat(timespec="seconds")
+                status = {"token": "of-the-person", "expirationTimestamp": until}
+                handler.say(201, {"status": status})
+                return True
+            given["asked"].append(handler.headers["Authorization"])
+            handler.say(given["status"], given["body"])
+            return True
+
+        stub.fault = fault
+        stub.put("/api/v1/secrets", _named("grant-6ea470000000"))
+        stub.put(BINDINGS, _named("user-a11ce0000000", creationTimestamp=ago(0)))
+        return given
+
+    def token(self, driver: KubernetesDriver) -> str:
+        made = driver.kube_token(namespace=NAMESPACE, user=self.USER, grant=self.GRANT, seconds=900)
+        return made.token
+
+    def test_a_first_token_waits_until_the_person_may_use_it(
+        self, driver: KubernetesDriver, answers: dict[str, Any]
+    ) -> None:
+        with pytest.raises(Settling):
+            self.token(driver)
+        answers["status"] = 401  # not even the account is known there
+        with pytest.raises(Settling):
+            self.token(driver)
+        answers.update(status=201, body={"status": {"allowed": True}})
+        assert self.token(driver) == "of-the-person"
+        assert set(answers["asked"]) == {"Bearer of-the-person"}
+
+    def test_rights_that_are_known_for_long_are_not_asked_about(
+        self, stub: Stub, driver: KubernetesDriver, answers: dict[str, Any]
+    ) -> None:
+        old = ago(SETTLES_S + 1)
+        stub.put(BINDINGS, _named("user-a11ce0000000", creationTimestamp=old))
+        assert self.token(driver) == "of-the-person"
+        assert answers["asked"] == []
+
+    def test_a_server_that_does_not_say_keeps_nobody_waiting(
+        self, driver: KubernetesDriver, answers: dict[str, Any]
+    ) -> None:
+        answers.update(status=403, body={"kind": "Status", "message": "no", "status": "Failure"})
+        assert self.token(driver) == "of-the-person"
+
+
+def _named(name: str, **more: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name, "namespace": NAMESPACE, **more}}
