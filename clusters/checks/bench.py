@@ -148,12 +148,15 @@ class Bench:
         """Wait until it runs; return its address."""
         return self._seen(namespace, name, _address)
 
-    def ended(self, namespace: str, name: str) -> Ended:
-        """Wait until its script ended once; a container that was started again counts too."""
-        return self._seen(namespace, name, _end)
+    def ended(self, namespace: str, name: str, runs_s: float = 0.0) -> Ended:
+        """Wait until its script ended once; a container that was started again counts too.
 
-    def exit_code(self, namespace: str, name: str) -> int:
-        return self.ended(namespace, name).code
+        ``runs_s``: how long the script itself may take.
+        """
+        return self._seen(namespace, name, _end, runs_s)
+
+    def exit_code(self, namespace: str, name: str, runs_s: float = 0.0) -> int:
+        return self.ended(namespace, name, runs_s).code
 
     def remember_volume(self, name: str) -> None:
         self._volumes.append(name)
@@ -245,11 +248,15 @@ class Bench:
         return spec
 
     def _seen(
-        self, namespace: str, name: str, found: Callable[[Mapping[str, Any]], _T | None]
+        self,
+        namespace: str,
+        name: str,
+        found: Callable[[Mapping[str, Any]], _T | None],
+        runs_s: float = 0.0,
     ) -> _T:
         """Look at the pod until ``found`` sees in its status what is waited for."""
         path = f"/api/v1/namespaces/{namespace}/pods/{name}-0"
-        until = time.monotonic() + self.wait_s
+        until = time.monotonic() + self.wait_s + runs_s
         while True:
             answer = self.api.ask("GET", path)
             status = (answer.body.get("status") or {}) if answer.ok else {}

@@ -47,7 +47,7 @@ def act(subject: Subject, bench: Bench) -> Finding:
     tried = targets(nodes)
     expect = ",".join(f"closed {host} {port}" for host, port in tried)
     bench.start(where, "probe", CLIENT, env={"EXPECT": expect, "WAIT": WAIT_S})
-    return judge(bench.exit_code(where, "probe"), tried)
+    return judge(bench.exit_code(where, "probe", runs_s=float(WAIT_S)), tried)
 
 
 def addresses(body: Mapping[str, Any]) -> list[str]:

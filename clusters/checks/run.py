@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 AGAIN = timedelta(hours=24)
 SOON, LATEST = timedelta(minutes=2), timedelta(hours=2)  # where asking came to nothing
-LEASE_S = 300.0
+LEASE_S = 900.0  # more than all waits together
 
 
 def run_due() -> int:
