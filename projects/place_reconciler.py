@@ -48,6 +48,7 @@ class PlaceReconciler:
     kind = ProjectPlace.KIND
     model: type[Reconcilable] = ProjectPlace
     observes = True
+    closes_when_denied = True  # nothing new starts where its guards may not be put back
     related = ("project",)
 
     def phase_on_error(self, row: ProjectPlace) -> Phase:

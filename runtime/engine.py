@@ -12,7 +12,7 @@ import copy
 import random
 import time
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -26,6 +26,7 @@ from runtime.killpoints import killpoint
 from runtime.models import Reconcilable
 from runtime.protocol import (
     Denied,
+    Desired,
     DriverError,
     InvalidSpec,
     NoCapacity,
@@ -153,8 +154,7 @@ def attempt(held: Claim) -> tuple[Outcome, int]:  # noqa: PLR0911 - one line per
     except InvalidSpec as error:
         return Outcome(Phase.FAILED, error.reason or Reason.INVALID_SPEC, str(error)), 0
     except Denied as error:
-        again = jitter(DENIED_RETRY_S)
-        return Outcome(Phase.PENDING, error.reason or Reason.DENIED, str(error), requeue_s=again), 0
+        return _refused(held, error.reason or Reason.DENIED, str(error)), 0
     except NoCapacity as error:
         again = jitter(NO_CAPACITY_RETRY_S)
         return Outcome(
@@ -176,6 +176,22 @@ def _same(held: Claim, reason: str, message: str, again: float) -> Outcome:
     told = getattr(held.reconciler, "phase_on_error", None)
     phase = told(held.row) if told else Phase(held.row.phase)
     return Outcome(phase, reason, message, requeue_s=again)
+
+
+def _refused(held: Claim, reason: str, message: str) -> Outcome:
+    """What runs or ends goes on with that; only what has yet to begin waits."""
+    same = _same(held, reason, message, jitter(DENIED_RETRY_S))
+    return same if _has_begun(held) else replace(same, phase=Phase.PENDING)
+
+
+def _has_begun(held: Claim) -> bool:
+    row = held.row
+    if row.desired != Desired.RUNNING:
+        return True
+    if hasattr(row, "launch"):  # of an older one its phase may still tell
+        return row.launch in {row.external_ref.get("launch"), row.external_ref.get("ended")}
+    closes = getattr(held.reconciler, "closes_when_denied", False)
+    return bool(row.phase == Phase.RUNNING and not closes)
 
 
 def apply(held: Claim, outcome: Outcome, *, failures: int = 0) -> bool:

@@ -178,6 +178,51 @@ def test_a_refusal_waits_with_its_reason_and_asks_again(make_thing, driver, sett
     assert settle(thing).phase == Phase.RUNNING
 
 
+def refused(thing, driver, verb: str):
+    """The thing after one pass in which the world refuses ``verb``."""
+    driver.fail(verb, "denied", times=-1)
+    Thing.objects.filter(pk=thing.pk).update(next_reconcile_at=now())
+    engine.reconcile_one("thing", thing.pk)
+    driver.heal()
+    thing.refresh_from_db()
+    assert (thing.reason, thing.next_reconcile_at > later(40)) == (Reason.DENIED, True)
+    return thing
+
+
+def test_what_runs_goes_on_while_the_world_refuses_to_tell_of_it(make_thing, driver, settle):
+    thing = refused(settle(make_thing()), driver, "observe")
+    assert (thing.phase, thing.failures) == (Phase.RUNNING, 0)
+    Thing.objects.filter(pk=thing.pk).update(next_reconcile_at=now())
+    thing = settle(thing)
+    assert (thing.phase, thing.reason) == (Phase.RUNNING, "")
+
+
+def test_what_starts_goes_on_starting_while_the_world_refuses(make_thing, driver, settle):
+    driver.script("*", never_ready=True)
+    thing = settle(make_thing())
+    assert thing.phase == Phase.STARTING
+    assert refused(thing, driver, "observe").phase == Phase.STARTING
+
+
+@pytest.mark.parametrize(
+    ("desired", "verb", "phase"),
+    [("stopped", "stop", Phase.STOPPING), ("absent", "remove", Phase.DELETING)],
+)
+def test_what_ends_goes_on_ending_while_the_world_refuses(
+    make_thing, driver, settle, want, desired, verb, phase
+):
+    thing = refused(want(settle(make_thing()), desired), driver, verb)
+    assert thing.phase == phase
+    Thing.objects.filter(pk=thing.pk).update(next_reconcile_at=now())
+    assert settle(thing).phase == {"stopped": Phase.STOPPED, "absent": Phase.DELETED}[desired]
+
+
+def test_a_refusal_of_the_next_start_of_what_ended_waits(make_thing, driver, settle, want):
+    thing = settle(want(settle(make_thing()), "stopped"))
+    assert thing.phase == Phase.STOPPED
+    assert refused(want(thing, "running"), driver, "ensure").phase == Phase.PENDING
+
+
 def test_not_yet_comes_back_when_it_was_told(make_thing, driver, settle):
     driver.fail("ensure", "not-yet", times=3)
     thing = settle(make_thing())

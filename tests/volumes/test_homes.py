@@ -52,6 +52,16 @@ def test_a_machine_that_does_not_answer_changes_nothing_known(home):
     assert home.failures > 0
 
 
+def test_a_volume_that_is_there_stays_so_while_the_cluster_refuses(home):
+    from clusters.registry import driver_for
+
+    engine.run_due()
+    driver_for("local").fail("ensure_volume", "denied", times=-1)
+    engine.run_due(horizon_s=3600, rounds=1)
+    home.refresh_from_db()
+    assert (home.phase, home.reason) == ("running", "denied")
+
+
 def test_a_limit_is_for_those_who_manage_volumes(home, as_user, alice, bob, mona, charlie):
     path = f"{API}/{home.uid}"
     body = {"size_limit_mib": 1024}
