@@ -39,6 +39,7 @@ class Logs(_LogView):
     """The end of what one run wrote, followed live when there is a script."""
 
     template_name = "loaders/logs.html"
+    partial_name = "loaders/_newer.html"  # whether another run began since
     tab = "logs"
 
     def get(self, request: HttpRequest, project: str, load: UUID) -> HttpResponse:
@@ -46,6 +47,8 @@ class Logs(_LogView):
         run = self.run(row)
         context: dict[str, Any] = {"run": run, "log": None, "problem": ""}
         if run is not None:
+            context["newer"] = row.runs.filter(launch__gt=run.launch).exists()
+        if run is not None and not getattr(request, "htmx", False):
             context |= self._of(row, run)
         return self.render(self.page(row, context))
 

@@ -82,6 +82,27 @@ def test_lists_lead_to_what_each_run_wrote(twice, alice, as_user):
     assert saved["Content-Disposition"].startswith("attachment")
 
 
+def test_an_open_page_of_a_run_tells_of_a_newer_one(load, alice, settle, end, again, fake, as_user):
+    row = end(settle(load(alice)), 4)
+    browser, path = as_user(alice), f"{PAGES}{row.uid}/logs/"
+    link = f'<a href="{path}">Show the newest run</a>'
+    page = browser.get(path).content.decode()
+    assert f'data-live="load:{row.uid}" hx-get="{path}?run=1"' in page
+    assert link not in page
+    fake.fail("read_log", "unreachable", times=-1)  # what asks is not to read the log again
+
+    def asked():
+        answer = browser.get(f"{path}?run=1", headers={"HX-Request": "true"})
+        assert (answer.status_code, b"<pre" in answer.content) == (200, False)
+        return answer.content.decode()
+
+    assert link not in asked()
+    again(row, alice)
+    assert link in asked()
+    assert link in browser.get(f"{path}?run=1").content.decode()
+    assert link not in browser.get(path).content.decode()
+
+
 def test_a_run_that_waits_does_not_show_what_the_one_before_wrote(
     load, alice, settle, end, fake, told, principal
 ):
