@@ -1,5 +1,6 @@
 """The Kubernetes driver against the development cluster, in namespaces of the test's own."""
 
+import json
 import secrets
 import urllib.parse
 import urllib.request
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from devcluster.kube import Kube, KubeError
-from runtime.drivers.kubernetes import addresses, kubeconfig
+from runtime.drivers.kubernetes import addresses, kubeconfig, names
 from runtime.drivers.kubernetes.driver import KubernetesDriver
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.protocol import NotYet, Probe, Resources, WorkloadSpec
@@ -125,6 +126,7 @@ def ground_of(*, through: str = "", **options: Any) -> Ground:
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "labels": labels}}
     )
     kube.until("service account", lambda: kube.get("v1", "ServiceAccount", "default", namespace))
+    kube.apply(_no_sign_ins(namespace))
     access = kubeconfig.parse(Path(found["kubeconfig"]).read_text())
     if through:  # another way to the same server, whose certificate names the old one
         old = urllib.parse.urlsplit(access.server).hostname or ""
@@ -139,6 +141,17 @@ def ground_of(*, through: str = "", **options: Any) -> Ground:
         check=addresses.check_for(loopback=True),
     )
     return Ground(found, kube, driver, namespace, found["images"]["tool"]["reference"])
+
+
+def _no_sign_ins(namespace: str) -> dict[str, Any]:
+    """What each project's namespace has: without it the node warns again and again at every pod."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": names.REGISTRIES, "namespace": namespace},
+        "type": "kubernetes.io/dockerconfigjson",
+        "stringData": {".dockerconfigjson": json.dumps({"auths": {}})},
+    }
 
 
 def cluster_subject(_request: Any, subject: Any) -> Iterator[Any]:
