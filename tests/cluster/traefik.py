@@ -69,6 +69,7 @@ def gateway_api(kube: Kube) -> Iterator[None]:
                 one["metadata"].setdefault("labels", {}).update(MARK)
                 kube.apply(one)
         kube.until("established", lambda: all(established(kube, name) for name in names))
+        kube.until("served", lambda: all(served(kube, one["spec"]) for one in wanted))
         try:
             yield
         finally:
@@ -90,6 +91,19 @@ def established(kube: Kube, name: str) -> bool:
     found = kube.get(*CRD, name) or {}
     conditions = found.get("status", {}).get("conditions") or []
     return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
+
+
+def served(kube: Kube, spec: dict[str, Any]) -> bool:
+    """Established is said first; a program that asks before discovery knows it gives up on it."""
+    plural = spec["names"]["plural"]
+    for version in spec["versions"]:
+        if not version["served"]:
+            continue
+        path = f"/apis/{spec['group']}/{version['name']}"
+        if plural not in {one["name"] for one in kube.request("GET", path)["resources"]}:
+            return False
+        kube.request("GET", f"{path}/{plural}", params={"limit": "1"})
+    return True
 
 
 class Traefik:
