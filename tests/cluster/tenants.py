@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import secrets
+import time
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from devcluster.kube import Kube
 from runtime.drivers.kubernetes import addresses, kubeconfig, names
 from runtime.drivers.kubernetes.driver import KubernetesDriver
 from runtime.drivers.kubernetes.options import KubernetesOptions
-from runtime.protocol import TenantSpec
+from runtime.protocol import NotYet, TenantSpec
+
+T = TypeVar("T")
 
 # A listener of the test on this machine stands for the portal's; portals of other lanes have theirs
 # in the range of ``tests.support.ports``.
 HUB_PORT = 12802
 PREFIX = "h3-"
+THERE_WITHIN_S = 60.0
 NOBODY = "192.0.2.1"  # where it is not known what this machine is to pods: for the shape only
 
 
@@ -46,13 +51,29 @@ class World:
     def ensure(self, spec: TenantSpec, **more: Any) -> TenantSpec:
         """Make it (again); 403 and the like are real errors here."""
         spec = replace(spec, **more)
-        self.driver.ensure_tenant(spec)
+        self.put(spec)
         return spec
+
+    def put(self, spec: TenantSpec) -> tuple[str, ...]:
+        """Return what was made or put back; a cluster that is not there yet is asked again."""
+        return when_there(lambda: self.driver.ensure_tenant(spec))
 
     def close(self) -> None:
         for spec in self.made:
             self.kube.delete("v1", "Namespace", spec.namespace)
         self.driver.close()
+
+
+def when_there(act: Callable[[], T]) -> T:
+    """Do as the engine does with an answer that says when to come again."""
+    deadline = time.monotonic() + THERE_WITHIN_S
+    while True:
+        try:
+            return act()
+        except NotYet as answer:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(answer.retry_in)
 
 
 def world(state: dict[str, Any], kube: Kube, **options: Any) -> World:

@@ -18,7 +18,7 @@ from projects.kubeconfig import Target, with_token
 from runtime.protocol import KubeUser, NotYet, TenantSpec
 from tests.cluster.asking import answered, is_refused
 from tests.cluster.pods import is_ready, pod
-from tests.cluster.tenants import World, world
+from tests.cluster.tenants import World, when_there, world
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 ALICE, BOB = "a11ce000-0000-4000-8000-000000000001", "b0b00000-0000-4000-8000-000000000002"
@@ -87,7 +87,11 @@ def _idle_set(namespace: str) -> dict[str, Any]:
 
 
 def _file(here: World, spec: TenantSpec, grant: str) -> str:
-    made = here.driver.kube_token(namespace=spec.namespace, user=ALICE, grant=grant, seconds=900)
+    made = when_there(
+        lambda: here.driver.kube_token(
+            namespace=spec.namespace, user=ALICE, grant=grant, seconds=900
+        )
+    )
     assert 500 < made.expires_at - time.time() <= 905
     access = here.driver.client.access
     pem = access.ca_pem.decode() if isinstance(access.ca_pem, bytes) else access.ca_pem
