@@ -6,6 +6,7 @@ import json
 import socket
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -59,6 +60,13 @@ def removed(ground: Ground, uid: str) -> None:
     wait_for(done, seconds=LATE_S, every=0.2)
 
 
+def folder_of(ground: Ground, uid: str) -> Path:
+    """The volume as the node has it, which is this machine."""
+    found = ground.kube.get("v1", "PersistentVolume", names.volume(uid))
+    assert found is not None
+    return Path(found["spec"]["hostPath"]["path"])
+
+
 # --- runs that end ----------------------------------------------------------------------------------
 
 
@@ -95,9 +103,9 @@ def test_another_error_is_tried_again(ground: Ground) -> None:
 def test_a_stop_reaches_the_program_and_the_next_launch_goes_on(ground: Ground) -> None:
     claim = f"v{ground.namespace}"
     script = (
-        # long enough that it is seen while it stops
-        "cd /volumes/data; ls; trap 'sleep 8; echo stopped > state; exit 5' TERM; echo ready;"
-        " while :; do sleep 0.1; done"
+        # until it was seen while it stops
+        "cd /volumes/data; ls; trap 'until [ -e seen ]; do sleep 0.1; done; echo stopped > state;"
+        " exit 5' TERM; echo ready; while :; do sleep 0.1; done"
     )
     options: dict[str, Any] = {"mounts": (Mount(claim, name="data"),), "stop_grace_s": 50.0}
     spec = once(ground, script, **options)
@@ -107,6 +115,7 @@ def test_a_stop_reaches_the_program_and_the_next_launch_goes_on(ground: Ground) 
     with pytest.raises(NotYet):
         ground.driver.stop(spec.uid, grace_s=50)
     assert ground.seen(spec.uid).seen == Seen.STOPPING
+    folder_of(ground, claim).joinpath("seen").touch()
     found = ground.stopped(spec.uid, grace_s=50)
     assert (found.seen, found.reason) == (Seen.EXITED, "stopped")
     again = once(

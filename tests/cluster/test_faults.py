@@ -96,12 +96,12 @@ def test_c14_a_pod_deleted_with_kubectl_runs_again(
     ann: Person, kube: Kube, tool: dict[str, Any]
 ) -> None:
     # it goes slowly enough that somebody sees it going
-    row = ann.launch(**body(tool, "trap 'sleep 20; exit 0' TERM; sleep 600 & wait"))
+    row = ann.launch(**body(tool, "trap 'sleep 45; exit 0' TERM; sleep 600 & wait"))
     pod = pod_of(kube, row)
     assert pod is not None
     meta = pod["metadata"]
     kube.delete("v1", "Pod", meta["name"], meta["namespace"], gracePeriodSeconds="60")
-    found = until(lambda: (now := status(ann, row))["reason"] == "replaced" and now, 60)
+    found = until(lambda: (now := status(ann, row))["reason"] == "replaced" and now, LATE_S)
     assert found["phase"] == "starting"
     ann.settle(row)
     assert pod_of(kube, row)["metadata"]["uid"] != meta["uid"]  # type: ignore[index]
