@@ -16,6 +16,7 @@ from tests.hubapi.live.fleet import NAVIGATE, Browser
 from tests.support.clustered import ClusteredPortal, ok
 
 pytestmark = [pytest.mark.cluster, pytest.mark.real, pytest.mark.timeout(900)]
+CHECK = "projects/demo/images/check"
 
 
 @pytest.fixture(scope="module")
@@ -131,10 +132,14 @@ def is_refused(person: Person, url: str) -> bool:
 def test_a_container_without_ports_runs_its_command_with_its_environment_and_no_gpu(
     ann: Person, kube: Kube, devcluster: dict[str, Any]
 ) -> None:
+    image = devcluster["images"]["tool"]["reference"]
+    # a start waits for the registry for a moment only, and goes by the tag where that is late
+    asked = {"image": image, "kind": "container", "cluster": "dev"}
+    until(lambda: ok(ann.api.post(CHECK, json=asked)).json()["verdict"] == "good")
     row = ann.launch(
         kind="container",
         name="tool",
-        image=devcluster["images"]["tool"]["reference"],
+        image=image,
         command=[
             "sh",
             "-c",
