@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.deploy.chart import EXPORT, NAMESPACE, PREFIX, Release
+from tests.deploy.chart import EXPORT, NAMESPACE, PREFIX, Release, until
 
 pytestmark = [pytest.mark.deploy, pytest.mark.cluster, pytest.mark.timeout(1800)]
 ACCOUNT = f"system:serviceaccount:{NAMESPACE}:berth"
@@ -82,6 +82,7 @@ def test_c6_the_portals_own_identity_may_not(
 
 
 def test_c6_in_a_projects_namespace_it_may_what_it_needs(release: Release, project: str) -> None:
+    """A namespace is seen before its rights are: those are made next, and read by a watch."""
     for verb, group, resource in (
         ("patch", "apps", "statefulsets"),
         ("get", "", "secrets"),
@@ -89,7 +90,7 @@ def test_c6_in_a_projects_namespace_it_may_what_it_needs(release: Release, proje
         ("create", "", "serviceaccounts/token"),
         ("create", "batch", "jobs"),
     ):
-        assert may(release, verb, group, resource, project), (verb, resource)
+        until(f"{verb} {resource}", lambda a=(verb, group, resource): may(release, *a, project), 60)
 
 
 @pytest.fixture(scope="package")
