@@ -143,11 +143,11 @@ class Release:
 
     # --- looking -------------------------------------------------------------------------------
 
-    def pods(self, process: str, namespace: str = NAMESPACE) -> list[dict[str, Any]]:
+    def pods(self, process: str, *, ending: bool = False) -> list[dict[str, Any]]:
         return [
             row
-            for row in self.kube.list("v1", "Pod", namespace, labelSelector=f"app={process}")
-            if "deletionTimestamp" not in row["metadata"]
+            for row in self.kube.list("v1", "Pod", NAMESPACE, labelSelector=f"app={process}")
+            if ("deletionTimestamp" in row["metadata"]) == ending
         ]
 
     def ready(self, process: str) -> int:
