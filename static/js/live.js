@@ -23,10 +23,30 @@ function selectsIn(node) {
   return !selection.isCollapsed && node.contains(selection.anchorNode);
 }
 
+// A press lasts from down to up: what is put in its place between the two gets no click.
+let pressed = null;
+let release = null;
+document.addEventListener("pointerdown", (event) => {
+  if (event.button !== 0) return;
+  clearTimeout(release);
+  pressed = event.target;
+}, true);
+for (const end of ["pointerup", "pointercancel", "contextmenu"]) {
+  document.addEventListener(end, () => {
+    clearTimeout(release);
+    release = setTimeout(() => { // the click comes first
+      pressed = null;
+      if (stale.size) wake();
+    }, 200);
+  }, true);
+}
+
+const inUse = (node) => typesIn(node) || selectsIn(node) || node.contains(pressed);
+
 function refresh(nodes) {
   for (const node of nodes) {
-    // never under the hands of somebody who types or marks text, nor in a tab that nobody sees
-    if (document.hidden || typesIn(node) || selectsIn(node)) stale.add(node);
+    // never under the hands of somebody who types, marks text or presses, nor in a tab that nobody sees
+    if (document.hidden || inUse(node)) stale.add(node);
     else if (node.isConnected) window.htmx?.trigger(node, "live");
   }
 }
@@ -43,7 +63,14 @@ document.addEventListener("htmx:beforeSwap", (event) => {
   const node = event.detail.target;
   const active = document.activeElement;
   walked = null;
-  if (!node?.matches?.("[data-live]") || active === node || !node.contains(active)) return;
+  if (!node?.matches?.("[data-live]")) return;
+  // It may be in use only since it was asked for. What was asked for by a press or a filter comes.
+  if (event.detail.requestConfig?.elt === node && inUse(node)) {
+    event.detail.shouldSwap = false;
+    stale.add(node);
+    return;
+  }
+  if (active === node || !node.contains(active)) return;
   const all = [...node.querySelectorAll(FOCUSABLE)];
   const mark = markOf(active);
   const twins = all.filter((element) => markOf(element) === mark);

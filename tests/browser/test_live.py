@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.sync_api import Route
 
 from benchmarks.lib import poll
 from tests.support.ports import free_port
@@ -102,3 +103,97 @@ def test_a_refresh_throws_nobody_out_who_walks_by_keyboard_or_marks_text(
         page.evaluate("getSelection().removeAllRanges()")
         page.wait_for_selector(kept, state="detached", timeout=WITHIN_MS)
         context.close()
+
+
+KEPT = "#clusters[data-old]"
+MARK = "document.getElementById('clusters').dataset.old = 1"
+WEST = "#clusters a[href$='/west/']"
+
+
+@pytest.fixture
+def clusters(portal: screens.Portal) -> Iterator[Any]:
+    """The page of clusters, which hears of changes; its part is marked as an old one."""
+    with screens.browser() as chromium:
+        context = chromium.new_context(viewport=screens.WIDE)
+        screens.sign_in(context, portal, "olga")
+        page: Any = context.new_page()
+        open_live(page, f"{portal.url}/console/clusters/")
+        page.evaluate(MARK)
+        yield page
+        context.close()
+
+
+def press(page: Any, selector: str) -> None:
+    box = page.locator(selector).first.bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.mouse.down()
+
+
+def asked(page: Any, portal: screens.Portal) -> Route:
+    """The question for the part, on its way: what is answered is up to the caller."""
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        if held:
+            route.continue_()
+        else:
+            held.append(route)
+
+    page.route(f"{portal.url}/console/clusters/", hold)
+    run(portal, TELL)
+    poll(lambda: page.evaluate("true") and bool(held), within_s=WITHIN_MS / 1000, every_s=0.1)
+    return held[0]
+
+
+def answer(page: Any, route: Route) -> None:
+    with page.expect_response(route.request.url, timeout=WITHIN_MS):
+        route.continue_()
+    page.wait_for_timeout(1_000)
+
+
+def test_a_press_that_lasts_while_something_changes_still_arrives(
+    portal: screens.Portal, clusters: Any
+) -> None:
+    page = clusters
+    press(page, WEST)
+    run(portal, TELL)
+    page.wait_for_timeout(2_000)
+    page.mouse.up()
+    page.wait_for_url("**/clusters/west/", timeout=WITHIN_MS)
+
+
+def test_a_press_that_began_while_a_refresh_was_under_way_still_arrives(
+    portal: screens.Portal, clusters: Any
+) -> None:
+    page = clusters
+    route = asked(page, portal)
+    press(page, WEST)
+    answer(page, route)
+    assert page.locator(KEPT).count() == 1
+    page.mouse.up()
+    page.wait_for_url("**/clusters/west/", timeout=WITHIN_MS)
+
+
+def test_text_marked_while_a_refresh_was_under_way_stays_and_what_came_is_asked_for_again(
+    portal: screens.Portal, clusters: Any
+) -> None:
+    page = clusters
+    route = asked(page, portal)
+    page.evaluate("getSelection().selectAllChildren(document.querySelector('#clusters .note'))")
+    answer(page, route)
+    assert page.locator(KEPT).count() == 1
+    assert page.evaluate("getSelection().toString()")
+    page.evaluate("getSelection().removeAllRanges()")
+    page.wait_for_selector(KEPT, state="detached", timeout=WITHIN_MS)
+
+
+def test_a_press_that_leads_nowhere_holds_a_refresh_back_only_while_it_lasts(
+    portal: screens.Portal, clusters: Any
+) -> None:
+    page = clusters
+    press(page, "#clusters .text-secondary")
+    run(portal, TELL)
+    page.wait_for_timeout(2_000)
+    assert page.locator(KEPT).count() == 1
+    page.mouse.up()
+    page.wait_for_selector(KEPT, state="detached", timeout=WITHIN_MS)
