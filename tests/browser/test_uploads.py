@@ -17,13 +17,14 @@ from tests.browser.files_page import volume as volume  # noqa: PLC0414 - a fixtu
 pytestmark = [pytest.mark.browser, pytest.mark.real, pytest.mark.timeout(900)]
 
 # In the page itself: from here one would often be too late.
-PAUSE_AFTER_THE_FIRST_PIECE = """() => {
+PRESS_AFTER_THE_FIRST_PIECE = """(presses) => {
   const { send } = XMLHttpRequest.prototype;
   let sent = 0;
   XMLHttpRequest.prototype.send = function (body) {
     this.addEventListener("loadend", () => {
       sent += 1;
-      if (sent === 1) document.querySelector("#browser-uploads button").click();
+      if (sent > 1) return;
+      for (let n = 0; n < presses; n += 1) document.querySelector("#browser-uploads button").click();
     });
     return send.call(this, body);
   };
@@ -43,7 +44,7 @@ def test_what_is_there_is_asked_about(visit: Visit) -> None:
 
 def interrupt(page: Page, file: Path) -> None:
     """Upload its first piece, pause, and load the page anew."""
-    page.evaluate(PAUSE_AFTER_THE_FIRST_PIECE)
+    page.evaluate(PRESS_AFTER_THE_FIRST_PIECE, 1)
     page.set_input_files("#browser-upload", str(file))
     expect(page.locator("#browser-uploads")).to_contain_text("Paused", timeout=90_000)
     page.on("dialog", lambda dialog: dialog.accept())  # an upload is under way: leave anyway
@@ -118,3 +119,51 @@ def test_an_interrupted_upload_draws_no_namesake_to_itself(visit: Visit, tmp_pat
     expect(visit.row("shard.bin")).to_be_visible(timeout=120_000)
     expect(page.get_by_text("An upload was interrupted")).to_be_hidden()
     visit.holds("other", "shard.bin")
+
+
+PAUSE_AT_THE_END = """() => {
+  const { fetch } = window;
+  window.fetch = async (url, options) => {
+    const answer = await fetch(url, options);
+    if (String(url).endsWith("/finish")) document.querySelector("#browser-uploads button").click();
+    return answer;
+  };
+}"""
+
+
+def test_an_upload_that_is_paused_between_two_pieces_goes_on(visit: Visit, tmp_path: Path) -> None:
+    page = visit.page
+    file = tmp_path / "paused.bin"
+    file.write_bytes(os.urandom(1 << 20) * 40)
+    page.evaluate(PRESS_AFTER_THE_FIRST_PIECE, 1)
+    page.set_input_files("#browser-upload", str(file))
+    expect(page.locator("#browser-uploads")).to_contain_text("Paused", timeout=90_000)
+    page.wait_for_timeout(1_000)  # the next piece would be sent now
+    page.get_by_role("button", name="Go on").click()
+    expect(page.get_by_text("“paused.bin” was uploaded.")).to_be_visible(timeout=90_000)
+    visit.shows("paused.bin")
+
+
+def test_an_upload_goes_on_that_is_resumed_before_it_stopped(visit: Visit, tmp_path: Path) -> None:
+    page = visit.page
+    file = tmp_path / "twice.bin"
+    file.write_bytes(os.urandom(1 << 20) * 40)
+    page.evaluate(PRESS_AFTER_THE_FIRST_PIECE, 2)
+    page.set_input_files("#browser-upload", str(file))
+    expect(page.get_by_text("“twice.bin” was uploaded.")).to_be_visible(timeout=90_000)
+    visit.shows("twice.bin")
+
+
+def test_an_upload_that_landed_while_it_was_paused_is_over_when_resumed(
+    visit: Visit, tmp_path: Path
+) -> None:
+    page = visit.page
+    file = tmp_path / "last.bin"
+    file.write_bytes(os.urandom(1 << 20) * 20)
+    page.evaluate(PAUSE_AT_THE_END)
+    page.set_input_files("#browser-upload", str(file))
+    expect(page.locator("#browser-uploads")).to_contain_text("Paused", timeout=90_000)
+    expect(visit.row("last.bin")).to_be_visible()
+    page.get_by_role("button", name="Go on").click()
+    expect(page.get_by_text("“last.bin” was uploaded.")).to_be_visible(timeout=90_000)
+    expect(page.locator("#browser-uploads")).to_be_hidden()

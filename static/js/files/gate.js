@@ -170,6 +170,7 @@ export async function lines(answering, each = () => {}) {
 // Sends a body and tells how far it is: fetch does not. Resolves with the answer's JSON.
 export function send(method, act, { query, body, headers = {}, progress, signal }) {
   return new Promise((resolve, reject) => {
+    signal?.throwIfAborted(); // what was never sent tells nothing of its end
     const request = new XMLHttpRequest();
     request.open(method, address(act, query));
     request.withCredentials = true;
@@ -190,7 +191,6 @@ export function send(method, act, { query, body, headers = {}, progress, signal 
     request.addEventListener("timeout", cut);
     request.addEventListener("abort", () => reject(new DOMException("", "AbortError")));
     signal?.addEventListener("abort", () => request.abort(), { once: true });
-    if (signal?.aborted) request.abort();
-    else request.send(body);
+    request.send(body);
   });
 }

@@ -43,8 +43,7 @@ export async function add(items, folders = []) {
     totals.size += item.file.size;
   }
   show();
-  if (!items.length && !running.size) finish();
-  pump();
+  onward();
 }
 
 // Tells a file from another of its name and size: an upload goes on with the same one only.
@@ -70,9 +69,12 @@ function pump() {
     carry(item)
       .then(() => ended(item, true))
       .catch((error) => {
+        if (!running.has(item)) return; // cancelled
         if (error.name === "AbortError") {
+          // Paused; by now it may have been resumed.
           running.delete(item);
-          if (paused) waiting.unshift(item);
+          waiting.unshift(item);
+          onward();
           return;
         }
         totals.failed += 1;
@@ -84,14 +86,17 @@ function pump() {
 }
 
 function ended(item, good) {
-  running.delete(item);
-  if (!totals) return;
+  if (!running.delete(item)) return; // cancelled
   if (good) {
     totals.done += 1;
     totals.last = item.file.name;
     moved(item, item.file.size);
     landed(item.path);
   }
+  onward();
+}
+
+function onward() {
   if (!running.size && !waiting.length && !paused) finish();
   else pump();
 }
@@ -288,7 +293,7 @@ function pause() {
 function resume() {
   paused = false;
   show();
-  pump();
+  onward(); // the last one may have landed meanwhile
 }
 
 function cancel() {
