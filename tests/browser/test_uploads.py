@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.browser.files_page import Visit, give
 from tests.browser.files_page import environment as environment  # noqa: PLC0414 - a fixture
@@ -167,3 +167,26 @@ def test_an_upload_that_landed_while_it_was_paused_is_over_when_resumed(
     page.get_by_role("button", name="Go on").click()
     expect(page.get_by_text("“last.bin” was uploaded.")).to_be_visible(timeout=90_000)
     expect(page.locator("#browser-uploads")).to_be_hidden()
+
+
+def test_an_interrupted_upload_is_told_of_though_the_first_answer_about_it_is_lost(
+    visit: Visit, tmp_path: Path
+) -> None:
+    page = visit.page
+    file = tmp_path / "told.bin"
+    file.write_bytes(os.urandom(1 << 20) * 40)
+    lost: list[str] = []
+
+    def lose(route: Route) -> None:
+        if lost or route.request.method != "GET":
+            route.continue_()
+            return
+        lost.append(route.request.url)
+        route.abort()
+
+    expect(page.locator("[data-note=unfinished]")).to_have_count(0)
+    page.route("**/gate/volumes/*/uploads", lose)
+    interrupt(page, file)
+    assert lost
+    page.get_by_role("button", name="Give them up").click()
+    expect(page.get_by_text("An upload was interrupted")).to_be_hidden()

@@ -306,8 +306,22 @@ function cancel() {
 
 // --- what an earlier page began ------------------------------------------------------------------
 
-async function lookForUnfinished() {
-  const said = await json("uploads").catch(() => ({ uploads: [] }));
+let looks = 0;
+
+async function lookForUnfinished(tries = 1) {
+  looks += 1;
+  const mine = looks;
+  let said;
+  try {
+    said = await json("uploads");
+  } catch (error) {
+    // A lost answer does not mean that there is none.
+    const isLost = error.code === "lost" || error.status >= 500;
+    const seconds = RETRY_S[Math.min(tries, RETRY_S.length - 1)];
+    if (isLost) setTimeout(() => mine === looks && lookForUnfinished(tries + 1), seconds * 1000);
+    return;
+  }
+  if (mine !== looks) return;
   unfinished = said.uploads;
   if (!unfinished.length || totals) {
     note("unfinished");
