@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, Route, expect
 
+from benchmarks.lib import poll
 from tests.browser.files_page import Visit, give
 from tests.browser.files_page import environment as environment  # noqa: PLC0414 - a fixture
 from tests.browser.files_page import visit as visit  # noqa: PLC0414 - a fixture
@@ -190,3 +191,34 @@ def test_an_interrupted_upload_is_told_of_though_the_first_answer_about_it_is_lo
     assert lost
     page.get_by_role("button", name="Give them up").click()
     expect(page.get_by_text("An upload was interrupted")).to_be_hidden()
+
+
+def test_a_folder_opens_though_an_upload_lands_meanwhile(visit: Visit) -> None:
+    page = visit.page
+    page.get_by_role("button", name="New folder").click()
+    page.get_by_role("dialog").get_by_role("textbox").fill("models")
+    page.keyboard.press("Enter")
+    expect(visit.row("models")).to_be_visible()
+    lists: list[str] = []
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        lists.append(route.request.url)
+        if held:
+            route.continue_()
+        else:
+            held.append(route)
+
+    def until(n: int) -> None:
+        # asking the page lets it speak
+        poll(lambda: page.evaluate("true") and len(lists) >= n, within_s=60, every_s=0.05)
+
+    page.route("**/list?*", hold)
+    visit.row("models").locator(".browser-name").click()
+    until(1)
+    give(page, ("a.txt", b"a"))
+    expect(page.get_by_text("“a.txt” was uploaded.")).to_be_visible()
+    until(2)  # the list is read again
+    held[0].continue_()
+    expect(page.get_by_text("This folder is empty")).to_be_visible()
+    expect(page.locator("#browser-path [aria-current=location]")).to_have_text("models")

@@ -47,7 +47,7 @@ async function show(path, options) {
 let isLate = false; // the list waits for the name that is being typed
 function refresh() {
   isLate = false;
-  return show(state.path, { keep: true });
+  return show(state.asked, { keep: true }); // a folder that is being opened is not left for the one before
 }
 
 function way(parts) {
@@ -304,7 +304,7 @@ function armUploads() {
   let soon = null;
   uploads.start((path) => {
     // Many small files land in a moment: the list is read again now and then only.
-    if (path !== null && parent(path) !== state.path && !path.startsWith(`${state.path}/`) && state.path) return;
+    if (path !== null && parent(path) !== state.asked && !path.startsWith(`${state.asked}/`) && state.asked) return;
     soon ??= setTimeout(() => {
       soon = null;
       guarded(refresh);
@@ -325,7 +325,7 @@ function arm() {
       const same = state.sort === head.dataset.sort;
       state.order = same && state.order === "asc" ? "desc" : "asc";
       state.sort = head.dataset.sort;
-      await show(state.path);
+      await show(state.asked);
     }));
   }
   at("mkdir")?.addEventListener("click", guard(mkdir));

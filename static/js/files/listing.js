@@ -6,7 +6,8 @@ const PAGE = 300;
 const rows = at("rows");
 const ICONS = { folder: "folder", file: "file", link: "link", other: "question-mark" };
 
-export const state = { path: "", sort: "name", order: "asc", entries: [], total: 0, chosen: new Set(), anchor: -1 };
+// ``asked``: the folder that is shown next, where its answer is under way; else as ``path``.
+export const state = { path: "", asked: "", sort: "name", order: "asc", entries: [], total: 0, chosen: new Set(), anchor: -1 };
 const heard = { open: () => {}, chosen: () => {}, late: () => {} };
 let turn = 0;
 
@@ -16,9 +17,13 @@ export const on = (handlers) => Object.assign(heard, handlers);
 export async function load(path, { keep = false } = {}) {
   turn += 1;
   const mine = turn;
+  state.asked = path;
   say(keep ? "" : text("loading"));
   const count = keep ? Math.max(PAGE, state.entries.length) : PAGE;
-  const said = await page(path, 0, Math.min(1000, count));
+  const said = await page(path, 0, Math.min(1000, count)).catch((error) => {
+    if (mine === turn) state.asked = state.path;
+    throw error;
+  });
   if (mine !== turn) return null;
   if (keep && rows.querySelector("input[type=text]")) {
     heard.late();
@@ -26,7 +31,7 @@ export async function load(path, { keep = false } = {}) {
   }
   const focus = keep && rows.contains(document.activeElement) ? document.activeElement.closest("tr")?.dataset.path : undefined;
   const kept = keep ? state.chosen : new Set();
-  Object.assign(state, { path: said.path, entries: said.entries, total: said.total, truncated: said.truncated });
+  Object.assign(state, { path: said.path, asked: said.path, entries: said.entries, total: said.total, truncated: said.truncated });
   state.chosen = new Set(said.entries.map((e) => e.path).filter((p) => kept.has(p)));
   state.anchor = -1;
   rows.replaceChildren(...said.entries.map(row));
