@@ -58,5 +58,8 @@ def without_netlink() -> None:
 
 if __name__ == "__main__":
     program = os.environ["CHROMIUM"]
-    without_netlink()
+    try:
+        without_netlink()
+    except (KeyError, OSError) as error:  # another machine, or a kernel without such filters
+        print(f"Chromium will see changes of the network: {error!r}", file=sys.stderr)
     os.execv(program, [program, *sys.argv[1:]])
