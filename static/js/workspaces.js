@@ -78,7 +78,26 @@ function showFitting(form) {
   }
 }
 
-const fitAll = () => document.querySelectorAll("form[data-kinds]").forEach(showFitting);
+// What has the focus stays above the foot when something above it grows, a note or an answer; who
+// has scrolled since then looks where he wants to.
+let kept = true;
+document.addEventListener("focusin", () => { kept = true; });
+for (const scrolls of ["wheel", "touchmove"]) {
+  document.addEventListener(scrolls, () => { kept = false; }, { passive: true });
+}
+const shifts = new ResizeObserver(() => {
+  const field = document.activeElement;
+  const foot = field?.closest(".launch-form")?.querySelector(".launch-foot");
+  if (kept && foot && !foot.contains(field)) field.scrollIntoView({ block: "nearest" });
+});
+shifts.observe(document.querySelector("main"));
+
+const fitAll = () => {
+  for (const form of document.querySelectorAll("form[data-kinds]")) {
+    showFitting(form);
+    shifts.observe(form);
+  }
+};
 
 document.addEventListener("change", (event) => {
   const form = event.target.closest?.("form[data-kinds]");

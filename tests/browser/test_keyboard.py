@@ -60,6 +60,31 @@ def test_no_field_has_the_focus_under_the_foot_of_the_launch_form(
     assert {"cluster", "time_limit_minutes", "env"} <= {field["name"] for field in told if field}
 
 
+# As a note or a finding that is answered late.
+GROW = """() => {
+  const note = document.createElement('p');
+  note.style.height = '12rem';
+  document.querySelector('main').prepend(note);
+}"""
+
+
+@pytest.mark.parametrize("size", [screens.WIDE, screens.NARROW], ids=["wide", "narrow"])
+def test_a_field_with_the_focus_stays_above_the_foot_when_the_page_grows(
+    portal: screens.Portal, page: Any, size: dict[str, int]
+) -> None:
+    page.set_viewport_size(size)
+    page.goto(f"{portal.url}/projects/vision/workspaces/launch/", wait_until="load")
+    for field in page.locator(".launch-form :is(input, select):visible").all():
+        before = page.evaluate("document.activeElement.name")
+        field.evaluate("(field) => field.focus({ preventScroll: true })")
+        if not is_seen(page.evaluate(UNDER_THE_FOOT)):
+            break
+    page.focus(f"[name={before}]")  # the last one that is in sight
+    assert is_seen(page.evaluate(UNDER_THE_FOOT))
+    page.evaluate(GROW)
+    poll(lambda: is_seen(page.evaluate(UNDER_THE_FOOT)), within_s=SCROLLED_WITHIN_S)
+
+
 def test_escape_closes_the_form_of_a_launch_and_gives_the_focus_back(
     portal: screens.Portal, page: Any
 ) -> None:
