@@ -1,8 +1,10 @@
 """A probe that came to nothing: it is no proof, no fault, and takes neither away."""
 
 import os
+import socket
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from datetime import timedelta
 
@@ -94,6 +96,18 @@ def test_c10_a_client_that_saw_nothing_wrong_but_ran_out_of_time_accuses_nobody(
     assert network.judge(ended.returncode, 0).state == "unknown"
     ended = subprocess.run(asked, env=env | {"WAIT": "20"}, check=False, timeout=30)
     assert ended.returncode == 0
+
+
+def test_c10_what_was_closed_for_a_moment_only_is_not_closed():
+    """A rule may hold back while others are written: it was seen for some seconds on a real node."""
+    with socket.socket() as door:
+        door.bind(("127.0.0.1", 0))
+        number = door.getsockname()[1]
+        env = {**os.environ, "EXPECT": f"closed 127.0.0.1 {number}", "WAIT": "6"}
+        with subprocess.Popen([sys.executable, "-c", network.CLIENT], env=env) as client:
+            time.sleep(1.5)
+            door.listen()
+            assert client.wait(30) == network.FIRST
 
 
 def test_c10_a_probe_of_nodes_that_died_does_not_open_what_was_closed(cluster):
