@@ -78,19 +78,37 @@ function showFitting(form) {
   }
 }
 
-// What has the focus stays above the foot when something above it grows, a note or an answer; who
+// What has the focus stands above the foot, also when something grows: a note, a late answer, the
+// plan itself. Browsers mind a scroll-margin, but not for the caret of a text of several lines. Who
 // has scrolled since then looks where he wants to.
 let kept = true;
-document.addEventListener("focusin", () => { kept = true; });
+function showAboveFoot(field) {
+  const foot = field.closest(".launch-form")?.querySelector(".launch-foot");
+  if (foot && !foot.contains(field)) field.scrollIntoView({ block: "nearest" });
+}
+document.addEventListener("focusin", ({ target }) => {
+  kept = true;
+  if (target.matches(":focus-visible")) showAboveFoot(target); // not under a press: it would miss
+});
 for (const scrolls of ["wheel", "touchmove"]) {
   document.addEventListener(scrolls, () => { kept = false; }, { passive: true });
 }
 const shifts = new ResizeObserver(() => {
-  const field = document.activeElement;
-  const foot = field?.closest(".launch-form")?.querySelector(".launch-foot");
-  if (kept && foot && !foot.contains(field)) field.scrollIntoView({ block: "nearest" });
+  for (const form of document.querySelectorAll(".launch-form")) {
+    const height = heightOf(form.querySelector(".launch-foot"));
+    form.style.setProperty("--launch-foot", `${height}px`);
+  }
+  if (kept) showAboveFoot(document.activeElement);
 });
 shifts.observe(document.querySelector("main"));
+
+// On a phone only two parts of it stay in sight, one above the other.
+function heightOf(foot) {
+  const parts = getComputedStyle(foot).display === "contents"
+    ? [foot.querySelector(".plan > :first-child"), foot.lastElementChild] : [foot];
+  return Math.max(...parts.filter(Boolean).map(
+    (part) => part.offsetHeight + Number.parseFloat(getComputedStyle(part).bottom)));
+}
 
 const fitAll = () => {
   for (const form of document.querySelectorAll("form[data-kinds]")) {

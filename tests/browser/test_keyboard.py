@@ -60,17 +60,19 @@ def test_no_field_has_the_focus_under_the_foot_of_the_launch_form(
     assert {"cluster", "time_limit_minutes", "env"} <= {field["name"] for field in told if field}
 
 
-# As a note or a finding that is answered late.
-GROW = """() => {
-  const note = document.createElement('p');
-  note.style.height = '12rem';
-  document.querySelector('main').prepend(note);
+GROW = """([where, height]) => {
+  const more = document.createElement('p');
+  more.style.height = height;
+  document.querySelector(where).prepend(more);
 }"""
+# A note or a finding that is answered late; a plan with many sentences.
+GROWN = {"page": ["main", "12rem"], "plan": [".plan > :first-child", "20rem"]}
 
 
+@pytest.mark.parametrize("what", GROWN)
 @pytest.mark.parametrize("size", [screens.WIDE, screens.NARROW], ids=["wide", "narrow"])
-def test_a_field_with_the_focus_stays_above_the_foot_when_the_page_grows(
-    portal: screens.Portal, page: Any, size: dict[str, int]
+def test_a_field_with_the_focus_stays_above_the_foot_when_this_grows(
+    portal: screens.Portal, page: Any, size: dict[str, int], what: str
 ) -> None:
     page.set_viewport_size(size)
     page.goto(f"{portal.url}/projects/vision/workspaces/launch/", wait_until="load")
@@ -81,7 +83,10 @@ def test_a_field_with_the_focus_stays_above_the_foot_when_the_page_grows(
             break
     page.focus(f"[name={before}]")  # the last one that is in sight
     assert is_seen(page.evaluate(UNDER_THE_FOOT))
-    page.evaluate(GROW)
+    page.evaluate(GROW, GROWN[what])
+    poll(lambda: is_seen(page.evaluate(UNDER_THE_FOOT)), within_s=SCROLLED_WITHIN_S)
+    page.keyboard.press("Shift+Tab")
+    page.keyboard.press("Tab")
     poll(lambda: is_seen(page.evaluate(UNDER_THE_FOOT)), within_s=SCROLLED_WITHIN_S)
 
 
