@@ -149,7 +149,7 @@ def wait_for(url: str, process: "subprocess.Popen[bytes]", seconds: float = 120)
 def browser() -> Iterator[Any]:
     from playwright.sync_api import sync_playwright
 
-    env = {**os.environ, "CHROMIUM": CHROMIUM}
+    env: dict[str, str | float | bool] = {**os.environ, "CHROMIUM": CHROMIUM}
     with sync_playwright() as play:
         chromium = play.chromium.launch(executable_path=STEADY, args=FLAGS, env=env)
         try:

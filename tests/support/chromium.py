@@ -34,7 +34,7 @@ def executable() -> str | None:
 @contextmanager
 def browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
-        env = {**os.environ, "CHROMIUM": executable() or ""}
+        env: dict[str, str | float | bool] = {**os.environ, "CHROMIUM": executable() or ""}
         opened = playwright.chromium.launch(executable_path=STEADY, args=FLAGS, env=env)
         try:
             yield opened
