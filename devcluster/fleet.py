@@ -15,6 +15,8 @@ FAKE = "kwok.x-k8s.io/node"
 CONFLICT = 409
 RACK_SIZE = 4
 UNIT_RACKS = 2
+# What a device plugin for virtual functions of network cards would offer.
+VIRTUAL_FUNCTIONS = "example.com/rdma_vf"
 # A Job's pod ends after this long, or never when the annotation is missing.
 RUN_TIME = "berth.dev/simulated-seconds"
 
@@ -31,11 +33,13 @@ class Pool:
     nics: int
     cpus: int
     memory_gib: int
+    functions: int = 0  # virtual functions of its cards that a pod may have, on each node
 
 
 FLEET = (
-    Pool("h100-80", "NVIDIA-H100-80GB-HBM3", "hopper", 81559, 10, 8, True, 8, 192, 2048),
-    Pool("a100-80", "NVIDIA-A100-SXM4-80GB", "ampere", 81920, 6, 8, True, 4, 128, 1024),
+    Pool("h100-80", "NVIDIA-H100-80GB-HBM3", "hopper", 81559, 10, 8, True, 8, 192, 2048, 8),
+    # fewer than GPUs: work that asks for one of each for a whole node fits nowhere here
+    Pool("a100-80", "NVIDIA-A100-SXM4-80GB", "ampere", 81920, 6, 8, True, 4, 128, 1024, 4),
     Pool("a100-40", "NVIDIA-A100-SXM4-40GB", "ampere", 40960, 2, 8, True, 4, 128, 1024),
     Pool("a2", "NVIDIA-A2", "ampere", 15356, 4, 4, False, 1, 64, 256),
     Pool("t4", "Tesla-T4", "turing", 15360, 11, 1, False, 1, 32, 128),
@@ -58,6 +62,8 @@ def node(pool: Pool, unit: int, number: int) -> dict[str, Any]:
         "ephemeral-storage": "1Ti",
         "nvidia.com/gpu": str(pool.gpus),
     }
+    if pool.functions:
+        capacity[VIRTUAL_FUNCTIONS] = str(pool.functions)
     labels = {
         "type": "kwok",
         "kubernetes.io/hostname": name,

@@ -4,7 +4,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from devcluster import oci
@@ -37,6 +37,14 @@ LOCK = ROOT / "requirements/image-jupyterlab.txt"
 ANALYSIS_LOCK = ROOT / "requirements/image-analysis.txt"
 DATA_LOCK, DATAPLANE = ROOT / "requirements/dataplane.txt", ROOT / "dataplane"
 PATHS = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+# Of an image that starts what needs root before anything else, and says so where it is not.
+INIT = b"""#!/bin/sh
+if [ "$(id -u)" != 0 ]; then
+    echo "this image needs root and has user $(id -u)" >&2
+    exit 100
+fi
+exec "$@"
+"""
 UTF8 = {"LANG": "C.UTF-8", "HOME": "/home/berth"}
 REGISTRY = f"http://127.0.0.1:{REGISTRY_PORT}"
 Said = Callable[[str], None]
@@ -224,6 +232,23 @@ def tool(say: Said) -> oci.Image:
     )
 
 
+def asroot(say: Said) -> oci.Image:
+    """The tool image as many are made: nobody said which user, so it would be root."""
+    return replace(tool(say), name="berth/asroot", user="")
+
+
+def needsroot(say: Said) -> oci.Image:
+    """One that insists: its first program ends at once under any other user."""
+    recipe = Recipe(
+        "init",
+        digest(INIT.decode()),
+        lambda at: oci.write_layer(at, oci.files_as_tar({"/init": INIT})),
+    )
+    made = tool(say)
+    layers = [*made.layers, recipe.layer(say)]
+    return replace(made, name="berth/needsroot", layers=layers, command=["/init"], user="root")
+
+
 def echo(say: Said) -> oci.Image:
     script = Path(__file__).parent / "pods/echo.py"
     layers = [debian().layer(say), single("echo", "/opt/echo.py", script).layer(say)]
@@ -282,7 +307,7 @@ def data(say: Said) -> oci.Image:
 
 
 FIRST = (pause, coredns)  # what the cluster itself needs
-LATER = (tool, echo, jupyterlab, data, analysis)
+LATER = (tool, asroot, needsroot, echo, jupyterlab, data, analysis)
 LARGE = (debian, jupyter, data_packages, analysis_packages)  # their layers take a while
 
 

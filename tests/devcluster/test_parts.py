@@ -53,6 +53,23 @@ def test_the_simulated_nodes_are_tainted_and_have_different_names() -> None:
     assert all(node["spec"]["taints"] for node in made)
 
 
+def test_some_simulated_nodes_offer_virtual_functions_of_network_cards() -> None:
+    offered = {
+        (
+            node["metadata"]["labels"]["nvidia.com/gpu.product"],
+            node["status"]["allocatable"].get(fleet.VIRTUAL_FUNCTIONS),
+        )
+        for node in fleet.nodes()
+    }
+    assert offered == {
+        ("NVIDIA-H100-80GB-HBM3", "8"),
+        ("NVIDIA-A100-SXM4-80GB", "4"),
+        ("NVIDIA-A100-SXM4-40GB", None),
+        ("NVIDIA-A2", None),
+        ("Tesla-T4", None),
+    }
+
+
 def test_a_jobs_end_is_timed_by_its_annotation() -> None:
     stage = "spec:\n  selector:\n    matchExpressions:\n    - key: 'a'\n  next:\n    delete: true\n"
     timed = fleet.timed(stage)
