@@ -216,12 +216,14 @@ class GatewayRouter:
     # ---------------------------------------------------------------------------------------------
 
     def _delete(self, client: KubeClient, key: str, namespace: str) -> None:
+        """HTTPRoutes last: by them a route is found again by whoever goes on after a crash."""
         name = name_of(key)
+        if namespace:
+            client.delete("v1", "services", name, namespace)
         if self.gateway.proxy:
             client.delete(API, "httproutes", name, self.gateway.proxy.namespace)
         if namespace:
             client.delete(API, "httproutes", name, namespace)
-            client.delete("v1", "services", name, namespace)
 
     def _kube(self) -> KubeClient:
         client = self._client()

@@ -94,6 +94,29 @@ def test_what_is_put_is_listed_by_any_process_and_dropped_by_any(cluster: Cluste
     router(cluster).drop(HOST)  # missing is success
 
 
+@pytest.mark.parametrize("deletions", range(3))
+def test_e11_a_drop_that_a_crash_cuts_is_finished_by_whoever_goes_on(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, deletions: int
+) -> None:
+    with_proxy(cluster).put(ENTRY)
+    delete, done = cluster.delete, []
+
+    def cut(*words: str) -> bool:
+        if len(done) == deletions:
+            raise Unreachable("gone")
+        done.append(words)
+        return delete(*words)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(cluster, "delete", cut)
+        with pytest.raises(Unreachable):
+            with_proxy(cluster).drop(HOST)
+    another = with_proxy(cluster)
+    for key in another.list():  # as what nobody wants is dropped
+        another.drop(key)
+    assert not cluster.rows
+
+
 WITH_PROXY = Gateway.parse("edge/public/workspaces", "berth-", "portal/proxy:8001")
 
 
