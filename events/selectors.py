@@ -25,6 +25,11 @@ def of_target(uid: object) -> QuerySet[Event]:
     return Event.objects.filter(target_uid=str(uid)).exclude(outcome="denied").order_by("-id")
 
 
+def of_verb(verb: str) -> QuerySet[Event]:
+    """Return every time that this was done. For services that go by what once was, not pages."""
+    return Event.objects.filter(verb=verb, outcome="done").order_by("-id")
+
+
 def audit(
     *,
     search: str = "",

@@ -37,6 +37,23 @@ class Forecast:
     sentence: str
 
 
+@dataclass(frozen=True)
+class KindFree:
+    """How much of one kind of GPU is free at this moment."""
+
+    label: str
+    free: int
+    total: int
+
+    @property
+    def words(self) -> str:
+        return _("%(kind)s: %(free)d of %(total)d free") % {
+            "kind": self.label,
+            "free": self.free,
+            "total": self.total,
+        }
+
+
 class Room:
     """What is free on a cluster at this moment, and who waits for it.
 
@@ -54,6 +71,7 @@ class Room:
         self._total: Counter[str] = Counter()
         self._free: Counter[str] = Counter()
         self._largest: Counter[str] = Counter()  # most on one node
+        self._labels: dict[str, str] = {}  # of the kinds, in the order in which they are shown
         self._waiting: list[Claim] = []
         self._is_one_machine = True
         self._cpu_left = self._memory_left = 0
@@ -70,6 +88,7 @@ class Room:
     def _look_at_kinds(self, kinds: list[KindUse]) -> None:
         """A cluster's own scheduler decides; what is known of it is the kinds of its nodes."""
         for use in kinds:
+            self._labels[use.flavor.name] = use.flavor.label
             for key in ("", use.flavor.name):
                 self._total[key] += use.total
                 self._free[key] += use.free
@@ -77,7 +96,10 @@ class Room:
 
     def _look(self, cluster: Cluster) -> None:
         rows = clusters.devices_there(cluster)
-        for flavor, hold, healthy in rows.values_list("flavor__name", "hold__id", "healthy"):
+        columns = ("flavor__name", "flavor__label", "hold__id", "healthy")
+        for flavor, label, hold, healthy in rows.order_by("flavor__position").values_list(*columns):
+            if flavor:
+                self._labels[flavor] = label
             for key in {"", flavor or ""}:
                 self._total[key] += 1
                 self._free[key] += healthy and hold is None
@@ -93,6 +115,15 @@ class Room:
 
     def total_gpus(self, flavor: str = "") -> int:
         return self._sum(self._total, flavor)
+
+    def kinds(self, flavor: str = "") -> list[KindFree]:
+        """Return what there is of each of some kinds; of every one when none is named."""
+        names = flavors_of(flavor) or list(self._labels)
+        return [
+            KindFree(self._labels.get(name, name), self._free[name], self._total[name])
+            for name in names
+            if self._total[name]
+        ]
 
     def _sum(self, counted: Counter[str], flavor: str) -> int:
         """Return how many of any of some kinds; of all when none is named."""

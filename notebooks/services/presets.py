@@ -6,13 +6,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from django.db import transaction
+from django.db.models import Q
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
-from clusters.models import Device, Flavor
+from clusters.models import Cluster, Device, Flavor
 from common.errors import Conflict, Forbidden, wrong
 from common.ids import slugify
 from events import services as events
+from events.selectors import of_verb
 from notebooks import program
 from notebooks.choices import WorkspaceKind
 from notebooks.models import MAX_CPU_MILLI, MAX_GPUS, MAX_MEMORY_MIB, Preset
@@ -35,6 +37,7 @@ _MINUTES = ("time_limit_minutes", "max_time_limit_minutes", "idle_stop_minutes")
 _TEXTS = {"description": 300, "environment": 255, "icon": 40}
 _NOTEBOOK_ICON, _CONTAINER_ICON = "notebook", "box"
 _SLUGS = ("cluster_key", "pool", "network")
+_DELETED = "preset.deleted"
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,8 @@ def preset_update(*, principal: Principal, preset: Preset, fields: PresetFields)
 def preset_delete(*, principal: Principal, preset: Preset) -> None:
     """Remove a preset. Workspaces made from it stay and keep what they have."""
     _require_operator(principal)
-    events.record(actor=principal, verb="preset.deleted", target=preset)
+    gone = {"slug": preset.slug}  # what it is known by when the first presets are offered
+    events.record(actor=principal, verb=_DELETED, target=preset, data=gone)
     preset.delete()
 
 
@@ -88,18 +92,34 @@ def ensure_default_presets() -> list[Preset]:
     if Preset.objects.exists():
         return []
     made = [Preset.objects.create(**values) for values in _defaults()]
-    if Device.objects.exists():
-        made.append(Preset.objects.create(**_GPU_PRESET))
-    return made
+    gpu = ensure_gpu_preset()
+    return [*made, gpu] if gpu else made
 
 
 def ensure_gpu_preset() -> Preset | None:
-    """Offer a GPU once the machine is seen to have one, unless an operator made presets."""
-    if not Device.objects.exists() or Preset.objects.filter(gpus__gt=0).exists():
+    """Offer a GPU once one is seen somewhere, unless an operator made presets or took it away."""
+    if Preset.objects.filter(gpus__gt=0).exists():
         return None
     if Preset.objects.exclude(slug__in=[d["slug"] for d in _defaults()]).exists():
         return None
+    if not _has_gpus() or _was_deleted(_GPU_PRESET):
+        return None
     return Preset.objects.create(**_GPU_PRESET)
+
+
+def _has_gpus() -> bool:
+    """Whether this machine has a GPU, or nodes of a cluster offer one to anybody."""
+    if Device.objects.exists():
+        return True
+    kinds = Cluster.objects.filter(enabled=True).values_list("kinds", flat=True)
+    return any(kind.get("total", 0) > 0 for found in kinds for kind in (found or {}).values())
+
+
+def _was_deleted(values: Mapping[str, Any]) -> bool:
+    """By an operator, at any time: what he does not want is not brought back."""
+    gone = of_verb(_DELETED)
+    # earlier versions wrote down the name alone
+    return gone.filter(Q(data__slug=values["slug"]) | Q(target_name=values["name"])).exists()
 
 
 def _defaults() -> list[dict[str, Any]]:

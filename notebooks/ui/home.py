@@ -14,7 +14,7 @@ from django.utils.translation import gettext_lazy as _
 
 from common.templatetags.berth import translated
 from notebooks import selectors
-from notebooks.forecast import Forecast, Rooms
+from notebooks.forecast import Forecast, KindFree, Rooms
 from notebooks.services.placing import can_run, clusters_of
 from notebooks.services.plan import cost_per_hour
 from projects.access import Permission, permissions_of, projects_visible_to
@@ -39,6 +39,7 @@ class Card:
     forecast: Forecast
     free: int
     total: int
+    kinds: list[KindFree]  # of GPU, those that it may get
     price: Decimal
     nonce: str
     cluster: str = ""  # said where there are several
@@ -59,11 +60,13 @@ def _card(preset: Preset, rooms: Rooms, usable: list[Cluster]) -> Card | None:
         return None
     cluster, forecast = rooms.best(able, preset.resources)
     room = rooms.of(cluster)
+    kinds = room.kinds(preset.gpu_flavor) if preset.gpus else []
     return Card(
         preset=preset,
         forecast=forecast,
         free=room.free_gpus(preset.gpu_flavor),
         total=room.total_gpus(preset.gpu_flavor),
+        kinds=kinds,
         price=cost_per_hour(preset.gpus, preset.gpu_flavor),
         nonce=secrets.token_urlsafe(12),
         cluster=cluster.name if len(usable) > 1 else "",
