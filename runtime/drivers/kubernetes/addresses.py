@@ -1,8 +1,9 @@
 """Which addresses an attached cluster may have (hostile case C2).
 
 Private ranges are where clusters live, so only what is never a cluster of somebody else is
-refused: this machine itself, link-local (metadata), nothing-addresses. The check is made on
-the address that is connected to, so a name that changes its answer gains nothing.
+refused: loopback, link-local (metadata), nothing-addresses. Another address of this machine may
+be one: portal and cluster share a machine where there is but one. The check is made on the
+address that is connected to, so a name that changes its answer gains nothing.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def check_for(*, loopback: bool) -> Check:
 
 
 def check_from_settings() -> Check:
-    """``BERTH_ALLOW_PRIVATE_CLUSTERS`` lets this machine's own addresses be clusters too."""
+    """``BERTH_ALLOW_PRIVATE_CLUSTERS`` lets loopback addresses be clusters too."""
     return check_for(loopback=bool(getattr(settings, "BERTH_ALLOW_PRIVATE_CLUSTERS", False)))
 
 

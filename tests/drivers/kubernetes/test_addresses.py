@@ -1,4 +1,4 @@
-"""C2: an attached cluster is never this machine, its metadata or nothing at all."""
+"""C2: an attached cluster is never a loopback address, metadata or nothing at all."""
 
 import http.server
 import threading
