@@ -1,9 +1,11 @@
-# Berth as images: `server` (web, worker, gate, migrate) and `proxy` (the notebook proxy).
+# Berth as images: `server` (web, worker, gate, migrate), `proxy` (the notebook proxy) and, for
+# pods of people, `notebook` (JupyterLab; it also signs people in before ports of containers).
 #
-#   docker build --target server -t berth/server .
-#   docker build --target proxy  -t berth/proxy .
+#   docker build --target server   -t berth/server .
+#   docker build --target proxy    -t berth/proxy .
+#   docker build --target notebook -t berth/notebook .
 #
-# Everything that is installed comes from lock files with hashes. The final stages hold no
+# Every package of Python and Node comes from lock files with hashes. Berth's own two hold no
 # compiler, no package manager of Python or Node in use, and run as a number without a name.
 ARG PYTHON_IMAGE=docker.io/library/python:3.11-slim-bookworm
 ARG NODE_IMAGE=docker.io/library/node:22-bookworm-slim
@@ -86,3 +88,28 @@ WORKDIR /srv/berth
 USER 10001:10001
 EXPOSE 8001 8003
 ENTRYPOINT ["tini", "--", "node", "proxy/berth-proxy.mjs", "--ip", "0.0.0.0", "--api-ip", "0.0.0.0"]
+
+# --- image: notebook ------------------------------------------------------------------------------------
+FROM ${PYTHON_IMAGE} AS lab
+COPY requirements/image-jupyterlab.txt /tmp/
+RUN python3 -m venv /opt/jupyter \
+    && /opt/jupyter/bin/pip install --no-cache-dir --only-binary :all: \
+       --require-hashes -r /tmp/image-jupyterlab.txt
+COPY requirements/jupyterlab-overrides.json \
+     /opt/jupyter/share/jupyter/lab/settings/overrides.json
+
+FROM ${PYTHON_IMAGE} AS notebook
+RUN apt-get update -qq && apt-get install -qq -y --no-install-recommends ca-certificates curl git \
+    less openssh-client procps tini vim-tiny && rm -rf /var/lib/apt/lists/*
+COPY --from=lab /opt/jupyter /opt/jupyter
+# as pods of people are run: option run_as_user of the cluster
+RUN groupadd -g 1000 berth && useradd -m -u 1000 -g berth -d /home/berth -s /bin/bash berth
+ENV PATH=/opt/jupyter/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+    HOME=/home/berth \
+    LANG=C.UTF-8 \
+    SHELL=/bin/bash
+WORKDIR /home/berth
+USER 1000:1000
+EXPOSE 8888
+ENTRYPOINT ["tini", "--"]
+CMD ["jupyterhub-singleuser", "--ip=0.0.0.0", "--port=8888"]

@@ -54,10 +54,10 @@ class ClusterOptions:
     queue: str = ""  # LocalQueue that admits workloads (Kueue); "": none
     run_as_user: int = 1000
     user_namespaces: bool = False  # the runtime supports hostUsers: false
-    sidecar_image: str = ""  # signs people in before a port of a container; "": no web ports
+    sidecar_image: str = ""  # signs people in before a port of a container; "": the default one
     default_image: str = ""  # for presets that name none
     data_image: str = ""  # copies data and serves files: has python3 and the package dataplane
-    check_image: str = ""  # has python3, for the self-check; "": sidecar's or the default one
+    check_image: str = ""  # has python3, for the self-check; "": another one of these
     portal_role: str = ""  # ClusterRole that is ours only inside projects; "": ours everywhere
     portal_account: str = ""  # namespace/name of the account that gets it there
     cpu_overcommit: int = 1  # asked CPUs are reserved by this part; the limit stays what was asked
@@ -68,6 +68,11 @@ class ClusterOptions:
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
+
+    @property
+    def guard_image(self) -> str:
+        """What signs people in before a port of a container; "": none, so no web ports here."""
+        return self.sidecar_image or self.default_image
 
 
 RANGES = ("blocked_cidrs", "allowed_cidrs", "pod_cidrs")  # addresses only

@@ -137,7 +137,7 @@ class OptionsForm(GroupedForm):
     sidecar_image = exact(
         _("Image that signs people in"),
         max_length=255,
-        help_text=_("Runs before ports of containers. Empty: containers have no web ports."),
+        help_text=_("Runs before ports of containers. Empty: the one above."),
     )
     data_image = exact(
         _("Image that copies data"),
@@ -147,7 +147,7 @@ class OptionsForm(GroupedForm):
     check_image = exact(
         _("Image of the self-check"),
         max_length=255,
-        help_text=_("Anything with python3. Empty: one of the two above."),
+        help_text=_("Anything with python3. Empty: one of those above."),
     )
     kube_api_url = exact(
         _("API server for people's kubectl"), max_length=200, help_text=_("Empty: as attached.")

@@ -132,6 +132,7 @@ def _lab(
         secret_env=lambda: {**keys.secret_env(), **secret_env},
         port=PORT,
         probe=Probe(path=hub.readiness_path(row.short_id)),
+        links_volumes=True,  # its file browser shows nothing but the home
     )
 
 
@@ -170,7 +171,7 @@ def _guard(row: Workspace, info: WorkloadInfo, options: ClusterOptions, port: in
     )
     return Sidecar(
         name=f"port-{port}",
-        image=options.sidecar_image,
+        image=options.guard_image,
         # It would report use at every interval, used or not: unknown is better than wrong.
         command=(
             *("python3", "-c", _GUARD.format(age=hub.CACHE_AGE_S)),

@@ -23,6 +23,12 @@ CHECKS: tuple[Check, ...] = (
     ),
     Check("image", _("Images"), image.act, _("Nodes can pull what workloads need.")),
     Check(
+        "ports",
+        _("Ports of containers"),
+        image.ports,
+        _("An image signs people in before they see what a container serves."),
+    ),
+    Check(
         "network",
         _("Network policies"),
         network.act,

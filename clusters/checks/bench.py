@@ -69,7 +69,7 @@ class Bench:
     @property
     def image(self) -> str:
         options = self.options
-        return options.check_image or options.sidecar_image or options.default_image
+        return options.check_image or options.guard_image or options.data_image
 
     @property
     def settles_s(self) -> float:
@@ -123,8 +123,9 @@ class Bench:
         env: Mapping[str, str] | None = None,
         labels: Mapping[str, str] | None = None,
         claim: str = "",
+        image: str = "",
     ) -> None:
-        """Run ``script`` by python3 of the check image."""
+        """Run ``script`` by python3 of ``image``, or of the check image."""
         marks = {**self.labels(), "app": name, **(labels or {})}
         self.apply(
             f"/apis/apps/v1/namespaces/{namespace}/statefulsets/{name}",
@@ -138,7 +139,7 @@ class Bench:
                     "selector": {"matchLabels": {"app": name}},
                     "template": {
                         "metadata": {"labels": marks},
-                        "spec": self._pod(script, env or {}, claim),
+                        "spec": self._pod(script, env or {}, claim, image or self.image),
                     },
                 },
             },
@@ -212,11 +213,11 @@ class Bench:
         while self.api.ask("GET", path).status != NOT_FOUND and time.monotonic() < until:
             time.sleep(0.2)
 
-    def _pod(self, script: str, env: Mapping[str, str], claim: str) -> dict[str, Any]:
+    def _pod(self, script: str, env: Mapping[str, str], claim: str, image: str) -> dict[str, Any]:
         user = self.options.run_as_user
         container: dict[str, Any] = {
             "name": "main",
-            "image": self.image,
+            "image": image,
             "command": ["python3", "-c", script],
             # first: what follows may name it as $(NODE_ADDRESS)
             "env": [_NODE_ADDRESS, *({"name": k, "value": v} for k, v in env.items())],
@@ -271,10 +272,11 @@ class Bench:
             time.sleep(0.3)
 
     def _look_at_image(self, status: Mapping[str, Any]) -> None:
-        for waiting in _waiting(status):
+        containers = status.get("containerStatuses") or ()
+        for container, waiting in zip(containers, _waiting(status), strict=True):
             if waiting.get("reason") in {"ImagePullBackOff", "InvalidImageName"}:
                 why = waiting.get("message") or waiting["reason"]
-                raise ImageRefusedError(f"{self.image}: {why}")
+                raise ImageRefusedError(f"{container.get('image') or self.image}: {why}")
 
 
 def _address(status: Mapping[str, Any]) -> str | None:

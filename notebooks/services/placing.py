@@ -170,7 +170,7 @@ def _check_program(cluster: Cluster, spec: Spec) -> None:
         for name in ("command", "args", "ports"):
             if getattr(spec, name):
                 raise wrong(name, _("A notebook runs JupyterLab. Choose a container for this."))
-    if any(port["web"] for port in spec.ports) and not options.sidecar_image:
+    if any(port["web"] for port in spec.ports) and not options.guard_image:
         raise wrong(
             "ports",
             _("On this cluster ports are not opened in a browser yet: its operator can change it."),

@@ -35,10 +35,10 @@ def ended(code, reason="Error", message=""):
     return Answer(200, {"status": {"containerStatuses": [{"state": {"terminated": how}}]}})
 
 
-def waiting(reason, message=""):
+def waiting(reason, message="", image=""):
     """A pod whose container does not start."""
     how = {"waiting": {"reason": reason, "message": message}}
-    return Answer(200, {"status": {"containerStatuses": [{"state": how}]}})
+    return Answer(200, {"status": {"containerStatuses": [{"state": how, "image": image}]}})
 
 
 def listening(address):

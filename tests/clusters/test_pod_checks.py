@@ -12,6 +12,7 @@ from tests.clusters.probing import Api, bench, ended, subject, waiting
 
 REFUSED = Answer(403, {"message": "pods is forbidden"})
 NO_PROGRAM = 'exec: "python3": executable file not found in $PATH'
+LAB = "registry.example/lab:1"
 FULL = {"conditions": [{"type": "PodScheduled", "status": "False", "message": "0/3 nodes"}]}
 PULLING = {
     "conditions": [
@@ -57,6 +58,41 @@ def test_only_what_an_image_did_itself_is_its_fault(seen, state, words):
     found = asked("image", Api(pods=seen))
     assert (found.state, words in found.text()) == (state, True), found.text()
     assert found.failed == (state == "unknown")
+
+
+@pytest.mark.parametrize(
+    ("seen", "state", "words"),
+    [
+        (ended(0), "green", "signs people in"),
+        (ended(image.LACKS), "red", "lacks the Python packages"),
+        (ended(128, "StartError", NO_PROGRAM), "red", "no python3"),
+        (waiting("ImagePullBackOff", "not found", LAB), "red", f"{LAB}: not found"),
+        (ended(1), "unknown", "ended with 1"),
+        (ended(137, "OOMKilled"), "unknown", "ended with 137"),
+        (pod(FULL), "unknown", "0/3 nodes"),
+    ],
+)
+def test_an_image_that_can_not_sign_people_in_before_ports_is_found(seen, state, words):
+    made = []
+    api = Api(statefulsets=lambda body: made.append(body) or Answer(200, {}), pods=seen)
+    found = asked("ports", api, default_image=LAB)
+    assert (found.state, words in found.text()) == (state, True), found.text()
+    assert found.failed == (state == "unknown")
+    (container,) = made[0]["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == LAB  # not the one of the check
+
+
+def test_the_probe_of_ports_says_by_its_end_that_packages_are_lacking():
+    lacking = [sys.executable, "-I", "-S", "-c", image.GUARD]
+    assert subprocess.run(lacking, check=False).returncode == image.LACKS
+
+
+def test_without_an_image_before_ports_it_is_said_what_to_set():
+    api = Api()
+    found = asked("ports", api)
+    assert (found.state, found.failed, api.asked) == ("unknown", False, [])
+    assert "sidecar_image" in found.text()
+    assert "image.notebook" in found.fix
 
 
 def event(kind, reason, message, level="Warning"):
@@ -146,6 +182,11 @@ def test_the_writer_says_by_its_end_that_it_may_not_write(tmp_path):
     assert subprocess.run(written, env=os.environ, check=False).returncode == storage.DENIED
     (tmp_path / "data").mkdir()
     assert subprocess.run(written, env=os.environ, check=False).returncode == 0
+
+
+def test_the_image_that_copies_data_is_enough_for_the_self_check():
+    """A chart names it always, so that the network can be proved and work may start."""
+    assert bench(Api(), data_image="registry.example/server:1").image == "registry.example/server:1"
 
 
 def test_without_an_image_nothing_is_said_of_images():

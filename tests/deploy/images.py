@@ -24,6 +24,7 @@ NODE = "docker.io/library/node:22-bookworm-slim"
 POSTGRES = "docker.io/library/postgres:17-bookworm"
 REDIS = "docker.io/library/redis:7-bookworm"
 SERVER, PROXY = "localhost/berth/server:test", "localhost/berth/proxy:test"
+NOTEBOOK = "localhost/berth/notebook:test"
 STAND_INS = {PYTHON: "python", NODE: "node", POSTGRES: "postgres", REDIS: "redis"}
 PROGRAMS = ("buildah", "podman", "debootstrap", "runc")
 LEFT_OUT = {
@@ -130,6 +131,16 @@ def our_images() -> None:
         for name, target in ((SERVER, "server"), (PROXY, "proxy")):
             if not exists(name, key):
                 build(ROOT, name, key, "--target", target)
+
+
+def notebook_image() -> None:
+    """Nothing of the portal is in it: made again only where its own files change."""
+    names = ("Dockerfile", "requirements/image-jupyterlab.txt")
+    with only_one("images"):
+        base_images()
+        key = digest(*((ROOT / name).read_bytes() for name in names))
+        if not exists(NOTEBOOK, key):
+            build(ROOT, NOTEBOOK, key, "--target", "notebook")
 
 
 def source_key() -> str:

@@ -1,5 +1,6 @@
 """The chart without a cluster: what it refuses, and what no pod of it may be."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -179,6 +180,31 @@ def test_routes_by_a_gateway_bring_their_settings_and_no_more_rights_than_they_n
     without = render()[1]
     assert "httproutes" not in without
     assert "BERTH_GATEWAY" not in without
+
+
+LAB = {"repository": "registry.example/notebook", "tag": "7"}
+OWN = "registry.example/own:1"
+
+
+@pytest.mark.parametrize(
+    ("notebook", "options", "expected"),
+    [
+        ({}, {}, (None, None)),
+        (LAB, {}, ("registry.example/notebook:7", "registry.example/notebook:7")),
+        (LAB, {"default_image": OWN}, (OWN, "registry.example/notebook:7")),
+        (LAB, {"sidecar_image": OWN}, ("registry.example/notebook:7", OWN)),
+        ({}, {"default_image": OWN}, (OWN, None)),  # which is taken for both
+    ],
+)
+def test_one_image_is_for_notebooks_and_signs_people_in_before_ports(
+    render: Any, notebook: dict[str, str], options: dict[str, str], expected: tuple[str | None, ...]
+) -> None:
+    image = {**chart.values()["image"], "notebook": notebook}
+    rendered = render(image=image, cluster={"options": options})
+    (settings,) = [one["data"] for one in objects(rendered) if one["kind"] == "ConfigMap"]
+    made = json.loads(settings["BERTH_IN_CLUSTER_OPTIONS"])
+    assert (made.get("default_image"), made.get("sidecar_image")) == expected
+    assert made["data_image"] == "127.0.0.1:5000/berth/server:test"
 
 
 @pytest.mark.parametrize(

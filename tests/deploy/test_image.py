@@ -2,9 +2,11 @@
 
 import pytest
 
-from tests.deploy.images import PROXY, SERVER, podman
+from clusters.checks import image
+from tests.deploy.images import NOTEBOOK, PROXY, SERVER, notebook_image, podman
 
 pytestmark = [pytest.mark.deploy, pytest.mark.timeout(1800)]
+PROGRAMS = ("jupyterhub-singleuser", "jupyter-standaloneproxy")
 HARD = ("--rm", "--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges")
 
 
@@ -49,3 +51,16 @@ def test_both_command_lines_are_there(built: dict[str, str]) -> None:
     lines = podman(built, "run", *HARD, SERVER, "secrets").splitlines()
     assert any(line.startswith("BERTH_SECRET_KEY=") for line in lines)
     assert "Launch and manage" in shell(built, SERVER, "berth --help")
+
+
+def test_one_image_is_jupyterlab_for_pods_and_signs_people_in_before_ports(
+    engine: dict[str, str],
+) -> None:
+    notebook_image()
+    script = "id -u; command -v jupyterhub-singleuser jupyter-standaloneproxy git tini; python3 -V"
+    listed = shell(engine, NOTEBOOK, script).split()
+    assert listed[:3] == ["1000", *(f"/opt/jupyter/bin/{name}" for name in PROGRAMS)]
+    assert {"/usr/bin/git", "/usr/bin/tini", "Python"} <= set(listed)
+    for code in (image.GUARD, "import jupyterlab, ipykernel"):
+        podman(engine, "run", *HARD, "--entrypoint", "python3", NOTEBOOK, "-c", code)
+    shell(engine, NOTEBOOK, "test -s /opt/jupyter/share/jupyter/lab/settings/overrides.json")
