@@ -127,36 +127,58 @@ class Kubectl:
         return self.run("exec", f"ws-{row['id']}-0", "--", "sh", "-c", script)
 
 
+LEFT = ("set", "pod")
+
+
 @pytest.fixture(scope="module")
-def leftover(kube: Kube, ann: Person, row: dict[str, Any]) -> str:
-    """A StatefulSet that looks like ours and stands for nothing: made early, looked at last."""
-    uid, namespace = str(uuid4()), pod_of(kube, row)["metadata"]["namespace"]
-    labels = names.labels(ann.portal.prefix, uid=uid, kind="workspace")
+def leftovers(kube: Kube, ann: Person, row: dict[str, Any]) -> dict[str, str]:
+    """What looks like ours and stands for nothing: made early, looked at last. One is another's."""
+    namespace = pod_of(kube, row)["metadata"]["namespace"]
+    uids = {word: str(uuid4()) for word in (*LEFT, "another's")}
+    for word, uid in uids.items():
+        prefix = ann.portal.prefix if word in LEFT else "another-"
+        labels = names.labels(prefix, uid=uid, kind="workspace")
+        name = f"ws-{uid[:8]}"
+        owner, itself = _stray(ann, namespace, name, labels)
+        kube.create(
+            {
+                "apiVersion": "v1",
+                "kind": "Secret",
+                "metadata": {"name": name, "namespace": namespace, "labels": labels},
+            }
+        )
+        kube.create(owner if word == "set" else itself)
+        kube.until(
+            "the leftover's pod",
+            lambda u=uid: kube.list("v1", "Pod", labelSelector=f"berth.dev/uid={u}"),
+        )
+    return uids
+
+
+def _stray(
+    person: Person, namespace: str, name: str, labels: dict[str, str]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return a StatefulSet, and the pod that it would have."""
     size = {"cpu": "50m", "memory": "64Mi"}
-    image = ann.portal.state["images"]["tool"]["reference"]
+    image = person.portal.state["images"]["tool"]["reference"]
     resources = {"requests": size, "limits": size}
-    template = pod(namespace, "x", image, command=WAIT, resources=resources, labels=labels)
-    del template["spec"]["restartPolicy"]
-    made = {
+    itself = pod(namespace, f"{name}-0", image, command=WAIT, resources=resources, labels=labels)
+    template = {k: v for k, v in itself["spec"].items() if k != "restartPolicy"}
+    owner = {
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
-        "metadata": {"name": f"ws-{uid[:8]}", "namespace": namespace, "labels": labels},
+        "metadata": {"name": name, "namespace": namespace, "labels": labels},
         "spec": {
             "replicas": 1,
             "serviceName": "",
-            "selector": {"matchLabels": {"berth.dev/uid": uid}},
-            "template": {"metadata": {"labels": labels}, "spec": template["spec"]},
+            "selector": {"matchLabels": {"berth.dev/uid": labels["berth.dev/uid"]}},
+            "template": {"metadata": {"labels": labels}, "spec": template},
         },
     }
-    kube.create(made)
-    kube.until(
-        "the leftover's pod",
-        lambda: kube.list("v1", "Pod", labelSelector=f"berth.dev/uid={uid}"),
-    )
-    return uid
+    return owner, itself
 
 
-@pytest.mark.usefixtures("leftover")
+@pytest.mark.usefixtures("leftovers")
 class TestOneGpu:
     def test_the_pod_has_one_gpu_of_the_node(
         self, kube: Kube, row: dict[str, Any], devcluster: dict[str, Any]
@@ -302,21 +324,29 @@ def disable(person: Person) -> None:
         ok(admin.patch(f"users/{uid}", json={"is_active": False}))
 
 
+def things(kube: Kube, uid: str) -> set[str]:
+    kinds = (("apps/v1", "StatefulSet"), ("v1", "Pod"), ("v1", "Secret"))
+    mine = f"berth.dev/uid={uid}"
+    return {kind for version, kind in kinds if kube.list(version, kind, labelSelector=mine)}
+
+
+@pytest.mark.parametrize("word", LEFT)
 def test_e11_what_stands_for_nothing_is_removed_and_nothing_else_is(
-    ann: Person, kube: Kube, row: dict[str, Any], leftover: str
+    ann: Person, kube: Kube, row: dict[str, Any], leftovers: dict[str, str], word: str
 ) -> None:
     """By the worker's own passes; at the end, since a leftover has a time of grace."""
-    mine = f"berth.dev/uid={leftover}"
-    until(lambda: not kube.list("apps/v1", "StatefulSet", labelSelector=mine), COLLECTED_WITHIN_S)
-    until(lambda: not kube.list("v1", "Pod", labelSelector=mine), LOST_WITHIN_S)
+    until(lambda: not things(kube, leftovers[word]), COLLECTED_WITHIN_S)
+    assert things(kube, leftovers["another's"]) == {"Pod", "Secret"}
     assert ann.settle(row)["status"]["phase"] == "running"
 
 
-def test_e11_the_removal_is_told(ann: Person, leftover: str) -> None:
+def test_e11_the_removal_is_told(ann: Person, leftovers: dict[str, str]) -> None:
     with ann.portal.api(ann.portal.token("admin")) as admin:
 
-        def removed() -> list[str]:
+        def removed() -> set[str]:
             found = ok(admin.get("audit", params={"verb": "orphan.removed"})).json()["results"]
-            return [one["target_name"] for one in found]
+            return {one["target_name"] for one in found}
 
-        assert until(removed) == [leftover]  # the next pass
+        wanted = {leftovers[word] for word in LEFT}
+        until(lambda: len(removed()) >= len(wanted))  # the next pass
+        assert removed() == wanted

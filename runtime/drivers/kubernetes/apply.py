@@ -15,7 +15,7 @@ from typing import Any
 import structlog
 
 from runtime.drivers import mount_names
-from runtime.drivers.kubernetes import names, observe, observe_job
+from runtime.drivers.kubernetes import leftovers, names, observe, observe_job
 from runtime.drivers.kubernetes.builders import workload as build
 from runtime.drivers.kubernetes.client import KubeClient, Object
 from runtime.drivers.kubernetes.hurry import hurry
@@ -192,13 +192,16 @@ class Workloads:
         if place is None:
             return
         namespace, name = place
+        stray = self._locator.was_looked_for(uid)
+        if stray:
+            leftovers.remove_secrets(self._client, uid, name, namespace)
         self._remove_set(uid, name, namespace)
         job = self._jobs.get(name, namespace)
         if job is not None and self._is_ours(job, uid):
             self._remove_secrets_of(job)
             self._jobs.remove(job)
         self._jobs.remove_pods(uid, namespace)
-        for secret in (name, names.log_secret(name)):
+        for secret in () if stray else (name, names.log_secret(name)):
             self._client.delete("v1", "secrets", secret, namespace)
         self._locator.forget(uid)
 
@@ -244,8 +247,8 @@ class Workloads:
             return observe_job.newest(found, self._jobs.pods_of(found))
         return self._client.get("v1", "pods", names.pod(meta["name"]), meta["namespace"])
 
-    def all(self) -> list[tuple[Object, Object | None]]:
-        """Return everything of ours with its pod: three lists."""
+    def all_with_pods(self) -> tuple[list[tuple[Object, Object | None]], list[Object]]:
+        """Return everything of ours, each with its pod, and all pods: three lists."""
         selector = names.selector(self._options.namespace_prefix)
         pods = self._client.list("v1", "pods", selector=selector)
         named = {(p["metadata"]["namespace"], p["metadata"]["name"]): p for p in pods}
@@ -256,7 +259,7 @@ class Workloads:
             if names.UID in (s["metadata"].get("labels") or {})
         ]
         jobs = [{**j, "kind": "Job"} for j in self._list_jobs(selector)]
-        return sets + [(j, observe_job.newest(j, _pods_of(j, of_jobs))) for j in jobs]
+        return sets + [(j, observe_job.newest(j, _pods_of(j, of_jobs))) for j in jobs], pods
 
     def _list_jobs(self, selector: str) -> list[Object]:
         """Nothing where our identity was attached before there were Jobs and may not list them."""

@@ -9,12 +9,13 @@ from dataclasses import replace
 
 import structlog
 
-from runtime.drivers.kubernetes import addresses, observe, observe_job
+from runtime.drivers.kubernetes import addresses, leftovers, observe, observe_job
 from runtime.drivers.kubernetes.access import KubeAccess
 from runtime.drivers.kubernetes.apply import Workloads
 from runtime.drivers.kubernetes.builders.volume import OUR_OWN, resolved
 from runtime.drivers.kubernetes.client import KubeClient, Object
 from runtime.drivers.kubernetes.exporters import Exporters
+from runtime.drivers.kubernetes.keys import key_of, uid_of
 from runtime.drivers.kubernetes.locate import Locator, Lookup, nowhere
 from runtime.drivers.kubernetes.logs import Logs
 from runtime.drivers.kubernetes.measuring import Measuring
@@ -127,9 +128,12 @@ class KubernetesDriver:
 
     def list_owned(self) -> Iterable[Observation]:
         """Workloads only: a namespace without a row may hold volumes, which are data."""
-        if self._world is not None:
-            return [self._told(o) for o in self._world.workloads()]
-        return self._list()
+        if (world := self._world) is not None:
+            return [*(self._told(o) for o in world.workloads()), *world.lone_pods()]
+        pairs, pods = self._work.all_with_pods()
+        owners = {key_of(found): uid_of(found) for found, _pod in pairs}
+        lone = leftovers.lone(pods, owners, set(owners.values()))
+        return [*self._judge_all(pairs), *lone]
 
     def probe(self) -> Health:
         """Two cheap reads; nodes are listed at most every ten minutes, never while watching."""
@@ -274,7 +278,10 @@ class KubernetesDriver:
         return self._judged(found, self._work.pod_of(found))
 
     def _list(self) -> list[Observation]:
-        return [self._judged(found, pod, ask=False) for found, pod in self._work.all()]
+        return self._judge_all(self._work.all_with_pods()[0])
+
+    def _judge_all(self, pairs: Iterable[tuple[Object, Object | None]]) -> list[Observation]:
+        return [self._judged(found, pod, ask=False) for found, pod in pairs]
 
     def _judged(self, found: Object, pod: Object | None, *, ask: bool = True) -> Observation:
         world = self._world

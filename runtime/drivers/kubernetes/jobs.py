@@ -87,8 +87,9 @@ class Jobs:
         raise NotYet(ENDING, retry_in=0.3)
 
     def remove_pods(self, uid: str, namespace: str) -> None:
-        """Pods whose Job is gone; the cluster collects them, in its own time."""
-        pods = self._of(uid, namespace)
+        """Pods whose Job is gone, which the cluster collects in its own time, and any other."""
+        selector = f"{names.UID}={names.label_value(uid)}"
+        pods = self._client.list("v1", "pods", namespace, selector)
         for pod in pods:
             meta = pod["metadata"]
             if not meta.get("deletionTimestamp"):

@@ -9,6 +9,7 @@ from typing import Any
 
 from runtime.drivers.kubernetes import names
 from runtime.drivers.kubernetes.client import KubeClient
+from runtime.drivers.kubernetes.keys import owner_key
 from runtime.drivers.kubernetes.options import KubernetesOptions
 
 Lookup = Callable[[str], Mapping[str, Any] | None]
@@ -29,24 +30,31 @@ class Locator:
         self._lookup = lookup
         self._lock = threading.Lock()
         self._known: OrderedDict[str, Place] = OrderedDict()
+        self._looked_for: set[str] = set()
 
     def remember(self, uid: str, namespace: str, name: str) -> None:
         with self._lock:
             self._known[uid] = (namespace, name)
             self._known.move_to_end(uid)
             while len(self._known) > _KEPT:
-                self._known.popitem(last=False)
+                self._looked_for.discard(self._known.popitem(last=False)[0])
 
     def forget(self, uid: str) -> None:
         with self._lock:
             self._known.pop(uid, None)
+            self._looked_for.discard(uid)
+
+    def was_looked_for(self, uid: str) -> bool:
+        """Whether only its objects told where it is: once they are gone, nobody finds the rest."""
+        with self._lock:
+            return uid in self._looked_for
 
     def row(self, uid: str) -> Mapping[str, Any]:
         """Return what our own rows say of any uid, {} when nothing."""
         return self._lookup(uid) or {}
 
     def workload(self, uid: str) -> Place | None:
-        """Return where the StatefulSet or Job of ``uid`` is or would be."""
+        """Return where the StatefulSet or Job of ``uid`` is or would be; or was, by its pod."""
         with self._lock:
             if uid in self._known:
                 return self._known[uid]
@@ -58,8 +66,13 @@ class Locator:
             namespace = str(row.get("namespace") or "")
             found = self._client.list("apps/v1", "statefulsets", namespace, selector)
             found = found or self._client.list("batch/v1", "jobs", namespace, selector)
-            if not found:
+            if found:
+                place = (found[0]["metadata"]["namespace"], found[0]["metadata"]["name"])
+            elif pods := self._client.list("v1", "pods", namespace, selector):
+                place = owner_key(pods[0])
+            else:
                 return None
-            place = (found[0]["metadata"]["namespace"], found[0]["metadata"]["name"])
+            with self._lock:
+                self._looked_for.add(uid)
         self.remember(uid, *place)
         return place

@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from runtime.drivers.kubernetes import names, observe, observe_job, waiting
+from runtime.drivers.kubernetes import leftovers, names, observe, observe_job, waiting
 from runtime.drivers.kubernetes.keys import Key, key_of, owner_key, set_name, uid_of, version_of
 from runtime.drivers.kubernetes.metrics import quantity
 from runtime.drivers.kubernetes.places import Places
@@ -107,6 +107,11 @@ class World:
     def workloads(self) -> list[Observation]:
         with self._lock:
             return [self._judge(uid, "") for uid in self._by_uid]
+
+    def lone_pods(self) -> list[Observation]:
+        """Return what has a pod and nothing else."""
+        with self._lock:
+            return list(leftovers.lone(self._pods.values(), self._sets, self._by_uid))
 
     def knows(self, uid: str) -> bool:
         with self._lock:

@@ -1,0 +1,38 @@
+"""What is left of a workload whose StatefulSet or Job is gone, and of which no row tells (E11).
+
+A pod is seen by the watch, so it costs nothing to find. Secrets can't be listed, on purpose
+(docs/dev/rbac.md): they are removed before the object that leads to them, so that a worker which
+dies in between leaves something by which the next one goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+
+from runtime.drivers.kubernetes import names, observe
+from runtime.drivers.kubernetes.client import KubeClient, Object
+from runtime.drivers.kubernetes.keys import Key, owner_key, uid_of
+from runtime.protocol import Observation, Seen
+
+
+def lone(
+    pods: Iterable[Object], owners: Collection[Key], uids: Collection[str]
+) -> Iterator[Observation]:
+    """Say which uids have nothing but a pod. Pure."""
+    told: set[str] = set()
+    for pod in pods:
+        uid = uid_of(pod)
+        if not uid or uid in told or uid in uids or owner_key(pod) in owners:
+            continue
+        told.add(uid)
+        kind = (pod["metadata"].get("labels") or {}).get(names.KIND, "")
+        seen = Seen.STOPPING if observe.is_going(pod) else Seen.STARTING
+        yield Observation(uid=uid, seen=seen, kind=kind)
+
+
+def remove_secrets(client: KubeClient, uid: str, name: str, namespace: str) -> None:
+    """Remove those of this very workload: its name may be another's by now."""
+    for secret in (name, names.files_secret(name), names.log_secret(name)):
+        found = client.get("v1", "secrets", secret, namespace)
+        if found is not None and uid_of(found) == names.label_value(uid):
+            client.delete("v1", "secrets", secret, namespace, uid=found["metadata"]["uid"])

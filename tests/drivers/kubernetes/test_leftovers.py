@@ -1,0 +1,140 @@
+"""E11: what has no StatefulSet or Job any more is found and removed too, and nothing of others."""
+
+import pytest
+
+from runtime.drivers.kubernetes import names
+from runtime.drivers.kubernetes.driver import KubernetesDriver
+from runtime.drivers.kubernetes.options import KubernetesOptions
+from runtime.drivers.kubernetes.world import PODS as POD_KIND
+from runtime.drivers.kubernetes.world import SETS as SET_KIND
+from runtime.drivers.kubernetes.world import World
+from runtime.protocol import NotYet, Seen, Sidecar, Unreachable
+from tests.drivers.kubernetes.pieces import UID, pod, runs, statefulset
+from tests.drivers.kubernetes.stub import ALLOW, QUICK
+from tests.drivers.kubernetes.test_apply import PODS, SECRETS, SETS, spec
+from tests.drivers.kubernetes.test_watch import Follower
+
+OTHER = "0b8b8a4e-5d2c-4b5f-8a43-2f7f1f8f4a11"
+
+
+@pytest.fixture
+def newcomer(stub):
+    """A worker that has just begun, about rows of which nobody knows."""
+    made = KubernetesDriver(stub.access(), KubernetesOptions(), "stub", check=ALLOW)
+    made.client.patience = QUICK
+    yield made
+    made.close()
+
+
+def put_pod(stub, name="ws-k7-0", uid=UID, prefix="berth-", **labels):
+    made = pod(main=runs(), ready=True)
+    made["metadata"] = {
+        "name": name,
+        "namespace": "ns",
+        "labels": {**names.labels(prefix, uid=uid, kind="workspace"), **labels},
+    }
+    return stub.put(PODS, made)
+
+
+def remove(driver, uid=UID):
+    for _ in range(5):
+        try:
+            return driver.remove(uid)
+        except NotYet:
+            continue
+    pytest.fail("it is never gone")
+
+
+def left(stub):
+    return sorted((c.rsplit("/", 1)[1], k) for c, k in stub.objects)
+
+
+@pytest.mark.parametrize("job", [{}, {names.JOB: "ws-gone"}], ids=["set", "job"])
+def test_a_pod_alone_is_told_as_long_as_nothing_leads_to_it(job):
+    world = World()
+    alone = pod(main=runs(), ready=True)
+    alone["metadata"]["labels"] |= {names.KIND: "load", **job}
+    world.put(POD_KIND, alone)
+    (found,) = world.lone_pods()
+    assert (found.uid, found.seen, found.kind) == (UID, Seen.STARTING, "load")
+    assert world.workloads() == []
+    world.put(SET_KIND, statefulset())
+    assert world.lone_pods() == []
+
+
+@pytest.mark.parametrize("job", [{}, {names.JOB: "ws-k7"}], ids=["set", "job"])
+def test_e11_a_pod_alone_is_found_and_removed(stub, newcomer, job):
+    put_pod(stub, **job)
+    assert [o.uid for o in newcomer.list_owned()] == [UID]
+    remove(newcomer)
+    assert left(stub) == []
+    assert list(newcomer.list_owned()) == []
+
+
+def test_e11_a_pod_that_no_set_would_have_made_is_removed(stub, newcomer):
+    put_pod(stub, name="by-hand")
+    remove(newcomer)
+    assert left(stub) == []
+
+
+def test_e11_a_pod_alone_is_found_without_a_list_while_watching(stub):
+    put_pod(stub)
+    watching = Follower(stub.driver())
+    lists = stub.lists()
+    assert [o.uid for o in watching.driver.list_owned()] == [UID]
+    assert stub.lists() == lists
+    watching.close()
+
+
+def test_e11_a_pod_of_another_portal_or_of_nobody_is_none_of_ours(stub, newcomer):
+    put_pod(stub, name="theirs-0", prefix="other-")
+    plain = pod(main=runs())
+    plain["metadata"] = {"name": "plain", "namespace": "ns", "labels": {names.UID: OTHER}}
+    stub.put(PODS, plain)
+    assert list(newcomer.list_owned()) == []
+    for uid in (UID, OTHER):
+        newcomer.remove(uid)
+    assert len(left(stub)) == 2
+
+
+@pytest.mark.parametrize("deletions", range(6))
+def test_e11_a_removal_that_a_crash_cuts_anywhere_leaves_nothing(stub, newcomer, deletions):
+    beside = Sidecar("port-7860", "r/s:1", ("p",), 8889, secret_env=lambda: {"T": "t"})
+    full = spec(uid=UID, sidecars=(beside,), secret_files=lambda: {"f": "x"})
+    driver = stub.driver()
+    driver.ensure(full)
+    driver.close()
+    put_pod(stub)
+    _die_after(stub, newcomer, deletions)
+    assert [o.uid for o in newcomer.list_owned()] == [UID], left(stub)
+    remove(newcomer)
+    assert left(stub) == []
+
+
+def _die_after(stub, newcomer, deletions):
+    """Another worker begins the removal; from then on nothing that it asks is carried out."""
+    done = []
+
+    def fault(handler, method, _path, _query):
+        done.extend([method] if method == "DELETE" else [])
+        if len(done) > deletions:
+            handler.close_connection = True
+            raise OSError
+        return False
+
+    dying = KubernetesDriver(newcomer.client.access, newcomer.options, "stub", check=ALLOW)
+    dying.client.patience = QUICK
+    stub.fault = fault
+    with pytest.raises(Unreachable):
+        remove(dying)
+    dying.close()
+    stub.fault = lambda *_: False
+
+
+def test_e11_a_pod_whose_name_is_anothers_by_now_takes_nothing_of_it_along(stub, newcomer):
+    driver = stub.driver()
+    driver.ensure(spec(uid=OTHER))
+    driver.close()
+    put_pod(stub)
+    remove(newcomer)
+    assert set(stub.objects) == {(SETS, "ns/ws-k7"), (SECRETS, "ns/ws-k7")}
