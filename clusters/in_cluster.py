@@ -34,3 +34,8 @@ def ensure() -> Cluster | None:
 def is_own(cluster: Cluster) -> bool:
     """Whether this row stands for the cluster that Berth runs in."""
     return bool(settings.BERTH_IN_CLUSTER) and cluster.key == settings.BERTH_IN_CLUSTER
+
+
+def kubectl_reaches(cluster: Cluster) -> bool:
+    """Whether people's kubectl can be told an address: the one that we use here is a pod's."""
+    return not is_own(cluster) or bool(options_of(cluster.options).kube_api_url)

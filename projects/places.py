@@ -16,6 +16,7 @@ from django.db import IntegrityError, transaction
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from clusters.in_cluster import kubectl_reaches
 from clusters.models import Cluster
 from clusters.options import options_of
 from common.clock import now
@@ -99,11 +100,6 @@ def places_ensure(project: Project) -> None:
             place_ensure(project=project, cluster_key=key)
 
 
-def tenant_clusters(project: Project) -> list[tuple[str, str]]:
-    """Return (key, name) of the clusters where the project has, or may get, a namespace."""
-    return [(where.cluster, where.name) for where in places_listed(project)]
-
-
 @dataclass(frozen=True)
 class Where:
     """One cluster that a project may use, and its namespace there ('' phase: not made yet)."""
@@ -112,6 +108,7 @@ class Where:
     name: str
     namespace: str
     phase: str
+    kubectl: bool = True  # people's own can be told how to reach it
 
 
 def places_listed(project: Project) -> list[Where]:
@@ -121,7 +118,7 @@ def places_listed(project: Project) -> list[Where]:
     allowed = clusters_of(project.uid)
     rows = Cluster.objects.filter(driver__in=TENANT_DRIVERS, enabled=True).order_by("name")
     return [
-        Where(c.key, c.name, _namespace(project, c), phases.get(c.key, ""))
+        Where(c.key, c.name, _namespace(project, c), phases.get(c.key, ""), kubectl_reaches(c))
         for c in rows
         if not allowed or c.key in allowed
     ]

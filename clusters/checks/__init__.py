@@ -47,6 +47,12 @@ CHECKS: tuple[Check, ...] = (
         users.namespaces,
         _("Root inside a container is nobody on its node, where the runtime can do that."),
     ),
+    Check(
+        "kubectl",
+        _("kubectl"),
+        simple.kubectl,
+        _("People's kubectl is told an address that they reach."),
+    ),
     Check("gpus", _("GPUs"), simple.gpus, _("Nodes say what they have.")),
     Check("queue", _("Queue"), simple.queue, _("What admits workloads is there and works.")),
 )

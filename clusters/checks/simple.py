@@ -1,4 +1,4 @@
-"""Checks that one or a few questions answer: version, clock, Pod Security, GPUs, queue."""
+"""Checks of a few questions: version, clock, Pod Security, kubectl, GPUs, queue."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from django.utils.translation import gettext_noop as _n
 
 from clusters.checks.base import Finding, green, red, unknown
+from clusters.in_cluster import kubectl_reaches
 from common.clock import now
 
 if TYPE_CHECKING:
@@ -116,6 +117,24 @@ def _privileged(where: str) -> dict[str, Any]:
             ],
         },
     }
+
+
+def kubectl(subject: Subject, bench: Bench) -> Finding:
+    """People get no kubeconfig whose address only pods of the cluster reach."""
+    del bench
+    if not kubectl_reaches(subject.cluster):
+        return unknown(
+            "kubectl",
+            _n(
+                "People get no kubeconfig for it: Berth itself uses an address inside the cluster."
+                " Say where the API server is for them (option kube_api_url)."
+            ),
+            fix="helm upgrade berth deploy/helm/berth -n berth --reuse-values"
+            " --set cluster.options.kube_api_url=https://ADDRESS:6443",
+        )
+    if url := subject.options.kube_api_url:
+        return green("kubectl", _n("Kubeconfigs of people name %(url)s."), url=url)
+    return green("kubectl", _n("Kubeconfigs of people name the address that was attached."))
 
 
 def gpus(subject: Subject, bench: Bench) -> Finding:

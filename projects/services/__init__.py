@@ -13,6 +13,7 @@ from projects.services.kube import (
     grant_create,
     grant_revoke,
     grants_revoke_for,
+    no_address,
     token_issue,
 )
 from projects.services.life import (
@@ -49,6 +50,7 @@ __all__ = [
     "member_leave",
     "member_remove",
     "member_set_role",
+    "no_address",
     "project_archive",
     "project_create",
     "project_request_delete",

@@ -19,6 +19,7 @@ from django.utils.translation import gettext as _
 
 from accounts import hooks as accounts
 from clusters import registry
+from clusters.in_cluster import kubectl_reaches
 from clusters.models import Cluster
 from clusters.options import ClusterOptions, options_of
 from common.clock import now
@@ -61,6 +62,7 @@ def grant_create(
     """Let the person use kubectl on what is his own there. The worker makes the rights."""
     require(principal, project, Permission.KUBE_USE)
     place = _place(project, cluster_key)
+    _reached(cluster_key)
     if kind not in GrantKind.values:
         raise Invalid(_("There is no such kind."), fields={"kind": [_("exec or token.")]})
     if not 1 <= hours <= MAX_HOURS:
@@ -152,6 +154,7 @@ def file_of(*, principal: Principal, grant: KubeGrant, portal: str, patience_s: 
     """Return the kubeconfig of a grant: without a secret, or with one token in it."""
     require(principal, grant.place.project, Permission.KUBE_USE)
     place = grant.place
+    _reached(place.cluster_key)
     server, ca = server_of(place.cluster_key)
     target = kubeconfig.Target(
         server=server,
@@ -241,11 +244,31 @@ def answer_server(payload: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _options(cluster_key: str) -> ClusterOptions:
+    return options_of(_cluster(cluster_key).options)
+
+
+def _cluster(cluster_key: str) -> Cluster:
     rows = Cluster.objects.filter(driver__in=places.TENANT_DRIVERS, enabled=True)
     cluster = rows.filter(key=cluster_key).first()
     if cluster is None:
         raise Conflict(_("This cluster is not attached now."), code="cluster-gone")
-    return options_of(cluster.options)
+    return cluster
+
+
+def no_address(name: str) -> str:
+    """Why there is no kubeconfig for a cluster, in words for its members and its operator."""
+    sentence = _(
+        "kubectl can't reach “%(name)s” from outside yet: an operator must say where its API server"
+        " is for people (option kube_api_url)."
+    )
+    return sentence % {"name": name}
+
+
+def _reached(cluster_key: str) -> None:
+    """Refuse what could only time out: a file with the address that pods have for the server."""
+    cluster = _cluster(cluster_key)
+    if not kubectl_reaches(cluster):
+        raise Conflict(no_address(cluster.name), code="no-kube-address")
 
 
 def _check(grant: KubeGrant) -> None:

@@ -70,6 +70,10 @@ class GrantFilter(forms.Form):
         return str(self.cleaned_data["q"]).strip() if self.is_valid() else ""
 
 
+def _reached(listed: list[places.Where]) -> list[tuple[str, str]]:
+    return [(place.cluster, place.name) for place in listed if place.kubectl]
+
+
 class Kubectl(ProjectView):
     required_permissions: ClassVar = {"GET": Permission.KUBE_USE, "POST": Permission.KUBE_USE}
     template_name = "projects/kubectl.html"
@@ -78,7 +82,7 @@ class Kubectl(ProjectView):
         return self._page(None)
 
     def post(self, request: HttpRequest, project: str) -> HttpResponse:
-        form = GrantForm(request.POST, places.tenant_clusters(self.project))
+        form = GrantForm(request.POST, _reached(places.places_listed(self.project)))
         if form.is_valid():
             given = dict(form.cleaned_data)
             act = partial(
@@ -94,7 +98,8 @@ class Kubectl(ProjectView):
         return self._page(form, status=422)
 
     def _page(self, form: GrantForm | None, *, status: int = 200) -> HttpResponse:
-        clusters = places.tenant_clusters(self.project)
+        listed = places.places_listed(self.project)
+        clusters = _reached(listed)
         manages = self.can(Permission.MEMBER_MANAGE)
         search = GrantFilter(self.request.GET)
         others = selectors.kube_grants_in(self.project).exclude(user=self.principal.user)
@@ -103,6 +108,7 @@ class Kubectl(ProjectView):
             {
                 "tabs": tabs(self, "kubectl"),
                 "clusters": clusters,
+                "unreached": [services.no_address(p.name) for p in listed if not p.kubectl],
                 "form": form or GrantForm(None, clusters),
                 "search": search,
                 "sought": search.words,

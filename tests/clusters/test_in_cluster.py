@@ -8,12 +8,14 @@ from django.core.management import call_command
 
 from accounts.models import User
 from clusters import in_cluster
+from clusters.checks import simple
 from clusters.models import Cluster
 from clusters.registry import access_of
 from common.errors import Invalid
 from projects.models import ProjectPlace
 from runtime.drivers.kubernetes import incluster
 from runtime.drivers.kubernetes.access import Bearer
+from tests.clusters.probing import Api, bench, subject
 
 
 def mounted(folder: Path, token: str = "first") -> Path:
@@ -107,3 +109,22 @@ def test_a_rotated_token_is_read_again_after_a_refusal(pod: Path) -> None:
     assert bearer.refused()
     assert bearer.headers() == {"Authorization": "Bearer second"}
     assert "second" not in repr(access)
+
+
+URL = "https://api.example.org:6443"
+
+
+@pytest.mark.parametrize(
+    ("own", "url", "state"),
+    [("c", "", "unknown"), ("c", URL, "green"), ("another", "", "green"), ("", URL, "green")],
+)
+def test_the_self_check_says_where_people_get_no_kubeconfig(
+    settings: Any, own: str, url: str, state: str
+) -> None:
+    settings.BERTH_IN_CLUSTER = own
+    api, options = Api(), {"kube_api_url": url}
+    asked = subject(api, **options)
+    asked.cluster.options = options
+    found = simple.kubectl(asked, bench(api))
+    assert (found.state, found.failed, api.asked) == (state, False, [])
+    assert ("kube_api_url" in found.fix) == (state == "unknown")

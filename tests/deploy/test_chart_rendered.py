@@ -1,6 +1,7 @@
 """The chart without a cluster: what it refuses, and what no pod of it may be."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +22,29 @@ def render(tmp_path_factory: pytest.TempPathFactory) -> Any:
     except Exception as error:  # noqa: BLE001 - whatever keeps it from being built
         pytest.skip(f"helm can't be built here: {error}")
 
-    def one(**changes: Any) -> tuple[int, str]:
+    def one(*, of: Path = chart.CHART, **changes: Any) -> tuple[int, str]:
         file = Path(folder) / "values.yaml"
         file.write_text(yaml.safe_dump({**chart.values(), **changes}))
-        words = ("template", "berth", chart.CHART, "-n", "berth", "-f", file)
+        words = ("template", "berth", of, "-n", "berth", "-f", file)
         done = chart.run_helm(None, *words, "--kube-version", "1.36.0", "-a", "v1")
         return done.returncode, done.stdout if done.returncode == 0 else done.stderr
+
+    return one
+
+
+@pytest.fixture
+def notes(render: Any, tmp_path: Path) -> Any:
+    """What helm says after an installation; it says it to a cluster only, so an object has it."""
+    copy = tmp_path / "chart"
+    shutil.copytree(chart.CHART, copy)
+    said = (copy / "templates/NOTES.txt").read_text()
+    (copy / "templates/_notes.tpl").write_text('{{ define "notes" }}' + said + "{{ end }}")
+    wrapped = '{{ dict "kind" "Notes" "text" (include "notes" .) | toYaml }}'
+    (copy / "templates/notes.yaml").write_text(wrapped)
+
+    def one(**changes: Any) -> str:
+        made = objects(render(of=copy, **changes))
+        return next(str(one["text"]) for one in made if one["kind"] == "Notes")
 
     return one
 
@@ -180,6 +198,22 @@ def test_routes_by_a_gateway_bring_their_settings_and_no_more_rights_than_they_n
     without = render()[1]
     assert "httproutes" not in without
     assert "BERTH_GATEWAY" not in without
+
+
+@pytest.mark.parametrize(
+    ("options", "lacking"),
+    [
+        ({}, {"image.notebook", "web ports", "kube_api_url"}),
+        ({"sidecar_image": "r.example/guard:1"}, {"image.notebook", "kube_api_url"}),
+        ({"default_image": "r.example/lab:1", "kube_api_url": "https://api.example:6443"}, set()),
+    ],
+)
+def test_the_notes_name_what_people_will_lack(
+    notes: Any, options: dict[str, str], lacking: set[str]
+) -> None:
+    text = notes(cluster={"options": options})
+    words = {"image.notebook", "web ports", "kube_api_url"}
+    assert {word for word in words if word in text} == lacking, text
 
 
 LAB = {"repository": "registry.example/notebook", "tag": "7"}
