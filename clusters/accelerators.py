@@ -154,6 +154,20 @@ def closed_by(
     return ""
 
 
+def held_by_kind(
+    offers: Mapping[str, int], held: Mapping[str, int], resources: Mapping[str, str]
+) -> dict[str, int]:
+    """Return how many devices of each kind somebody else's pods have of a node.
+
+    ``held``: by resource; ``resources``: that of each kind.
+    """
+    found = {
+        kind: min(int(devices), int(held.get(resources.get(kind, ""), 0)))
+        for kind, devices in offers.items()
+    }
+    return {kind: devices for kind, devices in found.items() if devices}
+
+
 def _tolerates(entry: Mapping[str, str], taint: Mapping[str, str]) -> bool:
     if entry.get("effect") not in {"", None, taint.get("effect")}:
         return False

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from django.db.models import Q, Sum
+from django.db.models.fields.json import KT
 
 from clusters.models import Node
 from runtime import reconcilers
@@ -18,6 +19,7 @@ from runtime.protocol import Desired, Phase
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from uuid import UUID
 
 MOST_LOOSE = 5000
 PLACE = "place"
@@ -32,6 +34,17 @@ class Demand:
     waiting: Counter[str] = field(default_factory=Counter)
     anywhere: int = 0
     workloads: int = 0
+
+
+@dataclass(frozen=True)
+class Placed:
+    """Live work that holds devices, and the node on which it was seen."""
+
+    kind: str
+    uid: UUID
+    gpus: int
+    gpu_flavor: str
+    node: str
 
 
 def demand_on(cluster_keys: list[str]) -> dict[str, Demand]:
@@ -52,6 +65,20 @@ def demand_on(cluster_keys: list[str]) -> dict[str, Demand]:
     for rows in live if loose else ():
         _find_loose(rows.filter(phase__in=HELD), found)
     return found
+
+
+def placed_on(cluster_key: str) -> list[Placed]:
+    """Return what holds devices of a cluster's nodes; one query more than kinds of work."""
+    seen = ObservedWorkload.objects.filter(cluster_key=cluster_key)
+    nodes = dict(seen.values_list("uid", KT("data__detail__node")))
+    return [
+        Placed(model.KIND, uid, gpus, flavor, node)
+        for model in _models()
+        for uid, gpus, flavor in model.objects.filter(
+            cluster_key=cluster_key, deleted_at__isnull=True, gpus__gt=0, phase__in=HELD
+        ).values_list("uid", "gpus", "gpu_flavor")
+        if (node := nodes.get(uid))
+    ]
 
 
 def live_on(cluster_key: str) -> dict[str, int]:

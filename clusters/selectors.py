@@ -17,6 +17,7 @@ from clusters.models import (
     Node,
     Pool,
 )
+from clusters.node_use import held_by
 from clusters.use_sources import sources_of
 from common.errors import NotFound
 from runtime.use_sources import UseSource
@@ -129,10 +130,14 @@ def node_ranges(key: str) -> list[str]:
 def nodes(
     cluster: Cluster, *, search: str = "", kind: str = "", pool: str = "", ready: bool | None = None
 ) -> QuerySet[Node]:
-    """Return nodes by name, narrowed by what is asked for."""
+    """Return nodes by name, narrowed by what is asked for.
+
+    ``search``: part of the name, of a label, or of who holds devices there.
+    """
     rows = Node.objects.filter(cluster=cluster).select_related("flavor")
     if search:
-        rows = rows.filter(Q(name__icontains=search) | Q(labels__icontains=search))
+        held = Q(name__in=held_by(cluster, search))
+        rows = rows.filter(Q(name__icontains=search) | Q(labels__icontains=search) | held)
     if kind:
         rows = rows.filter(offers__has_key=kind)
     if pool and (chosen := Pool.objects.filter(cluster=cluster, name=pool).first()):

@@ -205,6 +205,12 @@ class NodeFilter(FilterForm):
     kind = choice(_("Kind of GPU"))
     pool = choice(_("Pool"))
     ready = choice(_("State"), ("yes", _("Ready")), ("no", _("Not ready")))
+    gpus = choice(
+        _("GPUs"),
+        ("free", _("Some are free")),
+        ("held", _("Some are held")),
+        ("unheld", _("None is held")),
+    )
 
     def __init__(self, *args: Any, cluster: Cluster, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

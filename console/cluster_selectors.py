@@ -11,13 +11,14 @@ from django.utils.translation import gettext as _
 
 from clusters import selectors as clusters
 from clusters.models import Cluster
+from clusters.node_use import NodeUse, node_uses
 from clusters.options import options_of
 from clusters.placement import QUEUED_HERE, KindUse, launch_refusal, uses
 from common.clock import now
 from projects.models import Project
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from datetime import datetime
 
     from django.db.models import QuerySet
@@ -95,6 +96,27 @@ def page(cluster: Cluster) -> dict[str, Any]:
         "is_stale": is_stale(cluster.checked_at),
         "on_cluster": cluster.driver not in QUEUED_HERE,
     }
+
+
+def nodes(cluster: Cluster, chosen: Mapping[str, Any]) -> list[NodeUse]:
+    """Return nodes by name with what is held of each, narrowed by what was chosen."""
+    rows = clusters.nodes(
+        cluster,
+        search=(chosen.get("q") or "").strip(),
+        kind=chosen.get("kind") or "",
+        pool=chosen.get("pool") or "",
+        ready={"yes": True, "no": False}.get(chosen.get("ready") or ""),
+    )
+    found = node_uses(cluster, rows.select_related("flavor", "cluster"))
+    wanted = chosen.get("gpus") or ""
+    return [use for use in found if not wanted or _HAS_GPUS[wanted](use)]
+
+
+_HAS_GPUS: dict[str, Callable[[NodeUse], bool]] = {
+    "free": lambda use: use.free_count > 0,
+    "held": lambda use: use.held_count + use.others_count > 0,
+    "unheld": lambda use: use.total_count > 0 and not use.held_count + use.others_count,
+}
 
 
 def _names(uids: set[str]) -> dict[str, str]:

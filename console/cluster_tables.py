@@ -2,14 +2,16 @@
 
 from decimal import Decimal
 from typing import Any, ClassVar
+from urllib.parse import urlencode
 
 import django_tables2 as tables
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
+from django.utils.translation import ngettext, pgettext_lazy
 
-from clusters.accelerators import closed_by
+from clusters.node_use import Holder, Told, with_holders
 from common.money import price
 from common.templatetags import berth as tags
 from console.tables import END
@@ -18,45 +20,124 @@ from console.views.base import Table
 # Labels that say where a node stands, shown before the others (C37).
 PLACES = ("su", "block", "rack", "rail", "zone", "pool", "nic")
 SHOWN = 6
+NAMED = 8  # holders beside a node; all of them are a press away
 NOWRAP: dict[str, Any] = {"td": {"class": "text-nowrap"}}
 END_NOWRAP: dict[str, Any] = {"td": {"class": "end text-nowrap"}, "th": {"class": "end"}}
 
 
-class NodeTable(Table):
-    name = tables.Column(verbose_name=_("Node"), attrs=NOWRAP)
-    ready = tables.Column(verbose_name=_("State"), empty_values=())
-    flavor = tables.Column(
-        verbose_name=_("GPUs"), empty_values=(), order_by=("flavor__name",), attrs=NOWRAP
+def _work_on(node: Any) -> str:
+    """The list of all work on a node, also of what holds no GPU."""
+    query = urlencode({"cluster": node.cluster.key, "node": node.name})
+    return f"{reverse('console:workspaces')}?{query}"
+
+
+def _holder_name(holder: Holder) -> Any:
+    told = holder.told
+    return format_html('<a href="{}">{}</a>', told.url, told.name) if told.url else told.name
+
+
+def _holder_whose(holder: Holder) -> str:
+    return " · ".join(word for word in (holder.told.owner, holder.told.project) if word)
+
+
+def _holder_use(holder: Holder) -> Any:
+    """How much it holds and how that is used; what is not known is said so."""
+    n = holder.gpus
+    gpus = ngettext("%(n)d GPU", "%(n)d GPUs", n) % {"n": n}
+    words = [word for word in (gpus, use_words(holder.told), holder.told.idle_words) if word]
+    return format_html_join(
+        " · ", '<span class="node-holder-use">{}</span>', [(word,) for word in words]
     )
-    cpu_milli = tables.Column(verbose_name=_("CPU"), attrs=END)
-    memory_mib = tables.Column(verbose_name=_("Memory"), attrs=END_NOWRAP)
-    labels = tables.Column(verbose_name=_("Labels"), empty_values=(), orderable=False)
-    version = tables.Column(verbose_name=_("Version"), default=tags.NOTHING)
-    seen_at = tables.Column(verbose_name=_("Changed"))
+
+
+def use_words(told: Told) -> str:
+    """Return how busy the devices are; never a number that was not measured."""
+    now = None if told.utilisation is None else round(told.utilisation)
+    hour = None if told.utilisation_hour is None else round(told.utilisation_hour)
+    if now is None and hour is None:
+        return _t("use not known")
+    if now is None:
+        return _t("%(hour)d %% in the last hour, not known now") % {"hour": hour}
+    return _t("%(now)d %% now, %(hour)d %% in the last hour") % {"now": now, "hour": hour}
+
+
+class NodeTable(Table):
+    """Rows are ``clusters.node_use.NodeUse``; who holds them is asked for the page's only."""
+
+    name = tables.Column(verbose_name=_("Node"), accessor="node__name", attrs=NOWRAP)
+    ready = tables.Column(verbose_name=_("State"), accessor="node__ready", empty_values=())
+    flavor = tables.Column(
+        verbose_name=_("GPUs"),
+        accessor="node__flavor__name",
+        order_by=("node__flavor__name", "total_count"),
+        empty_values=(),
+        attrs=NOWRAP,
+    )
+    held_count = tables.TemplateColumn(
+        attrs={"td": {"class": "gpu-bar"}},
+        template_name="console/_node_held.html",
+        verbose_name=pgettext_lazy("GPUs", "Held"),
+    )
+    free_count = tables.Column(verbose_name=_("Free"), empty_values=(), attrs=END)
+    held_by = tables.Column(verbose_name=_("Held by"), empty_values=(), orderable=False)
+    cpu_milli = tables.Column(verbose_name=_("CPU"), accessor="node__cpu_milli", attrs=END)
+    memory_mib = tables.Column(
+        verbose_name=_("Memory"), accessor="node__memory_mib", attrs=END_NOWRAP
+    )
+    labels = tables.Column(
+        verbose_name=_("Labels"), accessor="node__labels", empty_values=(), orderable=False
+    )
+    version = tables.Column(
+        verbose_name=_("Version"), accessor="node__version", default=tags.NOTHING
+    )
+    seen_at = tables.Column(verbose_name=_("Changed"), accessor="node__seen_at")
 
     class Meta:
         attrs: ClassVar[Any] = {"aria_label": _("Nodes")}
 
-    tolerations: tuple[Any, ...] = ()  # of the cluster's pools; set by the page
+    def before_render(self, request: Any) -> None:  # noqa: ARG002 - signature of the library
+        shown = with_holders(row.record for row in self.paginated_rows)
+        self.holders = {use.node.pk: use.holders for use in shown}
+
+    def render_name(self, record: Any) -> Any:
+        return format_html('<a href="{}">{}</a>', _work_on(record.node), record.node.name)
 
     def render_ready(self, record: Any) -> Any:
-        if not record.ready:
-            return format_html("{} {}", tags.badge(_t("Not ready"), "danger"), record.message or "")
-        if not record.schedulable:
+        node = record.node
+        if not node.ready:
+            return format_html("{} {}", tags.badge(_t("Not ready"), "danger"), node.message or "")
+        if not node.schedulable:
             return tags.badge(_t("Cordoned"), "warning", "ban")
-        if closed := closed_by(record.taints, record.accelerators, self.tolerations):
-            return format_html(
-                '{} <span class="mono">{}</span>', tags.badge(_t("Tainted"), "quiet", "ban"), closed
-            )
+        if record.closed:
+            badge = tags.badge(_t("Tainted"), "quiet", "ban")
+            return format_html('{} <span class="mono">{}</span>', badge, record.closed)
         return tags.badge(_t("Ready"), "good")
 
     def render_flavor(self, record: Any) -> Any:
-        if not record.offers:
+        if not record.node.offers:
             return tags.NOTHING
         each = "{} × {}"  # noqa: RUF001 - the sign
         return format_html_join(
-            ", ", each, [(n, name) for name, n in sorted(record.offers.items())]
+            ", ", each, [(n, name) for name, n in sorted(record.node.offers.items())]
         )
+
+    def render_free_count(self, record: Any) -> Any:
+        """What can be given out; nothing is said of a node on which nothing may start."""
+        if not record.total_count or not record.usable:
+            return tags.NOTHING
+        return format_html("<strong>{}</strong>", record.free_count)
+
+    def render_held_by(self, record: Any) -> Any:
+        holders = self.holders[record.node.pk]
+        cells = [
+            (_holder_name(one), _holder_whose(one), _holder_use(one)) for one in holders[:NAMED]
+        ]
+        each = '<div class="node-holder">{} <span class="text-secondary">{}<br>{}</span></div>'
+        shown = format_html_join("", each, cells)
+        if (rest := len(holders) - NAMED) < 1:
+            return shown
+        more = _t("and %(n)d more") % {"n": rest}
+        return format_html('{}<a href="{}">{}</a>', shown, _work_on(record.node), more)
 
     def render_cpu_milli(self, value: Any) -> Any:
         return tags.cpus(value)
@@ -69,8 +150,9 @@ class NodeTable(Table):
             last = name.rsplit("/", 1)[-1]
             return (not any(word in last for word in PLACES), name)
 
-        names = sorted(record.labels, key=rank)[:SHOWN]
-        shown = [(name.rsplit("/", 1)[-1], record.labels[name]) for name in names]
+        labels = record.node.labels
+        names = sorted(labels, key=rank)[:SHOWN]
+        shown = [(name.rsplit("/", 1)[-1], labels[name]) for name in names]
         return format_html_join(" ", '<span class="mono text-nowrap">{}={}</span>', shown)
 
     def render_seen_at(self, value: Any) -> Any:

@@ -53,6 +53,13 @@ class WorkspaceFilter(FilterForm):
         ("failed", _("Failed")),
     )
     gpu = choice(_("GPU"), ("yes", _("With GPU")), ("no", _("Without GPU")))
+    cluster = choice(_("Cluster"))
+    node = forms.CharField(label=_("Node"), required=False, max_length=253)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        known = Cluster.objects.order_by("name", "key").values_list("key", "name")
+        self.fields["cluster"].choices = [ANY, *known]  # type: ignore[attr-defined]
 
 
 class PresetFilter(FilterForm):

@@ -6,18 +6,34 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Count, Exists, OuterRef, Q, QuerySet, Sum
+from django.db.models import (
+    Case,
+    Count,
+    Exists,
+    OuterRef,
+    Q,
+    QuerySet,
+    Subquery,
+    Sum,
+    TextField,
+    Value,
+    When,
+)
+from django.db.models.fields.json import KT
 from django.utils.translation import gettext as _
 
 from accounts.models import User
 from clusters import selectors as clusters
+from clusters.demand import HELD
 from clusters.models import Claim, Cluster, Device
+from clusters.placement import QUEUED_HERE, KindUse, uses
 from clusters.wording import work_words
 from events.models import Event, Seal
 from events.selectors import audit
 from notebooks.models import Preset, Workspace
 from projects.models import Project
 from quotas.models import Reservation
+from runtime.models import ObservedWorkload
 
 
 @dataclass(frozen=True)
@@ -53,6 +69,7 @@ class Machine:
     memory_mib: int
     memory_mib_total: int
     isolation: list[tuple[str, bool, str]] = field(default_factory=list)
+    kinds: list[KindUse] = field(default_factory=list)  # of a cluster with nodes
     sought: list[Gpu] | None = None  # of these, what was searched for
 
     @property
@@ -60,7 +77,17 @@ class Machine:
         return self.gpus if self.sought is None else self.sought
 
     @property
+    def has_nodes(self) -> bool:
+        return self.cluster.driver not in QUEUED_HERE
+
+    @property
+    def total(self) -> int:
+        return sum(use.total for use in self.kinds) if self.has_nodes else len(self.gpus)
+
+    @property
     def free(self) -> int:
+        if self.has_nodes:
+            return sum(use.free for use in self.kinds)
         return sum(1 for gpu in self.gpus if gpu.holder is None and gpu.device.healthy)
 
     @property
@@ -93,7 +120,7 @@ def _has(words: str, *texts: str) -> bool:
 
 
 def machines() -> list[Machine]:
-    """Return every machine with devices and holders. Five queries."""
+    """Return every machine with devices and holders. A constant number of queries."""
     devices = list(clusters.devices())
     holders = holders_of(_claims(devices))
     sums = {
@@ -103,7 +130,9 @@ def machines() -> list[Machine]:
         .annotate(cpu=Sum("cpu_milli"), memory=Sum("memory_mib"))
     }
     found = []
-    for cluster in clusters.clusters():
+    rows = list(clusters.clusters())
+    kinds = uses([row for row in rows if row.driver not in QUEUED_HERE])
+    for cluster in rows:
         capacity = cluster.capacity or {}
         used: dict[str, Any] = dict(sums.get(cluster.pk) or {})
         found.append(
@@ -115,6 +144,7 @@ def machines() -> list[Machine]:
                 memory_mib=used.get("memory") or 0,
                 memory_mib_total=int(capacity.get("memory_mib") or 0),
                 isolation=isolation_words(cluster),
+                kinds=[use for use in kinds if use.cluster.pk == cluster.pk],
             )
         )
     return found
@@ -270,8 +300,17 @@ def use_of(project_ids: Iterable[int]) -> dict[int, dict[str, int]]:
 
 
 def workspaces(chosen: dict[str, Any]) -> QuerySet[Workspace]:
+    """Return those that are not gone, each with ``cluster_name``, and ``node``: where it is now."""
+    seen = ObservedWorkload.objects.filter(uid=OuterRef("uid"), cluster_key=OuterRef("cluster_key"))
+    node = Subquery(seen.annotate(node=KT("data__detail__node")).values("node")[:1])
     rows = Workspace.objects.filter(deleted_at__isnull=True).select_related(
         "project", "owner", "preset"
+    )
+    rows = rows.annotate(
+        cluster_name=Subquery(
+            Cluster.objects.filter(key=OuterRef("cluster_key")).values("name")[:1]
+        ),
+        node=Case(When(phase__in=HELD, then=node), default=Value(""), output_field=TextField()),
     )
     if q := chosen.get("q"):
         rows = rows.filter(
@@ -279,7 +318,12 @@ def workspaces(chosen: dict[str, Any]) -> QuerySet[Workspace]:
             | Q(short_id__icontains=q)
             | Q(owner__username__icontains=q)
             | Q(project__name__icontains=q)
+            | Q(node__icontains=q)
         )
+    if cluster := chosen.get("cluster"):
+        rows = rows.filter(cluster_key=cluster)
+    if node_name := (chosen.get("node") or "").strip():
+        rows = rows.filter(node=node_name)
     if phase := chosen.get("phase"):
         rows = rows.filter(phase=phase)
     if chosen.get("gpu") == "yes":

@@ -1,6 +1,7 @@
 """The console's lists. Cells use the same badges and times as every page."""
 
 from typing import Any, ClassVar
+from urllib.parse import urlencode
 
 import django_tables2 as tables
 from django.urls import NoReverseMatch, reverse
@@ -131,6 +132,9 @@ class WorkspaceTable(Table):
     owner = tables.Column(verbose_name=_("Owner"), accessor="owner__username")
     project = tables.Column(verbose_name=_("Project"), accessor="project__name")
     phase = tables.Column(verbose_name=_("State"))
+    where = tables.Column(
+        verbose_name=_("Where it runs"), empty_values=(), order_by=("cluster_key", "node")
+    )
     size = tables.Column(verbose_name=_("Size"), empty_values=(), orderable=False)
     gpus = tables.Column(verbose_name=_("GPUs"), attrs=END)
     phase_since = tables.Column(verbose_name=_("Since"), empty_values=())
@@ -138,6 +142,18 @@ class WorkspaceTable(Table):
 
     class Meta:
         attrs: ClassVar[Any] = {"aria_label": _("All workspaces")}
+
+    def render_where(self, record: Any) -> Any:
+        """Cluster and node; the node of what runs now only."""
+        if record.cluster_name is None:
+            return record.cluster_key
+        place = {"cluster": record.cluster_key}
+        cluster = linked(reverse("console:cluster", kwargs=place), record.cluster_name)
+        if not record.node:
+            return cluster
+        nodes = f"{reverse('console:cluster-nodes', kwargs=place)}?{urlencode({'q': record.node})}"
+        node = linked(nodes, record.node)
+        return format_html('{}<br><span class="text-nowrap">{}</span>', cluster, node)
 
     def render_name(self, record: Any) -> Any:
         url = maybe_url("notebooks:detail", project=record.project.slug, workspace=record.short_id)

@@ -1,21 +1,25 @@
-"""What workspaces hold of volumes and credentials, and what wakes those that wait for data."""
+"""What workspaces hold of volumes, credentials and nodes; what wakes those that wait for data."""
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from django.db.models import Count, Q
+from django.db.models import Avg, Count, OuterRef, Q, Subquery
 
+from clusters import node_use
+from common.clock import now
 from credentials import holders as keys
+from hubapi.selectors import idle_states
 from loaders import waiting
-from notebooks.models import Workspace, WorkspaceVolume
+from notebooks.models import Sample, Workspace, WorkspaceVolume
 from runtime.hints import hint_uids
 from runtime.protocol import Desired, Phase
 from volumes import holders as volumes
 from volumes.choices import VolumeKind
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
     from uuid import UUID
 
     from django.db.models import QuerySet
@@ -24,6 +28,8 @@ if TYPE_CHECKING:
     from volumes.models import Volume
 
 _NAMED = 20
+_FRESH = timedelta(minutes=2)  # figures come twice a minute; older ones say nothing of now
+_HOUR = timedelta(hours=1)
 _ENDED = (Phase.STOPPED, Phase.FAILED)
 
 
@@ -31,6 +37,7 @@ def connect() -> None:
     volumes.register(_uses, counts=_counts)
     keys.register(_keeps)
     waiting.register(_wake)
+    node_use.register(Workspace.KIND, _about)
 
 
 def _holding() -> QuerySet[Workspace]:
@@ -73,6 +80,33 @@ def _keeps(credential: Credential) -> list[keys.Holder]:
         keys.Holder(Workspace.KIND, row.uid, row.name, row.get_absolute_url(), row.owner.label)
         for row in rows.select_related("owner", "project").order_by("name")
     ]
+
+
+def _about(uids: Collection[UUID]) -> Mapping[UUID, node_use.Told]:
+    """Tell operators whose they are and how their GPUs are used; what was not seen is None."""
+    at = now()
+    latest = Sample.objects.filter(workspace=OuterRef("pk"), at__gte=at - _FRESH).order_by("-at")
+    rows = (
+        Workspace.objects.filter(uid__in=uids)
+        .select_related("owner", "project")
+        .annotate(used_now=Subquery(latest.values("gpu_utilisation")[:1]))
+    )
+    hour = Sample.objects.filter(workspace__uid__in=uids, at__gte=at - _HOUR).order_by()
+    means = dict(hour.values_list("workspace_id").annotate(mean=Avg("gpu_utilisation")))
+    idle = idle_states(list(uids))
+    return {
+        row.uid: node_use.Told(
+            name=row.name,
+            url=row.get_absolute_url(),
+            owner=row.owner.label,
+            project=row.project.name,
+            utilisation=row.used_now,
+            utilisation_hour=means.get(row.pk),
+            idle_words=idle[row.uid].words if idle[row.uid].known else "",
+            idle_since=idle[row.uid].since,
+        )
+        for row in rows
+    }
 
 
 def _named(rows: QuerySet[Workspace]) -> QuerySet[Workspace]:

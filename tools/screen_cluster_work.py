@@ -1,14 +1,15 @@
 """Work on clusters for pictures: a container in each state, and kubeconfigs of its project."""
 
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.urls import reverse
 
 from accounts.models import User
 from clusters.models import Cluster
 from common.clock import now
-from notebooks.models import Preset, Step, Workspace
+from hubapi.models import Activity
+from notebooks.models import Preset, Sample, Step, Workspace
 from projects.models import KubeGrant, Project, ProjectPlace
 from runtime.models import ObservedWorkload
 from volumes.models import Volume
@@ -55,6 +56,27 @@ STATES: tuple[tuple[str, str, str, str, tuple[tuple[str, float, str], ...]], ...
 )
 
 
+class Holding(NamedTuple):
+    """Work on a node; use of its GPUs in percent now and half an hour ago, None: not told."""
+
+    name: str
+    owner: str
+    node: str
+    gpus: int
+    use: float | None = None
+    before: float | None = None
+    idle: int = 0  # minutes
+
+
+HOLDINGS = (
+    Holding("protein-folding", "bob", "h100-01", 8, 97, 94),
+    Holding("ablation-of-the-tokenizer", "alice", "h100-02", 4, 71, 12),
+    Holding("left-open-since-monday", "bob", "h100-02", 2, 0, 0, idle=48),
+    Holding("interpretability", "alice", "h100-02", 1),
+    Holding("evaluation", "bob", "t4-03", 1, before=35),
+)
+
+
 def make(vision: Project, east: Cluster) -> None:
     """Write work of alice on ``east``, as the engine would leave it."""
     alice = User.objects.get(username="alice")
@@ -77,6 +99,49 @@ def make(vision: Project, east: Cluster) -> None:
             at += timedelta(seconds=seconds)
             Step.objects.create(workspace=row, launch=1, word=word, at=at, message=said)
     _kubeconfigs(vision, east, alice)
+    for holding in HOLDINGS:
+        _hold(vision, home, holding)
+
+
+def _hold(project: Project, home: Volume, it: Holding) -> None:
+    """Write work that holds GPUs of a node, and how they are used."""
+    since = now() - timedelta(hours=5)
+    row = Workspace.objects.create(
+        owner=User.objects.get(username=it.owner),
+        project=project,
+        home=home,
+        name=it.name,
+        phase="running",
+        cluster_key=home.cluster_key,
+        gpus=it.gpus,
+        gpu_flavor="t4" if it.node.startswith("t4") else "h100-80",
+        cpu_milli=8_000 * it.gpus,
+        memory_mib=65_536 * it.gpus,
+        observed_generation=1,
+        launch=1,
+        phase_since=since,
+        asked_at=since,
+    )
+    _seen(row, it.node)
+    for minutes, share in ((30, it.before), (0, it.use)):
+        if share is not None:
+            at = now() - timedelta(minutes=minutes)
+            Sample.objects.create(workspace=row, at=at, gpu_utilisation=share)
+    if it.idle:
+        last = now() - timedelta(minutes=it.idle)
+        Activity.objects.create(uid=row.uid, polled_at=now(), last_activity=last)
+
+
+def _seen(row: Workspace, node: str) -> None:
+    ObservedWorkload.objects.create(
+        cluster_key=row.cluster_key,
+        uid=row.uid,
+        kind="workspace",
+        seen="ready",
+        launch=1,
+        data={"detail": {"node": node, "pod": f"ws-{row.short_id}-0"}},
+        seen_at=now(),
+    )
 
 
 def _workspace(
@@ -117,15 +182,7 @@ def _workspace(
         **said,
     )
     if running:
-        ObservedWorkload.objects.create(
-            cluster_key=row.cluster_key,
-            uid=row.uid,
-            kind="workspace",
-            seen="ready",
-            launch=1,
-            data={"detail": {"node": "a100-02", "pod": f"ws-{row.short_id}-0"}},
-            seen_at=now(),
-        )
+        _seen(row, "a100-02")
     return row
 
 

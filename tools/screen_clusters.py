@@ -168,6 +168,8 @@ def pages() -> list[tuple[str, str, str]]:
     for name in ("cluster", "cluster-nodes", "cluster-settings", "pool-create", "network-create"):
         place = reverse(f"console:{name}", kwargs={"cluster": "east"})
         found.append(("olga", f"console-{name}-of-one", place))
+    nodes = reverse("console:cluster-nodes", kwargs={"cluster": "east"})
+    found.append(("olga", "console-nodes-held", f"{nodes}?gpus=held"))
     kind = reverse("console:flavor", kwargs={"flavor": "a100-80"})
     return [*found, ("olga", "console-flavor", kind), *screen_cluster_work.pages()]
 

@@ -105,19 +105,51 @@ class KubeconfigIn(StrictSerializer):
     )
 
 
+class NodeHolderOut(serializers.Serializer[Any]):
+    """Work that holds GPUs of a node. Utilisation in percent of all it holds; null: not known."""
+
+    kind = serializers.CharField()
+    uid = serializers.UUIDField()
+    name = serializers.CharField(source="told.name")
+    owner = serializers.CharField(source="told.owner", allow_blank=True)
+    project = serializers.CharField(source="told.project", allow_blank=True)
+    gpus = serializers.IntegerField()
+    gpu_utilisation = serializers.FloatField(source="told.utilisation", allow_null=True)
+    gpu_utilisation_hour = serializers.FloatField(
+        source="told.utilisation_hour", allow_null=True, help_text="the mean of the last hour"
+    )
+    idle_since = serializers.DateTimeField(source="told.idle_since", allow_null=True)
+
+
 class NodeOut(serializers.Serializer[Any]):
-    name = serializers.CharField()
-    ready = serializers.BooleanField()
-    schedulable = serializers.BooleanField()
-    cpu_milli = serializers.IntegerField()
-    memory_mib = serializers.IntegerField()
-    accelerators = serializers.DictField(child=serializers.IntegerField())
-    gpus = serializers.DictField(source="offers", child=serializers.IntegerField())
-    labels = serializers.DictField(child=serializers.CharField(allow_blank=True))
-    taints = serializers.ListField(child=serializers.DictField())
-    version = serializers.CharField(allow_blank=True)
-    message = serializers.CharField(allow_blank=True)
-    seen_at = serializers.DateTimeField()
+    name = serializers.CharField(source="node.name")
+    ready = serializers.BooleanField(source="node.ready")
+    schedulable = serializers.BooleanField(source="node.schedulable")
+    cpu_milli = serializers.IntegerField(source="node.cpu_milli")
+    memory_mib = serializers.IntegerField(source="node.memory_mib")
+    accelerators = serializers.DictField(
+        source="node.accelerators", child=serializers.IntegerField()
+    )
+    gpus = serializers.DictField(source="node.offers", child=serializers.IntegerField())
+    gpus_held = serializers.DictField(source="held", child=serializers.IntegerField())
+    gpus_held_by_others = serializers.DictField(
+        source="others",
+        child=serializers.IntegerField(),
+        help_text="by pods that are not of this portal",
+    )
+    gpus_free = serializers.DictField(
+        source="free",
+        child=serializers.IntegerField(),
+        help_text="none of a node on which nothing may start now",
+    )
+    held_by = NodeHolderOut(source="holders", many=True)
+    labels = serializers.DictField(
+        source="node.labels", child=serializers.CharField(allow_blank=True)
+    )
+    taints = serializers.ListField(source="node.taints", child=serializers.DictField())
+    version = serializers.CharField(source="node.version", allow_blank=True)
+    message = serializers.CharField(source="node.message", allow_blank=True)
+    seen_at = serializers.DateTimeField(source="node.seen_at")
 
 
 class FlavorOut(serializers.Serializer[Any]):

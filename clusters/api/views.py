@@ -10,6 +10,7 @@ from rest_framework.response import Response
 from clusters import selectors, services
 from clusters.api import serializers as io
 from clusters.models import Cluster, Node
+from clusters.node_use import node_uses, with_holders
 from clusters.options import options_of
 from clusters.placement import KindUse, kinds_for, launch_refusal, uses
 from common.drf.pagination import CursorPagination
@@ -115,6 +116,8 @@ class ByName(CursorPagination):
 
 
 class ClusterNodes(PlatformAPIView):
+    """Nodes with their GPUs: how many are held, by whom, and how they are used."""
+
     required_platform: ClassVar = {"GET": "auditor"}
     serializer_class = io.NodeOut
     pagination_class = ByName
@@ -122,7 +125,11 @@ class ClusterNodes(PlatformAPIView):
 
     @extend_schema(
         parameters=[
-            OpenApiParameter("search", str, description="Part of the name or a label's value."),
+            OpenApiParameter(
+                "search",
+                str,
+                description="Part of the name, of a label's value, or of who holds GPUs there.",
+            ),
             OpenApiParameter("kind", str, description="Only nodes with this kind of GPU."),
             OpenApiParameter("ready", bool),
         ],
@@ -138,8 +145,9 @@ class ClusterNodes(PlatformAPIView):
             kind=query.get("kind", "")[:63].replace("\x00", ""),
             ready=None if not ready else ready in {"1", "true", "yes"},
         )
-        page = self.paginate_queryset(rows)
-        return self.get_paginated_response(io.NodeOut(page, many=True).data)
+        page = self.paginate_queryset(rows) or []
+        uses = with_holders(node_uses(row, page))
+        return self.get_paginated_response(io.NodeOut(uses, many=True).data)
 
 
 class ClusterChecks(PlatformAPIView):

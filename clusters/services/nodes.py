@@ -196,9 +196,8 @@ def _add_held(
     resources: Mapping[str, str],
 ) -> None:
     """Devices that somebody else's pods have are there, and not free."""
-    for name, devices in node.offers.items():
-        taken = held.get(resources.get(name, ""), 0)
-        kinds[name]["held"] += min(int(devices), int(taken))
+    for name, devices in accelerators.held_by_kind(node.offers, held, resources).items():
+        kinds[name]["held"] += devices
 
 
 def _note_held(cluster: Cluster, changes: NodeChanges, gone: Iterable[str]) -> bool:

@@ -15,6 +15,7 @@ from clusters.models import Cluster, Flavor
 from common.errors import BerthError, Invalid
 from common.ui.answers import show_error
 from console import cluster_part_forms as forms
+from console import cluster_selectors
 from console.cluster_tables import FlavorTable, NodeTable
 from console.views.base import ROWS, ConsoleView, ListView
 from console.views.clusters import page_of
@@ -28,17 +29,7 @@ class NodeList(ConsoleView):
         row = clusters.cluster_get(cluster)
         form = forms.NodeFilter(request.GET or None, cluster=row)
         chosen = form.cleaned_data if form.is_valid() else {}
-        ready = {"yes": True, "no": False}.get(chosen.get("ready") or "")
-        rows = clusters.nodes(
-            row,
-            search=chosen.get("q") or "",
-            kind=chosen.get("kind") or "",
-            pool=chosen.get("pool") or "",
-            ready=ready,
-        )
-        table = NodeTable(rows, view=self)
-        pools = clusters.pools(row)
-        table.tolerations = tuple(entry for pool in pools for entry in pool.tolerations)
+        table = NodeTable(cluster_selectors.nodes(row, chosen), view=self)
         RequestConfig(request, paginate={"per_page": ROWS, "silent": True}).configure(table)
         context = {
             "table": table,

@@ -197,7 +197,7 @@ def test_nodes_can_be_searched_and_filtered(op: Any, cluster: Cluster) -> None:
 
     def names(**query: str) -> set[str]:
         answer = op.get(url("cluster-nodes"), query)
-        return {row.record.name for row in answer.context["table"].paginated_rows}
+        return {row.record.node.name for row in answer.context["table"].paginated_rows}
 
     assert names(q="a100-40") == {"a100-40-0", "a100-40-1"}
     assert len(names(kind="h100-80")) == 10

@@ -1,0 +1,172 @@
+"""What is held on each node of a cluster, by whom, and whether it is used.
+
+Numbers come from what live rows ask for and from where the watch saw them; names and use from the
+apps that own the rows (``register``). A constant number of queries, whatever there is.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from clusters.accelerators import closed_by, held_by_kind
+from clusters.demand import Placed, placed_on
+from clusters.models import Flavor, Pool
+from clusters.wording import work_words
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from clusters.models import Cluster, Node
+
+
+@dataclass(frozen=True)
+class Told:
+    """What an app says of its work: as much as an operator may see, never what is inside.
+
+    Utilisation is in percent of all devices that it holds; None: not known, which is not 0.
+    """
+
+    name: str
+    url: str = ""
+    owner: str = ""
+    project: str = ""
+    utilisation: float | None = None
+    utilisation_hour: float | None = None  # the mean of the last hour
+    idle_words: str = ""
+    idle_since: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Work that holds devices of a node."""
+
+    kind: str
+    uid: UUID
+    gpus: int
+    told: Told
+
+
+@dataclass(frozen=True)
+class NodeUse:
+    """One node with its devices by kind: held by Berth's work, by others' pods, free."""
+
+    node: Node
+    closed: str = ""  # the taint that keeps all work off
+    held: Mapping[str, int] = field(default_factory=dict)
+    others: Mapping[str, int] = field(default_factory=dict)
+    placed: tuple[Placed, ...] = ()
+    holders: tuple[Holder, ...] = ()
+
+    @property
+    def usable(self) -> bool:
+        """Whether anything may start there: what is free of it can be given out."""
+        return self.node.ready and self.node.schedulable and not self.closed
+
+    @property
+    def free(self) -> dict[str, int]:
+        taken = Counter(self.held) + Counter(self.others)
+        return {
+            kind: max(0, int(devices) - taken[kind]) if self.usable else 0
+            for kind, devices in self.node.offers.items()
+        }
+
+    @property
+    def total_count(self) -> int:
+        return sum(self.node.offers.values())
+
+    @property
+    def held_count(self) -> int:
+        return sum(self.held.values())
+
+    @property
+    def others_count(self) -> int:
+        return sum(self.others.values())
+
+    @property
+    def free_count(self) -> int:
+        return sum(self.free.values())
+
+
+About = Callable[[Collection[UUID]], Mapping[UUID, Told]]
+
+_about: dict[str, About] = {}
+
+
+def register(kind: str, about: About) -> None:
+    """``about`` tells of many rows of a kind at once, in a constant number of queries."""
+    _about[kind] = about
+
+
+def node_uses(cluster: Cluster, nodes: Iterable[Node]) -> list[NodeUse]:
+    """Return how the devices of some nodes of a cluster are held, without names."""
+    placed: dict[str, list[Placed]] = {}
+    for one in placed_on(cluster.key):
+        placed.setdefault(one.node, []).append(one)
+    pools = Pool.objects.filter(cluster=cluster).values_list("tolerations", flat=True)
+    tolerations = [entry for entries in pools for entry in entries]
+    resources = dict(Flavor.objects.values_list("name", "resource"))
+    found = []
+    for node in nodes:
+        mine = placed.get(node.name, [])
+        taken = (cluster.held or {}).get(node.name, {})
+        found.append(
+            NodeUse(
+                node=node,
+                closed=closed_by(node.taints, node.accelerators, tolerations),
+                held=_by_kind(node, mine),
+                others=held_by_kind(node.offers, taken, resources),
+                placed=tuple(sorted(mine, key=lambda one: (-one.gpus, one.uid))),
+            )
+        )
+    return found
+
+
+def with_holders(uses: Iterable[NodeUse]) -> list[NodeUse]:
+    """Return the same with who holds them: for the rows that are shown."""
+    rows = list(uses)
+    told = told_of(one for use in rows for one in use.placed)
+    return [
+        replace(
+            use,
+            holders=tuple(Holder(p.kind, p.uid, p.gpus, told[p.uid]) for p in use.placed),
+        )
+        for use in rows
+    ]
+
+
+def told_of(placed: Iterable[Placed]) -> dict[UUID, Told]:
+    """Return what the apps say of such work; of what nobody knows, what kind it is."""
+    rows = list(placed)
+    found = {one.uid: Told(name=work_words(one.kind)) for one in rows}
+    for kind in {one.kind for one in rows} & set(_about):
+        found.update(_about[kind]([one.uid for one in rows if one.kind == kind]))
+    return found
+
+
+def held_by(cluster: Cluster, words: str) -> set[str]:
+    """Return names of nodes on which work so called, or of somebody so called, holds devices."""
+    placed, sought = placed_on(cluster.key), words.casefold()
+    told = told_of(placed)
+    return {
+        one.node
+        for one in placed
+        if any(
+            sought in text.casefold()
+            for text in (told[one.uid].name, told[one.uid].owner, told[one.uid].project)
+        )
+    }
+
+
+def _by_kind(node: Node, placed: Iterable[Placed]) -> dict[str, int]:
+    """Devices held, by kind; "any of" counts for the first kind that the node offers."""
+    found: Counter[str] = Counter()
+    first = next(iter(node.offers), "")
+    for one in placed:
+        kind = one.gpu_flavor if one.gpu_flavor in node.offers else first
+        if kind:
+            found[kind] += one.gpus
+    return dict(found)
