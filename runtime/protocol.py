@@ -82,7 +82,8 @@ class Mount:
     """A volume to be seen by the workload. ``role`` 'home' becomes $HOME.
 
     Others are seen as ``name`` in the folder for volumes: ``~/volumes`` on one machine,
-    ``/volumes`` on a cluster. ``owner`` "" means that the project's members share it.
+    ``/volumes`` on a cluster, where ``~/volumes`` of a notebook leads to it. ``owner`` "" means
+    that the project's members share it.
     """
 
     volume_uid: str
@@ -192,6 +193,9 @@ class WorkloadSpec:
     placement: Placement = field(default_factory=Placement)
     network: Network = field(default_factory=Network)
     sidecars: tuple[Sidecar, ...] = ()
+    # ``~/volumes`` leads to the volumes, unless something else is there. By the image's own shell:
+    # not for images that may have none.
+    links_volumes: bool = False
 
 
 @dataclass(frozen=True)

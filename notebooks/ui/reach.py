@@ -10,12 +10,15 @@ from django.conf import settings
 
 from clusters.options import options_of
 from hubapi.services import port_short_id, workload_url
+from notebooks.services.attaching import volumes_seen_by
 from notebooks.ui import texts
 from notebooks.where import cluster_of, image_of, objects_of
+from runtime.drivers.kubernetes import names
 from runtime.models import ObservedWorkload
 
 if TYPE_CHECKING:
     from notebooks.models import Workspace
+    from volumes.models import Volume
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,27 @@ def ssh_line(row: Workspace) -> str:
         return ""
     host = getattr(settings, "BERTH_SSH_HOST", "") or urlsplit(settings.BERTH_PUBLIC_URL).hostname
     return f"ssh -p {port} {row.short_id}@{host or 'localhost'}"
+
+
+@dataclass(frozen=True)
+class SeenAt:
+    """A volume with the folder where somebody in the workspace finds it."""
+
+    volume: Volume
+    path: str
+    read_only: bool
+
+
+def seen_at(row: Workspace) -> list[SeenAt]:
+    """Return the volumes besides the home. What shell a container has is not ours: no link there.
+
+    In one query; the home is said by itself.
+    """
+    folder = names.VOLUMES if row.is_container else "~/volumes"
+    return [
+        SeenAt(seen.volume, f"{folder}/{seen.volume.mount_name}", seen.read_only)
+        for seen in volumes_seen_by(row)
+    ]
 
 
 def _node(row: Workspace) -> str:

@@ -20,6 +20,7 @@ from notebooks import selectors, services
 from notebooks.models import Workspace
 from notebooks.ui.forms import SizeForm, edit_form
 from notebooks.ui.present import shown
+from notebooks.ui.reach import seen_at
 from notebooks.ui.shared import go, refuse, to_yaml
 from notebooks.ui.tabs import Tab, more_of
 from notebooks.where import cluster_of
@@ -81,7 +82,7 @@ class Detail(WorkspaceView):
 
     def get(self, request: HttpRequest, project: str, workspace: str) -> HttpResponse:  # noqa: ARG002
         row = self.workspace()
-        return self.render(self.page(row, people(row)))
+        return self.render(self.page(row, {**people(row), "volumes": seen_at(row)}))
 
 
 class State(WorkspaceView):

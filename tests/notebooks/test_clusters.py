@@ -9,6 +9,7 @@ from notebooks.models import Preset, Step, Workspace
 from notebooks.reconciler import WorkspaceReconciler
 from runtime.protocol import InvalidSpec, Observation, Seen
 from tests.notebooks.cluster_world import attach, network, pool
+from volumes.services import project_volume_ensure
 
 BASE = "/api/v1/projects/vision/workspaces"
 IMAGE = "registry.example.org/team/train:1.2"
@@ -206,6 +207,7 @@ def test_a_notebook_on_a_cluster_listens_everywhere_and_speaks_to_the_clusters_h
     assert found.env["A"] == "1"
     assert "JUPYTERHUB_API_TOKEN" in found.secret_env()
     assert not found.sidecars
+    assert found.links_volumes  # its file browser begins at the home
 
 
 def test_a_container_gets_a_sign_in_before_each_web_port_and_no_secret_of_its_own(post, gpu):
@@ -530,6 +532,18 @@ def test_the_page_of_a_container_shows_its_ports_and_the_other_ways_in(
     assert f"{row.short_id}-7860.nb" not in others
     assert "exec -it" not in others
     assert "app.py" not in others
+
+
+def test_the_page_says_where_each_volume_is_found(post, as_user, gpu, settle, alice, project):
+    project_volume_ensure(principal=None, project=project, cluster_key=gpu.key)
+    notebook, container = ({"cluster": gpu.key, "name": "lab"}, {**CONTAINER, "name": "any"})
+    for body, path in ((notebook, "~/volumes/shared"), (container, "/volumes/shared")):
+        row = settle(row_of(post(body)))
+        assert spec(row).links_volumes is (body is notebook)
+        page = as_user(alice).get(f"/projects/vision/workspaces/{row.short_id}/").content.decode()
+        assert f'<span class="mono">{path}</span>' in page
+    form = as_user(alice).get("/projects/vision/workspaces/launch/").content.decode()
+    assert "In a container this folder is “/volumes”." in form
 
 
 def test_a_start_that_cannot_go_on_says_why_and_what_to_do(post, as_user, gpu, settle, alice):

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import subprocess
 
 import pytest
 
@@ -44,7 +45,11 @@ def container(made: dict) -> dict:
 
 
 def test_a_notebook():
-    given = spec(secret_env=lambda: {"JUPYTERHUB_API_TOKEN": "t0ken"})
+    given = spec(
+        secret_env=lambda: {"JUPYTERHUB_API_TOKEN": "t0ken"},
+        mounts=(Mount(HOME, "home"), Mount("data-1", name="shared")),
+        links_volumes=True,
+    )
     secrets = workload.secrets(given, OPTIONS, given.secret_env())
     check("notebook", *secrets, workload.statefulset(given, OPTIONS))
 
@@ -100,6 +105,66 @@ def test_a_home_in_a_directory():
 def test_a_home_of_a_storage_class():
     options = KubernetesOptions(volume_kind="storageclass", storage_class="fast")
     check("volume-class", volume.claim(HOME, "ns", options, project=PROJECT, owner=""))
+
+
+# --- ~/volumes --------------------------------------------------------------------------------
+
+
+def test_without_volumes_besides_the_home_no_link_is_made():
+    given = spec(links_volumes=True)
+    assert "lifecycle" not in container(workload.statefulset(given, OPTIONS))
+
+
+def test_a_container_of_any_image_is_asked_for_no_shell():
+    given = spec(mounts=(Mount(HOME, "home"), Mount("data-1", name="shared")))
+    assert "lifecycle" not in container(workload.statefulset(given, OPTIONS))
+
+
+@pytest.fixture
+def linked(tmp_path):
+    """Run the hook of a notebook as its node would, with folders of the test's own."""
+    home, volumes = tmp_path / "home", tmp_path / "data"
+    home.mkdir()
+    (volumes / "shared").mkdir(parents=True)
+    mounts = (Mount(HOME, "home"), Mount("data-1", name="shared"))
+    made = container(workload.statefulset(spec(mounts=mounts, links_volumes=True), OPTIONS))
+    *shell, script = made["lifecycle"]["postStart"]["exec"]["command"]
+    script = script.replace(names.HOME, str(home)).replace(f" {names.VOLUMES} ", f" {volumes} ")
+
+    def run():
+        subprocess.run([*shell, script], check=True, timeout=60)
+        return home / "volumes"
+
+    return run
+
+
+def test_the_link_leads_to_the_volumes_however_often_it_is_made(linked):
+    for _ in range(2):
+        assert [entry.name for entry in linked().iterdir()] == ["shared"]
+
+
+def test_a_link_that_a_home_brought_from_elsewhere_is_turned(linked, tmp_path):
+    (tmp_path / "home/volumes").symlink_to("/no/such/place")
+    assert (linked() / "shared").is_dir()
+
+
+def test_what_somebody_keeps_under_that_name_stays(linked, tmp_path):
+    own = tmp_path / "home/volumes"
+    own.mkdir()
+    (own / "mine").touch()
+    assert [entry.name for entry in linked().iterdir()] == ["mine"]
+    (own / "mine").unlink()
+    own.rmdir()
+    own.symlink_to(tmp_path)  # to somewhere that is there
+    assert linked().readlink() == tmp_path
+    own.unlink()
+    own.write_text("a file")
+    assert linked().read_text() == "a file"
+
+
+def test_a_home_that_takes_no_link_starts_all_the_same(linked, tmp_path):
+    (tmp_path / "home").rmdir()
+    assert not linked().exists()
 
 
 # --- what a tenant can never have ---------------------------------------------------------------

@@ -20,6 +20,11 @@ from runtime.protocol import Mount, Probe, Sidecar, WorkloadSpec
 _GROUP_READS = 0o440  # the node gives secret files to root and the pod's group
 _NETWORKS = "k8s.v1.cni.cncf.io/networks"
 START_S = 900  # how long the node waits for the first answer before it starts the pod anew
+# A link, and no mount below the home: the node would have to make folders in the home's storage,
+# which may refuse its root user; and who empties his home does not empty what others share.
+# What is there stays as it is, but for a link that leads nowhere here (the home came from
+# elsewhere). It never fails: a full home must start.
+_LINK = f'h={names.HOME}/volumes; [ -e "$h" ] || ln -sfn {names.VOLUMES} "$h" || true'
 _SIDECAR = {
     "requests": {"cpu": "20m", "memory": "96Mi"},
     "limits": {"cpu": "500m", "memory": "256Mi"},
@@ -133,6 +138,11 @@ def _main(
         found["startupProbe"] = _probe(spec.probe, port)
     if mounts := _mounts(spec, files=files):
         found["volumeMounts"] = mounts
+    if spec.links_volumes and {"home", "data"} <= {mount.role for mount in spec.mounts}:
+        # Beside the command and not before it: the runtime says itself when a program is not
+        # there.
+        link = {"exec": {"command": ["sh", "-c", _LINK]}}
+        found["lifecycle"] = {"postStart": link}
     return found
 
 
