@@ -17,6 +17,7 @@ from tests.support.clustered import ClusteredPortal, ok
 
 pytestmark = [pytest.mark.cluster, pytest.mark.real, pytest.mark.timeout(900)]
 CHECK = "projects/demo/images/check"
+GPUS = "nvidia.com/gpu"
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +78,44 @@ def test_a_notebook_in_a_pod_opens_with_sign_in_stops_resumes_and_keeps_its_file
         )
     volumes = kube.list("v1", "PersistentVolume", labelSelector=f"berth.dev/uid={row['home']}")
     assert len(volumes) == 1  # the home stays
+
+
+def test_c1_a_notebook_with_a_gpu_has_it_and_shows_the_projects_volume_in_its_files(
+    ann: Person, kube: Kube, devcluster: dict[str, Any]
+) -> None:
+    row = ann.launch(name="gpu-lab", gpus=1)
+    assert [seen["name"] for seen in row["spec"]["volumes"]] == ["shared"]
+    (pod,) = pods(kube, row)
+    (main,) = pod["spec"]["containers"]
+    assert pod["spec"]["nodeName"] == devcluster["node"]
+    assert main["resources"]["limits"][GPUS] == main["resources"]["requests"][GPUS] == "1"
+
+    url = row["status"]["url"]
+    assert ann.open(url).status_code == 200
+    code = (
+        "import os; shared = os.path.join(os.environ['BERTH_VOLUMES'], 'shared'); "
+        "open(f'{shared}/made.txt', 'w').write('by the kernel'); "
+        "(shared, os.environ.get('NVIDIA_VISIBLE_DEVICES') != 'void', "
+        "os.environ['NVIDIA_DRIVER_CAPABILITIES'])"
+    )
+    assert ann.run(url, code) == "('/volumes/shared', True, 'compute,utility')"
+
+    def listed(path: str) -> list[str]:
+        """As the file browser asks for it."""
+        answer = ann.script("GET", f"{url}api/contents/{path}")
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["type"] == "directory"
+        return [entry["name"] for entry in answer.json()["content"]]
+
+    assert "volumes" in listed("")
+    assert listed("volumes") == ["shared"]
+    assert "made.txt" in listed("volumes/shared")
+    file = f"{url}api/contents/volumes/shared/made.txt"
+    assert ann.script("GET", file).json()["content"] == "by the kernel"
+    link = "import os; os.readlink(os.path.expanduser('~/volumes'))"
+    assert ann.run(url, link) == "'/volumes'"
+    ok(ann.api.delete(f"{BASE}/{row['id']}"))
+    until(lambda: not pods(kube, row))
 
 
 def test_b1_a_port_of_a_container_is_behind_the_sign_in_and_gets_no_portal_cookie(
