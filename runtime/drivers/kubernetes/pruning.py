@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from runtime.drivers.kubernetes import names
+from runtime.drivers.kubernetes.fitting import choice_of
 
 Object = dict[str, Any]
 
@@ -15,6 +16,7 @@ _META = (
     "labels",
     "deletionTimestamp",
     "deletionGracePeriodSeconds",
+    "finalizers",
     "resourceVersion",
     "generation",
     "creationTimestamp",
@@ -31,11 +33,15 @@ def _small_meta(obj: Object) -> Object:
 
 def small_set(obj: Object) -> Object:
     spec = obj.get("spec") or {}
-    containers = ((spec.get("template") or {}).get("spec") or {}).get("containers") or []
+    pod = (spec.get("template") or {}).get("spec") or {}
+    containers = pod.get("containers") or []
     small = [{"name": c.get("name"), "resources": c.get("resources") or {}} for c in containers]
     return {
         "metadata": _small_meta(obj),
-        "spec": {"replicas": spec.get("replicas"), "template": {"spec": {"containers": small}}},
+        "spec": {
+            "replicas": spec.get("replicas"),
+            "template": {"spec": {"containers": small, **choice_of(pod)}},
+        },
         "status": {"observedGeneration": (obj.get("status") or {}).get("observedGeneration", 0)},
     }
 

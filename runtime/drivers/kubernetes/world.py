@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from runtime.drivers.kubernetes import leftovers, names, observe, observe_job, waiting
+from runtime.drivers.kubernetes.fitting import could_fit
 from runtime.drivers.kubernetes.keys import Key, key_of, owner_key, set_name, uid_of, version_of
-from runtime.drivers.kubernetes.metrics import quantity
 from runtime.drivers.kubernetes.places import Places
 from runtime.drivers.kubernetes.prober import Prober, question_of
 from runtime.drivers.kubernetes.pruning import small_event, small_job, small_pod, small_set
@@ -164,9 +164,16 @@ class World:
         uid = uid_of(obj)
         if uid:
             self._by_uid[uid] = key
+        self._leave(uid_of(before or {}), uid, key)
         if before is not None and observe.launch_of(before) != observe.launch_of(obj):
             self._interrupted.pop(key, None)
         self._touch(key)
+
+    def _leave(self, before: str, uid: str, key: Key) -> None:
+        """Somebody gave it to another uid: the one before has it no more."""
+        if before != uid and self._by_uid.get(before) == key:
+            del self._by_uid[before]
+            self._touch_uid(before, "")
 
     def _put_pod(self, obj: Object) -> None:
         small = small_pod(obj, self._pods.get(key_of(obj)))
@@ -332,14 +339,11 @@ class World:
                 yield event
 
     def _could_fit(self, found: Object) -> bool | None:
-        """Whether some node would be large enough when it were empty. None: nothing is known."""
-        wanted: dict[str, float] = {}
-        for container in found["spec"].get("template", {}).get("spec", {}).get("containers", []):
-            for name, text in (container.get("resources", {}).get("requests") or {}).items():
-                wanted[name] = wanted.get(name, 0.0) + quantity(str(text))
+        """Whether a node that it may choose would be large enough when empty. None: not known."""
         if not self._nodes:
             return None
-        return any(_fits(wanted, facts) for facts in self._nodes.known())
+        spec = (found["spec"].get("template") or {}).get("spec") or {}
+        return could_fit(spec, self._nodes.known())
 
     def _known(self, kind: str, obj: Object) -> Object | None:
         if kind in _OWNERS:
@@ -365,15 +369,6 @@ class World:
 
 
 # --- pure -----------------------------------------------------------------------------------------
-def _fits(wanted: Mapping[str, float], facts: NodeFacts) -> bool:
-    has = {
-        "cpu": facts.cpu_milli / 1000,
-        "memory": facts.memory_mib * 2.0**20,
-        **facts.accelerators,
-    }
-    return all(has.get(name, 0) >= n for name, n in wanted.items() if name != "ephemeral-storage")
-
-
 def _grave(kind: str, obj: Mapping[str, Any]) -> tuple[str, str, str]:
     return (kind, *key_of(obj))
 

@@ -2,6 +2,8 @@
 
 import copy
 
+import pytest
+
 from runtime.drivers.kubernetes.world import EVENTS, NODES, OTHERS, PODS, SETS, World
 from runtime.protocol import Seen
 from runtime.reasons import Reason
@@ -31,6 +33,16 @@ def node(name: str = "node1", *, ready: bool = True, gpus: int = 4) -> dict:
             "nodeInfo": {"kubeletVersion": "v1.36.3"},
         },
     }
+
+
+def one_of(*rules: tuple[str, str, str]) -> dict:
+    """What a pod demands of its node: one of these to be so."""
+    terms = [
+        {"matchExpressions": [{"key": key, "operator": operator, "values": [value]}]}
+        for key, operator, value in rules
+    ]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    return {"affinity": {"nodeAffinity": required}}
 
 
 def only(world: World):
@@ -212,22 +224,47 @@ def test_nodes_are_told_once():
 def test_a_size_that_no_node_has_is_known_from_the_nodes():
     world = World()
     world.replace(NODES, [node("a", gpus=8)])
-    full = pod(
-        node=None,
-        conditions=[
-            {
-                "type": "PodScheduled",
-                "status": "False",
-                "reason": "Unschedulable",
-                "message": "0/1 nodes are available: 1 Insufficient nvidia.com/gpu.",
-            }
-        ],
-    )
-    world.put(PODS, full)
+    world.put(PODS, waits_for_gpus())
     world.put(SETS, statefulset(gpus="8"))
     assert only(world).reason == Reason.NODES_FULL
     world.put(SETS, at(11, statefulset(gpus="16")))
     assert only(world).reason == Reason.NO_SUCH_NODE
+
+
+def waits_for_gpus() -> dict:
+    unplaced = {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": "0/2 nodes are available: 2 Insufficient nvidia.com/gpu.",
+    }
+    return pod(node=None, conditions=[unplaced])
+
+
+@pytest.mark.parametrize(
+    ("choice", "reason"),
+    [
+        ({}, Reason.NODES_FULL),
+        ({"nodeSelector": {"pool": "large"}}, Reason.NODES_FULL),
+        ({"nodeSelector": {"pool": "small"}}, Reason.NO_SUCH_NODE),
+        ({"nodeSelector": {"other": "small"}}, Reason.NO_SUCH_NODE),
+        (one_of(("pool", "In", "small"), ("pool", "In", "large")), Reason.NODES_FULL),
+        (one_of(("pool", "In", "small")), Reason.NO_SUCH_NODE),
+        (one_of(("pool", "NotIn", "large")), Reason.NO_SUCH_NODE),
+        (one_of(("other", "NotIn", "large")), Reason.NODES_FULL),
+        (one_of(("other", "Exists", "")), Reason.NODES_FULL),  # not ours: refuses nobody
+    ],
+)
+def test_only_nodes_that_it_may_choose_could_ever_hold_it(choice, reason):
+    world = World()
+    large, small = node("a", gpus=8), node("b", gpus=1)
+    large["metadata"]["labels"], small["metadata"]["labels"] = {"pool": "large"}, {"pool": "small"}
+    world.replace(NODES, [large, small])
+    wanted = statefulset(gpus="4")
+    wanted["spec"]["template"]["spec"].update(choice)
+    world.put(PODS, waits_for_gpus())
+    world.put(SETS, wanted)
+    assert only(world).reason == reason
 
 
 def test_a_project_s_place_is_followed_by_the_uid_of_its_row():
