@@ -80,6 +80,10 @@ class SupportsVolumes(Protocol):
         """Bytes used, None = unknown."""
 
 
+class Held(NotYet):
+    """What was told to end should be gone by now and is not; the message says what keeps it."""
+
+
 class Growing(NotYet):
     """A volume that is there and can be used, but is not yet as large as was asked."""
 

@@ -71,6 +71,7 @@ class Reason(StrEnum):
     NODE_LOST = "node-lost"
     REPLACED = "replaced"
     TRIED_AGAIN = "tried-again"
+    HELD = "held"
 
 
 @dataclass(frozen=True)
@@ -362,6 +363,13 @@ REASONS: dict[Reason, ReasonInfo] = {
         Fault.NOBODY,
         _("It ended with an error and is tried again."),
         _("After the third try it has failed."),
+    ),
+    Reason.HELD: ReasonInfo(
+        Phase.STOPPING,
+        True,
+        Fault.PLATFORM,
+        _("It was told to end, but the cluster does not say that it is gone."),
+        _("It goes on by itself as soon as it is gone. If it lasts, tell an operator."),
     ),
 }
 

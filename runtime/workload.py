@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from runtime import observe, workload_routes
-from runtime.capabilities import SupportsSecretRefresh, SupportsTenants, SupportsVolumes
+from runtime.capabilities import Held, SupportsSecretRefresh, SupportsTenants, SupportsVolumes
 from runtime.killpoints import killpoint
 from runtime.models import ObservedWorkload
 from runtime.ports import AdmissionRequest, Granted, Waiting, places, tenant_ready
@@ -39,6 +39,7 @@ from runtime.workload_state import Pass, WorkloadRow
 __all__ = ["WorkloadReconciler", "WorkloadRow"]
 
 
+ENDING_S = 0.5  # between looks at what is told to end
 WAIT_S = 60.0  # the net under what is waited for: its coming makes the row due at once
 
 
@@ -81,9 +82,10 @@ class WorkloadReconciler(WorkloadKind):
         if given is not None and state.ensured and seen.launch < row.launch:
             seen = self._look(row)  # the cache may be older than the launch
         status = status_of(row.desired, seen, launch=row.launch, ensured=state.ensured)
-        if status.reason == Reason.PREVIOUS_ENDING and not self._stop_outside(state, "stop"):
+        if status.reason == Reason.PREVIOUS_ENDING and (left := self._stop_outside(state, "stop")):
             # Its place is kept until it is gone: nobody else may get GPUs that it still uses.
-            return self._outcome(state, Phase.STARTING, Reason.PREVIOUS_ENDING, "", 0.5)
+            words = str(left) if isinstance(left, Held) else ""
+            return self._outcome(state, Phase.STARTING, status.reason, words, left.retry_in)
         if status.reason in {Reason.ACCEPTED, Reason.PREVIOUS_ENDING}:
             return self._place(state)
         return self._follow(state, seen)
@@ -96,7 +98,7 @@ class WorkloadReconciler(WorkloadKind):
             given is not None
             and given.launch == row.launch
             and given.seen not in {Seen.MISSING, Seen.EXITED}
-            and not self._stop_outside(state, "stop")
+            and self._stop_outside(state, "stop")
         ):
             again = 1.0
         return self._outcome(state, Phase(row.phase), row.reason, row.message, again)
@@ -257,9 +259,9 @@ class WorkloadReconciler(WorkloadKind):
         try:
             places().driver_for(row.cluster_key).stop(str(row.uid), grace_s=self.stop_grace_s)
         except NotYet as error:
-            return self._outcome(
-                state, Phase.STOPPING, status.reason, status.message, error.retry_in, seen
-            )
+            held = isinstance(error, Held)
+            told = (Reason.HELD, str(error)) if held else (status.reason, status.message)
+            return self._outcome(state, Phase.STOPPING, *told, error.retry_in, seen)
         return self._finish(state, status.phase, status.reason, status.message, seen)
 
     def _finish(
@@ -292,8 +294,8 @@ class WorkloadReconciler(WorkloadKind):
             return self._outcome(state, Phase.STOPPED, row.reason, row.message)
         if row.phase != Phase.STOPPED:
             state.note("stopping")
-        if not self._stop_outside(state, "stop"):
-            return self._outcome(state, Phase.STOPPING, self.stop_reason(row), "", 0.5)
+        if left := self._stop_outside(state, "stop"):
+            return self._lingers(state, Phase.STOPPING, self.stop_reason(row), left)
         places().release(str(row.uid))
         killpoint("released")
         state.ref["ended"] = row.launch
@@ -301,8 +303,13 @@ class WorkloadReconciler(WorkloadKind):
         state.note("stopped")
         return self._outcome(state, Phase.STOPPED, self.stop_reason(row), "")
 
-    def _stop_outside(self, state: Pass, verb: str) -> bool:
-        """Tokens, then route, then process. True when the process is seen to be gone."""
+    def _lingers(self, state: Pass, phase: Phase, reason: str, left: NotYet) -> Outcome:
+        """It is told to end and not gone; one that should be gone says what keeps it (C14)."""
+        told = (Reason.HELD, str(left)) if isinstance(left, Held) else (reason, "")
+        return self._outcome(state, phase, *told, left.retry_in)
+
+    def _stop_outside(self, state: Pass, verb: str) -> NotYet | None:
+        """Tokens, then route, then process. None when the process is seen to be gone."""
         row = state.row
         uid = str(row.uid)
         self.before_stop(row)
@@ -315,18 +322,21 @@ class WorkloadReconciler(WorkloadKind):
                 driver.remove(uid)
             else:
                 driver.stop(uid, grace_s=self.stop_grace_s)
+        except Held as error:
+            return error
         except NotYet:
-            return False
+            return NotYet(retry_in=ENDING_S)
         killpoint("stop-asked")
-        return self._look(row).seen in {Seen.MISSING, Seen.EXITED}
+        gone = self._look(row).seen in {Seen.MISSING, Seen.EXITED}
+        return None if gone else NotYet(retry_in=ENDING_S)
 
     # --- wanted: absent -------------------------------------------------------------------------
     def _remove(self, state: Pass, given: Observation | None) -> Outcome:
         del given
         row = state.row
         state.note("deleting")
-        if not self._stop_outside(state, "remove"):
-            return self._outcome(state, Phase.DELETING, "", "", 0.5)
+        if left := self._stop_outside(state, "remove"):
+            return self._lingers(state, Phase.DELETING, "", left)
         killpoint("removed")
         places().release(str(row.uid))
         killpoint("released")

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from runtime import protocol as p
-from runtime.capabilities import CannotGrow
+from runtime.capabilities import CannotGrow, Held
 from runtime.drivers import mount_names
 from runtime.drivers.secret_files import checked
 from runtime.store import Store
@@ -28,6 +28,7 @@ _ERRORS: dict[str, Callable[[], Exception]] = {
     "no-capacity": lambda: p.NoCapacity("The fake machine is full."),
     "invalid": lambda: p.InvalidSpec("The fake machine can't run this."),
     "not-yet": lambda: p.NotYet("Under way.", retry_in=0.01),
+    "held": lambda: Held("A mark keeps it.", retry_in=2.0),
     "crash": lambda: RuntimeError("a bug in the driver"),
 }
 _HEARTBEAT_S = 10.0

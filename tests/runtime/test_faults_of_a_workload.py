@@ -140,6 +140,62 @@ def test_start_asked_while_it_still_stops_waits_for_the_end_of_the_old_run(
     assert driver.spec_seen(thing.uid)["launch"] == 2
 
 
+@pytest.mark.parametrize(
+    ("desired", "phase", "after"),
+    [
+        ("stopped", Phase.STOPPING, Phase.STOPPED),
+        ("absent", Phase.DELETING, Phase.DELETED),
+    ],
+)
+def test_c14_what_keeps_it_from_ending_is_said_and_its_place_is_kept_meanwhile(
+    make_thing, settle, want, driver, desired, phase, after
+):
+    thing = settle(make_thing())
+    driver.fail("stop", "held", times=-1)
+    want(thing, desired)
+    engine.reconcile_one("thing", thing.pk)
+    thing.refresh_from_db()
+    assert (thing.phase, thing.reason, thing.message) == (phase, Reason.HELD, "A mark keeps it.")
+    assert thing.next_reconcile_at - now() > dt.timedelta(seconds=1)  # not asked all the time
+    assert Claim.objects.filter(workload_uid=thing.uid).exists()
+    driver.heal()
+    due(thing)
+    settle(thing)
+    assert thing.phase == after
+    assert thing.reason != Reason.HELD
+    assert not Claim.objects.filter(workload_uid=thing.uid).exists()
+
+
+def test_c14_a_start_that_waits_for_a_run_that_is_held_says_what_keeps_it(
+    make_thing, settle, want, driver
+):
+    driver.script("*", stop_after_s=20)
+    thing = settle(make_thing())
+    settle(want(thing, "stopped"))
+    driver.fail("stop", "held", times=-1)
+    want(thing, "running")
+    engine.reconcile_one("thing", thing.pk)
+    thing.refresh_from_db()
+    told = (thing.phase, thing.reason, thing.message)
+    assert told == (Phase.STARTING, Reason.PREVIOUS_ENDING, "A mark keeps it.")
+
+
+def test_c14_one_that_failed_and_is_held_says_so_and_is_failed_when_it_is_gone(
+    make_thing, settle, driver
+):
+    thing = settle(make_thing())
+    driver.fail("stop", "held", times=-1)
+    driver.exit(thing.uid, code=3)
+    due(thing)
+    engine.reconcile_one("thing", thing.pk)
+    thing.refresh_from_db()
+    assert (thing.phase, thing.reason) == (Phase.STOPPING, Reason.HELD)
+    driver.heal()
+    due(thing)
+    settle(thing)
+    assert (thing.phase, thing.reason) == (Phase.FAILED, Reason.EXIT)
+
+
 def test_a_stop_during_the_wait_leaves_the_queue(make_thing, settle, want, driver):
     driver.set_capacity(cpu_milli=1000, memory_mib=1024)
     first, second = settle(make_thing(), make_thing())

@@ -18,8 +18,10 @@ from runtime.drivers import mount_names
 from runtime.drivers.kubernetes import leftovers, names, observe, observe_job
 from runtime.drivers.kubernetes.builders import workload as build
 from runtime.drivers.kubernetes.client import KubeClient, Object
+from runtime.drivers.kubernetes.ending import ENDING, not_gone
 from runtime.drivers.kubernetes.hurry import hurry
 from runtime.drivers.kubernetes.jobs import BATCH, JOBS, Jobs, is_of_a_job
+from runtime.drivers.kubernetes.keys import uid_of
 from runtime.drivers.kubernetes.locate import Locator
 from runtime.drivers.kubernetes.logs import Logs
 from runtime.drivers.kubernetes.options import KubernetesOptions
@@ -33,7 +35,6 @@ log = structlog.get_logger(__name__)
 APPS = "apps/v1"
 SETS = "statefulsets"
 _MADE_S, _MADE_KEPT = 2.0, 1000
-_ENDING = "Its pod is still ending."
 
 
 class Workloads:
@@ -132,11 +133,11 @@ class Workloads:
         if spec.once:
             return self._jobs.must_write(found, spec)
         meta = found["metadata"]
-        if (meta.get("labels") or {}).get(names.UID) != names.label_value(spec.uid):
+        if not self._is_ours(found, spec.uid):
             message = f"{meta['name']} exists in {spec.namespace} and is not this workload."
             raise InvalidSpec(message)
         if meta.get("deletionTimestamp"):
-            raise NotYet(_ENDING, retry_in=0.5)
+            raise NotYet(ENDING, retry_in=0.5)
         if observe.launch_of(found) >= spec.launch:
             return False
         pod = self.pod_of(found)
@@ -144,8 +145,9 @@ class Workloads:
             return True
         if pod is not None and observe.ending_of(pod) is not None:
             return True  # it ended by itself; the new description replaces its pod
-        self._scale_down(found, pod)
-        raise NotYet(_ENDING, retry_in=0.3)
+        if observe.replicas_of(found):  # asked once: what is held by something comes here often
+            self._scale_down(found, pod)
+        raise not_gone(pod)
 
     # --- end ----------------------------------------------------------------------------------
     def stop(self, uid: str, *, grace_s: float) -> None:
@@ -158,16 +160,16 @@ class Workloads:
             self._jobs.stop(found, grace_s=grace_s)
             return
         if found["metadata"].get("deletionTimestamp"):
-            raise NotYet(_ENDING, retry_in=0.5)
+            raise NotYet(ENDING, retry_in=0.5)
         pod = self.pod_of(found)
         if observe.replicas_of(found):
             found = self._scale_down(found, pod)
         if pod is not None:
             hurry(self._client, pod, grace_s)
-            raise NotYet(_ENDING, retry_in=0.3)
+            raise not_gone(pod)
         status = found.get("status") or {}
         if int(status.get("observedGeneration", 0)) < int(found["metadata"].get("generation", 0)):
-            raise NotYet(_ENDING, retry_in=0.1)  # a pod may just be made
+            raise NotYet(ENDING, retry_in=0.1)  # a pod may just be made
 
     def _scale_down(self, found: Object, pod: Object | None) -> Object:
         """Note how it ended, keep the end of its log, and want no pod: one write, two at most."""
@@ -216,9 +218,9 @@ class Workloads:
             if not pod["metadata"].get("deletionTimestamp"):
                 own = pod["metadata"]["uid"]
                 self._client.delete("v1", "pods", names.pod(name), namespace, uid=own)
-            raise NotYet(_ENDING, retry_in=0.3)
+            raise not_gone(pod)
         if found is not None and self._is_ours(found, uid):
-            raise NotYet(_ENDING, retry_in=0.1)
+            raise NotYet(ENDING, retry_in=0.1)
 
     def _remove_secrets_of(self, found: Object) -> None:
         """Remove those that not every workload has."""
@@ -228,7 +230,10 @@ class Workloads:
             self._client.delete("v1", "secrets", secret, meta["namespace"])
 
     def _is_ours(self, obj: Object, uid: str) -> bool:
-        return bool((obj["metadata"].get("labels") or {}).get(names.UID) == names.label_value(uid))
+        """By what a StatefulSet selects, which nobody can change; of the rest by the label."""
+        selected = (obj.get("spec") or {}).get("selector") or {}
+        own = (selected.get("matchLabels") or {}).get(names.UID) or uid_of(obj)
+        return bool(own == names.label_value(uid))
 
     # --- look ---------------------------------------------------------------------------------
     def find(self, uid: str) -> Object | None:

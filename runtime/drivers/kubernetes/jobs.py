@@ -14,13 +14,13 @@ from typing import Any
 
 from runtime.drivers.kubernetes import names, observe, observe_job
 from runtime.drivers.kubernetes.client import KubeClient, Object
+from runtime.drivers.kubernetes.ending import ENDING, not_gone
 from runtime.drivers.kubernetes.hurry import hurry
 from runtime.drivers.kubernetes.logs import Logs
 from runtime.protocol import InvalidSpec, NotYet, WorkloadSpec
 
 BATCH = "batch/v1"
 JOBS = "jobs"
-ENDING = "Its pod is still ending."
 
 
 class Jobs:
@@ -61,7 +61,7 @@ class Jobs:
         for pod in alive:
             hurry(self._client, pod, grace_s)
         if alive:
-            raise NotYet(ENDING, retry_in=0.3)
+            raise not_gone(alive[0])
         if not (observe_job.is_finished(found) or observe_job.is_suspended(found)):
             raise NotYet(ENDING, retry_in=0.3)  # a pod may just be made
 
@@ -95,7 +95,7 @@ class Jobs:
             if not meta.get("deletionTimestamp"):
                 self._client.delete("v1", "pods", meta["name"], namespace, uid=meta["uid"])
         if pods:
-            raise NotYet(ENDING, retry_in=0.3)
+            raise not_gone(pods[0])
 
     def pods_of(self, found: Object) -> list[Object]:
         meta = found["metadata"]

@@ -65,6 +65,7 @@ CONFIG_WORDS = frozenset(
 )
 PULLING = "Pulling"  # the node's event when a fetch of an image begins
 _MOUNT_WORDS = frozenset(("FailedMount", "FailedAttachVolume", "FailedMapVolume"))
+_PASSING_MARKS = ("batch.kubernetes.io/", "kueue.x-k8s.io/")
 _NO_PROGRAM = re.compile(r"executable file not found|no such file or directory|permission denied")
 
 
@@ -159,7 +160,20 @@ def interruption(pod: Object) -> tuple[str, str]:
         return Reason.EVICTED, text
     if status.get("phase") == "Failed":
         return Reason.EVICTED, text or word
-    return Reason.REPLACED, text
+    return Reason.REPLACED, text or kept_by(pod)
+
+
+def kept_by(pod: Object) -> str:
+    """Return whose mark keeps a pod that is over, and '' where it is none or the pod still runs.
+
+    The cluster's own marks go by themselves; another one stays until its owner takes it off.
+    """
+    meta, status = pod["metadata"], pod.get("status") or {}
+    marks = [m for m in meta.get("finalizers") or [] if not str(m).startswith(_PASSING_MARKS)]
+    runs = any("running" in (c.get("state") or {}) for c in status.get("containerStatuses") or [])
+    if not marks or runs or not meta.get("deletionTimestamp"):
+        return ""
+    return short(f"Its pod is over, but a finalizer keeps it: {', '.join(sorted(marks))}.")
 
 
 def newest_first(events: Iterable[Object]) -> list[Object]:

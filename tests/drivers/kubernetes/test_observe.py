@@ -8,6 +8,7 @@ from runtime.drivers.kubernetes.observe import Sight, judge
 from runtime.protocol import Seen
 from runtime.reasons import REASONS, Reason
 from tests.drivers.kubernetes.pieces import (
+    AT,
     LATER,
     ended,
     event,
@@ -250,6 +251,24 @@ def test_c14_a_node_that_does_not_answer():
     assert seen(pod(main=runs()), node_ready=False).reason == Reason.NODE_LOST
     # Still marked ready a moment later than its node: what was true stays until it is not.
     assert seen(pod(main=runs(), ready=True), node_ready=False).seen == Seen.READY
+
+
+@pytest.mark.parametrize(
+    ("marks", "main", "words"),
+    [
+        (["example.com/b", "example.com/a"], ended(0, again=False), "example.com/a, example.com/b"),
+        (["example.com/a"], runs(), ""),  # it still runs: the mark is not what is waited for
+        (["batch.kubernetes.io/job-tracking"], ended(0, again=False), ""),
+        ([], ended(0, again=False), ""),
+    ],
+)
+def test_c14_a_mark_that_keeps_a_pod_which_somebody_deleted_is_named(marks, main, words):
+    meta = {"deletionTimestamp": AT, "deletionGracePeriodSeconds": 30, "finalizers": marks}
+    found = seen(pod(main=main, metadata=meta))
+    assert (found.seen, found.reason) == (Seen.STARTING, Reason.REPLACED)
+    assert found.message == (
+        f"Its pod is over, but a finalizer keeps it: {words}." if words else ""
+    )
 
 
 def test_a_size_that_no_node_has_is_told_from_nodes_that_are_full():
