@@ -80,7 +80,7 @@ def test_a_notebook_in_a_pod_opens_with_sign_in_stops_resumes_and_keeps_its_file
     assert len(volumes) == 1  # the home stays
 
 
-def test_c1_a_notebook_with_a_gpu_has_it_and_shows_the_projects_volume_in_its_files(
+def test_a_notebook_with_a_gpu_has_it_and_shows_the_projects_volume_in_its_files(
     ann: Person, kube: Kube, devcluster: dict[str, Any]
 ) -> None:
     row = ann.launch(name="gpu-lab", gpus=1)
