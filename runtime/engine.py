@@ -21,6 +21,7 @@ from django.db import InterfaceError, OperationalError, close_old_connections, m
 from django.db.models import Case, F, Q, Value, When
 
 from common.clock import now
+from common.updating import update_returning
 from runtime import bus, incarnation, observe, reconcilers
 from runtime.killpoints import killpoint
 from runtime.models import Reconcilable
@@ -201,9 +202,10 @@ def apply(held: Claim, outcome: Outcome, *, failures: int = 0) -> bool:
     if _is_quiet(held, outcome):
         return _apply_quietly(held, rows, values)
     with transaction.atomic():
-        if not rows.filter(lease_token=held.token).update(**values):
+        written = _written(held, rows, values)
+        if written is None:
             return _dropped(held)
-        row = _as_written(held, rows, values)
+        row = _as_written(held, rows, values, *written)
         _tell(held, row, outcome)
         killpoint("applied")
     killpoint("committed")
@@ -218,12 +220,24 @@ def _is_quiet(held: Claim, outcome: Outcome) -> bool:
 
 
 def _apply_quietly(held: Claim, rows: models.QuerySet[Any], values: dict[str, Any]) -> bool:
-    """The same in two statements, each a transaction of its own: there is nothing beside it."""
-    if not rows.filter(lease_token=held.token).update(**values):
+    """The same in one statement, a transaction of its own: there is nothing beside it."""
+    written = _written(held, rows, values)
+    if written is None:
         return _dropped(held)
     killpoint("applied")
     killpoint("committed")
-    return rows.filter(next_reconcile_at__lte=now()).exists()
+    _generation, due = written
+    return due is not None and due <= now()
+
+
+def _written(
+    held: Claim, rows: models.QuerySet[Any], values: dict[str, Any]
+) -> tuple[int, datetime | None] | None:
+    """Write under our token; return (generation, when it is due) as they are now."""
+    found = update_returning(
+        rows.filter(lease_token=held.token), values, ("generation", "next_reconcile_at")
+    )
+    return (found[0][0], found[0][1]) if found else None
 
 
 def _dropped(held: Claim) -> bool:
@@ -231,7 +245,13 @@ def _dropped(held: Claim) -> bool:
     return False
 
 
-def _as_written(held: Claim, rows: models.QuerySet[Any], values: dict[str, Any]) -> Any:
+def _as_written(
+    held: Claim,
+    rows: models.QuerySet[Any],
+    values: dict[str, Any],
+    generation: int,
+    due: datetime | None,
+) -> Any:
     """Return the row as it is now, locked by our UPDATE.
 
     Of most passes nobody has changed anything meanwhile; a kind may say that its rows need not be
@@ -239,7 +259,6 @@ def _as_written(held: Claim, rows: models.QuerySet[Any], values: dict[str, Any])
     """
     if not getattr(held.reconciler, "keeps_what_it_read", False):
         return _with_related(held, rows.get())
-    generation, due = rows.values_list("generation", "next_reconcile_at").get()
     if generation != held.generation:
         return _with_related(held, rows.get())
     row = copy.copy(held.row)

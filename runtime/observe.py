@@ -14,12 +14,13 @@ from django.db import DatabaseError, close_old_connections, connection, transact
 
 from common.clock import now
 from common.ids import is_uid
+from common.updating import update_returning
 from runtime import answering, reconcilers
 from runtime.capabilities import SupportsNodes, SupportsWatch
 from runtime.leases import Held, acquire
 from runtime.models import Lease, ObservedWorkload
 from runtime.ports import places
-from runtime.protocol import Observation, Phase, Seen, Unreachable
+from runtime.protocol import NOT_IN_GIST, Observation, Phase, Seen, Unreachable
 from runtime.reasons import Reason
 
 log = structlog.get_logger(__name__)
@@ -30,21 +31,20 @@ RETRY_MAX_S = 1.0  # a cluster that comes back is believed this soon
 SILENT_AFTER = 2  # tries in a row: one cut connection is no news to thousands of pages
 DEAD_AFTER_S = 60.0  # a driver sends at least a heartbeat every 30 s
 _WATCHED_CACHE_S = 1.0
-_NOT_ACTED_ON = frozenset(("version", "detail"))
 _SETTLED = (Phase.STOPPED, Phase.FAILED, Phase.DELETED)
 
 Wake = Callable[[str, int], None]
-_watched: dict[str, tuple[float, bool]] = {}
+_watched: dict[str, tuple[float, bool]] = {}  # cluster → known until when, and what
 
 
 def is_watched(cluster_key: str) -> bool:
     """Whether somebody watches the cluster now, so that changes wake the engine."""
-    at, known = _watched.get(cluster_key, (0.0, False))
-    if time.monotonic() - at < _WATCHED_CACHE_S:
+    until, known = _watched.get(cluster_key, (0.0, False))
+    if time.monotonic() < until:
         return known
     name = f"watch:{cluster_key}"
     known = Lease.objects.filter(name=name, until__gt=now()).exists()
-    _watched[cluster_key] = (time.monotonic(), known)
+    _watched[cluster_key] = (time.monotonic() + _WATCHED_CACHE_S, known)
     return known
 
 
@@ -121,7 +121,7 @@ def _is_acted_on(known: ObservedWorkload | None, found: Observation) -> bool:
     pods = known.data.get("detail", {}).get("pod_uid"), found.detail.get("pod_uid")
     if all(pods) and pods[0] != pods[1]:
         return True  # nothing was read between two pods
-    return any(known.data.get(k) != v for k, v in _data(found).items() if k not in _NOT_ACTED_ON)
+    return any(known.data.get(k) != v for k, v in _data(found).items() if k not in NOT_IN_GIST)
 
 
 def _data(found: Observation) -> dict[str, Any]:
@@ -162,9 +162,8 @@ def _mark_due(
         rows = reconciler.model._default_manager.filter(  # noqa: SLF001
             uid__in=uids, cluster_key=cluster_key, deleted_at__isnull=True
         )
-        pks = list(rows.values_list("pk", flat=True))
-        rows.update(next_reconcile_at=now())
-        due += [(kind, pk) for pk in pks]
+        marked = update_returning(rows, {"next_reconcile_at": now()}, ("pk",))
+        due += [(kind, pk) for (pk,) in marked]
     return due
 
 
@@ -275,6 +274,7 @@ class Watcher:
 
     def _follow(self, driver: SupportsWatch, held: Held) -> None:
         first, renewed = True, time.monotonic()
+        self._watches_here(renewed)
         for batch in driver.watch(stop=self._stop.is_set):
             self.last_beat = time.monotonic()
             self._unanswered = 0
@@ -290,7 +290,12 @@ class Watcher:
                 if not held.renew():
                     log.warning("watch.lost_lease", cluster=self.cluster_key)
                     return
+                self._watches_here(renewed)
             close_old_connections()  # the next news may be long in coming
+
+    def _watches_here(self, since: float) -> None:
+        """For as long as its own lease lasts this process need not ask."""
+        _watched[self.cluster_key] = (since + WATCH_LEASE_S, True)
 
     def _keep_nodes(self, driver: SupportsWatch) -> None:
         if isinstance(driver, SupportsNodes) and (changes := driver.node_changes()) is not None:

@@ -264,6 +264,9 @@ class NodeChanges:
     full: bool = False
 
 
+NOT_IN_GIST = frozenset(("version", "detail"))
+
+
 @dataclass(frozen=True)
 class Observation:
     """What a driver saw of one uid.
@@ -286,6 +289,11 @@ class Observation:
     ready_at: float | None = None
     ended_at: float | None = None
     detail: Mapping[str, object] = field(default_factory=dict)  # pid, gpus, usage …
+
+    @property
+    def gist(self) -> tuple[object, ...]:
+        """Return what a row's phase and reason follow from: all but the version and the detail."""
+        return tuple(value for name, value in vars(self).items() if name not in NOT_IN_GIST)
 
 
 @dataclass(frozen=True)

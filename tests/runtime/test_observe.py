@@ -239,6 +239,17 @@ def test_only_one_process_watches_a_cluster(watching):
     assert leases.acquire("watch:local", ttl_s=5) is None
 
 
+def test_who_watches_knows_so_without_asking(watching, monkeypatch):
+    assert wait_for(lambda: watching._held is not None and observe._watched)
+    with monkeypatch.context() as patched:
+        patched.setattr(observe, "Lease", None)  # nothing is read of it
+        threading.Event().wait(1.5 * observe._WATCHED_CACHE_S)
+        assert observe.is_watched("local")
+    watching.stop()
+    watching.join(10)
+    assert not observe.is_watched("local")
+
+
 def test_a_silent_watch_is_known_to_be_dead(watching):
     assert wait_for(lambda: watching._held is not None)
     assert not watching.is_dead

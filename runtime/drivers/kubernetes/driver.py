@@ -22,6 +22,7 @@ from runtime.drivers.kubernetes.measuring import Measuring
 from runtime.drivers.kubernetes.metrics import Metrics
 from runtime.drivers.kubernetes.nodes import facts_of
 from runtime.drivers.kubernetes.options import KubernetesOptions
+from runtime.drivers.kubernetes.pace import Pace
 from runtime.drivers.kubernetes.pod_addresses import PodAddresses
 from runtime.drivers.kubernetes.snapshots import Snapshots
 from runtime.drivers.kubernetes.tenant import Tenants
@@ -155,9 +156,10 @@ class KubernetesDriver:
         seen = World()
         watch = self._watch = Watch(self.client, self.options, seen, self._pods.check)
         told: dict[str, int] = {}
+        pace = Pace()
         first = True
         try:
-            for changed in watch.follow(stop):
+            for changed in watch.follow(stop, pace.seconds_left):
                 found = seen.everything() if first else seen.take() if changed else []
                 self._world = seen
                 batch = [self._told(o) for o in found]
@@ -166,7 +168,7 @@ class KubernetesDriver:
                 for gone in [o.uid for o in news if o.seen == Seen.MISSING]:
                     told.pop(gone, None)
                 # An empty batch says "alive", or lets somebody fetch what changed of nodes.
-                yield news
+                yield pace.now(news)
                 first = False
         finally:
             if self._world is seen:

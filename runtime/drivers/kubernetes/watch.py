@@ -10,6 +10,7 @@ iterates begins anew with a full list.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import queue
 import random
@@ -38,7 +39,6 @@ TURN_S = 20
 SLACK_S = 5.0
 PATIENCE_S = 12.0
 HEARTBEAT_S = 10.0
-GATHER_S = 0.01  # changes that come together are judged together
 _FIRST_S = 30.0
 _DENIED_S = 60.0
 # A server that has just begun refuses for moments what it grants: its roles are not read yet.
@@ -254,8 +254,13 @@ class Watch:
         """How often something was listed, for tests and metrics."""
         return sum(stream.lists for stream in self.streams)
 
-    def follow(self, stop: Callable[[], bool]) -> Iterator[bool]:
-        """Yield True when something may have changed (first: all is listed), False to say alive."""
+    def follow(
+        self, stop: Callable[[], bool], seconds_left: Callable[[], float | None]
+    ) -> Iterator[bool]:
+        """Yield True when something may have changed (first: all is listed), False to say alive.
+
+        ``seconds_left``: after how long of nothing new the caller wants to be asked again.
+        """
         over = threading.Event()
         out: queue.SimpleQueue[Change] = queue.SimpleQueue()
 
@@ -275,7 +280,7 @@ class Watch:
             self._fill(out, is_over)
             yield True
             while not is_over():
-                yield self._gather(out, is_over)
+                yield self._gather(out, is_over, seconds_left())
         finally:
             over.set()
             prober.close()
@@ -297,22 +302,25 @@ class Watch:
             if change.word in {"list", "refused"}:
                 missing.discard(change.kind)
 
-    def _gather(self, out: queue.SimpleQueue[Change], is_over: Callable[[], bool]) -> bool:
-        """Take what comes; what follows at once is taken with it."""
-        quiet_until = time.monotonic() + HEARTBEAT_S
+    def _gather(
+        self,
+        out: queue.SimpleQueue[Change],
+        is_over: Callable[[], bool],
+        at_most_s: float | None,
+    ) -> bool:
+        """Take what comes, and all that came while the caller was busy."""
+        until = time.monotonic() + (HEARTBEAT_S if at_most_s is None else at_most_s)
         while True:
+            left = until - time.monotonic()
             try:
-                self._apply(out.get(timeout=0.5))
+                self._apply(out.get(timeout=max(0.0, min(left, 0.5))))
                 break
             except queue.Empty:
-                if is_over() or time.monotonic() > quiet_until:
+                if is_over() or left <= 0:
                     return False
-        until = time.monotonic() + GATHER_S
-        while (left := until - time.monotonic()) > 0:
-            try:
-                self._apply(out.get(timeout=left))
-            except queue.Empty:
-                break
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self._apply(out.get_nowait())
         return True
 
     def _apply(self, change: Change) -> None:
