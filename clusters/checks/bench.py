@@ -243,6 +243,9 @@ class Bench:
             },
             "containers": [container],
         }
+        if self.options.user_namespaces:
+            # as workloads have it: a volume that can't be mapped keeps their pods from starting
+            spec["hostUsers"] = False
         if claim:
             container["volumeMounts"] = [{"name": "data", "mountPath": "/data"}]
             spec["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from django.utils.translation import gettext_noop as _n
@@ -27,6 +28,9 @@ except OSError as error:
     print(error)
     sys.exit({DENIED})
 """
+UNUSED = _n("The volume could not be used: %(why)s")
+UNMAPPED = re.compile(r"MOUNT_ATTR_IDMAP|mount_setattr|idmap", re.IGNORECASE)  # runc, crun
+_MAPPING = "findmnt -n -o FSTYPE -T FOLDER  # idmapped mounts: ext4, xfs, btrfs, tmpfs; not nfs"
 UNMOUNTED = {"FailedMount", "FailedAttachVolume", "FailedMapVolume"}
 
 
@@ -49,24 +53,40 @@ def act(subject: Subject, bench: Bench) -> Finding:
     where = bench.namespace("a")
     claim = _make(subject, bench, where)
     bench.start(where, "writer", WRITER, claim=claim)
+    return _written(subject, bench, where, claim) or _done(grows=grows, name=options.storage_class)
+
+
+def _written(subject: Subject, bench: Bench, where: str, claim: str) -> Finding | None:
+    """None when the pod could write; time that ran out for another reason goes on as an error."""
     try:
-        code = bench.exit_code(where, "writer")
+        end = bench.ended(where, "writer")
     except TooLongError as error:
+        if unmapped := _unmapped(subject, str(error)):
+            return unmapped
         why = _trouble(subject, where, claim, error.status)
         if not why:  # a slow pull or a full cluster is no fault of the volume
             raise
-        fix = _fix(subject)
-        return red(NAME, _n("The volume could not be used: %(why)s"), why=why[:200], fix=fix)
-    if code == DENIED:
+        return red(NAME, UNUSED, why=why[:200], fix=_fix(subject))
+    if end.code == DENIED:
         return red(
             NAME,
             _n("User %(user)d can't write into the volume."),
-            user=options.run_as_user,
+            user=subject.options.run_as_user,
             fix=_fix(subject),
         )
-    if code:
-        return probe_ended(NAME, code)
-    return _done(grows=grows, name=options.storage_class)
+    if end.code:
+        return _unmapped(subject, end.said) or probe_ended(NAME, end.code)
+    return None
+
+
+def _unmapped(subject: Subject, said: str) -> Finding | None:
+    """Red where pods have users of their own and the volume's file system has no way to show them.
+
+    Their container is then refused by the node's runtime, which says that it could not map ids.
+    """
+    if not subject.options.user_namespaces or not UNMAPPED.search(said):
+        return None
+    return red(NAME, UNUSED, why=said[-200:], fix=_MAPPING)
 
 
 def _trouble(subject: Subject, where: str, claim: str, pod: Mapping[str, Any]) -> str:

@@ -159,6 +159,36 @@ def test_only_what_is_said_of_a_volume_is_its_fault(kind, api, state, words):
     assert found.failed == (state == "unknown")
 
 
+UNMAPPED = (
+    "failed to create shim task: OCI runtime create failed: failed to set MOUNT_ATTR_IDMAP on"
+    " /var/lib/kubelet/pods/x/volumes/y: invalid argument (maybe the filesystem used doesn't"
+    " support idmap mounts on this kernel?)"
+)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("on", [True, False])
+@pytest.mark.parametrize(
+    "seen", [ended(128, "StartError", UNMAPPED), waiting("RunContainerError", UNMAPPED)]
+)
+def test_a_volume_that_pods_with_users_of_their_own_can_not_have_is_its_fault(seen, on):
+    found = asked("storage", Storage(seen), volume_kind="directory", user_namespaces=on)
+    told = (found.state, "doesn't support idmap mounts" in found.text(), "nfs" in found.fix)
+    assert told == ("red", True, True) if on else found.state != "red"
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("on", [True, False])
+def test_the_probing_pods_have_users_of_their_own_where_workloads_do(on):
+    made = []
+    api = Storage(ended(0), statefulsets=lambda body: made.append(body) or Answer(200, {}))
+    found = asked("storage", api, volume_kind="directory", user_namespaces=on)
+    assert found.state == "green"
+    assert [one["spec"]["template"]["spec"].get("hostUsers") for one in made] == (
+        [False] if on else [None]
+    )
+
+
 @pytest.mark.django_db
 @pytest.mark.parametrize(
     ("answer", "state", "words"),
