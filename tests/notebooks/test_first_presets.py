@@ -63,6 +63,15 @@ def test_a_cluster_with_gpus_brings_one_preset_and_home_says_what_is_free_by_kin
     assert project.workspaces.get().cluster_key == cluster.key
 
 
+def test_a_launch_that_says_nothing_takes_no_gpu(cluster, as_user, project, alice):
+    told(*fleet())
+    made = as_user(alice).post(
+        "/api/v1/projects/vision/workspaces", data="{}", content_type="application/json"
+    )
+    assert made.status_code == 202, made.content
+    assert (made.json()["preset"], made.json()["spec"]["gpus"]) == ("jupyterlab", 0)
+
+
 def test_a_preset_of_some_kinds_says_what_is_free_of_these(
     cluster, as_user, principal, operator, project, alice
 ):
