@@ -9,6 +9,7 @@ from runtime.drivers.kubernetes.fitting import choice_of
 
 Object = dict[str, Any]
 
+MESSAGE_MAX = 2_000
 _META = (
     "name",
     "namespace",
@@ -83,6 +84,8 @@ def small_event(obj: Object) -> Object:
     about = obj.get("involvedObject") or {}
     return {
         **{name: obj[name] for name in kept if name in obj},
+        # nobody but its writer bounds it, and eight of each workload are kept
+        "message": str(obj.get("message") or "")[:MESSAGE_MAX],
         "involvedObject": {k: about.get(k) for k in ("kind", "uid", "fieldPath")},
         "metadata": {"creationTimestamp": obj["metadata"].get("creationTimestamp")},
     }

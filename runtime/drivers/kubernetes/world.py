@@ -223,12 +223,12 @@ class World:
         if owner not in self._sets and not early:
             return  # not ours; its StatefulSet may come a moment later when it is
         rows = self._events.setdefault(owner, OrderedDict())
-        known = rows.get(obj["metadata"]["name"])
-        rows[obj["metadata"]["name"]] = small_event(obj)
+        known, small = rows.get(obj["metadata"]["name"]), small_event(obj)
+        rows[obj["metadata"]["name"]] = small
         rows.move_to_end(obj["metadata"]["name"])
         while len(rows) > _EVENTS_KEPT:
             rows.popitem(last=False)
-        if known is None or known.get("message") != obj.get("message"):
+        if known is None or known["message"] != small["message"]:
             self._touch(owner)  # once more of the same is no news
 
     def _put_queued(self, obj: Object) -> None:

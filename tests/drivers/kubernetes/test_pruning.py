@@ -2,7 +2,7 @@
 
 import pytest
 
-from runtime.drivers.kubernetes.pruning import small_pod
+from runtime.drivers.kubernetes.pruning import MESSAGE_MAX, small_event, small_pod
 
 ASKED = {"deletionTimestamp": "2026-11-22T06:00:30Z", "deletionGracePeriodSeconds": 30}
 LAST = {"deletionTimestamp": "2026-11-22T06:00:02Z", "deletionGracePeriodSeconds": 0}
@@ -49,3 +49,10 @@ def test_another_pod_of_the_same_name_inherits_none():
 
 def test_a_pod_that_nobody_deletes_has_none():
     assert kept(pod(), pod()) == {}
+
+
+def test_c11_a_message_of_any_length_is_kept_within_bounds():
+    event = {"metadata": {}, "message": "failed to pull " + "x" * 1_000_000}
+    kept = small_event(event)["message"]
+    assert len(kept) == MESSAGE_MAX
+    assert kept.startswith("failed to pull ")
