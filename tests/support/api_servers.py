@@ -1,6 +1,7 @@
 """etcd and two real API servers on it, for a test that stops one of them. Nothing else runs.
 
-One is the portal's; the other stays up, for whoever acts and looks while the first is away.
+One is the portal's; the other stays up, for whoever acts and looks while the first is away. One
+that was started again with settings of its own notes who asked it for what.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,6 +29,12 @@ from runtime.drivers.kubernetes.access import KubeAccess
 from tests.support.ports import free_ports
 
 READY_WITHIN_S = 120.0
+AUDITED = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived", "ResponseStarted"],
+    "rules": [{"level": "Metadata"}],
+}
 PROGRAMS = ("etcd", "kubernetes")
 
 
@@ -38,6 +46,8 @@ class ApiServers:
         pki.make(self.layout)
         self._etcd = free_ports(5)
         self._first, self._second = self._etcd + 2, self._etcd + 3
+        self._audit, self._log = self.layout.base / "audit.json", self.layout.logs / "audit.log"
+        self._audit.write_text(json.dumps(AUDITED))
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self.access: KubeAccess = replace(
             kubeconfig.parse(self.layout.admin.read_text()),
@@ -57,17 +67,54 @@ class ApiServers:
         process.kill()
         process.wait()
 
-    def again(self) -> None:
-        """Start the killed one; return when it says that it is ready."""
-        self._run("first", self._server_words(self._first))
+    def again(self, **more: Any) -> None:
+        """Start the killed one, with more settings; return when it says that it is ready."""
+        words: dict[str, object] = {k.replace("_", "-"): value for k, value in more.items()}
+        if words:
+            words = {**words, "audit-policy-file": self._audit, "audit-log-path": self._log}
+        self._run("first", [*self._server_words(self._first), *flags(words)])
         self._await("first", self._kube)
 
-    def freeze(self) -> None:
+    def freeze(self, name: str = "first") -> None:
         """Its connections stay open, are accepted even, and nobody answers."""
-        self._running["first"].send_signal(signal.SIGSTOP)
+        self._running[name].send_signal(signal.SIGSTOP)
 
-    def thaw(self) -> None:
-        self._running["first"].send_signal(signal.SIGCONT)
+    def thaw(self, name: str = "first") -> None:
+        self._running[name].send_signal(signal.SIGCONT)
+
+    def account(self) -> KubeAccess:
+        """Return what leads to the first one as a service account that may do everything.
+
+        Unlike an administrator by certificate it is turned away where too much is asked at once.
+        """
+        name, where = "portal", "default"
+        role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole"}
+        account = {"kind": "ServiceAccount", "name": name, "namespace": where}
+        self.kube.apply(
+            {
+                "apiVersion": "v1",
+                "kind": "ServiceAccount",
+                "metadata": {"name": name, "namespace": where},
+            }
+        )
+        self.kube.apply(
+            {
+                "apiVersion": "rbac.authorization.k8s.io/v1",
+                "kind": "ClusterRoleBinding",
+                "metadata": {"name": name},
+                "roleRef": {**role, "name": "cluster-admin"},
+                "subjects": [account],
+            }
+        )
+        path = f"/api/v1/namespaces/{where}/serviceaccounts/{name}/token"
+        asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+        token = self.kube.request("POST", path, json=asked)["status"]["token"]
+        return replace(self.access, token=token, client_cert_pem="", client_key_pem="")
+
+    def asked(self, agent: str = "berth") -> list[dict[str, Any]]:
+        """Return what the first one was asked by whoever calls itself so, as it noted it."""
+        lines = self._log.read_text().split("\n")[:-1] if self._log.exists() else []
+        return [one for one in map(json.loads, lines) if one.get("userAgent") == agent]
 
     def close(self) -> None:
         self.kube.close()

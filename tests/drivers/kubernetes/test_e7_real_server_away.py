@@ -1,4 +1,5 @@
-"""E7 and E8: a real API server is killed, or stopped in its tracks, under a watch and an engine.
+"""E7 and E8: a real API server is killed, stopped in its tracks, or in trouble under a watch and an
+engine.
 
 A second one on the same data stays up: there the test acts and looks meanwhile.
 """
@@ -19,6 +20,7 @@ from clusters import registry, services
 from common.clock import now
 from runtime import hints, observe, ports
 from runtime.drivers.kubernetes import addresses, names, watch
+from runtime.drivers.kubernetes.access import KubeAccess
 from runtime.drivers.kubernetes.driver import KubernetesDriver
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.models import ObservedWorkload
@@ -56,7 +58,13 @@ def hands(servers: ApiServers) -> Iterator[Hands]:
 
 
 @pytest.fixture
-def driver(servers: ApiServers, hands: Hands, monkeypatch: Any) -> Iterator[KubernetesDriver]:
+def access(servers: ApiServers, request: Any) -> KubeAccess:
+    """An administrator's, or that of an account, which a server may ask to wait."""
+    return servers.account() if getattr(request, "param", "") else servers.access
+
+
+@pytest.fixture
+def driver(access: KubeAccess, hands: Hands, monkeypatch: Any) -> Iterator[KubernetesDriver]:
     """What rows are driven by: a driver of the server that will be away, as the engine finds it."""
     plain = ThingReconciler.spec_of
 
@@ -72,7 +80,7 @@ def driver(servers: ApiServers, hands: Hands, monkeypatch: Any) -> Iterator[Kube
         )
 
     made = KubernetesDriver(
-        servers.access,
+        access,
         KubernetesOptions(),
         "local",
         lambda _uid: {"namespace": NAMESPACE},
@@ -229,3 +237,98 @@ def test_e8_a_real_server_that_was_frozen_is_believed_again_when_it_goes_on(
     finally:
         servers.thaw()
     judge(rows, hands, time.monotonic())
+
+
+# --- a server that is there and in trouble -----------------------------------------------------------
+
+SLOW_S = 35.0  # longer than a server waits for its own storage
+FULL_S = 5.0
+CALLS_A_SECOND = 5.0  # of all kinds that are followed, and of all rows
+ROW_A_SECOND = 2.0  # where it is turned away
+AT_ONCE = {"max_requests_inflight": 2, "max_mutating_requests_inflight": 1}
+
+
+@pytest.fixture
+def settings_of_its_own(servers: ApiServers, request: Any) -> Iterator[None]:
+    servers.kill()
+    servers.again(**request.param)
+    yield
+    servers.kill()
+    servers.again()
+
+
+def calls(servers: ApiServers, begun: int) -> list[int]:
+    """Return how each call since was answered; a watch's turn is one too."""
+    return [int(one["responseStatus"]["code"]) for one in servers.asked()[begun:]]
+
+
+def once_each(hands: Hands, rows: dict[str, Thing]) -> None:
+    """One StatefulSet, written once, and one Secret for each."""
+    sets = hands.sets()
+    secrets = hands.kube.list("v1", "Secret", NAMESPACE, labelSelector=names.UID)
+    owners = [one["metadata"]["labels"][names.UID] for one in secrets]
+    for word, row in rows.items():
+        made = sets[f"ws-{word}"]["metadata"]
+        assert (made["labels"][names.UID], made["generation"]) == (str(row.uid), 1)
+        assert owners.count(str(row.uid)) == 1
+
+
+@pytest.mark.parametrize("settings_of_its_own", [{"audit_log_mode": "blocking"}], indirect=True)
+@pytest.mark.usefixtures("settings_of_its_own")
+def test_e7_a_real_server_whose_storage_hangs_is_not_stormed_and_all_is_right_afterwards(
+    servers: ApiServers, rows: Rows, hands: Hands
+) -> None:
+    begun, noted = time.monotonic(), len(servers.asked())
+    servers.freeze("etcd")
+    try:
+        rows.launch("new")
+        rows.stop("stopped")
+        wait_for(lambda: rows.says("new") == (Phase.PENDING, Reason.UNREACHABLE))
+        wait_for(lambda: rows.says("stopped") == (Phase.STOPPING, Reason.UNREACHABLE))
+        time.sleep(max(0.0, begun + SLOW_S - time.monotonic()))
+        assert rows.says("stays")[0] == rows.says("moved")[0] == Phase.RUNNING
+        took = time.monotonic() - begun
+    finally:
+        servers.thaw("etcd")
+    back = time.monotonic()
+    wait_for(lambda: rows.says("new") == (Phase.RUNNING, ""), every=0.05)
+    wait_for(lambda: rows.says("stays") == (Phase.RUNNING, ""), every=0.05)
+    wait_for(lambda: rows.says("stopped")[0] == Phase.STOPPED, every=0.05)
+    assert time.monotonic() - back < RIGHT_WITHIN_S
+    assert rows.pod_uid("stays") == rows.before["stays"]
+    once_each(hands, {word: rows.names[word] for word in ("stays", "new")})
+    answers = calls(servers, noted)
+    assert any(code >= 500 for code in answers)
+    assert len(answers) / took < CALLS_A_SECOND
+
+
+@pytest.mark.parametrize(
+    "settings_of_its_own", [{"enable_priority_and_fairness": "false", **AT_ONCE}], indirect=True
+)
+@pytest.mark.parametrize("access", ["account"], indirect=True)
+@pytest.mark.usefixtures("settings_of_its_own", "attached")
+def test_e7_a_real_server_that_says_429_gets_twenty_launches_once_each(
+    servers: ApiServers, hands: Hands
+) -> None:
+    """While its storage hangs, one write fills it; all others are turned away, and asked to wait."""
+    begun, noted = time.monotonic(), len(servers.asked())
+    due = {"next_reconcile_at": now(), "cluster_key": "local"}
+    servers.freeze("etcd")
+    try:
+        made = {f"many-{n}": Thing.objects.create(name=f"many-{n}", **due) for n in range(20)}
+        wait_for(lambda: 429 in calls(servers, noted))
+        time.sleep(FULL_S)
+    finally:
+        servers.thaw("etcd")
+
+    def are_running() -> bool:
+        return Thing.objects.filter(phase=Phase.RUNNING, reason="").count() == len(made)
+
+    wait_for(are_running)
+    took, answers = time.monotonic() - begun, calls(servers, noted)
+    once_each(hands, made)
+    assert sorted(hands.sets()) == sorted(f"ws-{word}" for word in made)
+    assert answers.count(429) < ROW_A_SECOND * len(made) * took
+    for name in hands.sets():
+        hands.kube.delete("apps/v1", "StatefulSet", name, NAMESPACE)
+    wait_for(lambda: not hands.pods())
