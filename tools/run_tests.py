@@ -31,8 +31,12 @@ MARKS = ("postgres", "redis", "browser", "root", "gpu", "cluster", "deploy")
 WORKERS = ("-n", "3", "--dist", "loadgroup", "--no-loadscope-reorder")
 
 # Two busy cores drive some hundred real programs: one pause in the wrong place fails a test. Three
-# of a run are tried once more, and how they failed at first is told: each is a fault to find.
+# of a run are tried once more, and how they failed at first is told: each is a fault to find. What
+# looks for leaks between tenants says ``flaky(reruns=0)``: open once is open.
 SECOND_TRIES = ("--reruns", "1", "--max-suite-reruns", "3", "--rerun-show-tracebacks")
+
+# Why each one was skipped, beside what failed: said before the summary, which stays last.
+REASONS = "-rsfE"
 
 LIMIT_MIN = int(os.environ.get("BERTH_TEST_LIMIT_MIN", "80"))
 LAST_WORDS_S = 120
@@ -63,7 +67,7 @@ def run_pytest(
 ) -> tuple[int, str]:
     left_out = [mark for mark in MARKS if mark in missing]
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *WORKERS, *SECOND_TRIES]
-    command += ["--durations=40", *arguments]
+    command += [REASONS, "--durations=40", *arguments]
     if left_out:
         command += ["-m", expression(arguments, left_out)]
         for mark in left_out:

@@ -20,7 +20,8 @@ from tests.cluster.asking import answered, is_refused
 from tests.cluster.pods import is_ready, pod
 from tests.cluster.tenants import World, when_there, world
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+# What is allowed once is allowed: nothing here is tried a second time.
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600), pytest.mark.flaky(reruns=0)]
 ALICE, BOB = "a11ce000-0000-4000-8000-000000000001", "b0b00000-0000-4000-8000-000000000002"
 GRANT, SECOND = "6ea47000-0000-4000-8000-00000000000a", "6ea48000-0000-4000-8000-00000000000b"
 OWN, OTHERS = "ws-a1-0", "ws-b1-0"
