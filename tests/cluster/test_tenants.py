@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -13,10 +14,10 @@ from devcluster.kube import Kube, KubeError, path_of
 from runtime.drivers.kubernetes import names
 from runtime.drivers.kubernetes.leaving import Leaving
 from runtime.protocol import InvalidSpec, KubeUser, NotYet, TenantSpec
-from tests.cluster.pods import pod
+from tests.cluster.pods import STRICT, pod
 from tests.cluster.tenants import World, world
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.flaky(reruns=0)]  # what leaks once leaks
 ALICE = "a11ce000-0000-4000-8000-000000000001"
 GRANT = "6ea47000-0000-4000-8000-000000000002"
 NETWORKING, RBAC = "networking.k8s.io/v1", "rbac.authorization.k8s.io/v1"
@@ -188,25 +189,57 @@ def test_a_removed_project_leaves_nothing(here: World) -> None:
     assert here.kube.get("v1", "Namespace", spec.namespace) is None
 
 
+def _secured(**more: Any) -> dict[str, Any]:
+    return {"securityContext": {**STRICT, **more}}
+
+
+# What a pod asks for, of itself and of its container, and what the refusal calls it.
+REACHING: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "hostNetwork=true": ({"hostNetwork": True}, {}),
+    "hostPID=true": ({"hostPID": True}, {}),
+    "hostIPC=true": ({"hostIPC": True}, {}),
+    'restricted volume type "hostPath"': (
+        {"volumes": [{"name": "v", "hostPath": {"path": "/"}}]},
+        {},
+    ),
+    'restricted volume type "nfs"': (
+        {"volumes": [{"name": "v", "nfs": {"server": "10.0.0.1", "path": "/"}}]},
+        {},
+    ),
+    "forbidden sysctls": (
+        {"securityContext": {"sysctls": [{"name": "kernel.msgmax", "value": "65536"}]}},
+        {},
+    ),
+    "hostPort": ({}, {"ports": [{"containerPort": 8888, "hostPort": 8888}]}),
+    "allowPrivilegeEscalation=false": ({}, _secured(allowPrivilegeEscalation=True)),
+    '"SYS_ADMIN"': ({}, _secured(capabilities={"drop": ["ALL"], "add": ["SYS_ADMIN"]})),
+    'capabilities.drop=["ALL"]': ({}, _secured(capabilities={})),
+    '"Unconfined"': ({}, _secured(seccompProfile={"type": "Unconfined"})),
+    "runAsNonRoot=false": ({}, _secured(runAsNonRoot=False)),
+    "runAsUser=0": ({}, _secured(runAsUser=0)),
+}
+
+
 class TestPodSecurity:
-    @pytest.mark.parametrize(
-        "more",
-        [
-            {"hostNetwork": True},
-            {"hostPID": True},
-            {"volumes": [{"name": "v", "hostPath": {"path": "/"}}]},
-            {"volumes": [{"name": "v", "nfs": {"server": "10.0.0.1", "path": "/"}}]},
-            {"securityContext": {"runAsNonRoot": False, "runAsUser": 0}},
-        ],
-    )
+    @pytest.mark.parametrize("what", REACHING)
     def test_c3_a_pod_that_reaches_for_the_node_is_refused(
-        self, here: World, demo: TenantSpec, more: dict[str, Any]
+        self, here: World, demo: TenantSpec, what: str
     ) -> None:
+        of_pod, of_container = REACHING[what]
         image = here.state["images"]["tool"]["reference"]
-        bad = pod(demo.namespace, "bad", image, **more)
-        if "securityContext" in more:
-            bad["spec"]["containers"][0]["securityContext"] = {"runAsUser": 0}
-        with pytest.raises(KubeError, match="violates PodSecurity"):
+        bad = pod(demo.namespace, "bad", image, **of_pod)
+        bad["spec"]["containers"][0] |= of_container
+        with pytest.raises(KubeError, match=f"violates PodSecurity.*{re.escape(what)}"):
+            here.kube.request(
+                "POST", f"/api/v1/namespaces/{demo.namespace}/pods?dryRun=All", json=bad
+            )
+
+    def test_c3_a_privileged_pod_is_refused(self, here: World, demo: TenantSpec) -> None:
+        """By that, or before by the API server itself where it allows none at all."""
+        bad = pod(demo.namespace, "bad", here.state["images"]["tool"]["reference"])
+        bad["spec"]["containers"][0] |= _secured(privileged=True, allowPrivilegeEscalation=True)
+        refusal = "violates PodSecurity.*privileged=true|privileged: Forbidden: disallowed by"
+        with pytest.raises(KubeError, match=refusal):
             here.kube.request(
                 "POST", f"/api/v1/namespaces/{demo.namespace}/pods?dryRun=All", json=bad
             )
