@@ -9,7 +9,13 @@ import pytest
 
 from tests.deploy.chart import EXPORT, NAMESPACE, PREFIX, Release, until
 
-pytestmark = [pytest.mark.deploy, pytest.mark.cluster, pytest.mark.timeout(1800)]
+# What is allowed once is allowed: nothing here is tried a second time.
+pytestmark = [
+    pytest.mark.deploy,
+    pytest.mark.cluster,
+    pytest.mark.timeout(1800),
+    pytest.mark.flaky(reruns=0),
+]
 ACCOUNT = f"system:serviceaccount:{NAMESPACE}:berth"
 
 _RBAC, _CERTS = "rbac.authorization.k8s.io", "certificates.k8s.io"
@@ -66,7 +72,11 @@ def may(release: Release, verb: str, group: str, resource: str, namespace: str) 
     path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
     asked = {
         "user": ACCOUNT,
-        "groups": ["system:serviceaccounts", f"system:serviceaccounts:{NAMESPACE}"],
+        "groups": [
+            "system:serviceaccounts",
+            f"system:serviceaccounts:{NAMESPACE}",
+            "system:authenticated",
+        ],
         "resourceAttributes": {**attributes, "namespace": namespace},
     }
     made = release.kube.request("POST", path, json={"spec": asked})
