@@ -34,14 +34,25 @@ class Act:
 
 
 _APPS, _NET, _RBAC = "apps", "networking.k8s.io", "rbac.authorization.k8s.io"
+# What isolates a project. Something that was added by hand is taken away again by an update.
+BUNDLE = (
+    (_NET, "networkpolicies"),
+    *(("", name) for name in ("resourcequotas", "limitranges", "serviceaccounts")),
+    *((_RBAC, name) for name in ("roles", "rolebindings")),
+)
+# deploy/helm/berth/templates/rbac.yaml grants what changes something here and nothing beyond
+# (tests/deploy/test_chart_rights.py).
 NEEDED = (
     *(Act(verb, "statefulsets", _APPS) for verb in ("create", "patch", "delete")),
     *(Act(verb, "jobs", "batch") for verb in ("create", "patch", "delete")),
     *(Act(verb, "secrets") for verb in ("create", "patch", "delete")),
     *(Act(verb, "persistentvolumeclaims") for verb in ("create", "patch", "delete")),
-    *(Act(verb, "networkpolicies", _NET) for verb in ("create", "patch")),
-    *(Act("patch", name) for name in ("resourcequotas", "limitranges", "serviceaccounts")),
-    *(Act("patch", name, _RBAC) for name in ("roles", "rolebindings")),
+    *(
+        Act(verb, name, group)
+        for group, name in BUNDLE
+        for verb in ("create", "patch", "update", "delete")
+    ),
+    Act("create", "serviceaccounts/token"),
     Act("get", "pods/log"),
     Act("create", "pods/exec"),
     Act("create", "pods/portforward"),

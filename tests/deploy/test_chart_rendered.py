@@ -190,7 +190,7 @@ def test_routes_by_a_gateway_bring_their_settings_and_no_more_rights_than_they_n
     assert (rule["resources"], rule["verbs"]) == (["httproutes"], ["create", "patch", "delete"])
     rules = {one["metadata"]["name"]: one["rules"] for one in found if one["kind"] == "ClusterRole"}
     (anywhere,) = [rule for rule in rules["berth"] if rule["resources"] == ["httproutes"]]
-    assert anywhere["verbs"] == ["get", "list"]
+    assert anywhere["verbs"] == ["list"]
     fences = {o["metadata"]["name"]: o for o in found if o["kind"] == "ValidatingAdmissionPolicy"}
     fence = fences["berth-projects-only"]["spec"]
     assert "startsWith('route-')" in fence["validations"][0]["expression"]
