@@ -261,7 +261,10 @@ class KubernetesDriver:
 
     # --- SupportsTenants, SupportsKubeTokens ----------------------------------------------------
     def ensure_tenant(self, spec: TenantSpec) -> tuple[str, ...]:
-        return self._tenants.ensure(spec)
+        written = self._tenants.ensure(spec)
+        if written:  # it may be a new namespace of the old name, with none of the claims
+            self._volumes.forget_in(spec.namespace)
+        return written
 
     def remove_tenant(self, uid: str, namespace: str) -> None:
         self._tenants.remove(uid, namespace)

@@ -81,6 +81,10 @@ class Volumes:
     def forget(self) -> None:
         self._there.clear()
 
+    def forget_in(self, namespace: str) -> None:
+        for key in [key for key in list(self._there) if key[0] == namespace]:
+            self._there.pop(key, None)
+
     def _make(self, volume_uid: str, where: str, on: Backing, *, project: str, owner: str) -> None:
         """A folder on a server is made before its claim: so a claim that is there has one."""
         if on.kind in build.OUR_OWN:

@@ -183,3 +183,20 @@ class TestTheRightsOfAPerson:
 
 def _named(name: str, **more: Any) -> dict[str, Any]:
     return {"metadata": {"name": name, "namespace": NAMESPACE, **more}}
+
+
+def test_e10_a_namespace_that_is_made_again_gets_its_claims_again_too(
+    stub: Stub, driver: KubernetesDriver
+) -> None:
+    """What was seen is believed for a minute, but not beyond the namespace in which it was seen."""
+    claim = ("/api/v1/persistentvolumeclaims", f"{NAMESPACE}/vol-h1")
+    given = {"project": SPEC.project, "owner": "o", "namespace": NAMESPACE}
+    driver.ensure_tenant(SPEC)
+    driver.ensure_volume("h1", **given)
+    for collection, place in list(stub.objects):
+        if NAMESPACE in place:
+            stub.drop(collection, *place.split("/"))
+    assert claim not in stub.objects
+    driver.ensure_tenant(SPEC)
+    driver.ensure_volume("h1", **given)
+    assert claim in stub.objects
