@@ -1,5 +1,7 @@
 """E11: what has no StatefulSet or Job any more is found and removed too, and nothing of others."""
 
+import contextlib
+
 import pytest
 
 from runtime.drivers.kubernetes import names
@@ -138,3 +140,38 @@ def test_e11_a_pod_whose_name_is_anothers_by_now_takes_nothing_of_it_along(stub,
     put_pod(stub)
     remove(newcomer)
     assert set(stub.objects) == {(SETS, "ns/ws-k7"), (SECRETS, "ns/ws-k7")}
+
+
+# --- what somebody gave another label (E10) -------------------------------------------------------
+
+
+def test_e10_a_set_that_was_given_another_uid_is_told_to_be_gone():
+    world = World()
+    world.put(SET_KIND, statefulset())
+    world.take()
+    world.put(SET_KIND, statefulset(uid=OTHER, resourceVersion="11"))
+    assert {o.uid: o.seen for o in world.take()} == {UID: Seen.MISSING, OTHER: Seen.CREATED}
+
+
+def test_e10_a_set_that_was_given_another_uid_is_ended_started_and_removed_all_the_same(
+    stub, driver
+):
+    """Else its pod would run on, whatever its row is told to do."""
+    for act in (lambda: driver.stop("u1", grace_s=1), lambda: driver.remove("u1")):
+        driver.ensure(spec())
+        relabel(stub, OTHER)
+        with contextlib.suppress(NotYet):
+            act()
+        made = stub.objects.get((SETS, "ns/ws-k7"))
+        assert made is None or made["spec"]["replicas"] == 0
+    driver.ensure(spec())
+    relabel(stub, OTHER)
+    stub.objects[(SETS, "ns/ws-k7")]["spec"]["replicas"] = 0
+    driver.ensure(spec(launch=2))
+    assert stub.objects[(SETS, "ns/ws-k7")]["metadata"]["labels"][names.UID] == "u1"
+
+
+def relabel(stub, uid):
+    made = stub.objects[(SETS, "ns/ws-k7")]
+    labels = {**made["metadata"]["labels"], names.UID: uid}
+    stub.put(SETS, {**made, "metadata": {**made["metadata"], "labels": labels}})
