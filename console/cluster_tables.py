@@ -137,7 +137,8 @@ class NodeTable(Table):
         if (rest := len(holders) - NAMED) < 1:
             return shown
         more = _t("and %(n)d more") % {"n": rest}
-        return format_html('{}<a href="{}">{}</a>', shown, _work_on(record.node), more)
+        link = '{}<div class="node-holder node-holder-more"><a href="{}">{}</a></div>'
+        return format_html(link, shown, _work_on(record.node), more)
 
     def render_cpu_milli(self, value: Any) -> Any:
         return tags.cpus(value)
