@@ -8,6 +8,7 @@ from __future__ import annotations
 import socket
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -20,9 +21,18 @@ from tests.cluster import dials
 from tests.cluster.pods import is_ready, phase, pod
 from tests.cluster.tenants import HUB_PORT, World, world
 
-pytestmark = [pytest.mark.cluster, pytest.mark.root, pytest.mark.timeout(900)]
+# A way that is open once is open: nothing here is tried a second time.
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.root,
+    pytest.mark.timeout(900),
+    pytest.mark.flaky(reruns=0),
+]
 METADATA = "169.254.169.254"
 DATABASE, REDIS, OTHER = 12432, 12379, 12803
+PROMETHEUS, EXPORTER = 9090, 9400  # as they are everywhere
+WATCHED_S = 35
+TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 LISTEN = ["python3", "-m", "http.server", "8888"]
 UDP = 8889
 ECHO = f"""
@@ -45,7 +55,7 @@ class Scene:
 
 @pytest.fixture(scope="module")
 def listeners(devcluster: dict[str, Any]) -> Iterator[None]:
-    """On this machine: the portal's listener, a database, Redis, a metadata service."""
+    """On this machine: the portal's listener, a database, Redis, metrics, a metadata service."""
     address = [f"{METADATA}/32", "dev", devcluster["bridge"]]
     subprocess.run(["ip", "address", "replace", *address], check=True)
     open_: list[socket.socket] = []
@@ -56,6 +66,8 @@ def listeners(devcluster: dict[str, Any]) -> Iterator[None]:
             (host, DATABASE),
             (host, REDIS),
             (host, OTHER),
+            (host, PROMETHEUS),
+            (host, EXPORTER),
             (METADATA, 80),
         ):
             found = socket.create_server((where, port))
@@ -88,10 +100,12 @@ def scene(devcluster: dict[str, Any], kube: Kube, listeners: None) -> Iterator[S
         )
         image = devcluster["images"]["tool"]["reference"]
         for spec in (ours, theirs):
-            kube.create(pod(spec.namespace, "listener", image, command=LISTEN))
+            labels = {"app": "listener"}
+            kube.create(pod(spec.namespace, "listener", image, command=LISTEN, labels=labels))
         host = devcluster["host"]
         targets = {
             "another tenant": f"{_address(kube, theirs.namespace)}:8888",
+            "another tenant by its service": f"{_service(kube, theirs.namespace)}:80",
             "another pod of the same project": f"{_address(kube, ours.namespace)}:8888",
             "API server": f"{host}:6443",
             "API server by its service": "10.96.0.1:443",
@@ -99,6 +113,8 @@ def scene(devcluster: dict[str, Any], kube: Kube, listeners: None) -> Iterator[S
             "metadata service": f"{METADATA}:80",
             "database": f"{host}:{DATABASE}",
             "Redis": f"{host}:{REDIS}",
+            "Prometheus": f"{host}:{PROMETHEUS}",
+            "the exporter of GPUs' metrics": f"{host}:{EXPORTER}",
             "another port of the portal": f"{host}:{OTHER}",
             "the portal's listener for workloads": f"{host}:{HUB_PORT}",
             "DNS": f"{devcluster['dns']}:53",
@@ -117,6 +133,13 @@ def _address(kube: Kube, namespace: str, name: str = "listener") -> str:
     return str(kube.until("a listening pod", ready)["status"]["podIP"])
 
 
+def _service(kube: Kube, namespace: str) -> str:
+    spec = {"selector": {"app": "listener"}, "ports": [{"port": 80, "targetPort": 8888}]}
+    meta = {"name": "listener", "namespace": namespace}
+    made = kube.create({"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": spec})
+    return str(made["spec"]["clusterIP"])
+
+
 def _tried(
     scene: Scene, namespace: str, name: str, wanted: dict[str, bool], **more: Any
 ) -> dict[str, bool]:
@@ -126,12 +149,16 @@ def _tried(
 
 
 ALLOWED = {"the portal's listener for workloads", "DNS"}
+REFUSED_BY_THEM = {
+    "another tenant",
+    "another tenant by its service",
+    "another pod of the same project",
+}
 
 
 def test_without_policies_everything_can_be_reached(scene: Scene) -> None:
     """The listeners live, and so does the way to them: but for what the tenants' side refuses."""
-    refused_by_them = {"another tenant", "another pod of the same project"}
-    targets = {k: v for k, v in scene.targets.items() if k not in refused_by_them}
+    targets = {k: v for k, v in scene.targets.items() if k not in REFUSED_BY_THEM}
     wanted = dict.fromkeys(targets.values(), True)
     found = _tried(scene, "h3-proxy", "free", wanted)
     assert {k: found[v] for k, v in targets.items()} == dict.fromkeys(targets, True)
@@ -144,12 +171,38 @@ def test_l2_c5_c10_a_tenants_pod_reaches_the_portals_listener_and_dns_only(scene
     assert reached == ALLOWED
 
 
+def test_c10_what_is_closed_stays_so_while_other_tenants_come_and_go(
+    scene: Scene, record_property: Any
+) -> None:
+    """Their policies are written into the same tables of the node."""
+    here, kube = scene.here, scene.here.kube
+    shut = {what: where for what, where in scene.targets.items() if what not in ALLOWED}
+    image = here.state["images"]["tool"]["reference"]
+    looks = dials.leaking(scene.ours.namespace, "leaks", image, list(shut.values()), WATCHED_S)
+    kube.create(looks)
+    came, until = 0, time.monotonic() + dials.ENDED_WITHIN_S
+    while not dials.is_over(kube, looks) and time.monotonic() < until:
+        passing = here.ensure(here.tenant("passing"))
+        kube.create(pod(passing.namespace, "passing", image, command=["sleep", "600"]))
+        time.sleep(1)
+        kube.delete("v1", "Namespace", passing.namespace)
+        came += 1
+    found = dials.words(kube, looks)
+    record_property("rounds", found["rounds"])
+    record_property("came", came)
+    assert found["before"] == dict.fromkeys(shut.values(), False)
+    assert found["rounds"] > WATCHED_S / 4
+    assert came >= 3  # else nothing was written meanwhile
+    assert {what: found["opened"][where] for what, where in shut.items()} == dict.fromkeys(shut, 0)
+
+
 def test_only_the_proxy_reaches_a_workspace_and_only_its_ports(scene: Scene) -> None:
     address = scene.targets["another tenant"].partition(":")[0]
     open_, closed = f"{address}:8888", f"{address}:9999"
-    wanted = {open_: True, closed: False}
+    service = scene.targets["another tenant by its service"]
+    wanted = {open_: True, service: True, closed: False}
     assert _tried(scene, "h3-proxy", "proxy", wanted, labels={"app": "proxy"}) == wanted
-    wanted = {open_: False}
+    wanted = {open_: False, service: False}
     assert _tried(scene, "h3-proxy", "other", wanted, labels={"app": "web"}) == wanted
 
 
@@ -172,15 +225,36 @@ def test_l2_another_tenants_udp_port_answers_without_policies_and_not_with_them(
     assert not answered(scene.ours.namespace, "udp-ours", wanted=False)
 
 
-def test_c5_no_token_is_in_a_tenants_pod(scene: Scene) -> None:
+# A token lies on a file system of its own, so the whole of what is mounted is walked.
+LOOK = f"""
+cut -d ' ' -f 2 /proc/mounts | grep serviceaccount
+test -r {TOKEN} && echo {TOKEN}
+find / \\( -path /proc -o -path /sys \\) -prune -o -path '*serviceaccount*' -name token -print
+env | grep TOKEN
+echo looked
+"""
+
+
+def _seen_by(scene: Scene, name: str, *, automount: bool | None) -> list[str]:
+    """What of a token a pod in a tenant's namespace finds; None: it says nothing of tokens."""
     kube, namespace = scene.here.kube, scene.ours.namespace
     image = scene.here.state["images"]["tool"]["reference"]
-    look = "find / -xdev -path '*serviceaccount*' -name 'token*' 2>/dev/null; env | grep -c TOKEN"
-    made = pod(namespace, "looks", image, command=["sh", "-c", look])
-    del made["spec"]["automountServiceAccountToken"]  # the account's own setting must do
+    made = pod(namespace, name, image, command=["sh", "-c", f"({LOOK}) 2>/dev/null"])
+    made["spec"]["automountServiceAccountToken"] = automount
     kube.create(made)
-    kube.until(
-        "the end of the looking pod",
-        lambda: phase(kube.get("v1", "Pod", "looks", namespace)) in {"Succeeded", "Failed"},
-    )
-    assert str(kube.request("GET", f"/api/v1/namespaces/{namespace}/pods/looks/log")).strip() == "0"
+    lines = str(dials.printed(kube, made)).splitlines()
+    assert phase(kube.get("v1", "Pod", name, namespace)) == "Succeeded", lines
+    assert lines[-1] == "looked"
+    return lines[:-1]
+
+
+def test_c5_no_token_is_in_a_tenants_pod(scene: Scene) -> None:
+    assert _seen_by(scene, "looks", automount=None) == []  # the account's own setting does it
+
+
+def test_c5_who_looks_so_finds_a_token_where_there_is_one(scene: Scene) -> None:
+    """Else the test before says nothing. Only Berth makes pods there, and never asks for one."""
+    seen = _seen_by(scene, "has-one", automount=True)
+    assert TOKEN in seen
+    assert any(line.startswith("/") and line.endswith("serviceaccount") for line in seen)
+    assert len(seen) >= 3, seen  # by each way

@@ -1,0 +1,82 @@
+"""The dialling pods' own programs: what is open for a moment only is told, else no test could fail."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.cluster import dials
+
+SHUT_FOR_S, UNTIL_S = 2, 6
+
+
+@pytest.fixture
+def door() -> Iterator[socket.socket]:
+    """A port that refuses until it listens."""
+    with socket.socket() as made:
+        made.bind(("127.0.0.1", 0))
+        yield made
+
+
+def where(door: socket.socket) -> str:
+    return f"127.0.0.1:{door.getsockname()[1]}"
+
+
+def run(script: str, *words: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", script, *words], stdout=subprocess.PIPE, text=True
+    )
+
+
+def said(process: subprocess.Popen[str]) -> Any:
+    out, _ = process.communicate(timeout=60)
+    return json.loads(out)
+
+
+def test_c10_what_was_closed_for_a_moment_only_is_told_open(door: socket.socket) -> None:
+    dialling = run(dials.TCP, json.dumps({where(door): False}), str(UNTIL_S))
+    time.sleep(SHUT_FOR_S)
+    door.listen()
+    assert said(dialling) == {where(door): True}
+
+
+def test_what_stays_as_wanted_is_told_as_wanted(door: socket.socket) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as open_:
+        wanted = {where(door): False, where(open_): True}
+        assert said(run(dials.TCP, json.dumps(wanted), str(UNTIL_S * 5))) == wanted
+
+
+def test_l2_a_datagram_that_was_answered_late_is_told() -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as echo:
+        echo.bind(("127.0.0.1", 0))
+        echo.settimeout(30)
+        dialling = run(dials.UDP, json.dumps([where(echo), False]), str(UNTIL_S * 2))
+        for answers in (False,) * 3 + (True,) * 3:  # three of a round
+            data, sender = echo.recvfrom(2048)
+            if answers:
+                echo.sendto(data, sender)
+        echo.close()
+        assert said(dialling) is True
+
+
+def test_c10_each_opening_of_what_was_closed_is_counted(door: socket.socket) -> None:
+    watched = run(dials.LEAKS, json.dumps([where(door)]), "30", "4")
+    time.sleep(dials.HOLDS_S + SHUT_FOR_S)
+    door.listen()
+    found = said(watched)
+    assert found["before"] == {where(door): False}
+    assert 0 < found["opened"][where(door)] < found["rounds"]
+
+
+def test_c10_nothing_is_counted_where_it_was_never_closed() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as open_:
+        target = where(open_)
+        found = said(run(dials.LEAKS, json.dumps([target]), "1", "1"))
+    assert found == {"before": {target: True}, "opened": {target: 0}, "rounds": 0}
