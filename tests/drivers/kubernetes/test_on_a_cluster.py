@@ -7,7 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from devcluster.kube import KubeError
+from runtime.capabilities import Held
 from runtime.drivers.kubernetes import names
+from runtime.drivers.kubernetes.observe import moment
 from runtime.protocol import Mount, NotYet, Placement, Probe, Resources, Seen
 from runtime.reasons import Reason
 from tests.drivers.kubernetes.harness import Ground, ground_of, wait_for
@@ -273,11 +275,25 @@ def test_c14_a_node_that_is_lost(ground, follower):
         with pytest.raises(NotYet):  # whether its process still runs nobody knows
             ground.driver.stop(spec.uid, grace_s=1)
         assert ground.seen(spec.uid).seen == Seen.STOPPING
+        assert name in wait_for(lambda: held(ground, spec.uid), seconds=60.0, every=0.1)
+        due = moment(ground.pod(spec)["metadata"]["deletionTimestamp"])
+        assert time.time() - due < 5  # since it should have been gone
     finally:
         ground.kube.delete("v1", "Node", name)
         ground.kube.delete(
             "v1", "Pod", f"ws-{spec.name}-0", ground.namespace, gracePeriodSeconds="0"
         )
+
+
+def held(ground: Ground, uid: str) -> str:
+    """What the next look at a stop says of what keeps the pod; nothing while it has its time."""
+    try:
+        ground.driver.stop(uid, grace_s=1)
+    except Held as error:
+        return str(error)
+    except NotYet:
+        return ""
+    return ""
 
 
 # --- what it has ----------------------------------------------------------------------------------
