@@ -18,6 +18,7 @@ from django.utils.translation import get_language
 from django.utils.translation import gettext as _
 
 from common.errors import BerthError, NotFound, Unavailable
+from common.outbound.trust import authorities
 
 Handler = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 MAX_ANSWER = 16 * 1024 * 1024
@@ -74,7 +75,7 @@ def ask(name: str, payload: Mapping[str, Any], *, timeout_s: float = 5.0) -> Map
     timeout = httpx.Timeout(timeout_s, connect=min(_CONNECT_S, timeout_s))
     try:
         with (
-            httpx.Client(timeout=timeout, trust_env=False) as client,
+            httpx.Client(verify=authorities(), timeout=timeout, trust_env=False) as client,
             client.stream("POST", url, json=dict(payload), headers=headers) as response,
         ):
             return _answer(response)

@@ -7,17 +7,14 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import lru_cache
-from pathlib import Path
 from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
 
-import certifi
 import httpcore
-from django.conf import settings
 from django.utils.translation import gettext as _
 
+from common.outbound import trust
 from common.outbound.addresses import Policy, clean_host
 from common.outbound.errors import OutboundError, Trouble
 from common.outbound.network import Deadline, GuardedBackend, Resolve, system_resolve
@@ -65,7 +62,7 @@ class Client:
         self._bytes_left = self._bounds.total_bytes
         self._requests_left = self._bounds.requests
         self._pool = httpcore.ConnectionPool(
-            ssl_context=_tls(),
+            ssl_context=trust.authorities(),
             max_connections=4,
             http1=True,
             http2=False,
@@ -176,26 +173,6 @@ def _line(value: str) -> bytes:
     if any(c in value for c in "\r\n\0"):
         raise OutboundError(Trouble.ADDRESS, _("A header holds one line."))
     return value.encode("latin-1", "replace")
-
-
-def _tls() -> ssl.SSLContext:
-    """The public authorities, and one of the operator's own; never what the environment names."""
-    own = settings.BERTH_OUTBOUND_CA_FILE
-    if not own:
-        return _trusting("", ())
-    seen = Path(own).stat()
-    return _trusting(own, (seen.st_mtime_ns, seen.st_ino, seen.st_size))
-
-
-@lru_cache(maxsize=2)
-def _trusting(own: str, _version: tuple[int, ...]) -> ssl.SSLContext:
-    """Made once for each version of ``own``: the public authorities are over a hundred."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.load_verify_locations(certifi.where())
-    if own:
-        context.load_verify_locations(own)
-    return context
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from typing import Any
 import httpx
 import structlog
 
+from common.outbound.trust import authorities
 from runtime.drivers.kubernetes.client import KubeClient
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.drivers.kubernetes.pod_addresses import PodAddresses
@@ -139,7 +140,9 @@ def _text(url: str) -> str:
     end = time.monotonic() + _WITHIN_S
     body = bytearray()
     with (
-        httpx.Client(timeout=_TIMEOUT, trust_env=False, follow_redirects=False) as client,
+        httpx.Client(
+            verify=authorities(), timeout=_TIMEOUT, trust_env=False, follow_redirects=False
+        ) as client,
         client.stream("GET", url, headers=headers) as answer,
     ):
         if answer.status_code != httpx.codes.OK or "content-encoding" in answer.headers:

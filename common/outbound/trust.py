@@ -1,0 +1,34 @@
+"""Whose certificates are believed of what is not the portal's own."""
+
+from __future__ import annotations
+
+import ssl
+from functools import lru_cache
+from pathlib import Path
+
+import certifi
+from django.conf import settings
+
+
+def authorities() -> ssl.SSLContext:
+    """The public authorities, and one of the operator's own; never what the environment names.
+
+    For every client that is made more than once: a library that reads them for each takes 20 ms
+    of a core, though the address be plain HTTP.
+    """
+    own = settings.BERTH_OUTBOUND_CA_FILE
+    if not own:
+        return _trusting("", ())
+    seen = Path(own).stat()
+    return _trusting(own, (seen.st_mtime_ns, seen.st_ino, seen.st_size))
+
+
+@lru_cache(maxsize=2)
+def _trusting(own: str, _version: tuple[int, ...]) -> ssl.SSLContext:
+    """Made once for each version of ``own``: the public authorities are over a hundred."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.load_verify_locations(certifi.where())
+    if own:
+        context.load_verify_locations(own)
+    return context
