@@ -150,14 +150,16 @@ class Trouble:
 
 
 def trouble(row: Workspace) -> Trouble | None:
-    """Return why it ended, or why its start does not go on by itself."""
+    """Return why it ended, or why neither its start nor its end goes on by itself."""
     info = reasons.info(row.reason)
     starts = row.shown_phase in {Phase.PENDING, Phase.STARTING}
     if starts and (
         info.fault == reasons.Fault.NOBODY or not row.is_seen or "queue" in row.external_ref
     ):
         return None
-    if not starts and row.shown_phase not in {Phase.FAILED, Phase.STOPPED, Phase.UNKNOWN}:
+    ends = row.shown_phase in {Phase.STOPPING, Phase.DELETING} and row.reason == Reason.HELD
+    over = row.shown_phase in {Phase.FAILED, Phase.STOPPED, Phase.UNKNOWN}
+    if not (starts or ends or over):
         return None
     text = str(info.text)
     if row.stop_reason and row.phase == Phase.STOPPED:

@@ -2,7 +2,9 @@
 
 import pytest
 
+from clusters.registry import driver_for
 from notebooks.models import Preset, Workspace
+from runtime import engine
 
 BASE = "/projects/vision/workspaces/"
 
@@ -264,3 +266,20 @@ def test_homes_are_listed_with_their_size(page, launch, alice, bob, settle):
     settle(launch(alice))
     text = page(bob, "/projects/vision/volumes/").content.decode()
     assert "home-alice" in text
+
+
+@pytest.mark.parametrize(("verb", "phase"), [("stop", "stopping"), ("delete", "deleting")])
+def test_c14_what_keeps_it_from_ending_is_on_its_page(as_user, launch, settle, alice, verb, phase):
+    row = settle(launch(alice))
+    driver_for("local").fail("stop", "held", times=-1)
+    client = as_user(alice)
+    assert client.post(url(row, f"{verb}/"), {"confirm": row.name}).status_code == 302
+    engine.reconcile_one("workspace", row.pk)
+    text = client.get(url(row, "state/")).content.decode()
+    assert f"phase-{phase}" in text
+    for words in (
+        "It was told to end, but the cluster does not say that it is gone.",
+        "A mark keeps it.",
+        "tell an operator",
+    ):
+        assert words in text
