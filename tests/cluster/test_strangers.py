@@ -4,8 +4,9 @@ project is found, and nothing in the cluster changes.
 
 from __future__ import annotations
 
+import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 from uuid import uuid4
 
@@ -19,7 +20,13 @@ from tests.cluster.ways import answers, files, gate_url, terminal, told
 from tests.support.clustered import KEY, ClusteredPortal, ok
 from tests.support.portal import ROOT
 
-pytestmark = [pytest.mark.cluster, pytest.mark.real, pytest.mark.timeout(900)]
+# What is found once is found: nothing here is tried a second time.
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.real,
+    pytest.mark.timeout(900),
+    pytest.mark.flaky(reruns=0),
+]
 BASE = "/api/v1/"
 PROJECT = f"{BASE}projects/{{project}}"
 VERBS = ("get", "post", "put", "patch", "delete")
@@ -163,59 +170,97 @@ def asked(person: Person, verb: str, path: str, values: dict[str, str]) -> httpx
     return person.api.request(verb, path.format(**values).removeprefix(BASE), json=body)
 
 
+def nowhere(values: dict[str, str]) -> dict[str, str]:
+    """Names of the same shape for which there is nothing at all."""
+    return {
+        name: str(uuid4()) if len(value) == len(str(uuid4())) else "".join(sorted(value))[::-1]
+        for name, value in values.items()
+    }
+
+
+def plain(text: str, values: dict[str, str]) -> str:
+    """Without what was asked by."""
+    for name, value in values.items():
+        text = re.sub(rf"\b{re.escape(value)}\b", name, text)
+    return text
+
+
+def told_apart(
+    person: Person, ways: list[tuple[str, str]], values: dict[str, str], unknown: dict[str, str]
+) -> dict[str, Any]:
+    """By which ways what is there is answered otherwise than what is not, which is 404."""
+    found = {}
+    for verb, path in ways:
+        theirs, nobodys = (asked(person, verb, path, each) for each in (values, unknown))
+        said = plain(theirs.text, values), plain(nobodys.text, unknown)
+        codes = theirs.status_code, nobodys.status_code
+        if codes != (404, 404) or said[0] != said[1]:
+            found[f"{verb} {path}"] = codes, said
+    return found
+
+
 @pytest.mark.usefixtures("untouched")
 def test_a1_a_strangers_api_finds_nothing_of_the_project(
     cyd: Person, things: dict[str, str]
 ) -> None:
-    seen = {
-        f"{verb} {path}": asked(cyd, verb, path, {"project": "demo", **things}).status_code
-        for verb, path in routes()
-    }
-    assert len(seen) > 80
-    assert {route: code for route, code in seen.items() if code != 404} == {}
+    theirs = {"project": "demo", **things}
+    assert len(routes()) > 80
+    assert told_apart(cyd, routes(), theirs, nowhere(theirs)) == {}
 
 
 @pytest.mark.usefixtures("untouched")
 def test_a1_nor_by_its_ids_below_a_project_of_his_own(cyd: Person, things: dict[str, str]) -> None:
-    own = {"project": "other", **things}
+    own = {"project": "other"}
     named = [(v, p) for v, p in routes() if "{" in p.removeprefix(PROJECT)]
-    seen = {f"{verb} {path}": asked(cyd, verb, path, own).status_code for verb, path in named}
-    assert len(seen) > 50
-    assert {route: code for route, code in seen.items() if code != 404} == {}
+    assert len(named) > 50
+    assert told_apart(cyd, named, {**things, **own}, {**nowhere(things), **own}) == {}
 
 
 @pytest.mark.usefixtures("untouched")
 def test_a1_nor_by_what_he_asks_to_be_given(cyd: Person, things: dict[str, str]) -> None:
     size = {"cluster": KEY, "cpu_milli": 100, "memory_mib": 256}
-    for body in (
-        {"volumes": [things["volume"]]},
-        {"credentials": [things["credential"]]},
-        {"needs": [things["load"]]},
-    ):
-        refused(cyd.api.post("projects/other/workspaces", json={**size, **body}), *body)
-    copied = {"url": "s3://bucket/set", "volume": things["volume"], "start": "no"}
-    refused(cyd.api.post("projects/other/loads", json=copied), "volume")
+    unknown = nowhere(things)
+
+    def refused(kind: str, field: str, body: Callable[[dict[str, str]], dict[str, Any]]) -> None:
+        """For this field and no other reason, and as what there is not."""
+        path = f"projects/other/{kind}"
+        theirs, nobodys = (cyd.api.post(path, json=body(each)) for each in (things, unknown))
+        assert theirs.status_code == nobodys.status_code
+        assert plain(theirs.text, things) == plain(nobodys.text, unknown)
+        said = theirs.json()
+        assert theirs.status_code == 404 or set(said["fields"]) == {field}, said
+
+    for field, what in (("volumes", "volume"), ("credentials", "credential"), ("needs", "load")):
+        refused("workspaces", field, lambda ids, f=field, w=what: {**size, f: [ids[w]]})
+    copied = {"url": "s3://bucket/set", "start": "no"}
+    refused("loads", "volume", lambda ids: {**copied, "volume": ids["volume"]})
     assert ok(cyd.api.get("projects/other/workspaces")).json()["results"] == []
     assert ok(cyd.api.get("projects/other/loads")).json()["results"] == []
-
-
-def refused(answer: httpx.Response, field: str) -> None:
-    """For this field and no other reason, or as if there were no such thing."""
-    said = answer.json()
-    assert answer.status_code == 404 or set(said["fields"]) == {field}, said
 
 
 @pytest.mark.usefixtures("untouched")
 def test_a1_nor_through_the_gate(cyd: Person, things: dict[str, str]) -> None:
     until(lambda: answers(f"{gate_url(cyd.portal)}/livez"), 180)
-    row = {"id": things["workspace"]}
-    with terminal(cyd, row) as ws:
-        assert told(ws)["code"] in {"forbidden", "not-found"}
+    unknown = nowhere(things)
+
+    def refusal(ids: dict[str, str]) -> dict[str, Any]:
+        with terminal(cyd, {"id": ids["workspace"]}) as ws:
+            said = told(ws)
+        assert said["code"] == "not-found"
+        return {name: plain(str(value), ids) for name, value in said.items()}
+
+    assert refusal(things) == refusal(unknown)
     with files(cyd) as http:
         for path in (
-            f"files/{things['workspace']}/list",
-            f"logs/{things['workspace']}",
-            f"volumes/{things['volume']}/list",
-            f"volumes/{things['volume']}/info",
+            "files/{workspace}/list",
+            "files/{workspace}/download?path=.profile",
+            "logs/{workspace}",
+            "volumes/{volume}/list",
+            "volumes/{volume}/info",
         ):
-            assert http.get(f"{GATE}{path}").status_code in {403, 404}, path
+            theirs, nobodys = (
+                http.get(f"{GATE}{path.format(**ids)}", headers={"Sec-Fetch-Site": "same-origin"})
+                for ids in (things, unknown)
+            )
+            assert (theirs.status_code, nobodys.status_code) == (404, 404), path
+            assert plain(theirs.text, things) == plain(nobodys.text, unknown)
