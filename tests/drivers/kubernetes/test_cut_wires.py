@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime.drivers.kubernetes import kubeconfig
+from runtime.drivers.kubernetes import kubeconfig, watch
 from runtime.protocol import Placement, Seen
 from tests.drivers.kubernetes.harness import ground_of
 from tests.drivers.kubernetes.test_on_a_cluster import KWOK, removed, told
@@ -18,6 +18,7 @@ from tests.support.cluster_state import cluster_state
 
 pytestmark = pytest.mark.cluster
 
+NOTICED_WITHIN_S = 30
 SIMULATED = Placement(node_labels={"type": "kwok"}, tolerations=(KWOK,))
 
 
@@ -84,11 +85,26 @@ def wire() -> Iterator[Wire]:
     made.close()
 
 
+def test_e8_a_silent_wire_is_given_up_before_half_a_minute_is_over():
+    assert watch.TURN_S + watch.SLACK_S < NOTICED_WITHIN_S
+
+
 def test_e8_a_wire_that_is_dead_but_open_is_noticed_within_half_a_minute(wire):
+    took: list[float] = []
+    while len(took) < 3 and in_time(took) < 2:  # the machine may be busy
+        took.append(noticed_within(wire))
+    assert in_time(took) >= 2, took
+
+
+def in_time(took: list[float]) -> int:
+    return sum(seconds < NOTICED_WITHIN_S for seconds in took)
+
+
+def noticed_within(wire: Wire) -> float:
+    """How long a watch goes on that nobody speaks to any more; a new one each time."""
     ground = ground_of(through=wire.address)
     follower = Follower(ground.driver)
-
-    def noticed_within() -> float:
+    try:
         spec = ground.spec(placement=SIMULATED, probe=None)
         wire.life += 1
         begun = time.monotonic()
@@ -99,9 +115,6 @@ def test_e8_a_wire_that_is_dead_but_open_is_noticed_within_half_a_minute(wire):
         assert (_lists(ground), follower.error) == (lists, None)
         removed(ground, spec.uid)
         return took
-
-    try:
-        assert any(noticed_within() < 30 for _ in range(3))  # the machine may be busy
     finally:
         follower._over.set()
         ground.close()
