@@ -6,6 +6,7 @@ import json
 import secrets
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -18,6 +19,11 @@ from tests.support.clustered import ClusteredPortal, ok
 pytestmark = [pytest.mark.cluster, pytest.mark.real, pytest.mark.timeout(900)]
 CHECK = "projects/demo/images/check"
 GPUS = "nvidia.com/gpu"
+SAYS = """
+echo said=$SAID gpus=$NVIDIA_VISIBLE_DEVICES tokens=$(grep -c serviceaccount /proc/mounts)
+df -m /dev/shm
+sleep 600
+"""
 
 
 @pytest.fixture(scope="module")
@@ -150,14 +156,32 @@ def test_b1_a_port_of_a_container_is_behind_the_sign_in_and_gets_no_portal_cooki
     for name, value in ours.items():
         assert f"{name}=" not in said
         assert not value or value not in said
+    assert heard_of(ann, url, {**ours, "keep": "1"}) == {"keep"}
 
-    # shared, then taken back: cut within seconds
-    ok(ann.api.post(f"{BASE}/{row['id']}/shares", json={"username": "ben"}))
+    # shared by the portal's own page and by no other, then taken back: cut within seconds
+    shares = f"{portal.url}/api/v1/{BASE}/{row['id']}/shares"
+    for page, wanted in ((url, 403), (portal.url, 201)):
+        origin = "{0.scheme}://{0.netloc}".format(urlsplit(page))
+        headers = {"Origin": origin, "Referer": page, "X-CSRFToken": ours["berth_csrf"]}
+        asks = ann.http.post(shares, json={"username": "ben"}, headers=headers)
+        assert asks.status_code == wanted, (page, asks.text)
     asked = ben.open(url)
     assert "belongs to" in asked.text
     assert ben.submit(asked, {}, "/hub/consent").status_code == 200
     ok(ann.api.delete(f"{BASE}/{row['id']}/shares/ben"))
     until(lambda: is_refused(ben, url), 60)
+
+
+def heard_of(person: Person, url: str, given: dict[str, str]) -> set[str]:
+    """Which of ``given`` reach a pod that tells what it hears, of a client that keeps to no rules."""
+    hosts = {f"__Host-{name}": value for name, value in given.items() if name != "keep"}
+    cookies = [f"{name}={value}" for name, value in {**given, **hosts}.items()]
+    cookie = "; ".join([person.cookies(url), *cookies])
+    answer = person.http.get(url, headers={**NAVIGATE, "Cookie": cookie})
+    assert answer.status_code == 200, answer.text
+    heard = [v for name, v in json.loads(answer.text)["headers"] if name.lower() == "cookie"]
+    names = {part.strip().partition("=")[0] for line in heard for part in line.split(";")}
+    return names & {*given, *hosts}
 
 
 def is_refused(person: Person, url: str) -> bool:
@@ -179,11 +203,7 @@ def test_a_container_without_ports_runs_its_command_with_its_environment_and_no_
         kind="container",
         name="tool",
         image=image,
-        command=[
-            "sh",
-            "-c",
-            "echo said=$SAID gpus=$NVIDIA_VISIBLE_DEVICES; df -m /dev/shm; sleep 600",
-        ],
+        command=["sh", "-c", SAYS],
         env={"SAID": "a b"},
         shm_mib=64,
         cpu_milli=100,
@@ -191,7 +211,7 @@ def test_a_container_without_ports_runs_its_command_with_its_environment_and_no_
     )
     assert row["status"]["url"] is None
     text = until(lambda: _log(ann, row))
-    assert "said=a b gpus=void" in text
+    assert "said=a b gpus=void tokens=0\n" in text
     assert " 64 " in text
     spec = pods(kube, row)[0]["spec"]
     assert spec["automountServiceAccountToken"] is False
