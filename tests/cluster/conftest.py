@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from devcluster.kube import Kube
+from tests.cluster.visitors import Person
 from tests.support.cluster_state import cluster_state
+from tests.support.clustered import ClusteredPortal
 
 # The tests' namespaces carry it, so that a person finds what a killed run left.
 MARK = {"berth.dev/test": "true"}
@@ -30,6 +32,18 @@ def kube(devcluster: dict[str, Any]) -> Iterator[Kube]:
     client = Kube(Path(devcluster["kubeconfig"]))
     yield client
     client.close()
+
+
+@pytest.fixture(scope="module")
+def ann(portal: ClusteredPortal) -> Person:
+    """The owner of ``demo``, where a module's ``portal`` has people."""
+    return Person(portal, "ann")
+
+
+@pytest.fixture(scope="module")
+def ben(portal: ClusteredPortal) -> Person:
+    """A member of ``demo``."""
+    return Person(portal, "ben")
 
 
 @pytest.fixture

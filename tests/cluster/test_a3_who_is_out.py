@@ -6,7 +6,6 @@ and one by a token, and a load that copies. Terminal, SSH and kubectl: test_peop
 
 from __future__ import annotations
 
-import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,7 +17,7 @@ import pytest
 from devcluster.kube import Kube
 from tests.cluster.test_loads import LABEL, bucket, store  # noqa: F401 - fixtures
 from tests.cluster.test_portal_by_gateway import falls, kernel
-from tests.cluster.visitors import BASE, Person, is_sign_in, people, until
+from tests.cluster.visitors import BASE, Person, is_sign_in, portal_of_people, until
 from tests.hubapi.live.fleet import NAVIGATE, execute, result_of
 from tests.support.clustered import ClusteredPortal, ok
 from tests.support.dataplane import settings_open_to
@@ -36,15 +35,11 @@ def portal(devcluster: dict[str, Any], store: VersityS3) -> Iterator[ClusteredPo
     """Its operator opened the store to loads and to the network of pods."""
     opened = store.outbound()
     env = {
-        "BERTH_EMAIL_BACKEND": "django.core.mail.backends.dummy.EmailBackend",
         "BERTH_LOCAL_CLUSTER": "no",
         **settings_open_to(opened),
     }
     options = {"allowed_cidrs": opened["allow"]}
-    running = ClusteredPortal(devcluster, f"out{secrets.token_hex(2)}-", env, options=options)
-    try:
-        running.start()
-        people(running)
+    with portal_of_people(devcluster, "out", env, options=options) as running:
         running.shell(
             "from accounts.models import User; from projects.models import Membership, Project\n"
             "ben = User.objects.get(username='ben')\n"
@@ -56,8 +51,6 @@ def portal(devcluster: dict[str, Any], store: VersityS3) -> Iterator[ClusteredPo
             "answer = True"
         )
         yield running
-    finally:
-        running.close()
 
 
 @pytest.fixture(scope="module")

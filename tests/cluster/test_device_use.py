@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import secrets
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 
 from devcluster.kube import Kube
 from tests.cluster.pods import is_ready, pod
-from tests.cluster.visitors import BASE, Person, people, until
+from tests.cluster.visitors import BASE, Person, portal_of_people, until
 from tests.support.clustered import KEY, ClusteredPortal, ok
 
 pytestmark = [pytest.mark.cluster, pytest.mark.real, pytest.mark.timeout(1200)]
@@ -61,11 +60,7 @@ JSON_PATCH = "application/json-patch+json"
 
 @pytest.fixture(scope="module")
 def portal(devcluster: dict[str, Any], npus: None) -> Iterator[ClusteredPortal]:
-    mail = {"BERTH_EMAIL_BACKEND": "django.core.mail.backends.dummy.EmailBackend"}
-    running = ClusteredPortal(devcluster, f"use{secrets.token_hex(2)}-", mail)
-    try:
-        running.start()
-        people(running)
+    with portal_of_people(devcluster, "use") as running:
         with running.api(running.token("admin")) as admin:
             here = {"kubernetes.io/hostname": devcluster["node"]}
             ok(admin.post(f"clusters/{KEY}/pools", json={"name": "real", "node_labels": here}))
@@ -73,13 +68,6 @@ def portal(devcluster: dict[str, Any], npus: None) -> Iterator[ClusteredPortal]:
             labels = {name: [value] for name, value in here.items()}
             ok(admin.post("flavors", json={**kind, "node_labels": labels}))
         yield running
-    finally:
-        running.close()
-
-
-@pytest.fixture(scope="module")
-def ann(portal: ClusteredPortal) -> Person:
-    return Person(portal, "ann")
 
 
 def launched(person: Person, name: str, **devices: Any) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from devcluster.kube import Kube
-from tests.cluster.visitors import BASE, Person, people, until
+from tests.cluster.visitors import BASE, Person, portal_of_people, until
 from tests.support.clustered import ClusteredPortal, ok
 
 pytestmark = [pytest.mark.cluster, pytest.mark.real, pytest.mark.timeout(900)]
@@ -23,18 +23,8 @@ DONE_WITHIN_S = 60.0  # of a kill, whatever it interrupted
 
 @pytest.fixture(scope="module")
 def portal(devcluster: dict[str, Any]) -> Iterator[ClusteredPortal]:
-    running = ClusteredPortal(devcluster, f"flt{secrets.token_hex(2)}-")
-    try:
-        running.start()
-        people(running)
+    with portal_of_people(devcluster, "flt") as running:
         yield running
-    finally:
-        running.close()
-
-
-@pytest.fixture(scope="module")
-def ann(portal: ClusteredPortal) -> Person:
-    return Person(portal, "ann")
 
 
 @pytest.fixture

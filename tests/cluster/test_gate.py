@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import json
 import os
-import secrets
 import subprocess
 import sys
 import time
@@ -21,7 +20,7 @@ from websockets.exceptions import ConnectionClosed
 
 from benchmarks.lib import timed
 from devcluster.kube import Kube
-from tests.cluster.visitors import BASE, Person, people, until
+from tests.cluster.visitors import BASE, Person, portal_of_people, until
 from tests.cluster.ways import (
     SSH,
     answers,
@@ -49,31 +48,15 @@ SFTP = Path("/usr/lib/openssh/sftp-server")
 @pytest.fixture(scope="module")
 def portal(devcluster: dict[str, Any]) -> Iterator[ClusteredPortal]:
     env = {
-        "BERTH_EMAIL_BACKEND": "django.core.mail.backends.dummy.EmailBackend",
         "BERTH_GATE_STREAMS_PER_USER": "200",
     }
-    running = ClusteredPortal(devcluster, f"gate{secrets.token_hex(2)}-", env)
-    try:
-        running.start()
-        people(running)
+    with portal_of_people(devcluster, "gate", env) as running:
         try:
             until(lambda: answers(f"{gate_url(running)}/livez"), 180)
         except AssertionError:
             log = running.var / "log" / "gate.log"
             pytest.fail(f"{running.tail()}\n{log.read_text() if log.exists() else 'no gate.log'}")
         yield running
-    finally:
-        running.close()
-
-
-@pytest.fixture(scope="module")
-def ann(portal: ClusteredPortal) -> Person:
-    return Person(portal, "ann")
-
-
-@pytest.fixture(scope="module")
-def ben(portal: ClusteredPortal) -> Person:
-    return Person(portal, "ben")
 
 
 @pytest.fixture(scope="module")

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from devcluster.kube import Kube
-from tests.cluster.test_faults import ann, body, gone, pod_of, portal, status, tool
+from tests.cluster.test_faults import body, gone, pod_of, portal, status, tool
 from tests.cluster.visitors import BASE, Person, until
 from tests.support.clustered import ok
 
-__all__ = ["ann", "portal", "tool"]  # the portal of this module is its own
+__all__ = ["portal", "tool"]  # the portal of this module is its own
 
 pytestmark = [pytest.mark.cluster, pytest.mark.real, pytest.mark.timeout(900)]
 LATE_S = 180.0

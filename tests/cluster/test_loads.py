@@ -19,7 +19,7 @@ import pytest
 from devcluster.kube import Kube
 from runtime.drivers.kubernetes import names
 from tests.cluster import dials
-from tests.cluster.visitors import Person, people, until
+from tests.cluster.visitors import Person, portal_of_people, until
 from tests.loaders.test_real_load import FILES, SIZE, SLOW, Loads, everything, half
 from tests.support.clustered import ClusteredPortal, ok
 from tests.support.dataplane import settings_open_to
@@ -46,18 +46,12 @@ def portal(devcluster: dict[str, Any], store: VersityS3) -> Iterator[ClusteredPo
     """Its operator opened the store to loads (environment) and to the network of pods (cluster)."""
     opened = store.outbound()
     env = {
-        "BERTH_EMAIL_BACKEND": "django.core.mail.backends.dummy.EmailBackend",
         "BERTH_LOCAL_CLUSTER": "no",
         **settings_open_to(opened),
     }
     options = {"allowed_cidrs": opened["allow"]}
-    running = ClusteredPortal(devcluster, f"ld{secrets.token_hex(2)}-", env, options=options)
-    try:
-        running.start()
-        people(running)
+    with portal_of_people(devcluster, "ld", env, options=options) as running:
         yield running
-    finally:
-        running.close()
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,6 @@ How many is a matter of patience: BERTH_TEST_MANY_FILES; docs/dev/volumes.md.
 from __future__ import annotations
 
 import contextlib
-import secrets
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -17,7 +16,7 @@ from runtime.protocol import Mount, Seen
 from tests.cluster.test_data import log_of, once, removed, wiped
 from tests.cluster.test_loads import opened
 from tests.cluster.test_measuring import measured
-from tests.cluster.visitors import BASE, Person, people, until
+from tests.cluster.visitors import BASE, Person, portal_of_people, until
 from tests.drivers.kubernetes.harness import Ground, ground_of, wait_for
 from tests.drivers.local.test_c11_many_files import MANY, PER_FOLDER
 from tests.support.cluster_state import cluster_state
@@ -93,13 +92,8 @@ def test_c11_very_many_files_of_a_pod_are_measured_and_removed_and_a_neighbour_a
 
 @pytest.fixture
 def portal(devcluster: dict[str, Any]) -> Iterator[ClusteredPortal]:
-    running = ClusteredPortal(devcluster, f"mf{secrets.token_hex(2)}-")
-    try:
-        running.start()
-        people(running)
+    with portal_of_people(devcluster, "mf") as running:
         yield running
-    finally:
-        running.close()
 
 
 def made_of(ann: Person) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from devcluster.kube import Kube
-from tests.cluster.visitors import BASE, Person, people, until
+from tests.cluster.visitors import BASE, Person, portal_of_people, until
 from tests.support.clustered import KEY, ClusteredPortal, ok
 
 pytestmark = [pytest.mark.cluster, pytest.mark.real, pytest.mark.timeout(600)]
@@ -25,18 +25,8 @@ WAITS = ["bash", "-c", "trap 'exit 0' TERM; sleep 3600 & wait"]
 
 @pytest.fixture(scope="module")
 def portal(devcluster: dict[str, Any]) -> Iterator[ClusteredPortal]:
-    running = ClusteredPortal(devcluster, f"mdl{secrets.token_hex(2)}-")
-    try:
-        running.start()
-        people(running)
+    with portal_of_people(devcluster, "mdl") as running:
         yield running
-    finally:
-        running.close()
-
-
-@pytest.fixture(scope="module")
-def ann(portal: ClusteredPortal) -> Person:
-    return Person(portal, "ann")
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import secrets
 import shlex
 import subprocess
 import time
@@ -23,7 +22,7 @@ import pytest
 from devcluster.kube import Kube
 from runtime.drivers.kubernetes import names
 from tests.cluster.pods import pod
-from tests.cluster.visitors import BASE, Person, people, until
+from tests.cluster.visitors import BASE, Person, portal_of_people, until
 from tests.cluster.ways import (
     SSH,
     answers,
@@ -49,23 +48,12 @@ COLLECTED_WITHIN_S = 300.0
 
 @pytest.fixture(scope="module")
 def portal(devcluster: dict[str, Any]) -> Iterator[ClusteredPortal]:
-    mail = {"BERTH_EMAIL_BACKEND": "django.core.mail.backends.dummy.EmailBackend"}
-    running = ClusteredPortal(devcluster, f"pip{secrets.token_hex(2)}-", mail)
-    try:
-        running.start()
-        people(running)
+    with portal_of_people(devcluster, "pip") as running:
         with running.api(running.token("admin")) as admin:
             pool = {"name": "real", "node_labels": {"kubernetes.io/hostname": devcluster["node"]}}
             ok(admin.post(f"clusters/{KEY}/pools", json=pool))
         until(lambda: answers(f"{gate_url(running)}/livez"), 180)
         yield running
-    finally:
-        running.close()
-
-
-@pytest.fixture(scope="module")
-def ann(portal: ClusteredPortal) -> Person:
-    return Person(portal, "ann")
 
 
 @pytest.fixture(scope="module")

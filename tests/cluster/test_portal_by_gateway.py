@@ -148,16 +148,6 @@ def portal(
 
 
 @pytest.fixture(scope="module")
-def ann(portal: ClusteredPortal) -> Person:
-    return Person(portal, "ann")
-
-
-@pytest.fixture(scope="module")
-def ben(portal: ClusteredPortal) -> Person:
-    return Person(portal, "ben")
-
-
-@pytest.fixture(scope="module")
 def row(portal: ClusteredPortal, ann: Person) -> dict[str, Any]:
     """A running notebook whose host the gateway knows, and where it is."""
     made = ann.launch()

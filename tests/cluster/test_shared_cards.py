@@ -11,7 +11,7 @@ import pytest
 from devcluster.fleet import FAKE, VIRTUAL_FUNCTIONS
 from devcluster.kube import Kube
 from tests.cluster.test_people_in_pods import pod_of
-from tests.cluster.visitors import BASE, Person, people, until
+from tests.cluster.visitors import BASE, Person, portal_of_people, until
 from tests.support.clustered import KEY, ClusteredPortal, ok
 
 pytestmark = [pytest.mark.cluster, pytest.mark.real, pytest.mark.timeout(600)]
@@ -33,10 +33,7 @@ def portal(devcluster: dict[str, Any], kube: Kube) -> Iterator[ClusteredPortal]:
     has = (kube.get("v1", "Node", "h100-80-00") or {}).get("status", {}).get("allocatable", {})
     if VIRTUAL_FUNCTIONS not in has:
         pytest.skip("this cluster has no simulated nodes with virtual functions of cards")
-    running = ClusteredPortal(devcluster, f"net{secrets.token_hex(2)}-")
-    try:
-        running.start()
-        people(running)
+    with portal_of_people(devcluster, "net") as running:
         with running.api(running.token("admin")) as admin:
             for name, product in POOLS.items():
                 pool = {"name": name, "node_labels": {PRODUCT: product}, "tolerations": SIMULATED}
@@ -57,13 +54,6 @@ def portal(devcluster: dict[str, Any], kube: Kube) -> Iterator[ClusteredPortal]:
                 LATE_S,
             )
         yield running
-    finally:
-        running.close()
-
-
-@pytest.fixture(scope="module")
-def ann(portal: ClusteredPortal) -> Person:
-    return Person(portal, "ann")
 
 
 def asked(person: Person, pool: str, gpus: int, network: str = "rdma") -> dict[str, Any]:

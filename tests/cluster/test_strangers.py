@@ -5,7 +5,6 @@ project is found, and nothing in the cluster changes.
 from __future__ import annotations
 
 import re
-import secrets
 from collections.abc import Callable, Iterator
 from typing import Any
 from uuid import uuid4
@@ -15,7 +14,7 @@ import pytest
 import yaml
 
 from devcluster.kube import Kube
-from tests.cluster.visitors import Person, people, until
+from tests.cluster.visitors import Person, portal_of_people, until
 from tests.cluster.ways import answers, files, gate_url, terminal, told
 from tests.support.clustered import KEY, ClusteredPortal, ok
 from tests.support.portal import ROOT
@@ -50,17 +49,11 @@ KINDS = (
 @pytest.fixture(scope="module")
 def portal(devcluster: dict[str, Any]) -> Iterator[ClusteredPortal]:
     env = {
-        "BERTH_EMAIL_BACKEND": "django.core.mail.backends.dummy.EmailBackend",
         "BERTH_LOCAL_CLUSTER": "no",
         "BERTH_FILES_IDLE_MINUTES": "120",  # what is looked at does not end by itself
     }
-    running = ClusteredPortal(devcluster, f"a1{secrets.token_hex(2)}-", env)
-    try:
-        running.start()
-        people(running)
+    with portal_of_people(devcluster, "a1", env) as running:
         yield running
-    finally:
-        running.close()
 
 
 # What gives a kubeconfig its rights; the place makes it a moment after the answer.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import secrets
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
@@ -12,7 +11,7 @@ import httpx
 import pytest
 
 from devcluster.kube import Kube
-from tests.cluster.visitors import BASE, Person, is_sign_in, people, until
+from tests.cluster.visitors import BASE, Person, is_sign_in, portal_of_people, until
 from tests.hubapi.live.fleet import NAVIGATE, Browser
 from tests.support.clustered import ClusteredPortal, ok
 
@@ -28,25 +27,8 @@ sleep 600
 
 @pytest.fixture(scope="module")
 def portal(devcluster: dict[str, Any]) -> Iterator[ClusteredPortal]:
-    mail = {"BERTH_EMAIL_BACKEND": "django.core.mail.backends.dummy.EmailBackend"}
-    prefix = f"ws{secrets.token_hex(2)}-"
-    running = ClusteredPortal(devcluster, prefix, mail)
-    try:
-        running.start()
-        people(running)
+    with portal_of_people(devcluster, "ws") as running:
         yield running
-    finally:
-        running.close()
-
-
-@pytest.fixture(scope="module")
-def ann(portal: ClusteredPortal) -> Person:
-    return Person(portal, "ann")
-
-
-@pytest.fixture(scope="module")
-def ben(portal: ClusteredPortal) -> Person:
-    return Person(portal, "ben")
 
 
 def pods(kube: Kube, row: dict[str, Any]) -> list[Any]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from html import unescape
 from typing import Any
 
@@ -30,6 +32,24 @@ def people(portal: ClusteredPortal) -> None:
         "    role and Membership.objects.create(project=project, user=user, role=role)\n"
         "answer = True"
     )
+
+
+@contextmanager
+def portal_of_people(
+    devcluster: Mapping[str, Any],
+    word: str,
+    env: Mapping[str, str] | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Iterator[ClusteredPortal]:
+    """A portal that runs, sends no mail and knows these people; ``word`` begins its namespaces."""
+    env = {"BERTH_EMAIL_BACKEND": "django.core.mail.backends.dummy.EmailBackend", **(env or {})}
+    running = ClusteredPortal(devcluster, f"{word}{secrets.token_hex(2)}-", env, options=options)
+    try:
+        running.start()
+        people(running)
+        yield running
+    finally:
+        running.close()
 
 
 def is_sign_in(page: httpx.Response, portal: ClusteredPortal) -> bool:
