@@ -176,15 +176,15 @@ class GatewayRouter:
             raise Unreachable(message, reason=Reason.PROXY_UNREACHABLE)
         namespace = str(place["namespace"])
         before = self._known.get(entry.key)
-        service, route, *sockets = objects(entry, namespace, self.gateway)
         client = self._kube()
         if before is not None and before[1] != namespace:
             # two routes for one host would be two answers: the earlier workload's goes first
             self._delete(client, entry.key, before[1])
-        if before is None or _port(before[0]) != _port(entry) or before[1] != namespace:
-            for one in (service, *sockets):
-                client.apply(one)
-        client.apply(route)
+        service, route, *sockets = objects(entry, namespace, self.gateway)
+        # All of them each time: what a drop took away before it failed, here or in another
+        # process, nobody knows; and the route comes when there is something behind it.
+        for one in (service, *sockets, route):
+            client.apply(one)
         with self._lock:
             self._known[entry.key] = (entry, namespace)
 
@@ -273,7 +273,3 @@ def _plain(key: str) -> str:
         message = f"{key!r} is not a host: a gateway routes by host only."
         raise ValueError(message)
     return f"/{inner}"
-
-
-def _port(entry: RouteEntry) -> int | None:
-    return urlsplit(entry.target).port
