@@ -106,7 +106,10 @@ def register_lookup(of: Lookup) -> None:
 
 
 def lookup(uid: str) -> Mapping[str, str] | None:
-    """Return where a workload was made (namespace, name), for a driver that has forgotten."""
+    """Return where a workload was made (namespace, name), for a driver that has forgotten.
+
+    ``observed``: no row says so, only the watch, which forgets it with the object.
+    """
     for of in _lookups:
         if known := of(uid):
             return known
@@ -118,7 +121,8 @@ def lookup(uid: str) -> Mapping[str, str] | None:
     for data in ObservedWorkload.objects.filter(uid=uid).values_list("data", flat=True):
         detail = data.get("detail") or {}
         if detail.get("namespace") and detail.get("name"):
-            return {"namespace": str(detail["namespace"]), "name": str(detail["name"])}
+            place = {"namespace": str(detail["namespace"]), "name": str(detail["name"])}
+            return {**place, "observed": "yes"}
     return None
 
 

@@ -61,6 +61,7 @@ class Locator:
         row = self.row(uid)
         if row.get("namespace") and row.get("name"):
             place = (str(row["namespace"]), str(row["name"]))
+            only_seen = bool(row.get("observed"))
         else:
             selector = names.selector(self._prefix, {names.UID: names.label_value(uid)})
             namespace = str(row.get("namespace") or "")
@@ -72,6 +73,8 @@ class Locator:
                 place = owner_key(pods[0])
             else:
                 return None
+            only_seen = True
+        if only_seen:
             with self._lock:
                 self._looked_for.add(uid)
         self.remember(uid, *place)

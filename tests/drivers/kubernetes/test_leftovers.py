@@ -99,21 +99,26 @@ def test_e11_a_pod_of_another_portal_or_of_nobody_is_none_of_ours(stub, newcomer
     assert len(left(stub)) == 2
 
 
+SEEN_ONLY = {"namespace": "ns", "name": "ws-k7", "observed": "yes"}
+
+
+@pytest.mark.parametrize("known", [None, SEEN_ONLY], ids=["nowhere", "seen"])
 @pytest.mark.parametrize("deletions", range(6))
-def test_e11_a_removal_that_a_crash_cuts_anywhere_leaves_nothing(stub, newcomer, deletions):
+def test_e11_a_removal_that_a_crash_cuts_anywhere_leaves_nothing(stub, newcomer, deletions, known):
+    """Also where the watch's own table told where it was, and told no more afterwards."""
     beside = Sidecar("port-7860", "r/s:1", ("p",), 8889, secret_env=lambda: {"T": "t"})
     full = spec(uid=UID, sidecars=(beside,), secret_files=lambda: {"f": "x"})
     driver = stub.driver()
     driver.ensure(full)
     driver.close()
     put_pod(stub)
-    _die_after(stub, newcomer, deletions)
+    _die_after(stub, newcomer, deletions, known)
     assert [o.uid for o in newcomer.list_owned()] == [UID], left(stub)
     remove(newcomer)
     assert left(stub) == []
 
 
-def _die_after(stub, newcomer, deletions):
+def _die_after(stub, newcomer, deletions, known):
     """Another worker begins the removal; from then on nothing that it asks is carried out."""
     done = []
 
@@ -124,7 +129,9 @@ def _die_after(stub, newcomer, deletions):
             raise OSError
         return False
 
-    dying = KubernetesDriver(newcomer.client.access, newcomer.options, "stub", check=ALLOW)
+    dying = KubernetesDriver(
+        newcomer.client.access, newcomer.options, "stub", lookup=lambda _uid: known, check=ALLOW
+    )
     dying.client.patience = QUICK
     stub.fault = fault
     with pytest.raises(Unreachable):
