@@ -345,7 +345,7 @@ def detail_of(sight: Sight, found_out: Found) -> dict[str, Any]:
     main = main_status(sight.pod)
     return {
         **found,
-        "node": spec.get("nodeName", ""),
+        "node": spec.get("nodeName") or "",
         "pod_uid": sight.pod["metadata"].get("uid", ""),
         "image": main.get("image", ""),
         "image_id": main.get("imageID", ""),

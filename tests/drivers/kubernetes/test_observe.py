@@ -5,6 +5,7 @@ import json
 import pytest
 
 from runtime.drivers.kubernetes.observe import Sight, judge
+from runtime.drivers.kubernetes.pruning import small_pod
 from runtime.protocol import Seen
 from runtime.reasons import REASONS, Reason
 from tests.drivers.kubernetes.pieces import (
@@ -386,3 +387,8 @@ def test_of_a_fetch_it_is_told_since_when_and_nothing_once_it_is_over():
     assert seen(made, events=[again]).detail["pull"] == {"since": 1795240809.0}
     over = event("Pulled", typ="Normal", at=LATER)
     assert seen(made, events=[first, over]).detail["pull"] is None
+
+
+def test_a_pod_that_is_on_no_node_yet_names_none() -> None:
+    """As the watch keeps it; a null reads as a name on some databases."""
+    assert seen(small_pod(pod(node=None))).detail["node"] == ""
