@@ -92,7 +92,9 @@ def require_startable(principal: Principal, project: Project) -> None:
 
 
 def default_preset(project: Project) -> Preset:
-    preset = selectors.presets_for(project).first()
+    """Return what a launch takes that says nothing: no GPU where there is a preset without."""
+    presets = selectors.presets_for(project)
+    preset = presets.filter(gpus=0).first() or presets.first()
     if preset is None:
         raise Conflict(_("There is no preset in this project yet."), code="no-preset")
     return preset

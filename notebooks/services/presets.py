@@ -172,7 +172,7 @@ _GPU_PRESET: dict[str, Any] = {
     "gpus": 1,
     "time_limit_minutes": 480,
     "max_time_limit_minutes": 2880,
-    "position": 15,  # never the first: a launch that says nothing takes that, and no GPU by it
+    "position": 15,
 }
 
 

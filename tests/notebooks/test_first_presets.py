@@ -7,6 +7,7 @@ from clusters.services import ensure_local_cluster, health_refresh, nodes_store
 from notebooks.models import Preset
 from notebooks.services import (
     PresetFields,
+    default_preset,
     ensure_default_presets,
     preset_create,
     preset_delete,
@@ -70,6 +71,15 @@ def test_a_launch_that_says_nothing_takes_no_gpu(cluster, as_user, project, alic
     )
     assert made.status_code == 202, made.content
     assert (made.json()["preset"], made.json()["spec"]["gpus"]) == ("jupyterlab", 0)
+
+
+def test_a_launch_that_says_nothing_takes_a_gpu_only_where_there_is_nothing_else(cluster, project):
+    told(*fleet())
+    Preset.objects.filter(slug="jupyterlab").update(is_active=False)
+    Preset.objects.filter(gpus__gt=0).update(position=1)
+    assert default_preset(project).gpus == 0
+    Preset.objects.filter(gpus=0).update(is_active=False)
+    assert default_preset(project).gpus == 1
 
 
 def test_a_preset_of_some_kinds_says_what_is_free_of_these(
