@@ -18,7 +18,7 @@ from asgiref.sync import async_to_sync
 from django.db.models import Case, F, Q, Value, When
 
 from common.clock import now
-from common.outbound.trust import authorities
+from common.outbound import trust
 from hubapi import keys
 from hubapi.addresses import base_path
 from hubapi.models import Activity, Client, NotebookToken, TokenKind
@@ -101,7 +101,7 @@ async def _ask_all(questions: Iterable[Question]) -> list[Reading]:
 
     # A workload is not trusted: no redirects, no proxy of ours, small answers only.
     async with httpx.AsyncClient(
-        verify=authorities(), timeout=_TIMEOUT, trust_env=False, follow_redirects=False
+        verify=trust.public(), timeout=_TIMEOUT, trust_env=False, follow_redirects=False
     ) as client:
         return list(await asyncio.gather(*(one(client, question) for question in questions)))
 

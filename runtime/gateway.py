@@ -18,7 +18,7 @@ from django.utils.translation import get_language
 from django.utils.translation import gettext as _
 
 from common.errors import BerthError, NotFound, Unavailable
-from common.outbound.trust import authorities
+from common.outbound import trust
 
 Handler = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 MAX_ANSWER = 16 * 1024 * 1024
@@ -75,7 +75,7 @@ def ask(name: str, payload: Mapping[str, Any], *, timeout_s: float = 5.0) -> Map
     timeout = httpx.Timeout(timeout_s, connect=min(_CONNECT_S, timeout_s))
     try:
         with (
-            httpx.Client(verify=authorities(), timeout=timeout, trust_env=False) as client,
+            httpx.Client(verify=trust.public(), timeout=timeout, trust_env=False) as client,
             client.stream("POST", url, json=dict(payload), headers=headers) as response,
         ):
             return _answer(response)

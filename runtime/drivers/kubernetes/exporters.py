@@ -19,7 +19,7 @@ from typing import Any
 import httpx
 import structlog
 
-from common.outbound.trust import authorities
+from common.outbound import trust
 from runtime.drivers.kubernetes.client import KubeClient
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.drivers.kubernetes.pod_addresses import PodAddresses
@@ -141,7 +141,7 @@ def _text(url: str) -> str:
     body = bytearray()
     with (
         httpx.Client(
-            verify=authorities(), timeout=_TIMEOUT, trust_env=False, follow_redirects=False
+            verify=trust.public(), timeout=_TIMEOUT, trust_env=False, follow_redirects=False
         ) as client,
         client.stream("GET", url, headers=headers) as answer,
     ):
