@@ -241,6 +241,15 @@ def test_one_image_is_for_notebooks_and_signs_people_in_before_ports(
     assert made["data_image"] == "127.0.0.1:5000/berth/server:test"
 
 
+def test_values_of_an_earlier_chart_that_are_kept_name_no_notebook_image(
+    render: Any, notes: Any
+) -> None:
+    """``helm upgrade --reuse-values``: what that chart did not know is not there at all."""
+    image = {**chart.values()["image"], "notebook": None}
+    assert objects(render(image=image))
+    assert "image.notebook" in notes(image=image)
+
+
 @pytest.mark.parametrize(
     ("kind", "policy"), [("ClusterIP", None), ("NodePort", "Local"), ("LoadBalancer", "Local")]
 )
