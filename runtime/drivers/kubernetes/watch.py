@@ -39,6 +39,7 @@ TURN_S = 20
 SLACK_S = 5.0
 PATIENCE_S = 12.0
 HEARTBEAT_S = 10.0
+AT_ONCE_S = 0.1  # what still comes after that is told in the next turn
 _FIRST_S = 30.0
 _DENIED_S = 60.0
 # A server that has just begun refuses for moments what it grants: its roles are not read yet.
@@ -318,8 +319,9 @@ class Watch:
             except queue.Empty:
                 if is_over() or left <= 0:
                     return False
+        until = time.monotonic() + AT_ONCE_S
         with contextlib.suppress(queue.Empty):
-            while True:
+            while time.monotonic() < until:
                 self._apply(out.get_nowait())
         return True
 
