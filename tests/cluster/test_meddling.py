@@ -63,6 +63,10 @@ def set_of(kube: Kube, row: dict[str, Any]) -> dict[str, Any]:
     return dict(found[0])
 
 
+def uids_of(kube: Kube, row: dict[str, Any]) -> list[str]:
+    return [pod["metadata"]["uid"] for pod in pods_of(kube, row)]
+
+
 def pods_of(kube: Kube, row: dict[str, Any]) -> list[dict[str, Any]]:
     return list(kube.list("v1", "Pod", labelSelector=f"berth.dev/uid={row['uid']}"))
 
@@ -129,7 +133,7 @@ def test_e10_a_statefulset_that_somebody_edited_is_told_of_without_a_quarrel(
     kube.patch(path, {"metadata": {"labels": {"berth.dev/uid": "nobodys"}}})
 
     until(lambda: says(ann, image)[0] == "starting" and "image" in says(ann, image)[1], LATE_S)
-    until(lambda: pods_of(kube, env)[0]["metadata"]["uid"] != pods[env["id"]], LATE_S)
+    until(lambda: uids_of(kube, env) not in ([], [pods[env["id"]]]), LATE_S)
     ann.settle(env)
 
     generations = [set_of(kube, row)["metadata"]["generation"] for row in rows]

@@ -336,5 +336,5 @@ def test_e11_the_removal_is_told(ann: Person, leftovers: dict[str, str]) -> None
             return {one["target_name"] for one in found}
 
         wanted = {leftovers[word] for word in LEFT}
-        until(lambda: len(removed()) >= len(wanted))  # the next pass
+        until(lambda: len(removed()) >= len(wanted), COLLECTED_WITHIN_S + 60)  # and the next pass
         assert removed() == wanted

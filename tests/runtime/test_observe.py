@@ -246,7 +246,7 @@ def test_who_watches_knows_so_without_asking(watching, monkeypatch):
         threading.Event().wait(1.5 * observe._WATCHED_CACHE_S)
         assert observe.is_watched("local")
     watching.stop()
-    watching.join(10)
+    watching.join(60)
     assert not observe.is_watched("local")
 
 
