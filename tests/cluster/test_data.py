@@ -21,7 +21,7 @@ from tests.cluster.pods import phase
 from tests.cluster.tenants import world
 from tests.drivers.kubernetes.harness import Ground, ground_of, wait_for
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.cluster, pytest.mark.beside, pytest.mark.timeout(900)]
 CANARY = "canary-7c1d-secret"
 LATE_S = 180.0
 

@@ -41,7 +41,7 @@ from tests.support.chromium import executable
 from tests.support.clustered import ClusteredPortal, ok
 from tests.support.ports import free_port
 
-pytestmark = [pytest.mark.cluster, pytest.mark.real, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.cluster, pytest.mark.beside, pytest.mark.real, pytest.mark.timeout(900)]
 SFTP = Path("/usr/lib/openssh/sftp-server")
 
 

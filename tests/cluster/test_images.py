@@ -25,7 +25,12 @@ from runtime.protocol import TenantSpec
 from tests.cluster.pods import pod
 from tests.cluster.tenants import World, world
 
-pytestmark = [pytest.mark.cluster, pytest.mark.django_db, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.beside,
+    pytest.mark.django_db,
+    pytest.mark.timeout(900),
+]
 
 USER, PASSWORD = "robot", "s3cret-of-the-test"
 HASHED = "$2b$05$iPK24RdzxT6F2sI/oL7wT.j9NW9fq3smFj.bKiGOuIzGa6H6A./k2"

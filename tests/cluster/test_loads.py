@@ -26,7 +26,7 @@ from tests.support.dataplane import settings_open_to
 from tests.support.store_fixtures import begun
 from tests.support.stores import VersityS3, run_client
 
-pytestmark = [pytest.mark.cluster, pytest.mark.real, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.cluster, pytest.mark.beside, pytest.mark.real, pytest.mark.timeout(900)]
 
 LATE_S = 180.0
 LABEL = "berth.dev/uid"

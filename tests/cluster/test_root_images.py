@@ -14,7 +14,12 @@ from tests.drivers.kubernetes.harness import Ground, ground_of
 
 __all__ = ["asked_here"]
 
-pytestmark = [pytest.mark.cluster, pytest.mark.django_db, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.beside,
+    pytest.mark.django_db,
+    pytest.mark.timeout(600),
+]
 WHO = """
 id -u; id -g; grep CapEff /proc/self/status; grep NoNewPrivs /proc/self/status
 touch /tmp/x && echo scratch; touch /usr/x 2>/dev/null || echo not the system

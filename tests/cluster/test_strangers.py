@@ -22,6 +22,7 @@ from tests.support.portal import ROOT
 # What is found once is found: nothing here is tried a second time.
 pytestmark = [
     pytest.mark.cluster,
+    pytest.mark.beside,
     pytest.mark.real,
     pytest.mark.timeout(900),
     pytest.mark.flaky(reruns=0),

@@ -1,8 +1,9 @@
 """Which tests may run side by side in one run, and in which order.
 
 ``make test`` runs several workers.  What drives the cluster is one lane, so that no two tests
-change it at once, but for those that only use it as people do (BESIDE): they take no GPU and look
-at namespaces of their own, so they go on while the first lane waits for its pods.  What builds and
+change it at once, but for those that only use it as people do (BESIDE, or marked ``beside``): they
+take no GPU and look at namespaces of their own, so they go on while the first lane waits for its
+pods. The two take about as long as each other: what comes last decides when the run ends.  What builds and
 runs images is another; what starts servers, browsers and workspaces of its own keeps together by
 folder, everything else by file.  A lane stays on one worker, in the order written.
 
@@ -49,7 +50,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 def lane(item: pytest.Item) -> str:
     folder = item.nodeid.split("/")[1]
     if item.get_closest_marker("cluster"):
-        return "cluster-beside" if folder in BESIDE else "cluster"
+        is_beside = folder in BESIDE or item.get_closest_marker("beside")
+        return "cluster-beside" if is_beside else "cluster"
     if item.get_closest_marker("deploy"):
         return "deploy"
     return folder if has_any(item, MACHINE) else item.nodeid.partition("::")[0]
