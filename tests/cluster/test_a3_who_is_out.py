@@ -6,28 +6,33 @@ and one by a token, and a load that copies. Terminal, SSH and kubectl: test_peop
 
 from __future__ import annotations
 
+import base64
+import os
+import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Self
 
 import httpx
 import pytest
 
 from devcluster.kube import Kube
-from tests.cluster.test_loads import LABEL, bucket, store  # noqa: F401 - fixtures
+from tests.cluster.test_loads import LABEL, store  # noqa: F401 - a fixture
 from tests.cluster.test_portal_by_gateway import falls, kernel
 from tests.cluster.visitors import BASE, Person, is_sign_in, portal_of_people, until
 from tests.hubapi.live.fleet import NAVIGATE, execute, result_of
 from tests.support.clustered import ClusteredPortal, ok
 from tests.support.dataplane import settings_open_to
-from tests.support.stores import VersityS3
+from tests.support.stores import VersityS3, run_client
 
-pytestmark = [pytest.mark.cluster, pytest.mark.real, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.cluster, pytest.mark.beside, pytest.mark.real, pytest.mark.timeout(1500)]
 LOST_WITHIN_S = 60.0
+LATE_S = 180.0
+TRIES = 2  # something else may hold a small machine meanwhile
 SLOWEST = 64 * 1024
+OBJECTS, SIZE = 16, 2**20  # at that pace more than four minutes: it is not done before LATE_S
 LOADS = "projects/demo/loads"
-GUESTS = {"disabled": "ben", "removed": "dan", "lowered": "eve"}
 
 
 @pytest.fixture(scope="module")
@@ -40,16 +45,6 @@ def portal(devcluster: dict[str, Any], store: VersityS3) -> Iterator[ClusteredPo
     }
     options = {"allowed_cidrs": opened["allow"]}
     with portal_of_people(devcluster, "out", env, options=options) as running:
-        running.shell(
-            "from accounts.models import User; from projects.models import Membership, Project\n"
-            "ben = User.objects.get(username='ben')\n"
-            "for name in ('dan', 'eve'):\n"
-            "    user = User(username=name, email=f'{name}@example.org', password=ben.password)\n"
-            "    user.save()\n"
-            "    project = Project.objects.get(slug='demo')\n"
-            "    Membership.objects.create(project=project, user=user, role='member')\n"
-            "answer = True"
-        )
         yield running
 
 
@@ -68,6 +63,32 @@ def ann(portal: ClusteredPortal, store: VersityS3) -> Person:  # noqa: F811
     }
     ok(person.api.post("projects/demo/credentials", json=body))
     return person
+
+
+@pytest.fixture(scope="module")
+def bucket(store: VersityS3) -> str:  # noqa: F811
+    name = store.make_bucket(f"set-{secrets.token_hex(4)}")
+    body = base64.b64encode(os.urandom(SIZE)).decode()
+    puts = [
+        {"do": "put", "bucket": name, "key": f"images/{n}", "body": body} for n in range(OBJECTS)
+    ]
+    run_client(store, puts)
+    return name
+
+
+def a_member(portal: ClusteredPortal) -> Person:
+    """A new one each time: whoever was put out is out."""
+    name = f"g{secrets.token_hex(4)}"
+    portal.shell(
+        "from accounts.models import User; from projects.models import Membership, Project\n"
+        "known = User.objects.get(username='ben').password\n"
+        f"user = User(username={name!r}, email='{name}@example.org', password=known)\n"
+        "user.save()\n"
+        "project = Project.objects.get(slug='demo')\n"
+        "Membership.objects.create(project=project, user=user, role='member')\n"
+        "answer = True"
+    )
+    return Person(portal, name)
 
 
 class Listening(threading.Thread):
@@ -92,28 +113,46 @@ class Listening(threading.Thread):
 
 
 class Inside:
-    """All that one guest has open."""
+    """All that a new member has open; what is left of it goes at the end."""
 
-    def __init__(self, guest: Person, bucket: str) -> None:  # noqa: F811
-        self.guest = guest
+    def __init__(self, ann: Person) -> None:
+        self.ann, self.guest = ann, a_member(ann.portal)
+        guest = self.guest
         self.row = guest.launch(name=f"{guest.name}s", memory_mib=512)
+        self.load: dict[str, Any] | None = None
         self.url = self.row["status"]["url"]
-        assert guest.open(self.url).status_code == 200
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.load:
+            self.ann.api.post(f"{LOADS}/{self.load['id']}/cancel")
+        self.ann.api.delete(f"{BASE}/{self.row['id']}")
+
+    def listen(self) -> list[Listening]:
+        """By a token and by the session."""
+        guest, path = self.guest, f"{BASE}/{self.row['id']}/events"
+        page = httpx.Client(cookies=guest.http.cookies)
+        token = guest.portal.api(guest.portal.token(guest.name))
+        return [
+            Listening(token, path),
+            Listening(page, f"{guest.portal.url}/api/v1/{path}"),
+        ]
+
+    def copy(self, bucket: str) -> None:
+        """Begin a load. The last thing, so that it surely copies still."""
         asked = {
             "url": f"s3://{bucket}/images",
             "credential": "lake",
-            "folder": guest.name,
-            "bandwidth_bytes_s": SLOWEST,  # it would go on for a minute and a half
+            "folder": self.guest.name,
+            "bandwidth_bytes_s": SLOWEST,
         }
-        self.load = ok(guest.api.post(LOADS, json=asked)).json()
-        until(lambda: self.of_load(guest.api)["state"] == "copying")
-        path = f"{BASE}/{self.row['id']}/events"
-        page = httpx.Client(cookies=guest.http.cookies)
-        whole = f"{guest.portal.url}/api/v1/{path}"
-        token = guest.portal.api(guest.portal.token(guest.name))
-        self.streams = {"token": Listening(token, path), "session": Listening(page, whole)}
+        self.load = ok(self.guest.api.post(LOADS, json=asked)).json()
+        until(lambda: self.of_load(self.guest.api)["state"] == "copying")
 
     def of_load(self, api: httpx.Client) -> dict[str, Any]:
+        assert self.load is not None
         return dict(ok(api.get(f"{LOADS}/{self.load['id']}")).json()["status"])
 
     def of_workspace(self, api: httpx.Client) -> dict[str, Any]:
@@ -140,24 +179,42 @@ def lowered(ann: Person, name: str) -> None:
     ok(ann.api.patch(f"projects/demo/members/{name}", json={"role": "viewer"}))
 
 
+def in_a_minute(once: Callable[[], float]) -> None:
+    took: list[float] = []
+    while len(took) < TRIES:
+        took.append(once())
+        if took[-1] < LOST_WITHIN_S:
+            return
+    raise AssertionError(took)
+
+
 @pytest.mark.parametrize("end", [disabled, removed])
 def test_a3_who_is_out_loses_kernel_session_streams_and_load_and_his_work_stops(
-    portal: ClusteredPortal,
-    ann: Person,
-    kube: Kube,
-    bucket: str,  # noqa: F811
-    end: Callable[..., None],
+    ann: Person, kube: Kube, bucket: str, end: Callable[..., None]
 ) -> None:
-    guest = Person(portal, GUESTS[end.__name__])
-    inside = Inside(guest, bucket)
+    def once() -> float:
+        with Inside(ann) as inside:
+            return loses_all(inside, kube, bucket, end)
+
+    in_a_minute(once)
+
+
+def loses_all(inside: Inside, kube: Kube, bucket: str, end: Callable[..., None]) -> float:
+    """Return how long it took until all was over."""
+    ann, guest, portal = inside.ann, inside.guest, inside.guest.portal
+    assert guest.open(inside.url).status_code == 200
+    streams = inside.listen()
     with kernel(guest, inside.url) as talk:
+        inside.copy(bucket)
         execute(talk, "6*7")
         assert result_of(talk) == "42"
+        assert all(stream.is_alive() for stream in streams)
 
         end(ann, guest.name)
-        over = time.monotonic() + LOST_WITHIN_S
-        falls(talk, LOST_WITHIN_S)
-    for stream in inside.streams.values():
+        began = time.monotonic()
+        over = began + LATE_S
+        falls(talk, LATE_S)
+    for stream in streams:
         stream.join(over - time.monotonic())
         assert not stream.is_alive()
 
@@ -167,29 +224,42 @@ def test_a3_who_is_out_loses_kernel_session_streams_and_load_and_his_work_stops(
 
     until(lambda: is_stopped(inside.of_workspace), over - time.monotonic())
     until(lambda: inside.of_load(ann.api)["state"] == "stopped", over - time.monotonic())
+    assert inside.load is not None
     for uid in (inside.row["uid"], inside.load["id"]):
         until(lambda u=uid: not inside.pods(kube, u), over - time.monotonic())
     assert guest.api.get(BASE).status_code in {401, 404}
     page = guest.http.get(f"{portal.url}/projects/demo/", headers=NAVIGATE, follow_redirects=True)
     assert is_sign_in(page, portal) or page.status_code in {403, 404}
-    assert time.monotonic() < over
+    return time.monotonic() - began
 
 
 def test_a3_who_is_lowered_to_a_viewer_loads_no_more_and_keeps_what_runs(
-    portal: ClusteredPortal,
-    ann: Person,
-    kube: Kube,
-    bucket: str,  # noqa: F811
+    ann: Person, kube: Kube, bucket: str
 ) -> None:
     """His notebook is his own still: to open, to stop and to delete, and to start no more."""
-    guest = Person(portal, GUESTS["lowered"])
-    inside = Inside(guest, bucket)
+
+    def once() -> float:
+        with Inside(ann) as inside:
+            return keeps_what_runs(inside, kube, bucket)
+
+    in_a_minute(once)
+
+
+def keeps_what_runs(inside: Inside, kube: Kube, bucket: str) -> float:
+    """Return how long the load went on."""
+    ann, guest = inside.ann, inside.guest
+    inside.copy(bucket)
+    assert inside.load is not None
+    uid = inside.load["id"]
     lowered(ann, guest.name)
-    over = time.monotonic() + LOST_WITHIN_S
+    began = time.monotonic()
+    over = began + LATE_S
     until(lambda: inside.of_load(ann.api)["state"] == "stopped", over - time.monotonic())
-    until(lambda: not inside.pods(kube, inside.load["id"]), over - time.monotonic())
+    until(lambda: not inside.pods(kube, uid), over - time.monotonic())
+    took = time.monotonic() - began
     assert guest.api.post(BASE, json={"name": "more", "cluster": "dev"}).status_code == 403
     assert inside.of_workspace(ann.api)["phase"] == "running"
     ok(guest.api.post(f"{BASE}/{inside.row['id']}/stop"))
     guest.settle(inside.row, "stopped")
     assert guest.api.post(f"{BASE}/{inside.row['id']}/start").status_code == 403
+    return took

@@ -54,26 +54,63 @@ def here(
     name = f"berth-{secrets.token_hex(4)}"
     made = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}]
     made += roles(name, name, tmp_path_factory.mktemp("chart"))
-    for one in made:
-        if one["kind"] == "ServiceAccount":
-            one["metadata"]["namespace"] = name
-        kube.apply(one)
+    try:
+        for one in made:
+            if one["kind"] == "ServiceAccount":
+                one["metadata"]["namespace"] = name
+            kube.apply(one)
+        kube.until("its rights", lambda: all(is_given(kube, name, rule) for rule in granted(made)))
+        opened = as_account(devcluster, kube, name)
+        try:
+            yield opened
+        finally:
+            opened.close()
+    finally:
+        for one in reversed(made):
+            if one["kind"] in {"Namespace", "ClusterRole", "ClusterRoleBinding"}:
+                kube.delete(one["apiVersion"], one["kind"], one["metadata"]["name"])
+
+
+def granted(made: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rules of the roles that are bound in all namespaces."""
+    bound = {one["roleRef"]["name"] for one in made if one["kind"] == "ClusterRoleBinding"}
+    found = [one for one in made if one["kind"] == "ClusterRole"]
+    rules = [rule for one in found if one["metadata"]["name"] in bound for rule in one["rules"]]
+    assert rules
+    return rules
+
+
+def is_given(kube: Kube, name: str, rule: dict[str, Any]) -> bool:
+    """Whether the API server, which learns of rights by a watch of its own, knows of this one."""
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "metadata": {},
+        "spec": {
+            "user": f"system:serviceaccount:{name}:{name}",
+            "groups": ["system:serviceaccounts", "system:authenticated"],
+            "resourceAttributes": {
+                "verb": rule["verbs"][0],
+                "group": rule["apiGroups"][0],
+                "resource": rule["resources"][0],
+                "name": rule.get("resourceNames", [""])[0],
+            },
+        },
+    }
+    return bool(kube.create(review)["status"]["allowed"])
+
+
+def as_account(state: dict[str, Any], kube: Kube, name: str) -> World:
     path = f"/api/v1/namespaces/{name}/serviceaccounts/{name}/token"
     token = kube.request("POST", path, json={"spec": {"expirationSeconds": 3600}})
-    opened = world(
-        devcluster, kube, portal_role=f"{name}-projects", portal_account=f"{name}/{name}"
-    )
-    admin = kubeconfig.parse(Path(devcluster["kubeconfig"]).read_text())
+    opened = world(state, kube, portal_role=f"{name}-projects", portal_account=f"{name}/{name}")
+    admin = kubeconfig.parse(Path(state["kubeconfig"]).read_text())
     itself = replace(admin, token=token["status"]["token"], client_cert_pem="", client_key_pem="")
     opened.driver.close()
     opened.driver = KubernetesDriver(
         itself, opened.driver.options, "test", check=addresses.check_for(loopback=True)
     )
-    yield opened
-    opened.close()
-    for one in reversed(made):
-        if one["kind"] in {"Namespace", "ClusterRole", "ClusterRoleBinding"}:
-            kube.delete(one["apiVersion"], one["kind"], one["metadata"]["name"])
+    return opened
 
 
 @pytest.fixture(scope="module")

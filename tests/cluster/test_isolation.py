@@ -25,13 +25,15 @@ from tests.cluster.tenants import HUB_PORT, World, world
 pytestmark = [
     pytest.mark.cluster,
     pytest.mark.root,
-    pytest.mark.timeout(900),
+    pytest.mark.timeout(1200),
     pytest.mark.flaky(reruns=0),
 ]
+READY_WITHIN_S = 300.0  # patience with a busy machine
 METADATA = "169.254.169.254"
 DATABASE, REDIS, OTHER = 12432, 12379, 12803
 PROMETHEUS, EXPORTER = 9090, 9400  # as they are everywhere
 WATCHED_S = 35
+WATCHES = 4  # at most: on a busy machine one alone says too little
 TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 LISTEN = ["python3", "-m", "http.server", "8888"]
 UDP = 8889
@@ -130,7 +132,7 @@ def _address(kube: Kube, namespace: str, name: str = "listener") -> str:
         found = kube.get("v1", "Pod", name, namespace)
         return found if is_ready(found) else None
 
-    return str(kube.until("a listening pod", ready)["status"]["podIP"])
+    return str(kube.until("a listening pod", ready, READY_WITHIN_S)["status"]["podIP"])
 
 
 def _service(kube: Kube, namespace: str) -> str:
@@ -174,11 +176,32 @@ def test_l2_c5_c10_a_tenants_pod_reaches_the_portals_listener_and_dns_only(scene
 def test_c10_what_is_closed_stays_so_while_other_tenants_come_and_go(
     scene: Scene, record_property: Any
 ) -> None:
-    """Their policies are written into the same tables of the node."""
-    here, kube = scene.here, scene.here.kube
+    """Their policies are written into the same tables of the node.
+
+    Few looks and few who came are no leak: it is watched on until there are enough of both. One
+    that opened is, in whichever watch.
+    """
     shut = {what: where for what, where in scene.targets.items() if what not in ALLOWED}
+    rounds = came = 0
+    for number in range(WATCHES):
+        found, more = _watched(scene, f"leaks-{number}", list(shut.values()))
+        assert found["before"] == dict.fromkeys(shut.values(), False)
+        opened = {what: found["opened"][where] for what, where in shut.items()}
+        assert opened == dict.fromkeys(shut, 0)
+        rounds, came = rounds + found["rounds"], came + more
+        if rounds > WATCHED_S / 4 and came >= 3:
+            break
+    record_property("rounds", rounds)
+    record_property("came", came)
+    assert rounds > WATCHED_S / 4
+    assert came >= 3  # else nothing was written meanwhile
+
+
+def _watched(scene: Scene, name: str, targets: list[str]) -> tuple[dict[str, Any], int]:
+    """Let tenants come and go while a pod looks; return what it saw, and how many came."""
+    here, kube = scene.here, scene.here.kube
     image = here.state["images"]["tool"]["reference"]
-    looks = dials.leaking(scene.ours.namespace, "leaks", image, list(shut.values()), WATCHED_S)
+    looks = dials.leaking(scene.ours.namespace, name, image, targets, WATCHED_S)
     kube.create(looks)
     came, until = 0, time.monotonic() + dials.ENDED_WITHIN_S
     while not dials.is_over(kube, looks) and time.monotonic() < until:
@@ -187,13 +210,7 @@ def test_c10_what_is_closed_stays_so_while_other_tenants_come_and_go(
         time.sleep(1)
         kube.delete("v1", "Namespace", passing.namespace)
         came += 1
-    found = dials.words(kube, looks)
-    record_property("rounds", found["rounds"])
-    record_property("came", came)
-    assert found["before"] == dict.fromkeys(shut.values(), False)
-    assert found["rounds"] > WATCHED_S / 4
-    assert came >= 3  # else nothing was written meanwhile
-    assert {what: found["opened"][where] for what, where in shut.items()} == dict.fromkeys(shut, 0)
+    return dict(dials.words(kube, looks)), came
 
 
 def test_only_the_proxy_reaches_a_workspace_and_only_its_ports(scene: Scene) -> None:

@@ -17,7 +17,8 @@ from runtime.protocol import InvalidSpec, KubeUser, NotYet, TenantSpec
 from tests.cluster.pods import STRICT, pod
 from tests.cluster.tenants import World, world
 
-pytestmark = [pytest.mark.cluster, pytest.mark.flaky(reruns=0)]  # what leaks once leaks
+pytestmark = pytest.mark.cluster
+ONCE = pytest.mark.flaky(reruns=0)  # what leaks once leaks
 ALICE = "a11ce000-0000-4000-8000-000000000001"
 GRANT = "6ea47000-0000-4000-8000-000000000002"
 NETWORKING, RBAC = "networking.k8s.io/v1", "rbac.authorization.k8s.io/v1"
@@ -150,6 +151,7 @@ TOUCHED = {
 }
 
 
+@ONCE
 @pytest.mark.parametrize("act", TOUCHED)
 def test_what_was_touched_by_hand_is_seen_and_put_back(
     here: World, demo: TenantSpec, act: str
@@ -164,6 +166,7 @@ def test_what_was_touched_by_hand_is_seen_and_put_back(
     assert here.put(demo) == ()
 
 
+@ONCE
 def test_a_namespace_of_somebody_else_is_neither_taken_nor_removed(
     here: World, namespace: str
 ) -> None:
@@ -220,6 +223,7 @@ REACHING: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }
 
 
+@ONCE
 class TestPodSecurity:
     @pytest.mark.parametrize("what", REACHING)
     def test_c3_a_pod_that_reaches_for_the_node_is_refused(
@@ -287,5 +291,5 @@ def test_leaving_takes_an_empty_namespace_and_leaves_one_that_holds_something(
     kube.delete("v1", "ConfigMap", "notes", spec.namespace)
     assert leaving.remove_if_empty(spec.namespace, "another") == "not made for this project"
     assert leaving.remove_if_empty(spec.namespace, spec.uid) == ""
-    kube.until("gone", lambda: kube.get("v1", "Namespace", spec.namespace) is None)
+    kube.until("gone", lambda: kube.get("v1", "Namespace", spec.namespace) is None, 300)
     assert leaving.remove_if_empty(spec.namespace, spec.uid) == ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
@@ -29,6 +30,11 @@ sleep 600
 def portal(devcluster: dict[str, Any]) -> Iterator[ClusteredPortal]:
     with portal_of_people(devcluster, "ws") as running:
         yield running
+
+
+def named(word: str) -> str:
+    """A name that an earlier try of the test has not taken."""
+    return f"{word}-{secrets.token_hex(3)}"
 
 
 def pods(kube: Kube, row: dict[str, Any]) -> list[Any]:
@@ -71,7 +77,7 @@ def test_a_notebook_in_a_pod_opens_with_sign_in_stops_resumes_and_keeps_its_file
 def test_a_notebook_with_a_gpu_has_it_and_shows_the_projects_volume_in_its_files(
     ann: Person, kube: Kube, devcluster: dict[str, Any]
 ) -> None:
-    row = ann.launch(name="gpu-lab", gpus=1)
+    row = ann.launch(name=named("gpu"), gpus=1)
     assert [seen["name"] for seen in row["spec"]["volumes"]] == ["shared"]
     (pod,) = pods(kube, row)
     (main,) = pod["spec"]["containers"]
@@ -112,7 +118,7 @@ def test_b1_a_port_of_a_container_is_behind_the_sign_in_and_gets_no_portal_cooki
     cyd = Person(portal, "cyd")
     row = ann.launch(
         kind="container",
-        name="echo",
+        name=named("echo"),
         image=devcluster["images"]["echo"]["reference"],
         ports=[{"port": 8888, "name": "echo"}],
         gpus=1,
@@ -183,7 +189,7 @@ def test_a_container_without_ports_runs_its_command_with_its_environment_and_no_
     until(lambda: ok(ann.api.post(CHECK, json=asked)).json()["verdict"] == "good")
     row = ann.launch(
         kind="container",
-        name="tool",
+        name=named("tool"),
         image=image,
         command=["sh", "-c", SAYS],
         env={"SAID": "a b"},
@@ -214,7 +220,7 @@ def test_an_image_that_does_not_exist_is_said_in_plain_words(
         json={
             "kind": "container",
             "cluster": "dev",
-            "name": "missing",
+            "name": named("missing"),
             "image": f"{devcluster['registry']}/berth/nothing:1",
             "command": ["true"],
         },
