@@ -41,7 +41,7 @@ def doors(kube: Kube, service: str, namespace: str = NAMESPACE) -> list[str]:
     return ways
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def outside(kube: Kube) -> Iterator[str]:
     """A namespace that no fence surrounds."""
     kube.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": OUTSIDE}})
