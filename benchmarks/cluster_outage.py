@@ -8,6 +8,7 @@ is ready, or not running. One whose pod was deleted counts only after the bare w
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import os
 import signal
 import subprocess
@@ -15,7 +16,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from benchmarks.cluster_rows import Rows, Truth, fill
+from benchmarks.cluster_rows import Rows, Truth, fill, room
 from benchmarks.cluster_storm import AT_ONCE, Storm
 from benchmarks.lib import Result, poll
 from devcluster import state
@@ -95,12 +96,8 @@ def settled(truth: Truth, rows: Rows) -> None:
     time.sleep(5)
 
 
-def run() -> list[Result]:
-    cluster = state.read(Layout.usual())
-    if cluster is None:
-        message = "There is no cluster; `make cluster-up` makes one."
-        raise SystemExit(message)
-    storm = Storm(cluster, "bench-outage")
+def faults(storm: Storm) -> tuple[Found, Found]:
+    """Return what was found after the worker was killed, and after the API server was away."""
     truth = Truth(storm.kube, storm.ours_only)
     try:
         storm.prepare()
@@ -109,13 +106,25 @@ def run() -> list[Result]:
         truth.start()
         settled(truth, rows)
         killed = right_after(storm, truth, rows, lambda: worker_killed(storm))
+        print(f"  the worker was killed: {killed}", flush=True)
         settled(truth, rows)
         # last: the simulated nodes were away too, and their pods stay "not ready" afterwards
         away = right_after(storm, truth, rows, lambda: api_server_away(storm))
+        print(f"  the API server was away: {away}", flush=True)
         rows.close()
+        return killed, away
     finally:
         truth.over.set()
-        storm.close()
+
+
+def run() -> list[Result]:
+    cluster = state.read(Layout.usual())
+    if cluster is None:
+        message = "There is no cluster; `make cluster-up` makes one."
+        raise SystemExit(message)
+    storm = Storm(cluster, "bench-outage")
+    with contextlib.closing(storm), room(storm.kube, ROWS):
+        killed, away = faults(storm)
     return [
         Result(
             f"the API server is back after {AWAY_S:.0f} s: {ROWS} rows right again",

@@ -8,12 +8,14 @@ made by a bare client; from there all is as ever: pods come, and the engine foll
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import copy
 import json
 import secrets
 import threading
 import time
 import uuid
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,6 +31,27 @@ _COPY = """
 INSERT INTO notebooks_workspace ({columns})
 SELECT {values} FROM notebooks_workspace WHERE uid = %(of)s
 """
+
+
+@contextlib.contextmanager
+def room(kube: Kube, count: int) -> Iterator[None]:
+    """Simulated nodes that hold ``count`` pods; until then each holds 110, as kubelets do."""
+    nodes = kube.list("v1", "Node", labelSelector="type=kwok")
+    usual = {node["metadata"]["name"]: node["status"]["allocatable"]["pods"] for node in nodes}
+    spare = 1.2  # the scheduler spreads by more than the number of pods
+    each = max(int(spare * count / len(usual)), *(int(pods) for pods in usual.values()))
+    try:
+        for name in usual:
+            _holds(kube, name, str(each))
+        yield
+    finally:
+        for name, pods in usual.items():
+            _holds(kube, name, pods)
+
+
+def _holds(kube: Kube, node: str, pods: str) -> None:
+    status = {"capacity": {"pods": pods}, "allocatable": {"pods": pods}}
+    kube.patch(f"/api/v1/nodes/{node}/status", {"status": status})
 
 
 def fill(storm: Storm, count: int) -> None:

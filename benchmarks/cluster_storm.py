@@ -117,15 +117,22 @@ class Storm:
 
     def cpu(self) -> Cpu:
         """Begin to count; of whatever uses this cluster, nothing else should at that time."""
-        assert self.portal.process is not None
         known = Processes(Layout.usual()).records.values()
         return Cpu(
             {
-                "Berth": [self.portal.process.pid],
+                "Berth": [self._portal()],
                 "PostgreSQL and Redis": [one.pid for one in self.services.processes],
                 "Kubernetes": [record.pid for record in known],
             }
         )
+
+    def own_processes(self) -> list[int]:
+        """The portal, its database and Redis, and this benchmark: each with what it started."""
+        return [self._portal(), *(one.pid for one in self.services.processes), os.getpid()]
+
+    def _portal(self) -> int:
+        assert self.portal.process is not None
+        return self.portal.process.pid
 
     def bare(self) -> float:
         """The same Secret and StatefulSet as often, at the same concurrency."""

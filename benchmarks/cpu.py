@@ -24,10 +24,11 @@ class Cpu:
         return {name: seconds - begin[name] for name, seconds in self._now().items()}
 
     def _now(self) -> dict[str, float]:
-        return {name: sum(map(_seconds, set(_all(pids)))) for name, pids in self._sides.items()}
+        return {name: sum(map(_seconds, set(trees(pids)))) for name, pids in self._sides.items()}
 
 
-def _all(pids: Iterable[int]) -> Iterator[psutil.Process]:
+def trees(pids: Iterable[int]) -> Iterator[psutil.Process]:
+    """These processes and all that they started, however far down."""
     for pid in pids:
         with suppress(psutil.NoSuchProcess):
             root = psutil.Process(pid)
