@@ -18,12 +18,15 @@ from django.utils.translation import gettext as _
 from clusters.registry import driver_for
 from common.errors import BerthError, Unavailable
 from runtime import gateway
-from runtime.drivers.kubernetes.client import KubeClient
 from runtime.drivers.kubernetes.driver import KubernetesDriver
 from runtime.drivers.kubernetes.names import ENDED
+from runtime.drivers.kubernetes.recent import recent_events
+from runtime.drivers.kubernetes.waiting import event_time
 
 NAME = "workspace/objects"
 MOST_EVENTS = 100
+TIMEOUT_S = 5.0  # so long a page waits for all of it
+EVENTS_S = 2.5  # of which reading events may take so much
 _HIDDEN = "kubectl.kubernetes.io/last-applied-configuration"
 
 
@@ -33,6 +36,8 @@ class Seen:
 
     objects: tuple[Mapping[str, str], ...] = ()  # title and yaml of each
     events: tuple[Mapping[str, Any], ...] = ()
+    more: bool = False  # there are other events, older ones
+    unread: bool = False  # not all could be read in time: newer ones may be missing
     problem: str = ""
 
 
@@ -43,10 +48,15 @@ def register() -> None:
 def ask(cluster: str, objects: Mapping[str, str], *, with_env: bool) -> Seen:
     payload = {"cluster": cluster, "with_env": with_env, **objects}
     try:
-        said = gateway.ask(NAME, payload, timeout_s=5)
+        said = gateway.ask(NAME, payload, timeout_s=TIMEOUT_S)
     except BerthError as error:
         return Seen(problem=error.message)
-    return Seen(tuple(said["objects"]), tuple(said["events"]))
+    return Seen(
+        objects=tuple(said["objects"]),
+        events=tuple(said["events"]),
+        more=bool(said.get("more")),  # a gate of the release before says neither
+        unread=bool(said.get("unread")),
+    )
 
 
 def answer(payload: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -61,7 +71,13 @@ def answer(payload: Mapping[str, Any]) -> Mapping[str, Any]:
     ]
     with_env = bool(payload.get("with_env"))
     shown = [_titled(clean(one, with_env=with_env)) for one in found if one]
-    return {"objects": shown, "events": _events(client, namespace, {name, pod})}
+    seen = recent_events(client, namespace, sorted({name, pod}), most=MOST_EVENTS, seconds=EVENTS_S)
+    return {
+        "objects": shown,
+        "events": [_event(one) for one in seen.rows],
+        "more": seen.more,
+        "unread": seen.unread,
+    }
 
 
 def _titled(obj: Mapping[str, Any]) -> dict[str, str]:
@@ -96,28 +112,11 @@ def _container_lists(obj: Mapping[str, Any]) -> list[list[dict[str, Any]]]:
     return [spec.get(kind) or [] for kind in ("containers", "initContainers")]
 
 
-def _events(client: KubeClient, namespace: str, names: set[str]) -> list[dict[str, Any]]:
-    """Return the latest events of these objects, newest first."""
-    found: list[dict[str, Any]] = []
-    for name in sorted(names):
-        found += client.list("v1", "events", namespace, fields=f"involvedObject.name={name}")
-    rows = [_event(one) for one in found]
-    rows.sort(key=lambda row: row["at"], reverse=True)
-    return rows[:MOST_EVENTS]
-
-
 def _event(one: Mapping[str, Any]) -> dict[str, Any]:
     series = one.get("series") or {}
-    at = (
-        series.get("lastObservedTime")
-        or one.get("lastTimestamp")
-        or one.get("eventTime")
-        or one.get("metadata", {}).get("creationTimestamp")
-        or ""
-    )
     source = one.get("reportingComponent") or (one.get("source") or {}).get("component") or ""
     return {
-        "at": str(at),
+        "at": event_time(one),
         "kind": str(one.get("type", "")),
         "reason": str(one.get("reason", ""))[:80],
         "message": str(one.get("message", ""))[:600],

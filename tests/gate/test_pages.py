@@ -123,6 +123,34 @@ def test_the_clusters_events_say_when_they_were_as_every_page_does(
     assert "<td>2026-13-01T00:00:00Z</td>" in body  # no time that is one: shown as it was told
 
 
+@pytest.mark.parametrize(
+    ("told", "sentence"),
+    [
+        ({}, ""),
+        ({"more": True, "unread": False}, "Only the newest 2 events are shown."),
+        ({"more": True, "unread": True}, "newer ones may be missing"),
+    ],
+)
+def test_the_page_says_where_there_are_more_events_than_it_shows(
+    told: dict[str, bool],
+    sentence: str,
+    workspace: Any,
+    alice: Any,
+    as_user: Any,
+    settings: Any,
+    monkeypatch: Any,
+) -> None:
+    event = {"kind": "Normal", "reason": "Pulled", "count": 1, "message": "m"}
+    rows = [{**event, "at": f"2026-01-01T00:00:0{n}Z"} for n in range(2)]
+    settings.BERTH_CLUSTER_PRIVATE_KEY = ["x"]
+    monkeypatch.setitem(
+        gateway._handlers, "workspace/objects", lambda _: {"objects": [], "events": rows, **told}
+    )
+    body = page(as_user(alice), workspace, "cluster").content.decode()
+    assert sentence in body
+    assert ("Only the newest" in body or "may be missing" in body) == bool(sentence)
+
+
 def test_a_gate_that_does_not_answer_is_a_sentence(
     workspace: Any, alice: Any, as_user: Any, settings: Any
 ) -> None:

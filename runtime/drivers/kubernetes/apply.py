@@ -25,6 +25,7 @@ from runtime.drivers.kubernetes.keys import uid_of
 from runtime.drivers.kubernetes.locate import Locator
 from runtime.drivers.kubernetes.logs import Logs
 from runtime.drivers.kubernetes.options import KubernetesOptions
+from runtime.drivers.kubernetes.recent import recent_events
 from runtime.drivers.kubernetes.volumes import Volumes
 from runtime.drivers.kubernetes.world import World
 from runtime.drivers.secret_files import checked, filled
@@ -35,6 +36,7 @@ log = structlog.get_logger(__name__)
 APPS = "apps/v1"
 SETS = "statefulsets"
 _MADE_S, _MADE_KEPT = 2.0, 1000
+_EVENTS, _EVENTS_S = 50, 1.0  # the latest say why it waits; a flood of them holds nobody up
 
 
 class Workloads:
@@ -275,16 +277,16 @@ class Workloads:
             return []
 
     def events_of(self, found: Object) -> list[Object]:
-        """Return what the cluster says about it; nothing when it won't say."""
+        """Return the latest that the cluster says about it; nothing when it won't say."""
         meta = found["metadata"]
         rows: list[Object] = []
         pod = self.pod_of(found) if observe.is_job(found) else None
         second = pod["metadata"]["name"] if pod is not None else names.pod(meta["name"])
         for name in (meta["name"], second):
             try:
-                rows += self._client.list(
-                    "v1", "events", meta["namespace"], fields=f"involvedObject.name={name}"
-                )
+                rows += recent_events(
+                    self._client, meta["namespace"], [name], most=_EVENTS, seconds=_EVENTS_S
+                ).rows
             except DriverError as error:
                 log.info("kubernetes.no_events", namespace=meta["namespace"], error=str(error))
         return rows

@@ -137,16 +137,31 @@ class KubeClient:
         fields: str = "",
     ) -> tuple[builtins.list[Object], str]:
         """Return everything, in pages, and the version from which a watch goes on."""
-        params = {"limit": str(_PAGE), "labelSelector": selector, "fieldSelector": fields}
         found: builtins.list[Object] = []
+        version = ""
+        for rows, said in self.pages(api_version, plural, namespace, selector, fields):
+            found += rows
+            version = str(said.get("resourceVersion", ""))
+        return found, version
+
+    def pages(
+        self,
+        api_version: str,
+        plural: str,
+        namespace: str = "",
+        selector: str = "",
+        fields: str = "",
+    ) -> Iterator[tuple[builtins.list[Object], Object]]:
+        """Yield page by page what is asked for, and what is said of each: ``continue`` if more."""
+        params = {"limit": str(_PAGE), "labelSelector": selector, "fieldSelector": fields}
+        path = path_of(api_version, plural, "", namespace)
         while True:
-            path = path_of(api_version, plural, "", namespace)
             page = _object(raise_for(self.request("GET", path, params)))
-            found += page.get("items") or []
-            meta = page.get("metadata") or {}
-            if not meta.get("continue"):
-                return found, str(meta.get("resourceVersion", ""))
-            params["continue"] = meta["continue"]
+            said = page.get("metadata") or {}
+            yield page.get("items") or [], said
+            if not said.get("continue"):
+                return
+            params["continue"] = said["continue"]
 
     def apply(self, obj: Mapping[str, Any], *, manager: str = names.MANAGER) -> Object:
         """Server-side apply: it is as described afterwards, whoever changed it before."""
