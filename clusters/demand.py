@@ -18,7 +18,7 @@ from runtime.models import ObservedWorkload
 from runtime.protocol import Desired, Phase
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
     from uuid import UUID
 
 MOST_LOOSE = 5000
@@ -67,17 +67,22 @@ def demand_on(cluster_keys: list[str]) -> dict[str, Demand]:
     return found
 
 
-def placed_on(cluster_key: str) -> list[Placed]:
-    """Return what holds devices of a cluster's nodes; one query more than kinds of work."""
+def placed_on(cluster_key: str, nodes: Collection[str] | None = None) -> list[Placed]:
+    """Return what holds devices of a cluster's nodes; one query more than kinds of work.
+
+    ``nodes``: of these only.
+    """
     seen = ObservedWorkload.objects.filter(cluster_key=cluster_key)
-    nodes = dict(seen.values_list("uid", KT("data__detail__node")))
+    if nodes is not None:
+        seen = seen.filter(data__detail__node__in=list(nodes))
+    where = dict(seen.values_list("uid", KT("data__detail__node")))
     return [
         Placed(model.KIND, uid, gpus, flavor, node)
         for model in _models()
         for uid, gpus, flavor in model.objects.filter(
             cluster_key=cluster_key, deleted_at__isnull=True, gpus__gt=0, phase__in=HELD
         ).values_list("uid", "gpus", "gpu_flavor")
-        if (node := nodes.get(uid))
+        if (node := where.get(uid))
     ]
 
 

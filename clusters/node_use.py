@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from clusters.models import Cluster, Node
 
 
+MOST_NAMED = 200  # nodes that a question names; beyond them it is asked for the whole cluster
+
+
 @dataclass(frozen=True)
 class Told:
     """What an app says of its work: as much as an operator may see, never what is inside.
@@ -103,14 +106,16 @@ def register(kind: str, about: About) -> None:
 
 def node_uses(cluster: Cluster, nodes: Iterable[Node]) -> list[NodeUse]:
     """Return how the devices of some nodes of a cluster are held, without names."""
+    asked = list(nodes)
+    of_these = [node.name for node in asked] if len(asked) <= MOST_NAMED else None
     placed: dict[str, list[Placed]] = {}
-    for one in placed_on(cluster.key):
+    for one in placed_on(cluster.key, of_these):
         placed.setdefault(one.node, []).append(one)
     pools = Pool.objects.filter(cluster=cluster).values_list("tolerations", flat=True)
     tolerations = [entry for entries in pools for entry in entries]
     resources = dict(Flavor.objects.values_list("name", "resource"))
     found = []
-    for node in nodes:
+    for node in asked:
         mine = placed.get(node.name, [])
         taken = (cluster.held or {}).get(node.name, {})
         found.append(

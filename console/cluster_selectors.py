@@ -11,10 +11,10 @@ from django.utils.translation import gettext as _
 
 from clusters import selectors as clusters
 from clusters.models import Cluster
-from clusters.node_use import NodeUse, node_uses
 from clusters.options import options_of
 from clusters.placement import QUEUED_HERE, KindUse, launch_refusal, uses
 from common.clock import now
+from console.node_rows import NodeRows
 from projects.models import Project
 
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from django.db.models import QuerySet
+
+    from clusters.node_use import NodeUse
 
 STALE = timedelta(minutes=3)
 NAMED = 5  # projects beside a pool; all of them are on its own page
@@ -98,7 +100,7 @@ def page(cluster: Cluster) -> dict[str, Any]:
     }
 
 
-def nodes(cluster: Cluster, chosen: Mapping[str, Any]) -> list[NodeUse]:
+def nodes(cluster: Cluster, chosen: Mapping[str, Any]) -> NodeRows:
     """Return nodes by name with what is held of each, narrowed by what was chosen."""
     rows = clusters.nodes(
         cluster,
@@ -107,9 +109,8 @@ def nodes(cluster: Cluster, chosen: Mapping[str, Any]) -> list[NodeUse]:
         pool=chosen.get("pool") or "",
         ready={"yes": True, "no": False}.get(chosen.get("ready") or ""),
     )
-    found = node_uses(cluster, rows.select_related("flavor", "cluster"))
-    wanted = chosen.get("gpus") or ""
-    return [use for use in found if not wanted or _HAS_GPUS[wanted](use)]
+    rows = rows.select_related("flavor", "cluster")
+    return NodeRows(cluster, rows, _HAS_GPUS.get(chosen.get("gpus") or ""))
 
 
 _HAS_GPUS: dict[str, Callable[[NodeUse], bool]] = {

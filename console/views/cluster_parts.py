@@ -17,6 +17,7 @@ from common.ui.answers import show_error
 from console import cluster_part_forms as forms
 from console import cluster_selectors
 from console.cluster_tables import FlavorTable, NodeTable
+from console.node_rows import NodeData
 from console.views.base import ROWS, ConsoleView, ListView
 from console.views.clusters import page_of
 
@@ -29,7 +30,7 @@ class NodeList(ConsoleView):
         row = clusters.cluster_get(cluster)
         form = forms.NodeFilter(request.GET or None, cluster=row)
         chosen = form.cleaned_data if form.is_valid() else {}
-        table = NodeTable(cluster_selectors.nodes(row, chosen), view=self)
+        table = NodeTable(NodeData(cluster_selectors.nodes(row, chosen)), view=self)
         RequestConfig(request, paginate={"per_page": ROWS, "silent": True}).configure(table)
         context = {
             "table": table,

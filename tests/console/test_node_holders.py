@@ -9,6 +9,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils.html import strip_tags
 
+from clusters import accelerators, node_use
 from clusters.models import Cluster, Pool
 from clusters.services import nodes_store
 from common.clock import now
@@ -171,6 +172,54 @@ def test_nodes_are_found_by_holder_and_filtered_and_sorted_by_what_is_held(
     assert "h100-5" not in rows_of(client, gpus="unheld")
     assert list(rows_of(client, gpus="held", sort="-held_count")) == ["h100-3", "h100-5", "t4-3"]
     assert next(iter(rows_of(client, gpus="held", sort="-free_count"))) == "h100-5"
+
+
+@pytest.fixture
+def judged(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Taints of each node that is judged, one after the other."""
+    found: list[Any] = []
+
+    def closed_by(taints: Any, *more: Any) -> str:
+        found.append(taints)
+        return accelerators.closed_by(taints, *more)
+
+    monkeypatch.setattr(node_use, "closed_by", closed_by)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("query", "first"),
+    [
+        ({}, "a100-40-0"),
+        ({"sort": "-name"}, "t4-9"),
+        ({"sort": "-cpu_milli"}, "a100-40-0"),
+        ({"sort": "ready", "page": "4"}, "big-134"),
+        ({"sort": "name", "q": "big", "page": "2"}, "big-050"),
+    ],
+)
+def test_a_page_of_many_nodes_judges_only_the_nodes_that_it_shows(
+    client: Any, cluster: Cluster, work: Any, judged: list[Any], query: dict[str, str], first: str
+) -> None:
+    many = [node(f"big-{n:03}", "h100-80") for n in range(300)]
+    nodes_store(cluster_key="east", changes=NodeChanges(seen=tuple(many)))
+    work("training", "big-007", 4)
+    judged.clear()
+    shown = rows_of(client, **query)
+    assert len(shown) == len(judged) == 50
+    assert next(iter(shown)) == first
+    held = {name: row.record.held_count for name, row in shown.items() if row.record.held_count}
+    assert held == ({"big-007": 4} if "big-007" in shown else {})
+
+
+def test_what_is_held_still_sorts_and_chooses_among_all_nodes(
+    client: Any, cluster: Cluster, work: Any
+) -> None:
+    many = [node(f"big-{n:03}", "h100-80") for n in range(300)]
+    nodes_store(cluster_key="east", changes=NodeChanges(seen=tuple(many)))
+    work("training", "big-299", 4)
+    assert next(iter(rows_of(client, sort="-held_count"))) == "big-299"
+    assert next(iter(rows_of(client, sort="-flavor"))).startswith("t4")
+    assert set(rows_of(client, gpus="held")) == {"big-299"}
 
 
 def test_many_holders_of_one_node_are_named_in_part_with_a_way_to_all(
