@@ -22,6 +22,7 @@ log = structlog.get_logger(__name__)
 
 GRACE_S = 90.0
 _MEMORY_S = 3600
+_TOLD_S = 24 * 3600
 
 
 def collect_orphans() -> int:
@@ -107,6 +108,9 @@ def _remove(key: str, driver: Driver, uid: str, facts: dict[str, str]) -> bool:
         return False  # under way; the next pass finishes it
     cache.delete(f"orphan:{key}:{uid}")
     places().release(uid)
+    if not _is_news(key, uid, facts):
+        log.info("orphans.removed_again", cluster=key, uid=uid, kind=facts["kind"])
+        return True
     record(
         actor=None,
         verb="orphan.removed",
@@ -117,6 +121,16 @@ def _remove(key: str, driver: Driver, uid: str, facts: dict[str, str]) -> bool:
     )
     log.warning("orphans.removed", cluster=key, uid=uid, kind=facts["kind"])
     return True
+
+
+def _is_news(key: str, uid: str, facts: dict[str, str]) -> bool:
+    """Told once for each. What somebody else labelled with a uid of nobody is not ours to remove,
+    and is listed again each time.
+    """
+    name = f"orphan-told:{key}:{uid}:{facts['kind']}"
+    is_news = cache.get(name) is None
+    cache.set(name, 1, _TOLD_S)
+    return is_news
 
 
 def _forget_rows() -> None:

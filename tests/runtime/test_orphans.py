@@ -59,3 +59,22 @@ def test_e11_a_row_that_is_gone_does_not_protect_its_thing(driver, make_thing, s
 def test_a_machine_that_is_down_is_passed_over(driver, stray):
     driver.fail("list_owned", "unreachable", times=-1)
     assert collect_orphans() == 0
+
+
+def test_e11_what_is_listed_again_after_each_removal_is_told_once(driver, stray, monkeypatch):
+    monkeypatch.setattr(driver, "remove", lambda _uid: None)  # another's object with our label
+    begun, removed = now(), 0
+    day = 24 * 60
+    for minutes in (*range(0, 20, 2), 20 * 60, 20 * 60 + 2, day + 600, day + 602):
+        with time_machine.travel(begun + dt.timedelta(minutes=minutes)):
+            removed += collect_orphans()
+    assert removed > 4
+    assert Event.objects.filter(verb="orphan.removed", target_name=stray).count() == 1
+    uid = str(uuid4())
+    driver.ensure(
+        WorkloadSpec(uid, "thing", "other", 1, 1, str(uuid4()), str(uuid4()), "x", ("true",))
+    )
+    for minutes in (day + 660, day + 662):
+        with time_machine.travel(begun + dt.timedelta(minutes=minutes)):
+            collect_orphans()
+    assert Event.objects.filter(verb="orphan.removed", target_name=uid).count() == 1
