@@ -1,5 +1,7 @@
 """Operators see and change; auditors see; everybody else gets nothing."""
 
+import re
+from html import unescape
 from typing import Any
 
 import pytest
@@ -333,3 +335,24 @@ def test_a_group_with_a_wrong_or_chosen_value_is_open() -> None:
     assert [is_open for *_words, is_open in wrong.groups()] == [True, False, False, True]
     chosen = PresetForm(initial={"idle_stop_minutes": 30})
     assert [is_open for *_words, is_open in chosen.groups()] == [False, False, True, False]
+
+
+def filters_of(client: Any, name: str, **query: str) -> dict[str, str]:
+    """What the form of filters sends when nothing is typed into it."""
+    page = client.get(reverse(f"console:{name}"), query).content.decode()
+    form = re.search(r'<form class="filters".*?</form>', page, re.DOTALL)
+    assert form
+    fields = re.findall(r"<(?:input|select)\b[^>]*>", form[0])
+    found = [dict(re.findall(r'\b(name|value)="([^"]*)"', field)) for field in fields]
+    return {field["name"]: unescape(field.get("value", "")) for field in found if "name" in field}
+
+
+@pytest.mark.parametrize("name", ["users", "workspaces", "audit"])
+def test_changing_a_filter_keeps_the_order_and_begins_at_the_first_page(
+    name: str, as_user: Any, operator: Any
+) -> None:
+    client = as_user(operator)
+    sent = filters_of(client, name, sort='-"name', page="3")
+    assert sent["sort"] == '-"name'
+    assert "page" not in sent
+    assert "sort" not in filters_of(client, name)
