@@ -10,6 +10,8 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.dateparse import parse_datetime
 from django.utils.translation import gettext as _
 
+from clusters.in_cluster import kubectl_reaches
+from clusters.options import options_of
 from common.errors import Forbidden
 from gate import objects
 from gate.ways import gate_url, ssh_of
@@ -17,6 +19,7 @@ from notebooks import selectors, where
 from notebooks.models import Workspace
 from notebooks.ui.views import READ, WorkspaceView
 from projects.access import Permission
+from projects.services import no_address
 from runtime.protocol import Phase
 
 
@@ -76,12 +79,16 @@ class Objects(GateView):
     def get(self, request: HttpRequest, project: str, workspace: str) -> HttpResponse:  # noqa: ARG002
         row = self.workspace()
         mine = selectors.is_owner(self.principal, row)
-        found = where.kubectl_of(row)
-        if found is None:
+        cluster = where.cluster_of(row)
+        if cluster is None:
             return self.shown(row, "objects")
+        found = where.objects_of(row, options_of(cluster.options))
         seen = objects.ask(row.cluster_key, found, with_env=mine)
         events = [{**event, "at": _moment(event), "said_at": event["at"]} for event in seen.events]
-        return self.shown(row, "objects", {"seen": seen, "events": events, "objects": found})
+        context: dict[str, Any] = {"seen": seen, "events": events, "objects": found}
+        if not kubectl_reaches(cluster):
+            context["no_kubectl"] = no_address(cluster.name)
+        return self.shown(row, "objects", context)
 
 
 def _moment(event: Mapping[str, Any]) -> datetime | None:

@@ -8,11 +8,13 @@ from urllib.parse import urlsplit
 
 from django.conf import settings
 
+from clusters.in_cluster import kubectl_reaches
 from clusters.options import options_of
 from hubapi.services import port_short_id, workload_url
 from notebooks.services.attaching import volumes_seen_by
 from notebooks.ui import texts
 from notebooks.where import cluster_of, image_of, objects_of
+from projects.services import no_address
 from runtime.drivers.kubernetes import names
 from runtime.models import ObservedWorkload
 
@@ -39,8 +41,9 @@ class OnCluster:
     command: str  # "" for others than its owner
     ports: list[OpenPort]
     ssh: str
-    exec_line: str
+    exec_line: str  # "" where kubectl is of no use: a kubeconfig is its owner's, if there is one
     forward_line: str
+    no_kubectl: str  # to its owner: why no kubeconfig leads there
 
 
 def ports_of(row: Workspace, *, may_open: bool) -> list[OpenPort]:
@@ -62,7 +65,7 @@ def on_cluster(row: Workspace, *, is_owner: bool, may_open: bool) -> OnCluster |
         return None
     options = options_of(cluster.options)
     found = objects_of(row, options)
-    kubectl = f"kubectl -n {found['namespace']}"
+    kubectl = f"kubectl -n {found['namespace']}" if is_owner and kubectl_reaches(cluster) else ""
     port = row.ports[0]["port"] if row.ports else 8888
     return OnCluster(
         cluster=cluster.name,
@@ -72,8 +75,9 @@ def on_cluster(row: Workspace, *, is_owner: bool, may_open: bool) -> OnCluster |
         command=texts.line([*row.command, *row.args]) if is_owner else "",
         ports=ports_of(row, may_open=may_open),
         ssh=ssh_line(row),
-        exec_line=f"{kubectl} exec -it {found['pod']} -- sh",
-        forward_line=f"{kubectl} port-forward {found['pod']} {port}",
+        exec_line=f"{kubectl} exec -it {found['pod']} -- sh" if kubectl else "",
+        forward_line=f"{kubectl} port-forward {found['pod']} {port}" if kubectl else "",
+        no_kubectl=no_address(cluster.name) if is_owner and not kubectl else "",
     )
 
 

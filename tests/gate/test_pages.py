@@ -1,10 +1,12 @@
 """The pages around the gate."""
 
+from html import unescape
 from typing import Any
 
 import pytest
 from django.test import Client
 
+from clusters.models import Cluster
 from gate.objects import clean
 from runtime import gateway
 
@@ -149,6 +151,47 @@ def test_the_page_says_where_there_are_more_events_than_it_shows(
     body = page(as_user(alice), workspace, "cluster").content.decode()
     assert sentence in body
     assert ("Only the newest" in body or "may be missing" in body) == bool(sentence)
+
+
+UNREACHED = "kubectl can't reach “K1” from outside yet"
+
+
+def detail(client: Client, row: Any) -> str:
+    answer = client.get(f"/projects/vision/workspaces/{row.short_id}/")
+    return unescape(answer.content.decode()).partition("<main")[2]
+
+
+def test_lines_for_kubectl_are_shown_only_where_a_kubeconfig_leads(
+    workspace: Any, alice: Any, as_user: Any, settings: Any, monkeypatch: Any
+) -> None:
+    settings.BERTH_CLUSTER_PRIVATE_KEY = ["x"]
+    monkeypatch.setitem(
+        gateway._handlers, "workspace/objects", lambda _: {"objects": [], "events": []}
+    )
+    client = as_user(alice)
+
+    def shown() -> list[bool]:
+        objects = unescape(page(client, workspace, "cluster").content.decode())
+        both = (detail(client, workspace), objects.partition("<main")[2])
+        return [word in text for text in both for word in ("kubectl -n ", UNREACHED)]
+
+    assert shown() == [True, False] * 2
+    settings.BERTH_IN_CLUSTER = "k1"  # the address that is used here is one for pods
+    assert shown() == [False, True] * 2
+    Cluster.objects.update(options={"kube_api_url": "https://k1.example.org:6443"})
+    assert shown() == [True, False] * 2
+
+
+def test_a_visitor_is_shown_no_lines_for_kubectl_which_opens_ones_own_only(
+    workspace: Any, alice: Any, bob: Any, as_user: Any
+) -> None:
+    from notebooks.models import Share
+
+    Share.objects.create(workspace=workspace, user=bob)
+    assert "kubectl exec" in detail(as_user(alice), workspace)
+    visitors = detail(as_user(bob), workspace)
+    assert f"ssh -p 8005 {workspace.short_id}@localhost" in visitors
+    assert "kubectl" not in visitors
 
 
 def test_a_gate_that_does_not_answer_is_a_sentence(
