@@ -6,11 +6,13 @@ from uuid import uuid4
 import pytest
 import time_machine
 from django.core.cache import cache
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from clusters import services
 from common.clock import now
 from events.models import Event
-from runtime.orphans import collect_orphans
+from runtime.orphans import collect_orphans, live_uids
 from runtime.protocol import WorkloadSpec
 from tests.engineapp.models import Thing
 
@@ -78,3 +80,13 @@ def test_e11_what_is_listed_again_after_each_removal_is_told_once(driver, stray,
         with time_machine.travel(begun + dt.timedelta(minutes=minutes)):
             collect_orphans()
     assert Event.objects.filter(verb="orphan.removed", target_name=uid).count() == 1
+
+
+def test_e11_among_thousands_each_row_protects_its_own_thing(make_thing):
+    kept, gone = make_thing(), make_thing()
+    Thing.objects.filter(pk=gone.pk).update(deleted_at=now())
+    strangers = {str(uuid4()) for _ in range(5000)}
+    with CaptureQueriesContext(connection) as asked:
+        found = live_uids({str(kept.uid), str(gone.uid), *strangers})
+    assert found == {str(kept.uid)}
+    assert max(len(query["sql"]) for query in asked) < 2000
