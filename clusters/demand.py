@@ -54,7 +54,7 @@ def demand_on(cluster_keys: list[str]) -> dict[str, Demand]:
         model.objects.filter(
             cluster_key__in=cluster_keys, deleted_at__isnull=True, gpus__gt=0
         ).order_by()
-        for model in _models()
+        for model in models_with_gpus()
     ]
     columns = ("cluster_key", "gpu_flavor", "phase", "desired")
     sums = [rows.values(*columns).annotate(n=Sum("gpus")) for rows in live]
@@ -78,7 +78,7 @@ def placed_on(cluster_key: str, nodes: Collection[str] | None = None) -> list[Pl
     where = dict(seen.values_list("uid", KT("data__detail__node")))
     return [
         Placed(model.KIND, uid, gpus, flavor, node)
-        for model in _models()
+        for model in models_with_gpus()
         for uid, gpus, flavor in model.objects.filter(
             cluster_key=cluster_key, deleted_at__isnull=True, gpus__gt=0, phase__in=HELD
         ).values_list("uid", "gpus", "gpu_flavor")
@@ -102,7 +102,8 @@ def live_on(cluster_key: str) -> dict[str, int]:
     return found
 
 
-def _models() -> Iterator[Any]:
+def models_with_gpus() -> Iterator[Any]:
+    """Return the kinds of work that may hold devices."""
     for reconciler in reconcilers.registered().values():
         names = {f.name for f in reconciler.model._meta.get_fields()}  # noqa: SLF001 - any model
         if {"gpus", "gpu_flavor", "cluster_key"} <= names:

@@ -17,6 +17,8 @@ from django.utils.translation import ngettext
 from clusters import placement
 from clusters import selectors as clusters
 from clusters.models import Claim, Cluster
+from clusters.node_room import Together
+from clusters.options import options_of
 from notebooks.program import flavors_of
 
 if TYPE_CHECKING:
@@ -66,8 +68,10 @@ class Room:
         project_uid: UUID | None = None,
         *,
         known: tuple[Cluster, list[KindUse]] | None = None,
+        together: Together | None = None,
     ) -> None:
         self._cluster = known[0] if known else Cluster.objects.filter(key=cluster_key).first()
+        self._together = together or Together([self._cluster] if self._cluster else [])
         self._total: Counter[str] = Counter()
         self._free: Counter[str] = Counter()
         self._largest: Counter[str] = Counter()  # most on one node
@@ -83,10 +87,16 @@ class Room:
             self._look(self._cluster)
         else:
             found = known[1] if known else _kinds(self._cluster, project_uid)
-            self._look_at_kinds(found)
+            self._look_at_kinds(self._cluster, found)
 
-    def _look_at_kinds(self, kinds: list[KindUse]) -> None:
-        """A cluster's own scheduler decides; what is known of it is the kinds of its nodes."""
+    def _look_at_kinds(self, cluster: Cluster, kinds: list[KindUse]) -> None:
+        """A cluster's own scheduler decides; what is known of it is the kinds of its nodes, and
+        how large the largest one is.
+        """
+        capacity = cluster.capacity or {}
+        promised = options_of(cluster.options).cpu_overcommit
+        self._cpu_total = int(capacity.get("largest_cpu_milli") or 0) * promised
+        self._memory_total = int(capacity.get("largest_memory_mib") or 0)
         for use in kinds:
             self._labels[use.flavor.name] = use.flavor.label
             for key in ("", use.flavor.name):
@@ -132,8 +142,10 @@ class Room:
     def ask(self, wanted: Resources, *, uid: UUID | None = None) -> Forecast:
         """Say whether a workload of this size would start now, and if not, where it stands."""
         if self._never(wanted):
-            sentence = self._never_sentence()
+            sentence = self._never_sentence(wanted)
             return Forecast(False, self._ahead(wanted, uid) + 1, False, sentence)
+        if silent := self._silent_sentence():
+            return Forecast(False, 1, True, silent)
         ahead = self._ahead(wanted, uid)
         if not ahead and self._room(wanted):
             return Forecast(True, 0, True, _("It would start now."))
@@ -147,9 +159,17 @@ class Room:
             sentence = _("It would wait as the next one: what it asks for is in use.")
         return Forecast(False, ahead + 1, True, sentence)
 
-    def _never_sentence(self) -> str:
+    def _silent_sentence(self) -> str:
+        """Return that nobody answers there, or ''. One machine is asked by what would start it."""
+        if self._cluster is None or self._is_one_machine or self._cluster.reachable:
+            return ""
+        return _("It would wait: %(cluster)s does not answer.") % {"cluster": self._cluster.name}
+
+    def _never_sentence(self, wanted: Resources) -> str:
         if self._cluster is None or self._is_one_machine:
             return _("It asks for more than this machine has: it would wait without end.")
+        if not self._lacks_gpus(wanted):
+            return _("No node of the cluster is of the kind or size that it asks for.")
         return _("No node of %(cluster)s has that many GPUs of this kind.") % {
             "cluster": self._cluster.name
         }
@@ -157,21 +177,39 @@ class Room:
     def _never(self, wanted: Resources) -> bool:
         if self._cluster is None:
             return False  # nothing is known yet: say nothing wrong
-        unknown = not self._cpu_total  # the machine was not looked at yet
-        if not self._is_one_machine:
-            names = flavors_of(wanted.gpu_flavor) or [""]
-            return wanted.gpus > max(self._largest[name] for name in names)
-        return wanted.gpus > self.total_gpus(wanted.gpu_flavor) or (
-            not unknown
-            and (wanted.cpu_milli > self._cpu_total or wanted.memory_mib > self._memory_total)
+        return self._lacks_gpus(wanted) or self._is_larger(wanted)
+
+    def _lacks_gpus(self, wanted: Resources) -> bool:
+        if self._is_one_machine:
+            return wanted.gpus > self.total_gpus(wanted.gpu_flavor)
+        names = flavors_of(wanted.gpu_flavor) or [""]
+        return wanted.gpus > max(self._largest[name] for name in names)
+
+    def _is_larger(self, wanted: Resources) -> bool:
+        """Whether it asks for more than the machine, or the largest node, has at all.
+
+        0: it was not looked at yet.
+        """
+        return (0 < self._cpu_total < wanted.cpu_milli) or (
+            0 < self._memory_total < wanted.memory_mib
         )
 
     def _room(self, wanted: Resources) -> bool:
         if wanted.gpus > self.free_gpus(wanted.gpu_flavor):
             return False
+        if not self._is_one_machine:
+            return self._is_together(wanted)
         if not self._cpu_total:
             return True
         return wanted.cpu_milli <= self._cpu_left and wanted.memory_mib <= self._memory_left
+
+    def _is_together(self, wanted: Resources) -> bool:
+        """Whether one node has as many free ones; what is not known is in nobody's way."""
+        if wanted.gpus <= 1 or self._cluster is None:
+            return True
+        names = flavors_of(wanted.gpu_flavor) or list(self._labels)
+        most = [self._together.most(self._cluster, name) for name in names]
+        return any(free is None or free >= wanted.gpus for free in most)
 
     def _ahead(self, wanted: Resources, uid: UUID | None) -> int:
         """Count the waiting ones that want something this one wants too and lack it."""
@@ -196,30 +234,39 @@ class Rooms:
         self._project_uid = project_uid
         self._rooms: dict[str, Room] = {}
         self._kinds: dict[str, list[KindUse]] | None = None
+        self._together = Together(())
 
     def of(self, cluster: Cluster) -> Room:
         if cluster.key not in self._rooms:
             kinds: list[KindUse] = []
             if cluster.driver not in placement.QUEUED_HERE:
                 kinds = self._all_kinds().get(cluster.key, [])
-            self._rooms[cluster.key] = Room(known=(cluster, kinds))
+            self._rooms[cluster.key] = Room(known=(cluster, kinds), together=self._together)
         return self._rooms[cluster.key]
 
     def _all_kinds(self) -> dict[str, list[KindUse]]:
         if self._kinds is None:
             self._kinds = defaultdict(list)
-            for use in placement.kinds_for(self._project_uid):
+            uses = placement.kinds_for(self._project_uid)
+            for use in uses:
                 self._kinds[use.cluster.key].append(use)
+            self._together = Together(use.cluster for use in uses)
         return self._kinds
 
     def best(self, clusters: Iterable[Cluster], wanted: Resources) -> tuple[Cluster, Forecast]:
-        """Return the first cluster where it starts now, else where it ever fits, else the first."""
-        rows = list(clusters)
-        rows = [row for row in rows if row.reachable] or rows
-        asked = [(row, self.of(row).ask(wanted)) for row in rows]
-        starts = [pair for pair in asked if pair[1].starts_now]
-        fits = [pair for pair in asked if pair[1].fits]
-        return (starts or fits or asked)[0]
+        return self.ranked(clusters, wanted)[0]
+
+    def ranked(
+        self, clusters: Iterable[Cluster], wanted: Resources
+    ) -> list[tuple[Cluster, Forecast]]:
+        """Return them, those that answer first; of these where it starts now, then where it ever
+        fits.
+        """
+        asked = [(row, self.of(row).ask(wanted)) for row in clusters]
+        return sorted(
+            asked,
+            key=lambda pair: (not pair[0].reachable, not pair[1].starts_now, not pair[1].fits),
+        )
 
 
 def _kinds(cluster: Cluster, project_uid: UUID | None) -> list[KindUse]:

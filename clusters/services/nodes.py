@@ -33,6 +33,7 @@ _FACTS = (
 )
 MOST_RANGES = 200
 _SUMS = ("total", "out", "held", "nodes", "largest")
+_LARGEST = ("largest_cpu_milli", "largest_memory_mib")  # of one node: nothing is split over several
 _UPDATED = [name.removesuffix("_id") for name in _FACTS] + ["seen_at"]
 
 
@@ -57,7 +58,7 @@ def nodes_store(*, cluster_key: str, changes: NodeChanges) -> int:
         gone |= set(known) - {facts.name for facts in changes.seen}
     news = _note_held(cluster, changes, gone)
     ranges = _note_ranges(cluster, changes)
-    if not changed and not gone and not news and not ranges:
+    if not (changed or gone or news or ranges) and set(_LARGEST) <= set(cluster.capacity):
         return 0
     _write(cluster, changed, gone)
     _sum_up(cluster, [node for name, node in known.items() if name not in gone], flavors)
@@ -154,6 +155,7 @@ def _sum_up(cluster: Cluster, nodes: Collection[Node], flavors: Iterable[Flavor]
     tolerations = [entry for entries in known for entry in entries]
     resources = {flavor.name: flavor.resource for flavor in flavors}
     cpu = memory = ready = count = 0
+    largest = dict.fromkeys(_LARGEST, 0)
     for node in nodes:
         count += 1
         closed = accelerators.closed_by(node.taints, node.accelerators, tolerations)
@@ -163,6 +165,8 @@ def _sum_up(cluster: Cluster, nodes: Collection[Node], flavors: Iterable[Flavor]
         ready += 1
         cpu += node.cpu_milli
         memory += node.memory_mib
+        for name in _LARGEST:
+            largest[name] = max(largest[name], getattr(node, name.removeprefix("largest_")))
         _add(kinds, node.offers, usable=True)
         _add_held(kinds, node, (cluster.held or {}).get(node.name, {}), resources)
     cluster.kinds = kinds
@@ -172,6 +176,7 @@ def _sum_up(cluster: Cluster, nodes: Collection[Node], flavors: Iterable[Flavor]
         "memory_mib": memory,
         "nodes": count,
         "nodes_ready": ready,
+        **largest,
     }
     cluster.save(update_fields=["kinds", "capacity", "held"])
     bus.publish(["operators"], {"kind": "cluster", "uid": str(cluster.uid)})
