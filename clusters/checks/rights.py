@@ -89,6 +89,14 @@ DANGEROUS = (
     Act("approve", "signers", "certificates.k8s.io", inside=False),
     Act("create", "mutatingwebhookconfigurations", "admissionregistration.k8s.io", inside=False),
 )
+# An account with the chart's roles and no more. The chart is told nothing else of a portal: what
+# it wants to know before it shows its roles is in the file.
+SMALL_ACCOUNT = (
+    "kubectl create namespace berth\n"
+    "helm template berth deploy/helm/berth -n berth -f deploy/helm/rights.yaml"
+    " --show-only templates/rbac.yaml | kubectl apply -n berth -f -\n"
+    "kubectl create token berth -n berth --duration 8760h"
+)
 _AGAIN_S = 0.5
 REVIEW = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
@@ -173,5 +181,5 @@ def restraint(subject: Subject, bench: Bench) -> Finding:
         "restraint",
         _n("Our identity may do more than is needed: %(acts)s. Attach with a smaller one."),
         acts=", ".join(act.words for act in much[:6]),
-        fix="helm template berth deploy/helm/berth --show-only templates/rbac.yaml",
+        fix=SMALL_ACCOUNT,
     )

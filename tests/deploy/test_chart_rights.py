@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from clusters.checks.rights import NEEDED, ROUTES, VOLUMES, Act
+from clusters.checks.rights import NEEDED, ROUTES, SMALL_ACCOUNT, VOLUMES, Act
 from runtime.drivers.kubernetes.builders.tenant.access import rules_of
 from runtime.protocol import KubeUser
 from tests.deploy import chart
@@ -85,6 +85,23 @@ def test_c6_the_roles_change_nothing_that_berth_does_not_change(
     writes = {role: {one for one in all_ if one[0] not in READS} for role, all_ in found.items()}
     assert not writes["berth"] - asked[False]
     assert not writes[PROJECTS] - asked[True]
+
+
+def test_the_remedy_of_the_self_check_makes_an_account_with_these_roles(granted: Any) -> None:
+    """As it is printed: only the version of the cluster is added, which our own helm lacks."""
+    namespace, roles, token = SMALL_ACCOUNT.splitlines()
+    helm, _pipe, apply = roles.partition(" | ")
+    done = chart.run_helm(None, *helm.split()[1:], *SHOWN[:2])
+    assert done.returncode == 0, done.stderr
+    made = [one for one in yaml.safe_load_all(done.stdout) if one]
+    found = {one["metadata"]["name"]: set(rights(one["rules"])) for one in made if "rules" in one}
+    assert found == granted()
+    account = next(one for one in made if one["kind"] == "ServiceAccount")["metadata"]["name"]
+    assert namespace.split()[-1] == "berth"
+    assert apply == "kubectl apply -n berth -f -"
+    assert token.startswith(f"kubectl create token {account} -n berth ")
+    runbook = (chart.ROOT / "docs/runbook/clusters.md").read_text()
+    assert all(line in runbook for line in SMALL_ACCOUNT.splitlines())
 
 
 def test_berth_has_every_right_that_it_gives_to_members(granted: Any) -> None:
