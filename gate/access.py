@@ -10,6 +10,7 @@ from django.utils.translation import gettext as _
 from accounts.principal import Principal
 from clusters.options import options_of
 from common.errors import Conflict, Forbidden
+from common.templatetags.berth import phase_word
 from gate.callers import Caller, principal_of
 from notebooks import selectors, where
 from notebooks.models import Workspace
@@ -91,7 +92,7 @@ def running_target(caller: Caller, short_id: str) -> Target:
     if not target.is_running:
         raise Conflict(
             _("The workspace does not run (it is %(phase)s). Start it first.")
-            % {"phase": target.phase},
+            % {"phase": phase_word(target.phase).lower()},
             code="not-running",
         )
     return target

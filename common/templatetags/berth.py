@@ -49,6 +49,11 @@ def icon(name: str, css: str = "") -> SafeString:
     return format_html('<i class="ti ti-{} {}" aria-hidden="true"></i>', name, css)
 
 
+def phase_word(value: str) -> str:
+    """Return what the badge of a state says, for a sentence."""
+    return str(PHASES.get(str(value), PHASES["unknown"])[1])
+
+
 @register.simple_tag
 def phase(value: str, word: str = "") -> SafeString:
     """The one badge for the state of a workload."""

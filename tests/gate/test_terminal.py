@@ -101,6 +101,21 @@ async def test_a_stopped_workspace_says_so(
         assert (await told(ws))["code"] == "not-running"
 
 
+async def test_what_it_is_instead_is_said_in_the_words_of_its_badge(
+    gate: Running, workspace: Any, alice: Any, cookie: Any
+) -> None:
+    workspace.phase = "stopped"
+    await sync_to_async(workspace.save)()
+    said = {}
+    for language in ("en", "ja"):
+        alice.language = language
+        await sync_to_async(alice.save)()
+        async with gate.socket(f"/gate/terminal/{workspace.short_id}", await cookie(alice)) as ws:
+            said[language] = (await told(ws))["message"]
+    assert "(it is stopped)" in said["en"]
+    assert ("(停止)" in said["ja"], "stopped" in said["ja"]) == (True, False)
+
+
 async def test_a3_a_revoked_visitor_is_cut(
     gate: Running, workspace: Any, alice: Any, bob: Any, cookie: Any
 ) -> None:
