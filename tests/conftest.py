@@ -1,6 +1,5 @@
 """Shared fixtures: people with roles, a project, clients that speak HTTP."""
 
-import gc
 import os
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -14,6 +13,7 @@ from django.utils import translation
 
 pytest_plugins = [
     "tests.support.lanes",
+    "tests.support.sparing",
     "tests.support.store_fixtures",
     "tests.support.database_fixtures",
 ]
@@ -23,17 +23,6 @@ hypothesis.settings.register_profile(
     "berth", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 hypothesis.settings.load_profile("berth")
-
-
-def pytest_collection_finish() -> None:
-    """Look for garbage less often, and never in what the collected tests hold.
-
-    Thousands of tests, views and templates are looked through each time: with Python's own
-    thresholds that was an eighth of all that the tests of whole pages computed.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(5_000, 10, 20)
 
 
 @pytest.fixture(autouse=True)
