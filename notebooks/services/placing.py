@@ -1,8 +1,13 @@
-"""On which cluster a workspace runs, and whether what it asks for exists there."""
+"""On which cluster a workspace runs, and whether what it asks for exists there.
+
+Of several clusters it goes to the likeliest one that lets it in: what only another one has (a pool,
+a network, an image of its own), or an unproved network, rules out a cluster and refuses nobody.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from django.conf import settings
@@ -12,13 +17,16 @@ from clusters import placement
 from clusters.models import Cluster
 from clusters.options import options_of
 from clusters.services import ensure_local_cluster
-from common.errors import Conflict, wrong
+from common.errors import BerthError, Conflict, wrong
 from notebooks.choices import WorkspaceKind
 from notebooks.forecast import Rooms
 from notebooks.program import clean_slug, flavors_of
 from runtime.protocol import Resources
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from clusters.models import Pool
     from notebooks.models import Preset
     from notebooks.spec import Spec, Wanted
     from projects.models import Project
@@ -51,21 +59,76 @@ def clusters_of(project: Project) -> list[Cluster]:
     return sorted((c for c in found if not c.drain and c.key not in hidden), key=runs_images)
 
 
-def placed(*, project: Project, spec: Spec, wanted: Wanted, preset: Preset | None) -> Spec:
-    """Return ``spec`` on its cluster, or raise Invalid that names what is not there.
+def placed(*, project: Project, spec: Spec, wanted: Wanted, preset: Preset) -> Spec:
+    """Return a new ``spec`` on its cluster, or raise what the likeliest one says against it."""
+    refusal: BerthError | None = None
+    for cluster in choices(project, preset, spec, wanted):
+        try:
+            if runs_images(cluster):
+                # it is one of those that the project may use now
+                placement.proved_check(cluster)
+            return _fitted(cluster, project, spec, wanted)
+        except BerthError as error:
+            refusal = refusal or error
+    raise refusal or Conflict(_("There is no cluster to run it on."), code="no-cluster")
 
-    ``preset`` None: an edit; its cluster stays.
+
+def fitted_there(*, project: Project, spec: Spec, wanted: Wanted) -> Spec:
+    """Return an edited ``spec`` for the cluster on which it stays, or raise what is not there.
+
+    Whether anything may start there is for whoever starts it again.
     """
-    cluster = _known(spec.cluster) if preset is None else choose(project, preset, spec, wanted)
+    return _fitted(_known(spec.cluster), project, spec, wanted)
+
+
+def _fitted(cluster: Cluster, project: Project, spec: Spec, wanted: Wanted) -> Spec:
     spec = replace(spec, cluster=cluster.key)
-    if runs_images(cluster):
-        if preset is None:
-            placement.launch_check(cluster.key, project.uid)
-        else:
-            placement.proved_check(cluster)  # it is one of those that the project may use now
-        _check_cluster(cluster, project, spec)
-        return spec
-    return _on_a_machine(spec, wanted)
+    if not runs_images(cluster):
+        return _on_a_machine(spec, wanted)
+    _check_cluster(cluster, project, spec)
+    return spec
+
+
+class Doors:
+    """What the clusters of a project say against a preset as it is, for any number of presets.
+
+    A constant number of queries: advice for cards. A launch asks again, and of everything.
+    """
+
+    def __init__(self, project: Project, clusters: Sequence[Cluster]) -> None:
+        self._project_uid = project.uid
+        self._keys = [cluster.key for cluster in clusters if runs_images(cluster)]
+        self._unproved = placement.unproved_among(clusters)
+
+    def refusal(self, cluster: Cluster, spec: Spec) -> str:
+        """Return why it would not be let in, or ''."""
+        if not runs_images(cluster):
+            return ""
+        try:
+            _check_program(cluster, spec)
+        except BerthError as error:
+            return self._unproved.get(cluster.pk) or error.message
+        return self._unproved.get(cluster.pk) or self._lacking(cluster, spec)
+
+    def _lacking(self, cluster: Cluster, spec: Spec) -> str:
+        if spec.pool and (cluster.key, spec.pool) not in self._pools(spec.kind):
+            return _("There is no pool called %(name)s here.") % {"name": spec.pool}
+        if spec.network and (cluster.key, spec.network) not in self._networks:
+            return _("There is no extra network called %(name)s here.") % {"name": spec.network}
+        return ""
+
+    def _pools(self, kind: str) -> set[tuple[str, str]]:
+        rows = (row for row in self._all_pools if row.admits(kind, self._project_uid))
+        return {(row.cluster.key, row.name) for row in rows}
+
+    @cached_property
+    def _all_pools(self) -> list[Pool]:
+        return placement.pools_on(self._keys, WorkspaceKind.values, self._project_uid)
+
+    @cached_property
+    def _networks(self) -> set[tuple[str, str]]:
+        rows = placement.networks_on(self._keys, self._project_uid)
+        return {(row.cluster.key, row.name) for row in rows}
 
 
 def amounts_of(project: Project, spec: Spec) -> dict[str, int]:
@@ -84,24 +147,22 @@ def amounts_of(project: Project, spec: Spec) -> dict[str, int]:
     return spec.amounts(kinds)
 
 
-def choose(project: Project, preset: Preset, spec: Spec, wanted: Wanted) -> Cluster:
-    """Return the cluster: as said, as the preset says, the only one, or where it fits now."""
+def choices(project: Project, preset: Preset, spec: Spec, wanted: Wanted) -> list[Cluster]:
+    """Return the cluster that was said, that of the preset, or all, the likeliest one first."""
     usable = clusters_of(project)
     by_key = {cluster.key: cluster for cluster in usable}
     if asked := clean_slug("cluster", wanted.cluster):
         if asked not in by_key:
             message = _("There is no such cluster here, or it takes nothing new.")
             raise wrong("cluster", message)
-        return by_key[asked]
+        return [by_key[asked]]
     if preset.cluster_key:
-        return _one(by_key.get(preset.cluster_key))
+        return [_one(by_key.get(preset.cluster_key))]
     fitting = [c for c in usable if runs_images(c) or not _needs_images(spec, wanted)] or usable
-    if not fitting:
-        raise Conflict(_("There is no cluster to run it on."), code="no-cluster")
-    if len(fitting) == 1:
-        return fitting[0]
+    if len(fitting) <= 1:
+        return fitting
     size = Resources(spec.cpu_milli, spec.memory_mib, spec.gpus, spec.gpu_flavor)
-    return Rooms(project.uid).best(fitting, size)[0]
+    return [cluster for cluster, _said in Rooms(project.uid).ranked(fitting, size)]
 
 
 def _is_known(key: str) -> bool:

@@ -12,10 +12,11 @@ from common.errors import wrong
 from notebooks import program, selectors
 from notebooks.choices import WorkspaceKind
 from notebooks.models import MAX_CPU_MILLI, MAX_GPUS, MAX_MEMORY_MIB, Preset, Workspace
-from notebooks.services.placing import placed
+from notebooks.services.placing import fitted_there, placed
 from notebooks.spec import (
     FIXED,
     PUBLIC,
+    RESTARTING,
     Spec,
     Wanted,
     clean_count,
@@ -41,6 +42,11 @@ def spec_for(*, project: Project, preset: Preset, wanted: Wanted) -> Spec:
         wanted = _with_env(wanted, {**preset.default_env, **clean_env(wanted.env)})
     spec = _merge(project, preset, base, wanted)
     return placed(project=project, spec=spec, wanted=wanted, preset=preset)
+
+
+def spec_of_preset(preset: Preset) -> Spec:
+    """Return what a press on its card asks for, on no cluster yet."""
+    return _base(preset, preset.kind)
 
 
 def spec_of(row: Workspace) -> Spec:
@@ -72,7 +78,18 @@ def spec_edited(row: Workspace, wanted: Wanted) -> Spec:
     if wanted.env is not None:
         wanted = _with_env(wanted, clean_env(wanted.env))
     spec = _merge(row.project, row.preset, before, wanted)
-    return placed(project=row.project, spec=spec, wanted=wanted, preset=None)
+    if not RESTARTING.intersection(changed_fields(before, spec)):
+        return spec  # what runs stays as it is, whatever its cluster offers by now
+    return fitted_there(project=row.project, spec=spec, wanted=wanted)
+
+
+def changed_fields(before: Spec, after: Spec) -> list[str]:
+    names = [*sorted(RESTARTING), "time_limit_minutes"]
+    return [name for name in names if _plain(getattr(before, name)) != _plain(getattr(after, name))]
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _kind(preset: Preset, wanted: Wanted) -> str:
@@ -83,7 +100,7 @@ def _kind(preset: Preset, wanted: Wanted) -> str:
             raise wrong("kind", message)
         return wanted.kind
     if wanted.command or wanted.args or wanted.ports:
-        return WorkspaceKind.CONTAINER
+        return WorkspaceKind.CONTAINER.value  # as it is written into a file
     return preset.kind
 
 
