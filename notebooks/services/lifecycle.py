@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from django.db import transaction
 from django.utils.translation import gettext as _
 
+from clusters.placement import launch_check
 from common.clock import now
 from common.errors import Conflict, Invalid
 from events import services as events
@@ -24,14 +25,14 @@ from notebooks.services.attaching import (
 )
 from notebooks.services.base import changed, lock, own, require_end, step
 from notebooks.services.launch import begin_launch, reserve
-from notebooks.services.specify import columns_of, spec_edited, spec_of
+from notebooks.services.specify import changed_fields, columns_of, spec_edited, spec_of
 from notebooks.spec import ATTACHED, RESTARTING, clean_count, clean_name
 from runtime.protocol import Desired
 
 if TYPE_CHECKING:
     from accounts.models import User
     from accounts.principal import Principal
-    from notebooks.spec import Spec, Wanted
+    from notebooks.spec import Wanted
     from projects.models import Project
 
 DEFAULT_EXTENSION = 60
@@ -136,6 +137,7 @@ def workspace_edit(
         set_end(row)
     restarts = needs_restart(row, fields)
     if restarts:
+        launch_check(row.cluster_key, row.project.uid)
         check_still_usable(principal, row)
         begin_launch(row)
     else:
@@ -154,15 +156,6 @@ def workspace_edit(
     )
     changed(row)
     return row
-
-
-def changed_fields(before: Spec, after: Spec) -> list[str]:
-    names = [*sorted(RESTARTING), "time_limit_minutes"]
-    return [name for name in names if _plain(getattr(before, name)) != _plain(getattr(after, name))]
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
 
 
 def needs_restart(row: Workspace, fields: list[str]) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from django.utils.translation import gettext as _
 
 from clusters.models import Flavor
+from clusters.placement import launch_check
 from common.changes import Change
 from common.errors import BerthError
 from common.ids import next_name
@@ -27,9 +28,9 @@ from notebooks.services.attaching import (
 )
 from notebooks.services.base import own
 from notebooks.services.launch import default_preset, require_startable
-from notebooks.services.lifecycle import changed_fields, needs_restart
+from notebooks.services.lifecycle import needs_restart
 from notebooks.services.placing import amounts_of
-from notebooks.services.specify import spec_edited, spec_for, spec_of
+from notebooks.services.specify import changed_fields, spec_edited, spec_for, spec_of
 from notebooks.spec import LISTS, PUBLIC, Spec, Wanted, clean_name
 from quotas import selectors as quotas
 from quotas.choices import label_of, words
@@ -163,8 +164,9 @@ def _plan_edit(principal: Principal, workspace: Workspace, wanted: Wanted) -> Pl
 
 
 def _refused(principal: Principal, row: Workspace, gets: Attached, judged: _Judged) -> str:
-    """Return why it could not start again with what is attached and its size."""
+    """Return why it could not start again there, with what is attached and its size."""
     try:
+        launch_check(row.cluster_key, row.project.uid)
         require_usable_by(principal, row.project, gets)
     except BerthError as error:
         return error.message
