@@ -23,23 +23,28 @@ function selectsIn(node) {
   return !selection.isCollapsed && node.contains(selection.anchorNode);
 }
 
-// A press lasts from down to up: what is put in its place between the two gets no click.
+// A press lasts from down to up: what is put in its place between the two gets no click. So it is
+// with the space bar on a button; Enter clicks as it goes down.
 let pressed = null;
 let release = null;
-document.addEventListener("pointerdown", (event) => {
-  if (event.button !== 0) return;
+function press(target) {
   clearTimeout(release);
-  pressed = event.target;
-}, true);
-for (const end of ["pointerup", "pointercancel", "contextmenu"]) {
-  document.addEventListener(end, () => {
-    clearTimeout(release);
-    release = setTimeout(() => { // the click comes first
-      pressed = null;
-      if (stale.size) wake();
-    }, 200);
-  }, true);
+  pressed = target;
 }
+function letGo() {
+  clearTimeout(release);
+  release = setTimeout(() => { // the click comes first
+    pressed = null;
+    if (stale.size) wake();
+  }, 200);
+}
+document.addEventListener("pointerdown", (event) => event.button === 0 && press(event.target), true);
+document.addEventListener("keydown", (event) => event.key === " " && press(event.target), true);
+document.addEventListener("keyup", (event) => event.key === " " && letGo(), true);
+for (const end of ["pointerup", "pointercancel", "contextmenu"]) {
+  document.addEventListener(end, letGo, true);
+}
+addEventListener("blur", () => pressed && letGo()); // nobody tells when a key goes up elsewhere
 
 const inUse = (node) => typesIn(node) || selectsIn(node) || node.contains(pressed);
 

@@ -197,3 +197,39 @@ def test_a_press_that_leads_nowhere_holds_a_refresh_back_only_while_it_lasts(
     assert page.locator(KEPT).count() == 1
     page.mouse.up()
     page.wait_for_selector(KEPT, state="detached", timeout=WITHIN_MS)
+
+
+COUNTED = """() => {
+  const made = document.createElement("button");
+  made.id = "counted";
+  made.onclick = () => { window.clicks = (window.clicks ?? 0) + 1; };
+  document.getElementById("clusters").append(made);
+  made.focus();
+}"""
+
+
+def test_a_space_bar_that_is_held_while_something_changes_still_presses(
+    portal: screens.Portal, clusters: Any
+) -> None:
+    page = clusters
+    page.evaluate(COUNTED)
+    page.keyboard.down("Space")
+    run(portal, TELL)
+    page.wait_for_timeout(2_000)
+    assert page.locator(KEPT).count() == 1
+    page.keyboard.up("Space")
+    assert page.evaluate("window.clicks") == 1
+    page.wait_for_selector(KEPT, state="detached", timeout=WITHIN_MS)
+
+
+def test_a_key_that_goes_up_in_another_window_holds_nothing_back(
+    portal: screens.Portal, clusters: Any
+) -> None:
+    page = clusters
+    page.evaluate(COUNTED)
+    page.keyboard.down("Space")
+    run(portal, TELL)
+    page.wait_for_timeout(2_000)
+    assert page.locator(KEPT).count() == 1
+    page.evaluate("dispatchEvent(new Event('blur'))")
+    page.wait_for_selector(KEPT, state="detached", timeout=WITHIN_MS)
