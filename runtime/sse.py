@@ -3,7 +3,8 @@
 The stream says *that* something changed, never what: the page asks again through its own view,
 which authorises again. ``age`` is how many seconds ago the page asked for what it shows: what was
 said since then, before the stream was open, comes first. A stream holds no database connection,
-is bounded per user, and ends when the session ends or the topics are no longer the user's.
+is bounded per user, and ends when the session ends or the topics are no longer the user's. Other
+pages than the portal's get none: they could not read it, and would take one of the user's.
 """
 
 import json
@@ -17,6 +18,7 @@ from django.contrib.auth import get_user_model
 from django.db import connection
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 
+from common.own_page import is_foreign
 from runtime import bus
 
 HEARTBEAT_S = 15.0
@@ -37,6 +39,8 @@ def make_stream(authorise: Authorise) -> View:
     """Return the async view; ``authorise`` is synchronous and may read the database."""
 
     async def stream(request: HttpRequest) -> HttpResponse | StreamingHttpResponse:
+        if is_foreign(request):
+            return HttpResponse(status=403)
         asked = [t for t in request.GET.get("topics", "").split(",") if t][:MAX_TOPICS]
         user_key, allowed = await _check(request, asked, authorise)
         if user_key is None:

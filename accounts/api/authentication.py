@@ -13,7 +13,9 @@ from accounts.models import ApiToken, User
 from accounts.principal import Principal
 from accounts.services import record_denied, token_authenticate
 from common.disk import DiskFull
+from common.errors import Forbidden
 from common.middleware import client_ip
+from common.own_page import is_foreign
 
 SAFE = {"GET", "HEAD", "OPTIONS"}
 _MAX_HEADER = 256
@@ -63,12 +65,14 @@ class TokenAuthentication(authentication.BaseAuthentication):
 
 
 class SessionAuthentication(authentication.SessionAuthentication):
-    """The portal's own pages; every unsafe request needs the CSRF token."""
+    """The portal's own pages, and no others; every unsafe request needs the CSRF token."""
 
     def authenticate(self, request: Request) -> tuple[Any, Any] | None:
         found = super().authenticate(request)
         if found is not None:
             plain = request._request  # noqa: SLF001
+            if plain.method in SAFE and is_foreign(plain):
+                raise Forbidden(_("Only pages of the portal may do this."), code="foreign-origin")
             plain.principal = Principal(user=found[0], ip=client_ip(plain))  # type: ignore[attr-defined]
             _require_room(plain)
         return found

@@ -161,6 +161,31 @@ def test_a13_a_foreign_origin_is_refused_even_with_the_csrf_token(alice, visitor
     assert answer.status_code == 201
 
 
+@pytest.mark.parametrize(
+    ("status", "headers"),
+    [
+        (200, {}),
+        (200, {"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "cors"}),
+        (200, {"Origin": "http://testserver"}),
+        (200, {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "navigate"}),  # a link
+        (403, {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "cors"}),
+        (403, {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}),
+        (403, {"Origin": "http://w.nb.testserver:8001"}),
+        (403, {"Origin": "null"}),
+    ],
+)
+def test_b1_a_session_reads_the_api_on_the_portals_own_pages_only(alice, visitor, status, headers):
+    visitor.force_login(alice, backend="allauth.account.auth_backends.AuthenticationBackend")
+    answer = visitor.get("/api/v1/me", headers=headers)
+    assert answer.status_code == status
+    assert status == 200 or answer.json()["code"] == "foreign-origin"
+
+
+def test_b1_a_token_reads_the_api_wherever_its_holder_is(alice, token_of, api):
+    elsewhere = {"Origin": "https://dashboard.example", "Sec-Fetch-Site": "cross-site"}
+    assert api(token_of(alice)).get("/api/v1/me", headers=elsewhere).status_code == 200
+
+
 def test_forms_are_no_input_of_the_api(alice, token_of, api):
     client = api(token_of(alice))
     assert client.post("/api/v1/me/tokens", {"name": "x"}).status_code == 415

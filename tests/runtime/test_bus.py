@@ -138,8 +138,9 @@ class TestStream:
         session[HASH_SESSION_KEY] = user.get_session_auth_hash()
         session.create()
 
-        def request(topics="user:x", **more):
-            made = AsyncRequestFactory().get("/events/stream", {"topics": topics, **more})
+        def request(topics="user:x", headers=None, **more):
+            asked = {"topics": topics, **more}
+            made = AsyncRequestFactory().get("/events/stream", asked, headers=headers)
             made.session, made.user = SessionStore(session.session_key), user
             return made
 
@@ -185,6 +186,21 @@ class TestStream:
         request = signed_in()
         await sync_to_async(signed_in.session.delete)()
         assert (await self.view()(request)).status_code == 401
+
+    @pytest.mark.parametrize(
+        "headers",
+        [
+            {"Origin": "http://w.nb.testserver:8001"},
+            {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "no-cors"},
+        ],
+    )
+    async def test_b1_another_page_gets_no_stream_and_takes_none_of_its_visitors(
+        self, signed_in, unix_bus, headers
+    ):
+        for _ in range(sse.PER_USER + 1):
+            assert (await self.view()(signed_in(headers=headers))).status_code == 403
+        own = {"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "cors"}
+        assert (await self.view()(signed_in(headers=own))).status_code == 200
 
     async def test_f2_streams_are_bounded_for_each_user(self, signed_in, unix_bus):
         held = []
