@@ -15,7 +15,7 @@ from clusters import registry
 from clusters.checks import CHECKS
 from clusters.checks.base import Finding, Subject, undecided, unknown
 from clusters.checks.bench import Bench, BenchError
-from clusters.models import Cluster
+from clusters.models import CheckResult, Cluster
 from clusters.options import options_of
 from clusters.services.checks import checks_store
 from common.clock import now
@@ -23,6 +23,7 @@ from runtime import leases
 from runtime.protocol import DriverError
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from datetime import datetime
 
     from clusters.checks.base import Asker, Check
@@ -31,6 +32,8 @@ log = structlog.get_logger(__name__)
 AGAIN = timedelta(hours=24)
 SOON, LATEST = timedelta(minutes=2), timedelta(hours=2)  # where asking came to nothing
 LEASE_S = 900.0  # more than all waits together
+FRESH = timedelta(hours=23)  # so long a green answer is not asked for again by itself
+ALWAYS = "version"  # whether anybody is there
 
 
 def run_due() -> int:
@@ -67,30 +70,49 @@ def check(cluster: Cluster) -> bool:
     if api is None:
         return False
     try:
-        run(cluster, api)
+        run(cluster, api, known=_known(cluster))
     finally:
         api.close()
     return True
 
 
-def run(cluster: Cluster, api: Asker, *, wait_s: float = 90.0) -> list[Finding]:
-    """Ask everything in order; each answer is shown as soon as it is there."""
+def _known(cluster: Cluster) -> frozenset[str]:
+    """Return what this round has found green: where some came to nothing, it goes on with those.
+
+    A round begins when somebody asks, when something was changed, and each day.
+    """
+    asked = cluster.checks_asked_at
+    rows = CheckResult.objects.filter(
+        cluster=cluster, state=CheckResult.State.GREEN, at__gt=now() - FRESH
+    ).exclude(name=ALWAYS)
+    return frozenset(
+        row.name
+        for row in rows
+        if asked is None or row.at - timedelta(milliseconds=row.took_ms) > asked
+    )
+
+
+def run(
+    cluster: Cluster, api: Asker, *, wait_s: float = 90.0, known: Collection[str] = ()
+) -> list[Finding]:
+    """Ask in order what is not ``known``; each answer is shown as soon as it is there."""
     begun = now()
     options = options_of(cluster.options)
     bench = Bench(api, options, wait_s)
     subject = Subject(cluster, options, api)
     findings: list[Finding] = []
+    wanted = [entry for entry in CHECKS if entry.name not in known]
     try:
-        for entry in CHECKS:
+        for entry in wanted:
             found = one(entry, subject, bench)
             findings.append(found)
             checks_store(cluster=cluster, findings=[found])
-            if entry.name == "version" and found.state != "green":
+            if entry.name == ALWAYS and found.state != "green":
                 break  # nobody there: the rest would only repeat it
     finally:
         _clear(bench)
         answered = not any(found.failed for found in findings)
-        _ran(cluster, begun, whole=answered and len(findings) == len(CHECKS))
+        _ran(cluster, begun, whole=answered and len(findings) == len(wanted))
     return findings
 
 

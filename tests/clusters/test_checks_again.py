@@ -7,7 +7,7 @@ from django.db.models import F
 
 from accounts.principal import Principal
 from clusters.checks import run
-from clusters.checks.base import Answer
+from clusters.checks.base import Answer, Check, green
 from clusters.models import CheckResult, Cluster
 from clusters.placement import launch_refusal
 from clusters.services import checks_ask
@@ -138,3 +138,72 @@ def test_asking_by_hand_does_not_wait_and_begins_anew(world, operator):
     assert run.run_due() == 1
     assert world.wait() <= timedelta(minutes=5)
     assert run.run_due() == 0
+
+
+@pytest.fixture
+def questions(world, monkeypatch):
+    """Three questions in place of all; what ``world.fails`` names comes to nothing."""
+    asked, world.fails = [], {"slow"}
+
+    def question(name):
+        def act(_subject, _bench):
+            asked.append(name)
+            if name in world.fails:
+                raise Unreachable("Not now.")
+            return green(name, "Well.")
+
+        return Check(name, name, act)
+
+    monkeypatch.setattr(run, "CHECKS", tuple(map(question, ("version", "rights", "slow"))))
+    world.well()
+    return asked
+
+
+def asked_in(questions):
+    found = list(questions)
+    questions.clear()
+    return found
+
+
+def test_a_repetition_asks_only_what_is_not_green_yet(world, questions):
+    assert run.run_due() == 1
+    assert asked_in(questions) == ["version", "rights", "slow"]
+    for _again in range(2):
+        world.later(world.wait() + MOMENT)
+        assert run.run_due() == 1
+        assert asked_in(questions) == ["version", "slow"]
+    world.fails = set()
+    world.later(world.wait() + MOMENT)
+    run.run_due()
+    assert asked_in(questions) == ["version", "slow"]
+    assert set(CheckResult.objects.values_list("state", flat=True)) == {"green"}
+    world.cluster.refresh_from_db()
+    assert world.cluster.checks_due_at is None  # whole again
+
+
+def test_each_day_and_when_somebody_asks_everything_is_asked(world, questions, operator):
+    world.fails = set()
+    run.run_due()
+    asked_in(questions)
+    checks_ask(principal=Principal(user=operator), cluster=world.cluster)
+    run.run_due()
+    assert asked_in(questions) == ["version", "rights", "slow"]
+    world.later(timedelta(hours=24))
+    CheckResult.objects.update(at=F("at") - timedelta(hours=24))
+    run.run_due()
+    assert asked_in(questions) == ["version", "rights", "slow"]
+
+
+def test_a_green_answer_of_before_that_could_not_be_renewed_is_asked_for_again(
+    world, questions, operator
+):
+    world.fails = set()
+    run.run_due()
+    world.fails = {"slow"}
+    checks_ask(principal=Principal(user=operator), cluster=world.cluster)
+    run.run_due()
+    assert CheckResult.objects.get(name="slow").state == "green"  # as it was found before
+    asked_in(questions)
+    world.later(world.wait() + MOMENT)
+    run.run_due()
+    assert asked_in(questions) == ["version", "slow"]
