@@ -7,8 +7,10 @@ class NotebooksConfig(AppConfig):
     def ready(self) -> None:
         from clusters.registry import register_lookup
         from hubapi import registry
+        from images.services import register_chooser
         from notebooks import hub, kube_pods, rules, timeline, where
         from notebooks.reconciler import WorkspaceReconciler
+        from notebooks.services import likely_cluster
         from projects.places import register_own_pods
         from runtime import reconcilers
 
@@ -18,3 +20,4 @@ class NotebooksConfig(AppConfig):
         rules.connect()
         register_lookup(where.lookup)
         register_own_pods(kube_pods.own_pods)
+        register_chooser(likely_cluster)

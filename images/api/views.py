@@ -13,14 +13,20 @@ from rest_framework.response import Response
 from common.drf.serializers import StrictSerializer
 from common.oci.reference import LENGTH_MAX
 from images.findings import CONTAINER, NOTEBOOK
-from images.services import image_check
+from images.services import cluster_for, image_check
 from projects.access import Permission
 from projects.api.base import ProjectAPIView
 
 
 class ImageQuestion(StrictSerializer):
     image = serializers.CharField(max_length=LENGTH_MAX)
-    cluster = serializers.CharField(max_length=63, required=False, default="", allow_blank=True)
+    cluster = serializers.CharField(
+        max_length=63,
+        required=False,
+        default="",
+        allow_blank=True,
+        help_text="empty: the one that a start of the project's first preset would choose",
+    )
     kind = serializers.ChoiceField(choices=[NOTEBOOK, CONTAINER], default=NOTEBOOK)
 
 
@@ -62,7 +68,7 @@ class Check(ProjectAPIView):
         finding = image_check(
             principal=self.principal,
             project=self.project,
-            cluster_key=said["cluster"],
+            cluster_key=cluster_for(self.project, said),
             reference=said["image"],
             kind=said["kind"],
         )

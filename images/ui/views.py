@@ -8,13 +8,16 @@ from typing import ClassVar
 from django.http import HttpRequest, HttpResponse
 
 from images.findings import CONTAINER, NOTEBOOK
-from images.services import image_check
+from images.services import cluster_for, image_check
 from projects.access import Permission
 from projects.ui.base import ProjectView
 
 
 class Check(ProjectView):
-    """POST, because asking reaches out into the world. Takes the fields of the launch form."""
+    """POST, because asking reaches out into the world. Takes the fields of the launch form.
+
+    The form of a workspace that is there has no field for its cluster: the address says it.
+    """
 
     required_permissions: ClassVar[Mapping[str, Permission]] = {"POST": Permission.WORKSPACE_CREATE}
     template_name = "images/_finding.html"
@@ -22,11 +25,14 @@ class Check(ProjectView):
     def post(self, request: HttpRequest, project: str) -> HttpResponse:  # noqa: ARG002
         kind = CONTAINER if request.POST.get("kind") == CONTAINER else NOTEBOOK
         reference = request.POST.get("image", "").strip()
+        said = {**request.GET.dict(), **request.POST.dict(), "kind": kind, "image": reference}
+        said["gpu_flavor"] = ",".join(request.POST.getlist("gpu_flavor"))
         finding = reference and image_check(
             principal=self.principal,
             project=self.project,
-            cluster_key=request.POST.get("cluster", "")[:63],
+            cluster_key=cluster_for(self.project, said)[:63],
             reference=reference,
             kind=kind,
         )
-        return self.render({"finding": finding, "kind": kind})
+        again = request.get_full_path()
+        return self.render({"finding": finding, "kind": kind, "check_url": again})

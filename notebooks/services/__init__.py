@@ -17,6 +17,7 @@ from notebooks.services.lifecycle import (
     workspaces_request_delete,
     workspaces_stop_for,
 )
+from notebooks.services.likely import likely_cluster
 from notebooks.services.limits import limits_enforce
 from notebooks.services.manifest import (
     manifest_of,
@@ -53,6 +54,7 @@ __all__ = [
     "ensure_gpu_preset",
     "environments_of",
     "extension_left",
+    "likely_cluster",
     "limits_enforce",
     "manifest_of",
     "manifest_parse",

@@ -92,6 +92,40 @@ def test_what_a_cluster_is_made_of_decides(registry: Registry, check: Any) -> No
     assert check(f"{registry.host}/team/lab:arm", cluster="arm")["verdict"] == "good"
 
 
+def test_where_no_cluster_is_said_the_one_that_a_start_would_choose_decides(
+    registry: Registry, check: Any, as_user: Any, bob: Any, settings: Any, monkeypatch: Any
+) -> None:
+    from clusters.models import Node
+    from common.clock import now
+    from notebooks.models import Preset
+    from tests.notebooks.cluster_world import attach, pool
+
+    settings.BERTH_LOCAL_CLUSTER = False
+    Preset.objects.create(slug="lab", name="Lab")
+    far = attach(monkeypatch, "far", options={"run_as_user": 4242})
+    pool(far, "arms")
+    name = {"kubernetes.io/arch": "arm64"}
+    Node.objects.create(cluster=far, name="n", labels=name, seen_at=now())
+    refuses = attach(monkeypatch, "a-first", options={"trusted": False})
+    Node.objects.create(cluster=refuses, name="n", labels={}, seen_at=now())
+    registry.image("arm", architecture="arm64")
+    registry.image("usual")
+    asked = f"{registry.host}/team/lab"
+    assert check(f"{asked}:arm")["verdict"] == "good"
+    assert check(f"{asked}:usual")["problem"] == "wrong-architecture"
+    refuses.options = {**refuses.options, "trusted": True}
+    refuses.save()
+    assert check(f"{asked}:usual")["verdict"] == "good"
+    form = {"image": f"{asked}:arm", "preset": "lab", "cluster": ""}
+    page = "/projects/vision/images/check"
+    for said, good in ((form, False), ({**form, "pool": "arms"}, True)):
+        answer = as_user(bob).post(page, said).content.decode()
+        assert ("Can&#x27;t be used" not in answer and "Found" in answer) is good
+    # the form of a workspace that is there says it in the address
+    answer = as_user(bob).post(f"{page}?cluster=far", {"image": f"{asked}:arm"}).content.decode()
+    assert "Found" in answer
+
+
 def test_a_missing_tag_is_said_in_words(registry: Registry, check: Any) -> None:
     found = check(f"{registry.host}/team/lab:none")
     assert (found["verdict"], found["problem"]) == ("bad", "not-found")
