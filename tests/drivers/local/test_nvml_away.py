@@ -79,6 +79,17 @@ def test_a_machine_whose_nvml_never_answered_has_no_gpus(nvml: Nvml) -> None:
     assert NvmlSource().devices() == ()
 
 
+def test_a_process_that_began_while_nvml_was_away_knows_the_gpus_as_soon_as_it_answers(
+    nvml: Nvml,
+) -> None:
+    nvml.up = False
+    source = NvmlSource()
+    assert source.devices() == ()
+    assert source.devices() == ()
+    nvml.up = True
+    assert healthy(source) == {"GPU-a": True, "GPU-b": True}
+
+
 def test_one_gpu_that_can_not_be_read_is_told_and_one_that_is_not_listed_is_not(nvml: Nvml) -> None:
     source = NvmlSource()
     source.devices()
