@@ -29,8 +29,17 @@ _BY_STATUS = {
     409: EXIT_CONFLICT,
     412: EXIT_CONFLICT,
     428: EXIT_CONFLICT,
+    429: EXIT_CONFLICT,
+    502: EXIT_UNREACHABLE,
     503: EXIT_UNREACHABLE,
+    504: EXIT_UNREACHABLE,
+    507: EXIT_CONFLICT,
 }
+
+
+def exit_of(status: int, otherwise: int = EXIT_ERROR) -> int:
+    """Return what a command ends with that got this status of HTTP."""
+    return _BY_STATUS.get(status, otherwise)
 
 
 class ApiError(Exception):
@@ -142,7 +151,7 @@ class Client:
             message = f"You are not signed in to {self.server}. Run: berth login {self.server}"
         for name, errors in (problem.get("fields") or {}).items():
             message += f"\n  {name}: {_flat(errors)}"
-        raise ApiError(message, _BY_STATUS.get(status, EXIT_ERROR), status=status, problem=problem)
+        raise ApiError(message, exit_of(status), status=status, problem=problem)
 
     def _unreachable(self, error: Exception) -> ApiError:
         return ApiError(f"{self.server} can't be reached: {error}", EXIT_UNREACHABLE)

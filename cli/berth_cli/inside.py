@@ -9,6 +9,7 @@ import os
 import shutil
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,13 +18,25 @@ from urllib.parse import quote, urlencode
 import click
 import httpx
 
-from berth_cli.client import EXIT_CONFLICT, EXIT_ERROR, EXIT_UNREACHABLE, EXIT_USAGE, ApiError
+from berth_cli.client import (
+    EXIT_CONFLICT,
+    EXIT_ERROR,
+    EXIT_UNREACHABLE,
+    EXIT_USAGE,
+    ApiError,
+    exit_of,
+)
 from berth_cli.context import Session, options, session
-from berth_cli.output import printable
+from berth_cli.keyboard import Keyboard
+from berth_cli.output import emit, printable
 from berth_cli.workspaces import _base, find
 
 _PART = 256 * 1024
 _END_OF_INPUT = b"\xff\x00"
+_OWN_CODES = 4000  # of a WebSocket: from here on the gate counts HTTP statuses
+_LAST_WORDS_S = 5.0
+# What follows NAME belongs to the command there: its options are never read as ours.
+_WORDS: dict[str, Any] = {"allow_interspersed_args": False}
 
 
 def _ways(s: Session, name: str) -> dict[str, Any]:
@@ -34,12 +47,16 @@ def _ways(s: Session, name: str) -> dict[str, Any]:
     return {**ways, "id": row["id"]}
 
 
-@click.command("ssh", context_settings={"ignore_unknown_options": True})
+@click.command("ssh", context_settings=_WORDS)
 @click.argument("name")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
+@options
 @click.pass_context
 def ssh(ctx: click.Context, name: str, args: tuple[str, ...]) -> None:
-    """Enter by SSH with a registered key; ARGS go to ssh (options or a command)."""
+    """Enter by SSH with a registered key; ARGS go to ssh (options or a command).
+
+    Options of berth stand before NAME.
+    """
     s = session(ctx)
     ways = _ways(s, name)
     program = shutil.which("ssh")
@@ -62,14 +79,22 @@ def terminal(ctx: click.Context, name: str) -> None:
     raise click.exceptions.Exit(_run(s, ways["terminal"], {}, tty=True, channels=False))
 
 
-@click.command("exec", context_settings={"ignore_unknown_options": True})
+@click.command("exec", context_settings=_WORDS)
 @click.argument("name")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
-@click.option("--tty", "-t", is_flag=True, help="Give the command a terminal.")
+@click.option("--tty", "-t", is_flag=True, help="Give the command a terminal; before NAME.")
+@options
 @click.pass_context
 def exec_(ctx: click.Context, name: str, command: tuple[str, ...], *, tty: bool) -> None:
-    """Run COMMAND in the container; ends with its exit code."""
+    """Run COMMAND in the container; ends with its exit code.
+
+    Options of berth stand before NAME; what follows it is the command's own, word by word.
+    """
     s = session(ctx)
+    if command[0] == "--":  # as kubectl has it: NAME -- COMMAND
+        command = command[1:]
+    if not command:
+        raise ApiError("Say which command to run.", EXIT_USAGE)
     ways = _ways(s, name)
     query = {"command": list(command), "tty": "1" if tty else "0"}
     raise click.exceptions.Exit(_run(s, ways["exec"], query, tty=tty, channels=True))
@@ -104,11 +129,12 @@ class _Stream:
 
     def __init__(self, s: Session, url: str, channels: bool) -> None:  # noqa: FBT001
         self._url, self._channels = url, channels
+        self._began = False
         self._headers = {"Authorization": f"Bearer {s.profile.token}"}
 
     async def run(self) -> int:
         from websockets.asyncio.client import connect
-        from websockets.exceptions import ConnectionClosed, InvalidHandshake
+        from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
         try:
             async with connect(
@@ -122,6 +148,8 @@ class _Stream:
                     return await self._show(ws)
                 finally:
                     typing.cancel()
+        except InvalidStatus as error:
+            raise _refused(error.response.status_code, error.response.body) from error
         except (InvalidHandshake, OSError) as error:
             raise ApiError(f"The gate can't be reached: {error}", EXIT_UNREACHABLE) from error
         except ConnectionClosed as error:
@@ -142,22 +170,43 @@ class _Stream:
                 out.buffer.flush()
                 continue
             said = json.loads(message)
+            self._began = self._began or said["type"] == "ready"
             if said["type"] == "ended":
                 if said["code"] is None:
                     raise ApiError(printable(said["message"]), EXIT_ERROR)
                 return int(said["code"])
             if said["type"] == "error":
-                raise ApiError(printable(said["message"]), EXIT_CONFLICT)
+                raise ApiError(printable(said["message"]), await self._kind_of_no(ws))
         raise ApiError("The connection was lost.", EXIT_UNREACHABLE)
 
+    async def _kind_of_no(self, ws: Any) -> int:
+        """Return the exit code of what the gate says with the close of the connection.
+
+        What ran already and was cut is the state of things, not a wrong question.
+        """
+        if self._began:
+            return EXIT_CONFLICT
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(ws.wait_closed(), _LAST_WORDS_S)
+        return exit_of((ws.close_code or 0) - _OWN_CODES, EXIT_CONFLICT)
+
     async def _type(self, ws: Any) -> None:
-        """Send standard input. A thread reads it: files and pipes can't be awaited."""
-        loop = asyncio.get_running_loop()
+        from websockets.exceptions import ConnectionClosed
+
         lead = b"\x00" if self._channels else b""
-        while data := await loop.run_in_executor(None, os.read, sys.stdin.fileno(), 32768):
-            await ws.send(lead + data)
-        if self._channels:
-            await ws.send(_END_OF_INPUT)
+        with contextlib.suppress(ConnectionClosed):  # it ended first, which ``_show`` tells
+            async for data in Keyboard(sys.stdin.fileno()).read():
+                await ws.send(lead + data)
+            if self._channels:
+                await ws.send(_END_OF_INPUT)
+
+
+def _refused(status: int, body: bytes | bytearray | None) -> ApiError:
+    """What the gate answered instead of doing it, in its own words where it has some."""
+    said = f"The gate answered {status}."
+    with contextlib.suppress(ValueError, AttributeError):
+        said = printable(json.loads(body or b"").get("detail") or said)
+    return ApiError(said, exit_of(status))
 
 
 # --- files ----------------------------------------------------------------------------------
@@ -180,12 +229,20 @@ def _http(s: Session) -> httpx.Client:
 
 
 def _said(answer: httpx.Response) -> None:
-    if answer.is_success:
-        return
-    answer.read()
-    with contextlib.suppress(ValueError):
-        raise ApiError(printable(answer.json().get("detail", "")), EXIT_ERROR)
-    raise ApiError(f"The gate answered {answer.status_code}.", EXIT_ERROR)
+    if not answer.is_success:
+        raise _refused(answer.status_code, answer.read())
+
+
+def _changed(entry: dict[str, Any]) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(entry["modified"]))
+
+
+_ENTRIES: Any = (
+    ("NAME", lambda r: r["name"] + ("/" if r["kind"] == "folder" else "")),
+    ("KIND", lambda r: r["kind"]),
+    ("SIZE", lambda r: r["size"] if r["kind"] == "file" else None),
+    ("CHANGED", _changed),
+)
 
 
 @files.command("ls")
@@ -200,9 +257,11 @@ def ls(ctx: click.Context, place: str) -> None:
     with _reaching(), _http(s) as http:
         answer = http.get(f"{ways['files']}/list", params={"path": quote(path)})
         _said(answer)
-    for entry in answer.json()["entries"]:
-        mark = "/" if entry["kind"] == "folder" else ""
-        click.echo(f"{entry['size']:>14}  {printable(entry['name'])}{mark}")
+    said = answer.json()
+    emit(said["entries"], fmt=s.fmt, columns=_ENTRIES)
+    if said["truncated"]:
+        shown = len(said["entries"])
+        click.echo(f"This is not all: only {shown} are listed, there are more.", err=True)
 
 
 @files.command("cp")

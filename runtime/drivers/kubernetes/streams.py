@@ -249,8 +249,10 @@ class Exec(_Duplex):
                 await self._ws.send(bytes([_CLOSE, STDIN]))
 
     async def resize(self, columns: int, rows: int) -> None:
+        """Say how large the window is; what ended meanwhile needs none."""
         size = {"Width": max(1, min(columns, 1000)), "Height": max(1, min(rows, 1000))}
-        await self._send(RESIZE, json.dumps(size).encode())
+        with contextlib.suppress(Gone):
+            await self._send(RESIZE, json.dumps(size).encode())
 
 
 class Forward(_Duplex):
