@@ -4,7 +4,7 @@ Each list is filled in an ``AppConfig.ready`` and called inside the transaction 
 A callback writes rows only (intent); the world follows by the engine.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -15,11 +15,13 @@ UserDisabled = Callable[["User", "Principal | None"], None]
 SessionsEnded = Callable[["User", Sequence[str]], None]
 TokenRevoked = Callable[["ApiToken", "Principal"], None]
 ProjectChoices = Callable[["User"], Sequence[tuple[str, str]]]
+SshServer = Callable[[], Mapping[str, str] | None]
 
 _user_disabled: list[UserDisabled] = []
 _sessions_ended: list[SessionsEnded] = []
 _token_revoked: list[TokenRevoked] = []
 _project_choices: list[ProjectChoices] = []
+_ssh_servers: list[SshServer] = []
 
 
 def on_user_disabled(callback: UserDisabled) -> UserDisabled:
@@ -50,6 +52,13 @@ def offer_projects(callback: ProjectChoices) -> ProjectChoices:
     return callback
 
 
+def offer_ssh_server(callback: SshServer) -> SshServer:
+    """Register who says host, port and fingerprint of the server that SSH keys open."""
+    if callback not in _ssh_servers:
+        _ssh_servers.append(callback)
+    return callback
+
+
 def user_disabled(user: "User", who: "Principal | None") -> None:
     for callback in _user_disabled:
         callback(user, who)
@@ -68,3 +77,7 @@ def token_revoked(token: "ApiToken", who: "Principal") -> None:
 
 def project_choices(user: "User") -> list[tuple[str, str]]:
     return [choice for source in _project_choices for choice in source(user)]
+
+
+def ssh_servers() -> list[Mapping[str, str]]:
+    return [found for source in _ssh_servers if (found := source()) is not None]

@@ -23,10 +23,13 @@ class Ssh:
 
 def ssh_of(row: Workspace) -> Ssh | None:
     """Return where SSH goes; None where it is off."""
-    if not settings.BERTH_SSH_PORT:
-        return None
+    return Ssh(*ssh_server(), row.short_id) if settings.BERTH_SSH_PORT else None
+
+
+def ssh_server() -> tuple[str, int]:
+    """Return host and port of the SSH server as people reach it."""
     host = settings.BERTH_SSH_HOST or urlsplit(settings.BERTH_PUBLIC_URL).hostname or "localhost"
-    return Ssh(host, settings.BERTH_SSH_PORT, row.short_id)
+    return host, settings.BERTH_SSH_PORT
 
 
 def gate_url(row: Workspace, part: str, *, socket: bool = False) -> str:

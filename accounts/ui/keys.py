@@ -84,7 +84,8 @@ class SshKeys(SettingsView):
 
     def _page(self, form: SshKeyForm, status: int = 200) -> HttpResponse:
         keys = selectors.ssh_keys_of(self.principal)
-        return self.render({"form": form, "keys": keys}, status=status)
+        servers = hooks.ssh_servers()
+        return self.render({"form": form, "keys": keys, "servers": servers}, status=status)
 
 
 class SshKeyRemove(SettingsView):

@@ -27,6 +27,7 @@ from berth_cli.client import (
     exit_of,
 )
 from berth_cli.context import Session, options, session
+from berth_cli.hostkeys import trusting
 from berth_cli.keyboard import Keyboard
 from berth_cli.output import emit, printable
 from berth_cli.workspaces import _base, find
@@ -64,7 +65,8 @@ def ssh(ctx: click.Context, name: str, args: tuple[str, ...]) -> None:
         reason = "This portal offers no SSH." if program else "There is no ssh on this machine."
         raise ApiError(f"{reason} Use: berth workspace terminal {ways['id']}", EXIT_CONFLICT)
     there = ways["ssh"]
-    command = [program, "-p", str(there["port"]), f"{there['user']}@{there['host']}", *args]
+    to = ["-p", str(there["port"]), *trusting(there), f"{there['user']}@{there['host']}"]
+    command = [program, *to, *args]
     os.execv(program, command)  # noqa: S606 - becomes ssh, with the words that were given
 
 

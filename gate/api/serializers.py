@@ -12,6 +12,11 @@ class SshOut(serializers.Serializer[Any]):
     port = serializers.IntegerField()
     user = serializers.CharField()
     command = serializers.CharField()
+    host_key = serializers.CharField(
+        allow_null=True,
+        help_text="as in known_hosts, without the host; null: the gate does not say it now",
+    )
+    fingerprint = serializers.CharField(allow_null=True, help_text="of the host's key")
 
 
 class KubectlOut(serializers.Serializer[Any]):

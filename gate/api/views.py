@@ -12,8 +12,10 @@ from rest_framework.response import Response
 
 from common.errors import Forbidden
 from gate.api import serializers as s
+from gate.hostkey import host_key
 from gate.ways import gate_url, ssh_of
 from notebooks import selectors, where
+from notebooks.models import Workspace
 from projects.access import Permission
 from projects.api.base import ProjectAPIView
 
@@ -37,7 +39,22 @@ class WorkspaceWays(ProjectAPIView):
                 "exec": gate_url(row, "exec", socket=True),
                 "files": gate_url(row, "files"),
                 "logs": gate_url(row, "logs"),
-                "ssh": ssh_of(row),
+                "ssh": _ssh(row),
                 "kubectl": kubectl,
             }
         return Response(s.WaysOut(ways).data)
+
+
+def _ssh(row: Workspace) -> dict[str, Any] | None:
+    way = ssh_of(row)
+    if way is None:
+        return None
+    key = host_key()
+    return {
+        "host": way.host,
+        "port": way.port,
+        "user": way.user,
+        "command": way.command,
+        "host_key": key and key.line,
+        "fingerprint": key and key.fingerprint,
+    }
