@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -88,7 +89,9 @@ def apply_file(s: Session, file: str, *, plan: bool, wanted: Waiting) -> None:
         if instead := REFUSED.get(str(document.get("kind"))):
             raise ApiError(instead, EXIT_USAGE)
         kind = KINDS.get(str(document.get("kind")), KINDS[USUAL])
-        target = (document.get("metadata") or {}).get("project") or s.project
+        metadata = document.get("metadata")  # anything: the portal says what is wrong with it
+        named = metadata.get("project") if isinstance(metadata, dict) else None
+        target = str(named or s.project)
         path = f"projects/{target}/{kind.path}/apply"
         if plan:
             emit_plan(s, s.client.post(path, document, plan=1))
@@ -100,14 +103,21 @@ def apply_file(s: Session, file: str, *, plan: bool, wanted: Waiting) -> None:
 
 def _documents(file: str) -> list[dict[str, Any]]:
     try:
-        text = sys.stdin.read() if file == "-" else Path(file).read_text()
-        documents = [d for d in yaml.safe_load_all(text) if d is not None]
+        data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+        documents = [d for d in yaml.safe_load_all(data.decode()) if d is not None]
     except OSError as error:
         raise ApiError(f"{file} can't be read: {error.strerror}", EXIT_USAGE) from error
+    except UnicodeDecodeError as error:
+        raise ApiError(f"{file} is not text in UTF-8.", EXIT_USAGE) from error
     except yaml.YAMLError as error:
         raise ApiError(f"{file} is not YAML: {error}", EXIT_USAGE) from error
     if not documents:
         raise ApiError(f"{file} holds nothing.", EXIT_USAGE)
     if not all(isinstance(document, dict) for document in documents):
         raise ApiError(f"{file}: each document must be a mapping.", EXIT_USAGE)
+    try:
+        json.dumps(documents)
+    except (TypeError, ValueError) as error:  # YAML knows dates, sets, and loops
+        said = f"{file} holds what can't be sent ({error}); put dates in quotes."
+        raise ApiError(said, EXIT_USAGE) from error
     return documents

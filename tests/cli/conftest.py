@@ -29,7 +29,7 @@ def berth(
     """Run ``berth …`` in this process; portal errors become their exit code as in ``main``."""
     monkeypatch.setenv("BERTH_URL", live_server.url)
 
-    def run(*args: str, token: str = "", stdin: str | None = None) -> Result:
+    def run(*args: str, token: str = "", stdin: str | bytes | None = None) -> Result:
         env = {"BERTH_TOKEN": token} if token else {}
         result = CliRunner().invoke(cli, list(args), env=env, input=stdin)
         if isinstance(result.exception, ApiError):

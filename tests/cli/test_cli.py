@@ -115,14 +115,24 @@ def test_the_four_doors_make_the_same_object(ann, world, tmp_path):
 
 @pytest.mark.parametrize(
     ("text", "word"),
-    [("a: [", "not YAML"), ("", "holds nothing"), ("- 1", "mapping"), ("kind: Pod", "")],
+    [
+        ("a: [", "not YAML"),
+        ("", "holds nothing"),
+        ("- 1", "mapping"),
+        ("kind: Pod", ""),
+        ("apiVersion: berth.dev/v1\nkind: Workspace\nmetadata: x", "metadata"),
+        ("kind: Workspace\nmetadata: {name: 2026-11-23}", "quotes"),
+        (b"kind: \xff\xfe", "UTF-8"),
+    ],
 )
 def test_a_broken_file_is_a_sentence_and_exit_code_2(ann, world, tmp_path, text, word):
     file = tmp_path / "broken.yaml"
-    file.write_text(text)
-    result = ann("apply", "-f", str(file))
+    file.write_bytes(text if isinstance(text, bytes) else text.encode())
+    result = ann("apply", "-f", str(file), "-p", "vision")
     assert result.exit_code == 2
     assert word in str(result.exception)
+    piped = ann("apply", "-f", "-", "-p", "vision", stdin=file.read_bytes())
+    assert (piped.exit_code, word in str(piped.exception)) == (2, True), piped
 
 
 def test_someone_elses_project_is_exit_code_4_as_if_it_were_not_there(
