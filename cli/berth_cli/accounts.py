@@ -14,7 +14,7 @@ import click
 from berth_cli import config
 from berth_cli.client import EXIT_SIGN_IN, EXIT_TIMEOUT, ApiError, Client
 from berth_cli.context import options, session
-from berth_cli.output import emit
+from berth_cli.output import emit, moment
 
 _PENDING = (428, 429)  # nobody has approved it yet; asked too early
 
@@ -58,6 +58,7 @@ def _by_device(client: Client, *, open_browser: bool) -> str:
 
 
 @click.command()
+@options
 @click.pass_context
 def logout(ctx: click.Context) -> None:
     """Forget the token of this portal (revoke it with `berth token revoke`)."""
@@ -93,8 +94,8 @@ _TOKEN_COLUMNS: Any = (
     ("NAME", lambda r: r["name"]),
     ("PREFIX", lambda r: r["prefix"]),
     ("READ-ONLY", lambda r: r["read_only"]),
-    ("EXPIRES", lambda r: r.get("expires_at")),
-    ("LAST USED", lambda r: r.get("last_used_at")),
+    ("EXPIRES", lambda r: moment(r.get("expires_at"))),
+    ("LAST USED", lambda r: moment(r.get("last_used_at"))),
 )
 
 
@@ -150,6 +151,7 @@ def token_create(
 
 @token.command("revoke")
 @click.argument("token_id")
+@options
 @click.pass_context
 def token_revoke(ctx: click.Context, token_id: str) -> None:
     """Revoke a token at once."""

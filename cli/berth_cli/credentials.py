@@ -14,15 +14,15 @@ import click
 from berth_cli import documents
 from berth_cli.client import EXIT_ERROR, EXIT_NOT_FOUND, EXIT_USAGE, ApiError
 from berth_cli.context import Session, options, session
-from berth_cli.output import emit
+from berth_cli.output import emit, moment
 
 COLUMNS: Any = (
     ("NAME", lambda r: r["name"]),
     ("KIND", lambda r: r["kind"]),
     ("FOR", lambda r: r["target"]),
     ("WHOSE", lambda r: "yours" if r["personal"] else r["usable_by"]),
-    ("LAST USED", lambda r: r["last_used_at"]),
-    ("GOOD UNTIL", lambda r: r["expires_at"]),
+    ("LAST USED", lambda r: moment(r["last_used_at"])),
+    ("GOOD UNTIL", lambda r: moment(r["expires_at"])),
     ("TESTED", lambda r: {True: "accepted", False: "refused"}.get(r["test_ok"])),
 )
 ONE: Any = (

@@ -278,6 +278,7 @@ def watch_(ctx: click.Context, name: str, *, timeout: float) -> None:
 @click.argument("name")
 @click.option("--run", type=click.IntRange(1), help="Which run; the latest if not given.")
 @click.option("--follow", "-f", is_flag=True, help="Go on as lines come, until the run is over.")
+@options
 @click.pass_context
 def logs(ctx: click.Context, name: str, *, run: int | None, follow: bool) -> None:
     """Print what a run of a load wrote."""

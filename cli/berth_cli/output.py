@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import unicodedata
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Any
 
 import click
@@ -34,6 +35,14 @@ def _cell(value: Any) -> str:
         return ", ".join(_cell(v) for v in value) or "-"
     # names come from other people: nothing in them may steer the terminal
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in str(value))
+
+
+def moment(text: str | None) -> str | None:
+    """Return a time of the portal by this machine's clock; programs get it as it was said."""
+    try:
+        return datetime.fromisoformat(text or "").astimezone().strftime("%Y-%m-%d %H:%M")
+    except ValueError:
+        return text
 
 
 def _width(text: str) -> int:

@@ -56,6 +56,7 @@ def project_create(ctx: click.Context, name: str, description: str) -> None:
 
 @project.command("use")
 @click.argument("name")
+@options
 @click.pass_context
 def project_use(ctx: click.Context, name: str) -> None:
     """Make a project the default of this portal."""

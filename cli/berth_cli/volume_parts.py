@@ -10,14 +10,14 @@ import click
 from berth_cli.client import EXIT_NOT_FOUND, ApiError
 from berth_cli.context import Session, options, session
 from berth_cli.naming import confirm
-from berth_cli.output import emit
+from berth_cli.output import emit, moment
 from berth_cli.volumes import ONE, base, find, used_words, volumes
 
 _COPIES: Any = (
     ("ID", lambda r: r["id"]),
     ("NAME", lambda r: r["name"]),
     ("SIZE", lambda r: used_words(r["size_bytes"])),
-    ("MADE", lambda r: r["created_at"]),
+    ("MADE", lambda r: moment(r["created_at"])),
     ("STATE", lambda r: r["phase"]),
 )
 _OFFERS: Any = (
@@ -25,7 +25,7 @@ _OFFERS: Any = (
     ("VOLUME", lambda r: r["volume_name"]),
     ("FROM", lambda r: r["from_project"]),
     ("TO", lambda r: r["to"]),
-    ("ENDS", lambda r: r["expires_at"]),
+    ("ENDS", lambda r: moment(r["expires_at"])),
     ("STATE", lambda r: r["state"]),
 )
 
@@ -116,6 +116,7 @@ def transfer_ask(ctx: click.Context, volume: str, to: str, message: str) -> None
 
 @transfer.command("withdraw")
 @click.argument("volume")
+@options
 @click.pass_context
 def transfer_withdraw(ctx: click.Context, volume: str) -> None:
     """Take an offer back."""

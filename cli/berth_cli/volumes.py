@@ -12,7 +12,7 @@ from berth_cli.client import EXIT_ERROR, EXIT_TIMEOUT, EXIT_USAGE, ApiError
 from berth_cli.context import Session, options, session
 from berth_cli.documents import Kind, Waiting, apply_file, emit_plan, register, waiting
 from berth_cli.naming import confirm, one_of
-from berth_cli.output import emit, printable
+from berth_cli.output import emit, moment, printable
 
 _UNITS = {"": 1024, "m": 1, "g": 1024, "t": 1024**2}
 _SIZE = re.compile(r"\A(\d+(?:\.\d+)?)\s*([mgt]?)(?:i?b)?\Z", re.IGNORECASE)
@@ -60,8 +60,8 @@ ONE: Any = (
     ("NEAR", lambda r: r.get("near")),
     ("WHO WRITES", lambda r: r["write_policy"]),
     ("MOUNTED BY", lambda r: [f"{h['name']} ({h['who']})" for h in r.get("mounted_by", [])]),
-    ("LAST USED", lambda r: r["last_used_at"]),
-    ("REMOVED AFTER", lambda r: r["delete_after"]),
+    ("LAST USED", lambda r: moment(r["last_used_at"])),
+    ("REMOVED AFTER", lambda r: moment(r["delete_after"])),
 )
 
 

@@ -8,13 +8,19 @@ from typing import Any
 
 import click
 
-from berth_cli.client import EXIT_CONFLICT, EXIT_ERROR, EXIT_TIMEOUT, ApiError
+from berth_cli.client import (
+    EXIT_CONFLICT,
+    EXIT_ERROR,
+    EXIT_NOT_FOUND,
+    EXIT_TIMEOUT,
+    ApiError,
+)
 from berth_cli.context import Session, options, session
 from berth_cli.documents import Kind, Waiting, apply_file, emit_plan, register, waiting
 from berth_cli.following import Told
 from berth_cli.logs import show as show_log
 from berth_cli.naming import confirm, is_short_id, one_of
-from berth_cli.output import emit
+from berth_cli.output import emit, moment
 from berth_cli.program import program_body, program_options
 
 _COLUMNS: Any = (
@@ -24,8 +30,17 @@ _COLUMNS: Any = (
     ("STATE", lambda r: r["status"]["phase"]),
     ("REASON", lambda r: r["status"].get("message") or r["status"].get("reason")),
     ("GPUS", lambda r: r["spec"].get("gpus")),
-    ("ENDS", lambda r: r.get("ends_at")),
+    ("ENDS", lambda r: moment(r.get("ends_at"))),
 )
+_ONE: Any = (
+    *_COLUMNS,
+    ("CLUSTER", lambda r: r["spec"]["cluster"]),
+    ("NODE", lambda r: r["status"].get("node")),
+    ("IMAGE", lambda r: r["spec"]["image"] or r["spec"]["environment"]),
+    ("ADDRESS", lambda r: r["status"].get("url")),
+    ("PORTS", lambda r: [f"{p['name']} {p['url']}" for p in r["status"]["ports"]]),
+)
+_ANY = "any"  # kind of GPU
 _SETTLED = {"running", "stopped", "failed", "deleted"}
 
 
@@ -48,7 +63,8 @@ def _wait(s: Session, row: dict[str, Any], *, timeout: float) -> dict[str, Any]:
     with Told() as told:
         row = _follow(s, row, told, timeout=timeout)
     if row["status"]["phase"] == "failed":
-        raise ApiError(f"{row['name']} failed: {row['status'].get('message')}", EXIT_ERROR)
+        said = f"{row['name']} failed: {row['status'].get('message')}"
+        raise ApiError(f"{said} {row['status'].get('advice', '')}".rstrip(), EXIT_ERROR)
     return row
 
 
@@ -75,7 +91,7 @@ def _follow(s: Session, row: dict[str, Any], told: Told, *, timeout: float) -> d
 def _settle(s: Session, row: dict[str, Any], *, wait: bool, timeout: float) -> None:
     if wait:
         row = _wait(s, row, timeout=timeout)
-    emit(row, fmt=s.fmt, columns=(*_COLUMNS, ("ADDRESS", lambda r: r["status"].get("url"))))
+    emit(row, fmt=s.fmt, columns=_ONE)
 
 
 @workspace.command("launch")
@@ -86,7 +102,11 @@ def _settle(s: Session, row: dict[str, Any], *, wait: bool, timeout: float) -> N
 @click.option("--memory", type=int, metavar="MIB", help="Memory in MiB.")
 @click.option("--gpus", type=int)
 @click.option(
-    "--gpu", "flavor", multiple=True, help="Kind of GPU; several: the first that is free."
+    "--gpu",
+    "flavor",
+    multiple=True,
+    metavar="KIND",
+    help="Kind of GPU, or any; several: the first that is free.",
 )
 @program_options
 @click.option("--time-limit", type=int, metavar="MINUTES")
@@ -126,7 +146,7 @@ def launch(  # noqa: PLR0913, PLR0917 - one parameter per option is what click i
         "cpu_milli": None if cpu is None else round(cpu * 1000),
         "memory_mib": memory,
         "gpus": gpus,
-        "gpu_flavor": ",".join(flavor) or None,
+        "gpu_flavor": ",".join(k for k in flavor if k != _ANY) if flavor else None,
         "time_limit_minutes": time_limit,
         **program_body(program),
     }
@@ -177,6 +197,7 @@ def show(ctx: click.Context, name: str) -> None:
 @workspace.command("logs")
 @click.argument("name")
 @click.option("--follow", "-f", is_flag=True, help="Go on as lines come.")
+@options
 @click.pass_context
 def logs(ctx: click.Context, name: str, *, follow: bool) -> None:
     """Print what a workspace wrote."""
@@ -192,19 +213,32 @@ def logs(ctx: click.Context, name: str, *, follow: bool) -> None:
 @workspace.command("open")
 @click.argument("name")
 @click.option("--print", "only_print", is_flag=True, help="Print the address, open nothing.")
+@options
 @click.pass_context
 def open_(ctx: click.Context, name: str, *, only_print: bool) -> None:
     """Open a running workspace in the browser."""
     s = session(ctx)
-    row = find(s, name)
-    if row["status"]["phase"] != "running":
-        raise ApiError(
-            f"{row['name']} is {row['status']['phase']}. Run: berth workspace resume {row['id']}",
-            EXIT_CONFLICT,
-        )
-    click.echo(row["status"]["url"])
+    url = _address(find(s, name))
+    click.echo(url)
     if not only_print:
-        webbrowser.open(row["status"]["url"])
+        webbrowser.open(url)
+
+
+def _address(row: dict[str, Any]) -> str:
+    """Return where its page is, or say why there is none for whoever asks."""
+    name, phase = row["name"], row["status"]["phase"]
+    if row["access"] == "none":
+        raise ApiError(
+            f"{name} is not yours: only {row['owner']}, and the people they let in, may open it.",
+            EXIT_NOT_FOUND,
+        )
+    if phase != "running":
+        raise ApiError(f"{name} is {phase}. Run: berth workspace resume {row['id']}", EXIT_CONFLICT)
+    if not row["status"]["url"]:
+        raise ApiError(
+            f"{name} has no page. Use: berth workspace terminal {row['id']}", EXIT_CONFLICT
+        )
+    return str(row["status"]["url"])
 
 
 def _act(ctx: click.Context, name: str, verb: str, *, wait: bool, timeout: float) -> None:

@@ -1,0 +1,100 @@
+"""What is told of a workspace, and why one does not open."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from berth_cli.output import moment
+
+from tests.cli.conftest import read
+from tests.notebooks.cluster_world import attach
+
+pytestmark = pytest.mark.django_db(transaction=True)
+CONTAINER = ("--kind", "container", "--image", "team/app:1", "--cluster", "gpu")
+
+
+@pytest.fixture
+def world(project, db, monkeypatch):
+    from clusters import registry
+    from notebooks.services import ensure_default_presets
+    from runtime import engine
+
+    registry.reset()
+    ensure_default_presets()
+    attach(monkeypatch)
+    yield engine
+    registry.reset()
+
+
+@pytest.fixture
+def ann(berth, token_of, alice, world):
+    token = token_of(alice)
+    return lambda *args: berth(*args, token=token)
+
+
+def _launched(ann, world, name, *words):
+    made = ann("workspace", "launch", "jupyterlab", "--name", name, *CONTAINER, *words)
+    assert made.exit_code == 0, made.exception
+    world.run_due()
+
+
+def test_a_container_without_a_page_says_how_one_gets_in(ann, world):
+    _launched(ann, world, "worker")
+    said = ann("workspace", "open", "worker", "--print")
+    assert said.exit_code == 5
+    assert "has no page. Use: berth workspace terminal" in str(said.exception)
+
+
+def test_a_workspace_of_somebody_else_is_not_opened(ann, world, berth, token_of, bob):
+    _launched(ann, world, "hers", "--port", "7860:demo")
+    assert ann("workspace", "open", "hers", "--print").exit_code == 0
+    (row,) = read(ann("workspace", "list", "-o", "json"))
+    said = berth("workspace", "open", row["id"], "--print", token=token_of(bob))
+    assert said.exit_code == 4
+    assert "only alice" in str(said.exception)
+
+
+def test_show_tells_where_it_runs_what_runs_and_each_port(ann, world):
+    _launched(ann, world, "app", "--port", "7860:demo", "--port", "9000:admin")
+    said = ann("workspace", "show", "app").stdout
+    status = read(ann("workspace", "show", "app", "-o", "json"))["status"]
+    assert "gpu" in said
+    assert "team/app:1" in said
+    for port in status["ports"]:
+        assert f"{port['name']} {port['url']}" in said
+
+
+def test_the_project_and_the_portal_may_be_said_after_every_command(
+    ann, world, berth, token_of, alice, live_server, monkeypatch
+):
+    _launched(ann, world, "app", "--port", "7860:demo")
+    monkeypatch.delenv("BERTH_URL")
+    said = ("-p", "vision", "--server", live_server.url)
+    for words in (("open", "app", "--print"), ("logs", "app")):
+        done = berth("workspace", *words, *said, token=token_of(alice))
+        assert done.exit_code == 0, done.exception
+
+
+@pytest.fixture
+def zone(monkeypatch):
+    """Set the zone of this machine's clock."""
+
+    def choose(name: str) -> None:
+        monkeypatch.setenv("TZ", name)
+        time.tzset()
+
+    yield choose
+    monkeypatch.undo()
+    time.tzset()
+
+
+def test_times_are_told_by_the_clock_of_whoever_reads_a_table(ann, world, zone):
+    made = read(ann("token", "create", "ci", "--days", "7", "-o", "json"))
+    for name, told in (("UTC", "2026-11-23 22:05"), ("Asia/Tokyo", "2026-11-24 07:05")):
+        zone(name)
+        assert moment("2026-11-23T22:05:06.123456Z") == told
+        assert str(moment(made["expires_at"])) in ann("token", "list").stdout
+    (row,) = [r for r in read(ann("token", "list", "-o", "json")) if r["name"] == "ci"]
+    assert row["expires_at"] == made["expires_at"]
+    assert moment(None) is None
