@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import sys
+import time
+from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Self
+from typing import Self, TypeVar
 
 import click
 
+from berth_cli.client import EXIT_UNREACHABLE, ApiError
 from berth_cli.output import printable
+
+PATIENCE_S = 180.0  # so long a portal may be away while it is replaced
+_AGAIN_S = 1.0
+T = TypeVar("T")
 
 
 class Told:
@@ -46,3 +53,24 @@ def so_far(since: str) -> str:
     seconds = max(0, int((datetime.now(UTC) - begun).total_seconds()))
     minutes, rest = divmod(seconds, 60)
     return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+def patiently(ask: Callable[[], T], *, deadline: float) -> T:
+    """Return the answer; while the portal is away ask again, for a bounded time."""
+    until = min(deadline, time.monotonic() + PATIENCE_S)
+    told = False
+    while True:
+        try:
+            return ask()
+        except ApiError as error:
+            if error.exit_code != EXIT_UNREACHABLE or time.monotonic() > until:
+                raise
+            if not told:
+                _tell_away(error)
+            told = True
+        time.sleep(_AGAIN_S)
+
+
+def _tell_away(error: ApiError) -> None:
+    begin = "\r\x1b[K" if sys.stderr.isatty() else ""
+    click.echo(f"{begin}{printable(str(error))}; trying again.", err=True)

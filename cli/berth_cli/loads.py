@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import click
 from berth_cli.client import EXIT_ERROR, EXIT_TIMEOUT, ApiError
 from berth_cli.context import Session, options, session
 from berth_cli.documents import Kind, Waiting, emit_plan, register
+from berth_cli.following import patiently
 from berth_cli.logs import show as show_log
 from berth_cli.naming import confirm, one_of
 from berth_cli.output import emit, printable
@@ -104,7 +106,7 @@ def watch(s: Session, row: dict[str, Any], *, timeout: float) -> dict[str, Any]:
         if time.monotonic() > deadline:
             raise ApiError(f"Still {state} after {timeout:.0f} s; it goes on.", EXIT_TIMEOUT)
         time.sleep(_EVERY_S)
-        row = s.client.get(f"{_base(s)}/{row['id']}")
+        row = patiently(partial(s.client.get, f"{_base(s)}/{row['id']}"), deadline=deadline)
     if live:
         click.echo(err=True)
     return row

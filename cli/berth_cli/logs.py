@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import click
 
 from berth_cli.context import Session
+from berth_cli.following import patiently
 from berth_cli.output import printable
 
 _EVERY_S = 0.5
@@ -20,7 +23,8 @@ def show(
     """Print the log at ``path``; ``is_over`` is asked of its last part whether more may come."""
     offset, over = 0, not follow
     while True:
-        part = s.client.get(path, offset=offset, **query)
+        ask = partial(s.client.get, path, offset=offset, **query)
+        part = patiently(ask, deadline=math.inf) if follow else ask()
         click.echo(printable(part["text"]), nl=False)
         began_anew = part["offset"] < offset  # in another pod, after the first was lost
         moved, offset = part["offset"] != offset, 0 if began_anew else part["offset"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from functools import partial
 from typing import Any
 
 import click
@@ -11,6 +12,7 @@ import click
 from berth_cli.client import EXIT_ERROR, EXIT_TIMEOUT, EXIT_USAGE, ApiError
 from berth_cli.context import Session, options, session
 from berth_cli.documents import Kind, Waiting, apply_file, emit_plan, register, waiting
+from berth_cli.following import patiently
 from berth_cli.naming import confirm, one_of
 from berth_cli.output import emit, moment, printable
 
@@ -111,7 +113,7 @@ def _wait(s: Session, row: dict[str, Any], timeout: float) -> dict[str, Any]:
                 f"Still {state_of(row)} after {timeout:.0f} s; it goes on.", EXIT_TIMEOUT
             )
         time.sleep(0.3)
-        row = s.client.get(f"{base(s)}/{row['id']}")
+        row = patiently(partial(s.client.get, f"{base(s)}/{row['id']}"), deadline=deadline)
     if row["phase"] == "failed":
         raise ApiError(f"{row['name']} failed: {printable(row['message'])}", EXIT_ERROR)
     return row

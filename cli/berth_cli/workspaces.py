@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import webbrowser
+from functools import partial
 from typing import Any
 
 import click
@@ -17,7 +18,7 @@ from berth_cli.client import (
 )
 from berth_cli.context import Session, options, session
 from berth_cli.documents import Kind, Waiting, apply_file, emit_plan, register, waiting
-from berth_cli.following import Told
+from berth_cli.following import Told, patiently
 from berth_cli.logs import show as show_log
 from berth_cli.naming import confirm, is_short_id, one_of
 from berth_cli.output import emit, moment
@@ -81,7 +82,7 @@ def _follow(s: Session, row: dict[str, Any], told: Told, *, timeout: float) -> d
             raise ApiError(f"Still {line} after {timeout:.0f} s; it goes on.", EXIT_TIMEOUT)
         time.sleep(0.3)
         try:
-            row = s.client.get(f"{_base(s)}/{row['id']}")
+            row = patiently(partial(s.client.get, f"{_base(s)}/{row['id']}"), deadline=deadline)
         except ApiError as error:
             if error.status == 404 and row["desired"] == "absent":  # noqa: PLR2004 - HTTP
                 return {**row, "status": {**status, "phase": "deleted"}}

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
+from berth_cli import following
+from berth_cli.client import EXIT_UNREACHABLE, ApiError, Client
 from berth_cli.output import moment
 
 from tests.cli.conftest import read
@@ -98,3 +101,27 @@ def test_times_are_told_by_the_clock_of_whoever_reads_a_table(ann, world, zone):
     (row,) = [r for r in read(ann("token", "list", "-o", "json")) if r["name"] == "ci"]
     assert row["expires_at"] == made["expires_at"]
     assert moment(None) is None
+
+
+def test_waiting_goes_on_while_the_portal_is_away_and_says_so_once(capsys, monkeypatch):
+    answers: list[Any] = [ApiError("it can't be reached", EXIT_UNREACHABLE)] * 3
+    monkeypatch.setattr(following, "_AGAIN_S", 0.01)
+
+    def ask() -> str:
+        if answers:
+            raise answers.pop()
+        return "here"
+
+    assert following.patiently(ask, deadline=time.monotonic() + 60) == "here"
+    assert capsys.readouterr().err.splitlines() == ["it can't be reached; trying again."]
+
+
+def test_waiting_for_a_portal_ends(monkeypatch):
+    monkeypatch.setattr(following, "_AGAIN_S", 0.01)
+    client = Client("http://127.0.0.1:9")
+    with pytest.raises(ApiError) as said:
+        following.patiently(lambda: client.get("me"), deadline=time.monotonic() + 0.2)
+    assert said.value.exit_code == EXIT_UNREACHABLE
+    monkeypatch.setattr(following, "PATIENCE_S", 0.2)
+    with pytest.raises(ApiError):
+        following.patiently(lambda: client.get("me"), deadline=time.monotonic() + 600)
