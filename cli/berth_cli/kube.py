@@ -11,11 +11,20 @@ from typing import Any
 
 import click
 
-from berth_cli.client import EXIT_ERROR, EXIT_NOT_FOUND, ApiError, Client
+from berth_cli.client import EXIT_ERROR, EXIT_NOT_FOUND, EXIT_USAGE, ApiError, Client
 from berth_cli.context import options, session
+from berth_cli.output import emit, moment
 
 API_VERSION = "client.authentication.k8s.io/v1"
 _PATIENCE_S = 20.0
+_COLUMNS: Any = (
+    ("ID", lambda r: r["id"]),
+    ("NAME", lambda r: r["name"]),
+    ("CLUSTER", lambda r: r["cluster"]),
+    ("KIND", lambda r: r["kind"]),
+    ("EXPIRES", lambda r: moment(r["expires_at"])),
+    ("LAST USED", lambda r: moment(r["last_used_at"])),
+)
 
 
 @click.command("kube-config")
@@ -23,6 +32,8 @@ _PATIENCE_S = 20.0
 @click.option("--name", help="To recognise it; the name of this machine if not given.")
 @click.option("--token-hours", type=click.IntRange(1, 24), help="Put a token in the file instead.")
 @click.option("--file", "-f", "target", type=click.Path(), help="Write here (mode 0600).")
+@click.option("--list", "listed", is_flag=True, help="Make none: list those you have.")
+@click.option("--revoke", metavar="ID", help="Make none: take this one back, by id or name.")
 @options
 @click.pass_context
 def kube_config(
@@ -31,14 +42,27 @@ def kube_config(
     name: str | None,
     token_hours: int | None,
     target: str | None,
+    *,
+    listed: bool,
+    revoke: str | None,
 ) -> None:
     """Make a kubeconfig for the project: kubectl get, exec, logs and port-forward."""
     s = session(ctx)
     base = f"projects/{s.project}/kubeconfigs"
+    if revoke is not None:
+        found = _one(s.client, base, revoke)
+        s.client.call("DELETE", f"{base}/{found['id']}")
+        click.echo(f"{found['name']} opens nothing any more (within a minute at most).", err=True)
+    if listed:
+        emit(list(s.client.pages(base)), fmt=s.fmt, columns=_COLUMNS)
+    if listed or revoke is not None:
+        return
     body: dict[str, Any] = {"name": name or os.uname().nodename[:80]}
     body["cluster"] = cluster or _only_cluster(s.client, s.project)
     if token_hours is not None:
         body |= {"kind": "token", "hours": token_hours}
+    if target is not None:
+        _check(Path(target))  # first: a file that nobody can have would count among one's own
     made = s.client.post(base, body)
     text = str(_ask(s.client, f"{base}/{made['id']}/file")["kubeconfig"])
     if target is None:
@@ -54,7 +78,27 @@ def _only_cluster(client: Client, project: str) -> str:
         return keys[0]
     if not keys:
         raise ApiError("This project can use no Kubernetes cluster.", EXIT_NOT_FOUND)
-    raise ApiError(f"Which cluster? Say --cluster ({', '.join(keys)}).")
+    raise ApiError(f"Which cluster? Say --cluster ({', '.join(keys)}).", EXIT_USAGE)
+
+
+def _one(client: Client, base: str, word: str) -> dict[str, Any]:
+    same = [row for row in client.pages(base) if word in {row["id"], row["name"]}]
+    if not same:
+        raise ApiError(f"You have no kubeconfig called {word} there.", EXIT_NOT_FOUND)
+    if len(same) > 1:
+        ids = ", ".join(row["id"] for row in same)
+        raise ApiError(f"Several kubeconfigs are called {word}: {ids}", EXIT_USAGE)
+    return same[0]
+
+
+def _check(path: Path) -> None:
+    """Refuse what can't be written; a folder that is missing is made."""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise ApiError(f"{path.parent} can't be made: {error.strerror}", EXIT_USAGE) from error
+    if path.is_dir() or not os.access(path.parent, os.W_OK):
+        raise ApiError(f"{path} can't be written.", EXIT_USAGE)
 
 
 def _write(path: Path, text: str) -> None:

@@ -74,7 +74,11 @@ def grant_create(
     )
     if len(live) >= MAX_LIVE:
         raise Conflict(
-            _("You have %(n)s kubeconfigs there already. Revoke one first.") % {"n": MAX_LIVE},
+            _(
+                "You have %(n)s kubeconfigs there already. Revoke one first: under Kubeconfigs in"
+                " your settings, or by berth kube-config --revoke ID."
+            )
+            % {"n": MAX_LIVE},
             code="too-many-kubeconfigs",
         )
     grant = KubeGrant.objects.create(

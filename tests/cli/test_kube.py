@@ -31,6 +31,62 @@ def test_a_kubeconfig_is_written_for_its_owner_only(
     assert said["current-context"] == f"vision@{KEY}"
 
 
+def test_a_folder_that_is_missing_is_made_and_one_that_cannot_be_asks_for_nothing(
+    alpha: TenantFake, project: Any, bob: Any, berth: Any, token_of: Any, tmp_path: Path
+) -> None:
+    secret = token_of(bob)
+    target = tmp_path / "new" / "inner" / "kubeconfig"
+    done = berth("kube-config", "-f", str(target), token=secret)
+    assert done.exit_code == 0, done.output
+    assert "current-context" in target.read_text()
+    refused = [target / "below-a-file" / "x", tmp_path / "new"]
+    for place in refused:
+        assert berth("kube-config", "-f", str(place), token=secret).exit_code == 2
+    assert len(read(berth("kube-config", "--list", "-o", "json", token=secret))) == 1
+
+
+def test_kubeconfigs_are_listed_and_taken_back_by_name_or_id(
+    alpha: TenantFake, project: Any, bob: Any, alice: Any, berth: Any, token_of: Any
+) -> None:
+    secret = token_of(bob)
+    for name in ("one", "two", "two"):
+        assert berth("kube-config", "--name", name, token=secret).exit_code == 0
+    assert "one" in berth("kube-config", "--list", token=secret).stdout
+    rows = read(berth("kube-config", "--list", "-o", "json", token=secret))
+    assert [row["name"] for row in rows] == ["two", "two", "one"]
+    assert berth("kube-config", "--revoke", "two", token=secret).exit_code == 2
+    assert berth("kube-config", "--revoke", "three", token=secret).exit_code == 4
+    assert berth("kube-config", "--revoke", rows[2]["id"], token=token_of(alice)).exit_code == 4
+    assert berth("kube-config", "--revoke", "one", token=secret).exit_code == 0
+    assert berth("kube-config", "--revoke", rows[0]["id"], token=secret).exit_code == 0
+    left = read(berth("kube-config", "--list", "-o", "json", token=secret))
+    assert [row["id"] for row in left] == [rows[1]["id"]]
+
+
+def test_who_has_too_many_is_told_where_to_take_one_back(
+    alpha: TenantFake, project: Any, bob: Any, berth: Any, token_of: Any
+) -> None:
+    from projects.services import kube
+
+    secret = token_of(bob)
+    for _each in range(kube.MAX_LIVE):
+        assert berth("kube-config", token=secret).exit_code == 0
+    full = berth("kube-config", token=secret)
+    assert full.exit_code == 5
+    assert "--revoke" in str(full.exception)
+
+
+def test_of_several_clusters_one_must_be_said(
+    alpha: TenantFake, project: Any, bob: Any, berth: Any, token_of: Any
+) -> None:
+    from clusters.models import Cluster
+
+    Cluster.objects.create(key="beta", name="Beta", driver="kubernetes", reachable=True)
+    done = berth("kube-config", token=token_of(bob))
+    assert done.exit_code == 2
+    assert "alpha, beta" in str(done.exception)
+
+
 def test_kubectl_gets_an_exec_credential(
     alpha: TenantFake,
     project: Any,
