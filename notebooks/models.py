@@ -1,6 +1,5 @@
 """Presets (one press), workspaces (what runs), who was let in, and what happened when."""
 
-from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -12,32 +11,20 @@ from django.db.models import Q
 from django.utils.functional import cached_property
 from django.utils.translation import gettext_lazy as _
 
-from clusters.wording import waiting_sentence
 from common.ids import new_short_id, new_uid
 from credentials.models import Credential
 from notebooks.choices import StopReason, WorkspaceKind
-from notebooks.pulling import pull_of
+from notebooks.why import State, Why, warning_of, why_of
 from projects.models import Project
 from runtime import reasons
 from runtime.models import Reconcilable
 from runtime.protocol import Desired, Phase, Resources
-from runtime.reasons import Reason
 from runtime.workload_state import RESTARTED
 from volumes.models import Volume
 
 MAX_CPU_MILLI = 1_024_000
 MAX_MEMORY_MIB = 16 * 1024 * 1024
 MAX_GPUS = 64
-
-
-def shown_message(reason: str, message: str, ref: Mapping[str, Any], size: Resources) -> str:
-    """Return the sentence for people about a state, from the columns that hold it."""
-    queue = ref.get("queue")
-    if reason == Reason.QUEUED and queue:
-        return waiting_sentence(queue.get("lacking", ()), queue.get("position", 1), size)
-    if (pull := pull_of(reason, ref.get("pull"))) is not None:
-        return pull.sentence
-    return message or str(reasons.info(reason).text)
 
 
 class Size(models.Model):
@@ -265,12 +252,27 @@ class Workspace(Size, Program, Reconcilable):
         return phase if ended else Phase.STOPPING
 
     @property
-    def shown_message(self) -> str:
-        """Why it is as it is, in the reader's language.
+    def why(self) -> Why:
+        """Why it is as it is: in the reader's language, and what a program said of it."""
+        return why_of(
+            State(
+                phase=self.phase,
+                reason=self.reason,
+                message=self.message,
+                stop_reason=self.stop_reason,
+                ref=self.external_ref,
+                size=self.resources,
+            )
+        )
 
-        What the engine wrote is in its own language, so a place in the queue is said anew.
-        """
-        return shown_message(self.reason, self.message, self.external_ref, self.resources)
+    @property
+    def shown_message(self) -> str:
+        return self.why.sentence
+
+    @property
+    def warning(self) -> str:
+        """What is wrong around it while it runs, in the reader's language; usually nothing."""
+        return warning_of(self.shown_phase, self.reason)
 
 
 class Share(models.Model):

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 from django.conf import settings
 
 from hubapi.services import port_short_id, workload_url
-from notebooks.choices import StopReason, WorkspaceKind
+from notebooks.choices import WorkspaceKind
 from notebooks.models import Share, Workspace
 from notebooks.pulling import pull_of
 from notebooks.services.attaching import attached_to
 from notebooks.services.plan import public_fields
 from notebooks.spec import ATTACHED, PRIVATE, PUBLIC
-from runtime import reasons
-from runtime.protocol import Phase
+from notebooks.why import State, why_of
+from runtime.protocol import Phase, Resources
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from projects.models import Project
 
 POSITION = "external_ref__queue__position"
+LACKING = "external_ref__queue__lacking"
 PULL = "external_ref__pull"
 COLUMNS = (
     *("id", "uid", "short_id", "name", "generation", "observed_generation", "desired"),
@@ -37,7 +38,7 @@ COLUMNS = (
     *("cpu_milli", "memory_mib", "gpus", "gpu_flavor", "time_limit_minutes"),
     *("launch", "created_at", "asked_at", "started_at", "ready_at", "ends_at", "stopped_at"),
     *("stop_reason", "idle_stop_minutes", "owner_id"),
-    *("owner__username", "preset__slug", "home__uid", POSITION, PULL),
+    *("owner__username", "preset__slug", "home__uid", POSITION, LACKING, PULL),
 )
 
 
@@ -144,13 +145,17 @@ def _pull(row: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _message(row: dict[str, Any]) -> str:
-    if (pull := pull_of(row["reason"], row[PULL])) is not None:
-        return pull.sentence
-    if row["message"]:
-        return str(row["message"])
-    if row["stop_reason"] and row["phase"] in {Phase.STOPPED, Phase.STOPPING}:
-        return str(StopReason(row["stop_reason"]).label)
-    return str(reasons.info(row["reason"]).text)
+    queue = {"position": row[POSITION], "lacking": row[LACKING]} if row[POSITION] else None
+    size = (row[name] for name in ("cpu_milli", "memory_mib", "gpus", "gpu_flavor"))
+    told = State(
+        phase=row["phase"],
+        reason=row["reason"],
+        message=row["message"],
+        stop_reason=row["stop_reason"],
+        ref={"queue": queue, "pull": row[PULL]},
+        size=Resources(*size),
+    )
+    return why_of(told).sentence
 
 
 def workspace_one(who: Principal, row: Workspace) -> dict[str, Any]:

@@ -9,9 +9,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from common.templatetags.berth import cpus, mib
-from notebooks.choices import StopReason
 from notebooks.hub import open_url
-from runtime.protocol import Phase
 
 if TYPE_CHECKING:
     from notebooks.models import Size, Workspace
@@ -33,12 +31,8 @@ def workspace_size(row: Size) -> str:
 
 @register.simple_tag
 def workspace_reason(row: Workspace) -> str:
-    """Why it is as it is, in one sentence; empty when there is nothing to say."""
-    if not row.is_seen:
-        return _("A moment, please.")
-    if row.stop_reason and row.phase in {Phase.STOPPED, Phase.STOPPING}:
-        return str(StopReason(row.stop_reason).label)
-    return row.shown_message
+    """Why it is as it is, in plain words; empty when there is nothing to say."""
+    return row.why.text if row.is_seen else _("A moment, please.")
 
 
 @register.simple_tag

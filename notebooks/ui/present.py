@@ -13,7 +13,6 @@ from django.utils.translation import ngettext, pgettext
 from common.clock import now
 from hubapi.selectors import idle_state
 from notebooks import selectors, services
-from notebooks.choices import StopReason
 from notebooks.forecast import Room
 from notebooks.hub import open_url
 from notebooks.models import Workspace
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
 
     from accounts.principal import Principal
     from notebooks.models import Preset, Step
+    from notebooks.why import Why
 
 
 MAX_ALTERNATIVES = 3
@@ -150,27 +150,35 @@ class Trouble:
 
 
 def trouble(row: Workspace) -> Trouble | None:
-    """Return why it ended, or why neither its start nor its end goes on by itself."""
+    """Return why it ended, what is wrong while it runs, or why it does not start or end."""
+    if not (row.warning or _is_over(row) or _cannot_start(row) or _cannot_end(row)):
+        return None
     info = reasons.info(row.reason)
-    starts = row.shown_phase in {Phase.PENDING, Phase.STARTING}
-    if starts and (
-        info.fault == reasons.Fault.NOBODY or not row.is_seen or "queue" in row.external_ref
-    ):
-        return None
-    ends = row.shown_phase in {Phase.STOPPING, Phase.DELETING} and row.reason == Reason.HELD
-    over = row.shown_phase in {Phase.FAILED, Phase.STOPPED, Phase.UNKNOWN}
-    if not (starts or ends or over):
-        return None
-    text = str(info.text)
-    if row.stop_reason and row.phase == Phase.STOPPED:
-        text = str(StopReason(row.stop_reason).label)
     whose = {
         reasons.Fault.USER: _("This is for you to solve."),
         reasons.Fault.PLATFORM: _("This was not your fault."),
         reasons.Fault.NOBODY: "",
     }[info.fault]
     about_image = row.reason in OF_THE_IMAGE
-    return Trouble(text, row.message, str(info.advice), whose, about_image)
+    return Trouble(row.why.text, row.why.detail, str(info.advice), whose, about_image)
+
+
+def _is_over(row: Workspace) -> bool:
+    return row.shown_phase in {Phase.FAILED, Phase.STOPPED, Phase.UNKNOWN}
+
+
+def _cannot_start(row: Workspace) -> bool:
+    """Whether there is something to know or to do; a place in the queue is said by itself."""
+    if row.shown_phase not in {Phase.PENDING, Phase.STARTING} or not row.is_seen:
+        return False
+    if "queue" in row.external_ref and row.reason != Reason.DOES_NOT_FIT:
+        return False
+    info = reasons.info(row.reason)
+    return info.fault != reasons.Fault.NOBODY or bool(info.advice)
+
+
+def _cannot_end(row: Workspace) -> bool:
+    return row.shown_phase in {Phase.STOPPING, Phase.DELETING} and row.reason == Reason.HELD
 
 
 @dataclass(frozen=True)
@@ -192,7 +200,7 @@ class Shown:
     may_end: bool
     may_start: bool
     url: str
-    reason: str
+    why: Why
     pull: str
     position: int | None
     next_end: datetime | None
@@ -210,6 +218,12 @@ class Shown:
         waits = self.position or (self.row.is_seen and self.row.reason in WAITS)
         return self.phase == Phase.PENDING and not waits
 
+    @property
+    def says_why(self) -> bool:
+        """Whether the head of the page tells why it waits, or how far a start on a cluster is."""
+        told = self.trouble is None and (self.place is not None or self.position is not None)
+        return told and self.phase in {Phase.PENDING, Phase.STARTING} and not self.pull
+
 
 def shown(who: Principal, row: Workspace) -> Shown:
     phase = row.shown_phase
@@ -225,7 +239,7 @@ def shown(who: Principal, row: Workspace) -> Shown:
         may_end=row.desired != Desired.ABSENT and services.may_end(who, row),
         may_start=access.owner and row.is_ended,
         url=open_url(row) if running and access else "",
-        reason=row.shown_message,
+        why=row.why,
         pull=pull.sentence_so_far if pull else "",
         position=queue.get("position"),
         next_end=next_end(row) if queue else None,

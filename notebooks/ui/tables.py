@@ -31,7 +31,10 @@ class WorkspaceTable(tables.Table):
         return format_html('<a href="{}">{}</a>', record.get_absolute_url(), value)
 
     def render_shown_phase(self, record: Workspace) -> SafeString:
-        return phase(record.shown_phase)
+        shown = phase(record.shown_phase)
+        if not (wrong := record.warning):
+            return shown
+        return format_html('{}<div class="text-secondary small">{}</div>', shown, wrong)
 
     def render_owner(self, record: Workspace) -> str:
         return record.owner.label

@@ -1,6 +1,7 @@
 """Workspaces in the fake world: presets, launches, and the engine driven by hand."""
 
 from collections.abc import Callable, Iterator
+from html import unescape
 from typing import Any
 
 import pytest
@@ -52,3 +53,15 @@ def launch(presets: Any, project: Any, principal: Any) -> Callable[..., Any]:
         )
 
     return make
+
+
+@pytest.fixture
+def text(as_user: Any) -> Callable[..., str]:
+    """What a page says to somebody, in the language of the profile."""
+
+    def get(user: Any, path: str = "/", **params: str) -> str:
+        answer = as_user(user).get(path, params)
+        assert answer.status_code == 200
+        return unescape(answer.content.decode())
+
+    return get

@@ -434,11 +434,14 @@ def test_the_page_says_that_a_start_waits_and_what_its_steps_are(post, as_user, 
     place = f"/projects/vision/workspaces/{row.short_id}/"
     client = as_user(alice)
     assert "Accepted" in client.get(f"{place}state/").content.decode()
-    full = {"phase": "pending", "reason": "nodes-full", "observed_generation": row.generation}
-    Workspace.objects.filter(pk=row.pk).update(**full)
+    said = "Not enough left on so many of 34 nodes: nvidia.com/gpu (34)."  # as the driver says it
+    full = {"phase": "pending", "reason": "nodes-full", "message": said}
+    Workspace.objects.filter(pk=row.pk).update(**full, observed_generation=row.generation)
     text = client.get(f"{place}state/").content.decode()
     assert 'class="phase phase-pending"' in text
-    assert "All nodes that could hold it are in use." in text
+    advice = "It starts by itself when something ends. A smaller size may start sooner."
+    places = [text.index(words) for words in ("All nodes that could hold it are in use.", said)]
+    assert places[0] < places[1] < text.index(advice)
     Step.objects.create(workspace=row, launch=row.launch, word="placed", at=now(), message="")
     assert "Handed to the cluster" in client.get(f"{place}events/").content.decode()
     Workspace.objects.filter(pk=row.pk).update(gpus=2, gpu_flavor="l40s,h100-80")

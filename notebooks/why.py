@@ -1,0 +1,62 @@
+"""Why a workspace is as it is, in words: the plain ones first, what a program said after them.
+
+What the engine and the clusters wrote is in their own language; the plain words are said anew for
+each reader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from clusters.wording import waiting_sentence
+from notebooks.choices import StopReason
+from notebooks.pulling import pull_of
+from runtime import reasons
+from runtime.protocol import Phase, Resources
+from runtime.reasons import Fault, Reason
+
+STOPS = frozenset((Phase.STOPPED, Phase.STOPPING))
+
+
+@dataclass(frozen=True)
+class Why:
+    text: str
+    detail: str = ""  # what a driver or a registry said, in its own words
+
+    @property
+    def sentence(self) -> str:
+        """Both, for what is one line: the API, the command line, a table."""
+        return f"{self.text} {self.detail}".strip()
+
+
+@dataclass(frozen=True)
+class State:
+    """The columns that tell it; ``ref`` needs only the keys ``queue`` and ``pull``."""
+
+    phase: str
+    reason: str
+    message: str
+    stop_reason: str
+    ref: Mapping[str, Any]
+    size: Resources
+
+
+def why_of(state: State) -> Why:
+    queue = state.ref.get("queue")
+    if state.reason == Reason.QUEUED and queue:
+        lacking, position = queue.get("lacking") or (), queue.get("position") or 1
+        return Why(waiting_sentence(lacking, position, state.size))
+    if (pull := pull_of(state.reason, state.ref.get("pull"))) is not None:
+        return Why(pull.sentence)
+    text = str(reasons.info(state.reason).text)
+    if state.stop_reason and state.phase in STOPS and state.reason != Reason.HELD:
+        text = str(StopReason(state.stop_reason).label)
+    return Why(text, state.message) if text else Why(state.message)
+
+
+def warning_of(phase: str, reason: str) -> str:
+    """Return what is wrong around one that runs; empty where nothing is."""
+    info = reasons.info(reason)
+    return str(info.text) if phase == Phase.RUNNING and info.fault == Fault.PLATFORM else ""
