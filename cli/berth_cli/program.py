@@ -22,6 +22,7 @@ _OPTIONS = (
         metavar="PORT[:NAME[:private]]",
         help="Port that opens behind the sign-in; private: declared only. May be repeated.",
     ),
+    click.option("--no-ports", is_flag=True, help="None of the preset's ports."),
     click.option("--shm", metavar="SIZE", help="Shared memory, such as 512M or 8G."),
     click.option("--cluster", help="Where it runs; chosen by itself if not given."),
     click.option("--pool", help="Part of the cluster."),
@@ -56,6 +57,8 @@ def program_body(said: dict[str, Any]) -> dict[str, Any]:
     body["ports"] = [_port(text) for text in said["ports"]] or None
     for name in ("volumes", "credentials", "needs"):
         body[name] = list(said[name]) or None
+    if said["no_ports"]:
+        body["ports"] = []
     if said["no_volumes"]:
         body["volumes"] = []
     body["shm_mib"] = None if said["shm"] is None else _mib(said["shm"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
-from shlex import join, quote
 from typing import Any, ClassVar
 
 from django.http import HttpRequest, HttpResponse
@@ -14,8 +13,9 @@ from django_tables2 import RequestConfig
 from common.errors import BerthError, Conflict, Forbidden, Invalid
 from notebooks import selectors, services
 from notebooks.models import Preset
-from notebooks.services import Plan, Spec
+from notebooks.services import Plan
 from notebooks.services.plan import public_fields
+from notebooks.ui.command import plan_command
 from notebooks.ui.forms import FilterForm, SizeForm, filtered, launch_form
 from notebooks.ui.shared import go, refuse, to_yaml
 from notebooks.ui.tables import WorkspaceTable
@@ -120,65 +120,12 @@ def plan_context(view: ProjectView, preset: Preset, form: SizeForm) -> dict[str,
         "plan": plan,
         "problems": [],
         "plan_yaml": plan_yaml(plan, view.project.slug),
-        "plan_command": plan_command(plan, preset, view.project.slug),
+        "plan_command": plan_command(
+            plan, preset, view.project.slug, several="cluster" in form.fields
+        ),
     }
 
 
 def plan_yaml(plan: Plan, project: str) -> str:
     fields = {**public_fields(plan.spec), "env": dict(plan.spec.env), **plan.attached.public()}
     return to_yaml(services.manifest_wrap(plan.name, project, services.said(plan.preset, fields)))
-
-
-def plan_command(plan: Plan, preset: Preset, project: str) -> str:
-    """Return the ``berth`` command that does the same; values of the environment left out."""
-    spec, words = plan.spec, ["berth", "workspace", "launch", preset.slug]
-    words += ["--project", project, "--name", plan.name]
-    if spec.cpu_milli != preset.cpu_milli:
-        words += ["--cpu", f"{spec.cpu_milli / 1000:g}"]
-    if spec.memory_mib != preset.memory_mib:
-        words += ["--memory", str(spec.memory_mib)]
-    if spec.gpus != preset.gpus:
-        words += ["--gpus", str(spec.gpus)]
-    if spec.gpu_flavor != preset.gpu_flavor and spec.gpu_flavor:
-        words += ["--gpu", spec.gpu_flavor]
-    words += _program_words(spec, preset)
-    if spec.time_limit_minutes != preset.time_limit_minutes:
-        words += ["--time-limit", str(spec.time_limit_minutes or 0)]
-    words += _attached_words(plan)
-    extra = [name for name in spec.env if name not in preset.default_env]
-    words += [part for name in extra for part in ("--env", f"{name}=…")]
-    return " ".join(quote(word) if word != "…" else word for word in words)
-
-
-def _program_words(spec: Spec, preset: Preset) -> list[str]:
-    words: list[str] = []
-    if spec.kind != preset.kind:
-        words += ["--kind", spec.kind]
-    for name in ("image", "pool", "network"):
-        value = getattr(spec, name)
-        if value != getattr(preset, name):
-            words += [f"--{name}", value]
-    for name in ("command", "args"):
-        value = list(getattr(spec, name))
-        if value != getattr(preset, name):
-            words += [f"--{name}", join(value)]
-    if list(spec.ports) != preset.ports:
-        for port in spec.ports:
-            said = [str(port["port"]), port["name"], *([] if port["web"] else ["private"])]
-            words += ["--port", ":".join(said)]
-    if spec.shm_mib != preset.shm_mib:
-        words += ["--shm", f"{spec.shm_mib}M"]
-    if spec.cluster not in {preset.cluster_key, "local"}:
-        words += ["--cluster", spec.cluster]
-    return words
-
-
-def _attached_words(plan: Plan) -> list[str]:
-    words: list[str] = []
-    for seen in plan.attached.volumes:
-        words += ["--volume", f"{seen.volume.name}{':ro' if seen.read_only else ''}"]
-    for row in plan.attached.credentials:
-        words += ["--credential", row.name]
-    for load in plan.attached.needs:
-        words += ["--needs", load.name]
-    return words

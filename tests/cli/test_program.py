@@ -10,6 +10,7 @@ NOTHING = {
     "command_line": None,
     "args_line": None,
     "ports": (),
+    "no_ports": False,
     "shm": None,
     "cluster": None,
     "pool": None,

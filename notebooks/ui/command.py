@@ -1,0 +1,107 @@
+"""The ``berth`` command that does the same as a form: what differs from the preset, and no more."""
+
+from __future__ import annotations
+
+from shlex import join
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from notebooks.models import Preset
+    from notebooks.services import Plan, Spec
+
+_THIS_MACHINE = "local"
+_ANY = "any"  # kind of GPU
+_FOLLOW_THE_IMAGE = ("command", "args", "ports")
+
+
+def plan_command(plan: Plan, preset: Preset, project: str, *, several: bool) -> str:
+    """Return the ``berth`` command that does the same; ``several``: there are clusters to choose.
+
+    As in the file beside it, values of the environment are in it: whoever sees it typed them.
+    """
+    spec, words = plan.spec, ["berth", "workspace", "launch", preset.slug]
+    words += ["--project", project, "--name", plan.name]
+    words += [*_size_words(spec, preset), *_program_words(spec, preset)]
+    if spec.cluster != preset.cluster_key and (several or spec.cluster != _THIS_MACHINE):
+        words += ["--cluster", spec.cluster]
+    if spec.time_limit_minutes != preset.time_limit_minutes:
+        words += ["--time-limit", str(spec.time_limit_minutes or 0)]
+    words += _attached_words(plan)
+    usual = preset.default_env
+    for name, value in spec.env.items():
+        if name not in usual or usual[name] != value:
+            words += ["--env", f"{name}={value}"]
+    return join(words)
+
+
+def _size_words(spec: Spec, preset: Preset) -> list[str]:
+    words: list[str] = []
+    if spec.environment != preset.environment:
+        words += ["--environment", spec.environment]
+    if spec.cpu_milli != preset.cpu_milli:
+        words += ["--cpu", f"{spec.cpu_milli / 1000:g}"]
+    if spec.memory_mib != preset.memory_mib:
+        words += ["--memory", str(spec.memory_mib)]
+    if spec.gpus != preset.gpus:
+        words += ["--gpus", str(spec.gpus)]
+    if spec.gpus and spec.gpu_flavor != preset.gpu_flavor:
+        words += ["--gpu", spec.gpu_flavor or _ANY]
+    return words
+
+
+def _program_words(spec: Spec, preset: Preset) -> list[str]:
+    words: list[str] = []
+    usual = _unsaid(spec, preset)
+    if spec.kind != preset.kind:
+        words += ["--kind", spec.kind]
+    if spec.cluster == _THIS_MACHINE:  # it runs JupyterLab from its own environments
+        return words
+    for name in ("image", "pool", "network"):
+        value = getattr(spec, name)
+        if value != usual[name]:
+            words += [f"--{name}", value]
+    for name in ("command", "args"):
+        said = list(getattr(spec, name))
+        if said != usual[name]:
+            words += [f"--{name}", join(said)]
+    if list(spec.ports) != usual["ports"]:
+        words += _port_words(spec)
+    if spec.shm_mib != preset.shm_mib:
+        words += ["--shm", f"{spec.shm_mib}M"]
+    return words
+
+
+def _unsaid(spec: Spec, preset: Preset) -> Mapping[str, Any]:
+    """Return what the program is before it is said: of another kind or image, not the preset's."""
+    usual: dict[str, Any] = {"pool": preset.pool, "network": preset.network}
+    same_kind = spec.kind == preset.kind
+    usual["image"] = preset.image if same_kind else ""
+    same = same_kind and spec.image in {"", usual["image"]}
+    for name in _FOLLOW_THE_IMAGE:
+        usual[name] = list(getattr(preset, name)) if same else []
+    return usual
+
+
+def _port_words(spec: Spec) -> list[str]:
+    if not spec.ports:
+        return ["--no-ports"]
+    words: list[str] = []
+    for port in spec.ports:
+        said = [str(port["port"]), port["name"], *([] if port["web"] else ["private"])]
+        words += ["--port", ":".join(said)]
+    return words
+
+
+def _attached_words(plan: Plan) -> list[str]:
+    words: list[str] = []
+    for seen in plan.attached.volumes:
+        words += ["--volume", f"{seen.volume.name}{':ro' if seen.read_only else ''}"]
+    if not plan.attached.volumes and not plan.attached.with_shared:
+        words += ["--no-volumes"]
+    for row in plan.attached.credentials:
+        words += ["--credential", row.name]
+    for load in plan.attached.needs:
+        words += ["--needs", load.name]
+    return words
