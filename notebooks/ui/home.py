@@ -17,6 +17,7 @@ from notebooks import selectors
 from notebooks.forecast import Forecast, KindFree, Rooms
 from notebooks.services.placing import can_run, clusters_of
 from notebooks.services.plan import cost_per_hour
+from notebooks.ui.rights import startable, with_roles
 from projects.access import Permission, permissions_of, projects_visible_to
 from projects.ui.base import SESSION_PROJECT, PlatformView
 from quotas import selectors as quotas
@@ -82,16 +83,15 @@ class Home(PlatformView):
 
     def get(self, request: HttpRequest) -> HttpResponse:
         project = self._project(request)
-        rows = list(
-            selectors.workspaces_of(self.principal)
-            .exclude(desired=Desired.ABSENT)
-            .order_by("-last_used_at", "-id")[:MINE_SHOWN]
-        )
+        mine = selectors.workspaces_of(self.principal).exclude(desired=Desired.ABSENT)
+        latest = with_roles(self.principal, mine).order_by("-last_used_at", "-id")
+        rows = list(latest[:MINE_SHOWN])
         waiting = [row for row in rows if row.shown_phase == Phase.PENDING]
         context: dict[str, Any] = {
             "project": project,
             "mine": _sorted([row for row in rows if row not in waiting]),
             "waiting": waiting,
+            "startable": startable(self.principal, rows),
             "shared": list(selectors.workspaces_shared_with(self.principal)[:MINE_SHOWN]),
         }
         if project is not None:

@@ -20,6 +20,8 @@ from notebooks.program import flavors_of
 from notebooks.pulling import pull_of
 from notebooks.services.placing import LOCAL
 from notebooks.ui.reach import OnCluster, on_cluster
+from notebooks.ui.rights import may_keep
+from projects.access import role_of
 from runtime import reasons
 from runtime.protocol import Desired, Phase
 from runtime.reasons import Reason
@@ -199,6 +201,8 @@ class Shown:
     may_open: bool
     may_end: bool
     may_start: bool
+    may_change: bool
+    may_share: bool
     url: str
     why: Why
     pull: str
@@ -231,13 +235,17 @@ def shown(who: Principal, row: Workspace) -> Shown:
     running = phase == Phase.RUNNING
     queue = row.external_ref.get("queue") or {}
     pull = pull_of(row.reason, row.external_ref.get("pull"))
+    may_share = may_keep(who, row, role_of(who, row.project))
+    may_change = may_share and not row.project.archived_at
     return Shown(
         row=row,
         phase=phase,
         is_owner=selectors.is_owner(who, row),
         may_open=bool(access),
         may_end=row.desired != Desired.ABSENT and services.may_end(who, row),
-        may_start=access.owner and row.is_ended,
+        may_start=may_change and row.is_ended,
+        may_change=may_change,
+        may_share=may_share,
         url=open_url(row) if running and access else "",
         why=row.why,
         pull=pull.sentence_so_far if pull else "",
@@ -248,7 +256,7 @@ def shown(who: Principal, row: Workspace) -> Shown:
         trouble=trouble(row),
         extension_left=services.extension_left(row) if row.time_limit_minutes else None,
         idle=idle_words(row) if running else "",
-        alternatives=alternatives(row) if queue and access.owner else [],
+        alternatives=alternatives(row) if queue and may_change else [],
         place=on_cluster(row, is_owner=access.owner, may_open=running and bool(access)),
     )
 
