@@ -24,6 +24,8 @@ from quotas import selectors as quotas
 from runtime.protocol import Desired, Phase
 
 if TYPE_CHECKING:
+    from django.db.models import QuerySet
+
     from clusters.models import Cluster
     from notebooks.models import Preset, Workspace
     from projects.models import Project
@@ -84,15 +86,17 @@ class Home(PlatformView):
     def get(self, request: HttpRequest) -> HttpResponse:
         project = self._project(request)
         mine = selectors.workspaces_of(self.principal).exclude(desired=Desired.ABSENT)
-        latest = with_roles(self.principal, mine).order_by("-last_used_at", "-id")
-        rows = list(latest[:MINE_SHOWN])
+        rows, others = _latest(with_roles(self.principal, mine).order_by("-last_used_at", "-id"))
+        shared, others_shared = _latest(selectors.workspaces_shared_with(self.principal))
         waiting = [row for row in rows if row.shown_phase == Phase.PENDING]
         context: dict[str, Any] = {
             "project": project,
             "mine": _sorted([row for row in rows if row not in waiting]),
             "waiting": waiting,
             "startable": startable(self.principal, rows),
-            "shared": list(selectors.workspaces_shared_with(self.principal)[:MINE_SHOWN]),
+            "others": others,
+            "shared": shared,
+            "others_shared": others_shared,
         }
         if project is not None:
             granted = permissions_of(self.principal, project)
@@ -110,6 +114,16 @@ class Home(PlatformView):
         slug = request.session.get(SESSION_PROJECT)
         found = mine.filter(slug=slug).first() if slug else None
         return found or mine.filter(memberships__user=self.principal.user).order_by("name").first()
+
+
+def _latest(found: QuerySet[Workspace]) -> tuple[list[Workspace], list[Project]]:
+    """Return as many as are shown, and where the others are looked for, if there are more.
+
+    Only the projects of those that are known are named: nothing is asked for it.
+    """
+    rows = list(found[: MINE_SHOWN + 1])
+    known = {row.project_id: row.project for row in rows} if len(rows) > MINE_SHOWN else {}
+    return rows[:MINE_SHOWN], sorted(known.values(), key=lambda project: project.name)
 
 
 class PresetSearch(forms.Form):

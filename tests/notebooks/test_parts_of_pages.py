@@ -1,0 +1,43 @@
+"""Where lists of pages end."""
+
+from datetime import timedelta
+
+from common.clock import now
+from events.models import Event
+from notebooks.models import Step, Workspace
+
+BASE = "/projects/vision/workspaces/"
+
+
+def url(row, tail=""):
+    return f"{BASE}{row.short_id}/{tail}"
+
+
+def test_home_says_that_there_are_more_workspaces_and_leads_to_them(text, launch, alice, project):
+    first = launch(alice)
+    more = f"{BASE}?mine=1"
+    assert more not in text(alice)
+    fields = {"owner": alice, "project": project, "home": first.home, "phase": "stopped"}
+    rows = [Workspace(name=f"w{n}", desired="stopped", **fields) for n in range(24)]
+    Workspace.objects.bulk_create(rows)
+    page = text(alice)
+    assert "Only those used last are shown." in page
+    assert more in page
+    assert page.count("workspace-card") == 23  # and one that waits
+
+
+def test_the_events_page_says_where_it_ends_and_leads_to_the_others(text, launch, alice):
+    row = launch(alice)
+    assert "Only the newest" not in text(alice, url(row, "events/"))
+    at = now() - timedelta(minutes=1)
+    Event.objects.bulk_create(
+        Event(verb="workspace.edited", target_kind="workspace", target_uid=str(row.uid), at=at)
+        for _ in range(100)
+    )
+    Step.objects.bulk_create(
+        Step(workspace=row, launch=1, word="restarted", at=at) for _ in range(100)
+    )
+    page = text(alice, url(row, "events/"))
+    assert "Only the newest 100 events are shown." in page
+    assert "Only the newest 100 steps are shown." in page
+    assert "/projects/vision/activity?verb=workspace" in page
