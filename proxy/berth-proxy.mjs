@@ -13,6 +13,7 @@ import { parseArgs } from "node:util";
 
 import { ConfigurableProxy } from "configurable-http-proxy";
 
+import { askIfThere, endTogether } from "./abandoned.mjs";
 import { cleanCookies, cleanHeaders, credentials } from "./identity.mjs";
 import { makeLog } from "./log.mjs";
 import { stoppedPage, stoppedSocket } from "./stopped.mjs";
@@ -66,9 +67,14 @@ class BerthProxy extends ConfigurableProxy {
     );
     // Uploads of data may take hours; slow request *heads* still end by headersTimeout.
     this.proxyServer.requestTimeout = 0;
-    // A WebSocket whose browser left before the workload answered must not stay open behind us.
+    this.proxyServer.on("connection", askIfThere);
+    // Without a listener upstream throws what a visitor's socket says when he vanishes.
+    this.proxy.on("error", (error) => this.log.debug("A visitor's WebSocket broke: %s", error.code));
     this.proxy.on("proxyReqWs", (proxyReq, _req, socket) => {
+      // A WebSocket whose browser left before the workload answered must not stay open behind us.
       socket.once("close", () => proxyReq.destroy());
+      proxyReq.once("upgrade", (_answer, workload) => endTogether(socket, workload));
+      askIfThere(socket); // upstream has just said that the kernel's two hours will do
     });
   }
 
