@@ -22,6 +22,8 @@ from projects.access import Permission
 from projects.services import no_address
 from runtime.protocol import Phase
 
+RUNNING = "gate/_running.html"  # what of a page changes by itself: whether the workspace runs
+
 
 class GateView(WorkspaceView):
     """A page about a workspace on a cluster."""
@@ -45,6 +47,7 @@ class GateView(WorkspaceView):
         return self.page(
             row,
             {
+                "part": part,
                 "gate_url": gate_url(row, part),
                 "gate_socket": gate_url(row, part, socket=True),
                 "is_running": row.shown_phase == Phase.RUNNING,
@@ -56,6 +59,7 @@ class GateView(WorkspaceView):
 
 class Terminal(GateView):
     template_name = "gate/terminal.html"
+    partial_name = RUNNING
     tab = "terminal"
 
     def get(self, request: HttpRequest, project: str, workspace: str) -> HttpResponse:  # noqa: ARG002
@@ -64,6 +68,7 @@ class Terminal(GateView):
 
 class Files(GateView):
     template_name = "gate/files.html"
+    partial_name = RUNNING
     tab = "files"
 
     def get(self, request: HttpRequest, project: str, workspace: str) -> HttpResponse:  # noqa: ARG002

@@ -88,13 +88,22 @@ class Detail(WorkspaceView):
 
 
 class State(WorkspaceView):
-    """The part of the page that changes by itself."""
+    """The parts of the page that change by themselves: its head, or the one that is named."""
 
     required_permissions: ClassVar[Mapping[str, Permission]] = READ
     template_name = "notebooks/_state.html"
+    PARTS: ClassVar[Mapping[str, str]] = {
+        "reach": "notebooks/_reach.html",
+        "facts": "notebooks/_facts.html",
+    }
 
     def get(self, request: HttpRequest, project: str, workspace: str) -> HttpResponse:  # noqa: ARG002
-        return self.render(self.page(self.workspace()))
+        row = self.workspace()
+        part = self.PARTS.get(request.GET.get("part", ""), "")
+        context = self.page(row)
+        if part:
+            context |= {"place": context["state"].place, "volumes": seen_at(row)}
+        return self.render(context, template=part)
 
 
 class Logs(WorkspaceView):

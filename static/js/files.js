@@ -3,19 +3,24 @@ const box = document.getElementById("files");
 const rows = document.getElementById("files-rows");
 const stateLine = document.getElementById("files-state");
 const progress = document.getElementById("files-progress");
+const way = document.getElementById("files-path");
 const dialog = document.getElementById("files-dialog");
 
 let here = "";
+let asked = ""; // the folder that is shown next, where its answer is under way; else as ``here``
+let turn = 0;
+let ran = false; // the workspace, when last looked
 
 const text = (name) => box.dataset[`text${name}`];
 const say = (words) => {
   stateLine.textContent = words;
 };
 const address = (part, path) => `${box.dataset.url}/${part}?path=${encodeURIComponent(path)}`;
-const below = (name) => {
+const below = (folder, name) => {
   const part = encodeURIComponent(name);
-  return here ? `${here}/${part}` : part;
+  return folder ? `${folder}/${part}` : part;
 };
+const parent = (path) => path.split("/").slice(0, -1).join("/");
 
 async function ask(part, path, options = {}) {
   let answer;
@@ -56,23 +61,38 @@ const make = (name, words = "", css = "") => {
   return element;
 };
 
-const press = (words, label, then) => {
+const press = (act, words, label, then) => {
   const button = make("button", words, "btn btn-sm");
   button.type = "button";
+  button.dataset.act = act;
   button.setAttribute("aria-label", `${words}: ${label}`);
   button.addEventListener("click", () => guarded(then));
   return button;
 };
 
+// In the zone of the profile, as on every page; one that this browser does not know is left out.
+function moment(seconds) {
+  const when = new Date(seconds * 1000);
+  const lang = document.documentElement.lang || undefined;
+  const time = make("time");
+  try {
+    time.textContent = when.toLocaleString(lang, { timeZone: box.dataset.zone });
+  } catch {
+    time.textContent = when.toLocaleString(lang);
+  }
+  time.dateTime = when.toISOString();
+  return time;
+}
+
 function crumbs(parts) {
-  const list = document.getElementById("files-path");
   const all = [{ name: text("Home"), path: "" }, ...parts];
-  list.replaceChildren(
+  way.replaceChildren(
     ...all.map((part, index) => {
       const item = make("li");
       if (index === all.length - 1) {
         const current = make("span", part.name);
         current.setAttribute("aria-current", "location");
+        current.tabIndex = -1; // who opened the folder is here
         item.append(current);
       } else {
         const button = make("button", part.name, "btn-link");
@@ -87,11 +107,13 @@ function crumbs(parts) {
 
 function row(entry) {
   const line = make("tr");
+  line.dataset.path = entry.path;
   const name = make("th");
   name.scope = "row";
   if (entry.kind === "folder") {
     const button = make("button", entry.name, "btn-link");
     button.type = "button";
+    button.dataset.act = "open";
     button.addEventListener("click", () => guarded(() => open(entry.path)));
     name.append(button);
   } else {
@@ -104,17 +126,16 @@ function row(entry) {
     link.href = address(entry.kind === "folder" ? "archive" : "download", entry.path);
     link.setAttribute("aria-label", `${text("Download")}: ${entry.name}`);
     link.setAttribute("download", "");
+    link.dataset.act = "download";
+    link.addEventListener("click", (event) => fetched(event, link, entry.path));
     acts.append(link);
   }
   acts.append(
-    press(text("Rename"), entry.name, () => rename(entry)),
-    press(text("Delete"), entry.name, () => remove(entry)),
+    press("rename", text("Rename"), entry.name, () => rename(entry)),
+    press("delete", text("Delete"), entry.name, () => remove(entry)),
   );
-  const when = new Date(entry.modified * 1000);
   const changed = make("td");
-  const time = make("time", when.toLocaleString(document.documentElement.lang || undefined));
-  time.dateTime = when.toISOString();
-  changed.append(time);
+  changed.append(moment(entry.modified));
   const cells = [
     make("td", text(kinds[entry.kind] ?? "Other")),
     make("td", entry.kind === "file" ? size(entry.size) : "–", "end"),
@@ -129,14 +150,61 @@ function row(entry) {
   return line;
 }
 
-async function open(path) {
+// Of two that are opened quickly the one that was asked for last is shown, whichever answers first.
+// ``renamed``: the new path of what has the focus.
+async function open(path, renamed = "") {
+  turn += 1;
+  const mine = turn;
+  asked = path;
   say(text("Loading"));
-  const said = await ask("list", path);
+  const said = await ask("list", path).catch((error) => {
+    if (mine !== turn) return null;
+    asked = here;
+    throw error;
+  });
+  if (mine !== turn || !said) return;
+  const before = here;
+  const walked = focused();
   here = said.path;
+  asked = here;
   crumbs(said.parts);
   rows.replaceChildren(...said.entries.map(row));
   say(said.truncated ? text("More") : said.entries.length ? "" : text("Empty"));
   document.getElementById("files-archive").href = address("archive", here);
+  if (walked) focus(here === before && { ...walked, path: renamed || walked.path });
+}
+
+// Who walks by keyboard is not thrown out of the list when it is read again.
+function focused() {
+  const active = document.activeElement;
+  const line = active?.closest("#files-rows tr");
+  if (!line) return way.contains(active) ? {} : null;
+  return { path: line.dataset.path, act: active.dataset.act, at: [...rows.children].indexOf(line) };
+}
+
+function focus(walked) {
+  const lines = [...rows.children];
+  const line = lines.find((one) => one.dataset.path === walked.path) ?? lines[Math.min(walked.at, lines.length - 1)];
+  const found = line?.querySelector(`[data-act="${walked.act}"]`) ?? line?.querySelector("[data-act]");
+  (found ?? way.querySelector("[aria-current]")).focus();
+}
+
+// The gate answers a download with an attachment, and the page stays; what it would refuse is said
+// here, not on a page of its own.
+function fetched(event, link, path) {
+  if (event.metaKey || event.ctrlKey || event.shiftKey) return;
+  event.preventDefault();
+  guarded(async () => {
+    const said = await ask("list", path === null ? here : parent(path));
+    const is = path === null || said.truncated || said.entries.some((one) => one.path === path);
+    if (!is) throw new Error(text("Gone"));
+    const made = make("a");
+    made.href = link.href;
+    made.setAttribute("download", "");
+    document.body.append(made);
+    made.click();
+    made.remove();
+  });
 }
 
 async function guarded(work) {
@@ -171,28 +239,30 @@ function prompt({ title, words = "", name = null }) {
 async function rename(entry) {
   const name = await prompt({ title: text("NewName"), name: entry.name });
   if (typeof name !== "string") return;
-  await act({ act: "rename", path: entry.path, to: below(name) });
-  await open(here);
+  const to = below(parent(entry.path), name);
+  await act({ act: "rename", path: entry.path, to });
+  await open(asked, to);
 }
 
 async function remove(entry) {
   if ((await prompt({ title: entry.name, words: text("Sure") })) === null) return;
   await act({ act: "delete", path: entry.path });
-  await open(here);
+  await open(asked);
 }
 
 async function mkdir() {
+  const folder = here;
   const name = await prompt({ title: text("FolderName"), name: "" });
   if (typeof name !== "string") return;
-  await act({ act: "mkdir", path: below(name) });
-  await open(here);
+  await act({ act: "mkdir", path: below(folder, name) });
+  await open(asked);
 }
 
 // XMLHttpRequest, because fetch tells nothing of how far an upload is.
-function put(file, replace) {
+function put(folder, file, replace) {
   return new Promise((resolve, reject) => {
     const request = new XMLHttpRequest();
-    request.open("PUT", `${address("upload", below(file.name))}${replace ? "&replace=1" : ""}`);
+    request.open("PUT", `${address("upload", below(folder, file.name))}${replace ? "&replace=1" : ""}`);
     request.withCredentials = true;
     request.upload.addEventListener("progress", (event) => {
       progress.value = event.lengthComputable ? event.loaded / (event.total || 1) : 0;
@@ -212,24 +282,49 @@ function put(file, replace) {
   });
 }
 
+// Of several that which fails is named.
+async function carry(folder, file) {
+  try {
+    try {
+      await put(folder, file, false);
+    } catch (error) {
+      if (error.code !== "exists") throw error;
+      if ((await prompt({ title: file.name, words: text("Replace") })) === null) return;
+      await put(folder, file, true);
+    }
+  } catch (error) {
+    throw new Error(`${file.name}: ${error.message}`);
+  }
+}
+
 async function upload(files) {
+  const folder = here;
+  let failed = null;
   progress.hidden = false;
   try {
     for (const file of files) {
       say(`${text("Uploading")}: ${file.name}`);
-      try {
-        await put(file, false);
-      } catch (error) {
-        if (error.code !== "exists") throw error;
-        if ((await prompt({ title: file.name, words: text("Replace") })) === null) continue;
-        await put(file, true);
-      }
+      await carry(folder, file);
     }
-  } finally {
-    progress.hidden = true;
+  } catch (error) {
+    failed = error;
   }
-  await open(here);
+  progress.hidden = true;
+  await open(asked).catch((error) => { failed ??= error; }); // those before it are there
+  if (failed) throw failed;
   say(text("Done"));
+}
+
+// --- beginning -----------------------------------------------------------------------------
+
+// Whether the workspace runs: the part of the page that says so is exchanged when that changes.
+function follow() {
+  const runs = document.querySelector("[data-running]").dataset.running === "1";
+  if (runs === ran) return;
+  ran = runs;
+  box.hidden = !runs;
+  if (runs) guarded(() => open(here));
+  else dialog.close();
 }
 
 if (box) {
@@ -245,5 +340,8 @@ if (box) {
     event.preventDefault();
     guarded(() => upload([...event.dataTransfer.files]));
   });
-  guarded(() => open(""));
+  const archive = document.getElementById("files-archive");
+  archive.addEventListener("click", (event) => fetched(event, archive, null));
+  document.addEventListener("htmx:afterSettle", follow);
+  follow();
 }

@@ -14,6 +14,7 @@ let pause = SHORTEST;
 let timer = null;
 let typed = []; // before the shell has shown anything: it would be echoed twice
 let awake = false;
+let ran = false; // the workspace, when last looked
 let over = false; // ended by itself or by the gate: only a press opens a new one
 
 const say = (words) => {
@@ -67,7 +68,17 @@ async function start() {
   new MutationObserver(() => {
     term.options.theme = colours();
   }).observe(document.documentElement, { attributeFilter: ["data-bs-theme"] });
-  if (box.dataset.running === "1") connect();
+  follow();
+}
+
+// Whether the workspace runs: the part of the page that says so is exchanged when that changes.
+function follow() {
+  const runs = document.querySelector("[data-running]").dataset.running === "1";
+  if (runs === ran || !term) return;
+  ran = runs;
+  if (!runs || socket) return;
+  pause = SHORTEST;
+  connect();
 }
 
 function keys(event) {
@@ -181,5 +192,6 @@ if (box) {
     term.options.screenReaderMode = event.target.checked;
   });
   addEventListener("pagehide", () => socket?.close());
+  document.addEventListener("htmx:afterSettle", follow);
   start();
 }

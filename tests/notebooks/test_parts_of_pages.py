@@ -1,4 +1,4 @@
-"""Where lists of pages end."""
+"""Where lists of pages end, and which parts of a page are asked for alone."""
 
 from datetime import timedelta
 
@@ -41,3 +41,14 @@ def test_the_events_page_says_where_it_ends_and_leads_to_the_others(text, launch
     assert "Only the newest 100 events are shown." in page
     assert "Only the newest 100 steps are shown." in page
     assert "/projects/vision/activity?verb=workspace" in page
+
+
+def test_ways_in_and_facts_are_parts_that_can_be_asked_for_alone(text, launch, alice, settle):
+    row = settle(launch(alice))
+    page = text(alice, url(row))
+    for part in ("facts",):  # on this machine there are no other ways in
+        assert f'hx-get="{url(row, "state/")}?part={part}"' in page
+        alone = text(alice, url(row, "state/"), part=part)
+        assert "<html" not in alone
+        assert "What it is" in alone
+    assert "state-title" in text(alice, url(row, "state/"), part="unknown")
