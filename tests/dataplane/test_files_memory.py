@@ -146,7 +146,7 @@ def test_c11_a_request_of_nothing_but_brackets_is_not_read(files: Served) -> Non
     assert peak_kib(files) < 80 * 1024
 
 
-def test_c11_the_table_of_an_archive_is_packed_and_bounded() -> None:
+def test_c11_the_table_of_an_archive_is_packed_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half a million paths are some hundred MiB as they are written."""
     table, written = zipping._Table(), hashlib.sha256()
     with Share() as held:
@@ -163,6 +163,7 @@ def test_c11_the_table_of_an_archive_is_packed_and_bounded() -> None:
             again.update(part)
             size += len(part)
     assert (size, again.digest()) == (table.size, written.digest())
+    monkeypatch.setattr(memory, "LARGE", Room(16 * memory.MIB))  # sooner full than the real one
     with Share() as held:
         held.need(memory.LARGE.most)
         crowded = zipping._Table()

@@ -15,8 +15,8 @@ from runtime import engine, reconcilers, sweep
 MANY = 10_000
 
 
-@pytest.fixture
-def crowd(make_user: Any) -> Any:
+@pytest.fixture(params=[2_000, pytest.param(MANY, marks=pytest.mark.slow)])
+def crowd(request: pytest.FixtureRequest, make_user: Any) -> Any:
     """A project whose workspaces are all due, and have been for an hour."""
     from notebooks.models import Workspace
     from projects.models import Project
@@ -36,7 +36,7 @@ def crowd(make_user: Any) -> Any:
                 launch=1,
                 next_reconcile_at=since + dt.timedelta(milliseconds=n),
             )
-            for n in range(MANY)
+            for n in range(request.param)
         ],
         batch_size=500,
     )

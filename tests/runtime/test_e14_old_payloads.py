@@ -39,7 +39,7 @@ def test_e14_what_an_old_version_left_in_the_queue_is_done_by_this_one(make_thin
         assert Thing.objects.get().phase == Phase.RUNNING
 
 
-@pytest.mark.parametrize("name", sorted(own_tasks()))
+@pytest.mark.parametrize("name", sorted({name_of(message) for message in RECORDED}))
 def test_e14_every_task_takes_more_and_less_than_it_knows(db, name):
     """Arguments of a newer version must not make a message fail that an old worker gets."""
     kinds = {p.kind for p in inspect.signature(own_tasks()[name].run).parameters.values()}

@@ -204,6 +204,7 @@ def test_a2_no_answer_to_anybody_holds_a_secret(
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.slow
 def test_a2_the_work_itself_is_given_what_was_stored(planted: Planted) -> None:
     """The canaries are where they have to be, or the other tests would find nothing for nothing."""
     from notebooks.reconciler import WorkspaceReconciler

@@ -3,6 +3,7 @@
 import gzip
 import threading
 from collections.abc import Iterator
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -15,16 +16,19 @@ from hubapi import activity
 ASKED: list[str] = []
 
 
-class Bomb(BaseHTTPRequestHandler):
-    body = gzip.compress(b"[" + b" " * 50_000_000 + b"]")
+@cache
+def bomb() -> bytes:
+    return gzip.compress(b"[" + b" " * 50_000_000 + b"]")
 
+
+class Bomb(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         ASKED.append(self.headers.get("Accept-Encoding", ""))
         self.send_response(200)
         self.send_header("Content-Encoding", "gzip")
-        self.send_header("Content-Length", str(len(self.body)))
+        self.send_header("Content-Length", str(len(bomb())))
         self.end_headers()
-        self.wfile.write(self.body)
+        self.wfile.write(bomb())
 
     def log_message(self, *_args: Any) -> None:
         """Say nothing."""
@@ -32,6 +36,7 @@ class Bomb(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def address() -> Iterator[str]:
+    bomb()
     with ThreadingHTTPServer(("127.0.0.1", 0), Bomb) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()
