@@ -76,6 +76,7 @@ def pods(rendered: tuple[int, str]) -> dict[str, dict[str, Any]]:
         {"web": {"replicas": 0}},
         {"web": {"drainSeconds": -1}},
         {"settings": {"debug": "yes"}},
+        {"settings": {"BERTH_DRAIN_SECONDS": 60}},  # it would be killed before
         {"cluster": {"namespacePrefix": "kube-' || true || '"}},
     ],
 )
