@@ -77,6 +77,8 @@ def pods(rendered: tuple[int, str]) -> dict[str, dict[str, Any]]:
         {"web": {"drainSeconds": -1}},
         {"settings": {"debug": "yes"}},
         {"settings": {"BERTH_DRAIN_SECONDS": 60}},  # it would be killed before
+        {"networkPolicies": {"ingressFrom": ["ingress-nginx"]}},
+        {"networkPolicies": {"sshFrom": [{}]}},  # would be everybody
         {"cluster": {"namespacePrefix": "kube-' || true || '"}},
     ],
 )
@@ -260,3 +262,39 @@ def test_ssh_sees_the_address_that_somebody_comes_from(
     rendered = render(gate={"ssh": {"serviceType": kind}})
     service = next(o for o in objects(rendered) if o["metadata"]["name"] == "berth-ssh")
     assert service["spec"].get("externalTrafficPolicy") == policy
+
+
+EDGE = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "edge"}}}
+OFFICE = {"ipBlock": {"cidr": "192.0.2.0/24"}}
+
+
+def let_in(rendered: tuple[int, str]) -> dict[int, list[Any]]:
+    """Who may connect to each port of web, gate and proxy; nothing: everybody."""
+    return {
+        port["port"]: rule.get("from", [])
+        for one in objects(rendered)
+        if one["kind"] == "NetworkPolicy"
+        if one["metadata"]["name"] in {"berth-web", "berth-gate", "berth-proxy"}
+        for rule in one["spec"]["ingress"]
+        for port in rule["ports"]
+    }
+
+
+def test_who_carries_people_to_the_portal_is_let_in_and_nobody_else(render: Any) -> None:
+    found = let_in(render(networkPolicies={"ingressFrom": [EDGE]}))
+    assert all(found[port] == [EDGE] for port in (8000, 8001, 8004, 8005)), found
+    projects = {"namespaceSelector": {"matchLabels": {"berth.dev/instance": "deploytest"}}}
+    assert projects in found[8002]  # what workspaces ask, whoever carries people
+    assert EDGE not in found[8002] + found[8003] + found[8006]
+
+
+def test_ssh_goes_past_what_carries_pages(render: Any) -> None:
+    found = let_in(render(networkPolicies={"ingressFrom": [EDGE], "sshFrom": [OFFICE]}))
+    assert (found[8004], found[8005]) == ([EDGE], [OFFICE])
+    kept = let_in(render(networkPolicies={"ingressFrom": [EDGE], "sshFrom": None}))
+    assert kept[8005] == [EDGE]  # values of an earlier chart name none
+
+
+def test_the_notes_say_where_everybody_may_connect(notes: Any) -> None:
+    assert "ingressFrom" in notes()
+    assert "ingressFrom" not in notes(networkPolicies={"ingressFrom": [EDGE]})
