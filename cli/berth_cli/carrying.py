@@ -25,6 +25,7 @@ from berth_cli.client import (
     EXIT_TIMEOUT,
     EXIT_UNREACHABLE,
     ApiError,
+    opened,
 )
 from berth_cli.context import Session
 from berth_cli.output import printable
@@ -57,7 +58,7 @@ class Place:
     def __post_init__(self) -> None:
         headers = {"Authorization": f"Bearer {self.s.profile.token}"}
         timeout = httpx.Timeout(90.0, connect=10.0)
-        self.http = httpx.Client(headers=headers, timeout=timeout, follow_redirects=False)
+        self.http = opened(headers=headers, timeout=timeout)
         self.path = f"{base(self.s)}/{find(self.s, self.name)['id']}/files"
 
     def open(self) -> None:

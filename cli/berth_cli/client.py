@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import uuid
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -11,6 +13,7 @@ import httpx
 from berth_cli import __version__
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Iterator
 
 EXIT_ERROR = 1
@@ -67,9 +70,7 @@ class Client:
         if token:
             headers["Authorization"] = f"Bearer {token}"
         self.server = server
-        self._http = httpx.Client(
-            base_url=f"{server}/api/v1/", headers=headers, timeout=timeout, follow_redirects=False
-        )
+        self._http = opened(base_url=f"{server}/api/v1/", headers=headers, timeout=timeout)
 
     def get(self, path: str, **params: Any) -> Any:
         return self.call("GET", path, params={k: v for k, v in params.items() if v is not None})
@@ -155,6 +156,22 @@ class Client:
 
     def _unreachable(self, error: Exception) -> ApiError:
         return ApiError(f"{self.server} can't be reached: {error}", EXIT_UNREACHABLE)
+
+
+def opened(**options: Any) -> httpx.Client:
+    """Return a client that goes where it is told and nowhere else.
+
+    All of one command share the authorities that they believe: to read them takes up to a tenth of
+    a second of a core.
+    """
+    named = (os.environ.get("SSL_CERT_FILE", ""), os.environ.get("SSL_CERT_DIR", ""))
+    return httpx.Client(verify=_authorities(named), follow_redirects=False, **options)
+
+
+@cache
+def _authorities(_named: tuple[str, str]) -> ssl.SSLContext:
+    """What the environment names (``_named``), else the public ones."""
+    return httpx.create_ssl_context()
 
 
 def _flat(errors: Any) -> str:

@@ -25,6 +25,7 @@ from berth_cli.client import (
     EXIT_USAGE,
     ApiError,
     exit_of,
+    opened,
 )
 from berth_cli.context import Session, options, session
 from berth_cli.hostkeys import trusting
@@ -227,7 +228,7 @@ def _place(text: str) -> tuple[str, str] | None:
 
 def _http(s: Session) -> httpx.Client:
     headers = {"Authorization": f"Bearer {s.profile.token}"}
-    return httpx.Client(headers=headers, timeout=httpx.Timeout(60.0), follow_redirects=False)
+    return opened(headers=headers, timeout=httpx.Timeout(60.0))
 
 
 def _said(answer: httpx.Response) -> None:
