@@ -253,9 +253,6 @@ class Rooms:
             self._together = Together(use.cluster for use in uses)
         return self._kinds
 
-    def best(self, clusters: Iterable[Cluster], wanted: Resources) -> tuple[Cluster, Forecast]:
-        return self.ranked(clusters, wanted)[0]
-
     def ranked(
         self, clusters: Iterable[Cluster], wanted: Resources
     ) -> list[tuple[Cluster, Forecast]]:

@@ -233,14 +233,18 @@ def _quota(
     return tuple(effects)
 
 
-def cost_per_hour(gpus: int, flavor: str) -> Decimal:
+def prices() -> dict[str, Decimal]:
+    """Return what a GPU of each kind costs per hour, for who asks about many sizes."""
+    return dict(Flavor.objects.values_list("name", "price_per_hour"))
+
+
+def cost_per_hour(gpus: int, flavor: str, known: Mapping[str, Decimal] | None = None) -> Decimal:
     """Return the price of an hour; with "any kind" that of the dearest, never too little."""
     if not gpus:
         return Decimal(0)
-    prices = Flavor.objects.all()
-    if names := flavors_of(flavor):
-        prices = prices.filter(name__in=names)
-    return gpus * max(prices.values_list("price_per_hour", flat=True), default=Decimal(0))
+    known = prices() if known is None else known
+    asked = flavors_of(flavor) or list(known)
+    return gpus * max((known[name] for name in asked if name in known), default=Decimal(0))
 
 
 def public_fields(spec: Spec) -> dict[str, Any]:

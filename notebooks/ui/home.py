@@ -15,8 +15,9 @@ from django.utils.translation import gettext_lazy as _
 from common.templatetags.berth import translated
 from notebooks import selectors
 from notebooks.forecast import Forecast, KindFree, Rooms
-from notebooks.services.placing import can_run, clusters_of
-from notebooks.services.plan import cost_per_hour
+from notebooks.services.placing import Doors, can_run, clusters_of
+from notebooks.services.plan import cost_per_hour, prices
+from notebooks.services.specify import spec_of_preset
 from notebooks.ui.rights import startable, with_roles
 from projects.access import Permission, permissions_of, projects_visible_to
 from projects.ui.base import SESSION_PROJECT, PlatformView
@@ -24,6 +25,8 @@ from quotas import selectors as quotas
 from runtime.protocol import Desired, Phase
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from django.db.models import QuerySet
 
     from clusters.models import Cluster
@@ -46,22 +49,40 @@ class Card:
     price: Decimal
     nonce: str
     cluster: str = ""  # said where there are several
+    refusal: str = ""  # why no cluster would let it in now
 
 
 def cards(project: Project) -> list[Card]:
     """Return the presets of a project, those that start now first."""
     rooms, usable = Rooms(project.uid), clusters_of(project)
-    made = [_card(preset, rooms, usable) for preset in selectors.presets_for(project)]
+    doors = Doors(project, usable)
+    presets = list(selectors.presets_for(project))
+    known = prices() if any(preset.gpus for preset in presets) else {}
+    made = [_card(preset, rooms, usable, doors, known) for preset in presets]
     found = [card for card in made if card is not None]
-    return sorted(found, key=lambda card: not card.forecast.starts_now)
+    return sorted(found, key=lambda card: bool(card.refusal) or not card.forecast.starts_now)
 
 
-def _card(preset: Preset, rooms: Rooms, usable: list[Cluster]) -> Card | None:
-    """Return the card, None where no cluster can run the preset now."""
+def _card(
+    preset: Preset,
+    rooms: Rooms,
+    usable: list[Cluster],
+    doors: Doors,
+    known: Mapping[str, Decimal],
+) -> Card | None:
+    """Return the card, None where no cluster can run the preset now.
+
+    It tells of the cluster that a press on it would choose.
+    """
     able = [row for row in usable if can_run(row, preset)]
     if not able:
         return None
-    cluster, forecast = rooms.best(able, preset.resources)
+    spec = spec_of_preset(preset)
+    asked = [
+        (row, forecast, doors.refusal(row, spec))
+        for row, forecast in rooms.ranked(able, preset.resources)
+    ]
+    cluster, forecast, refusal = next((one for one in asked if not one[2]), asked[0])
     room = rooms.of(cluster)
     kinds = room.kinds(preset.gpu_flavor) if preset.gpus else []
     return Card(
@@ -70,9 +91,10 @@ def _card(preset: Preset, rooms: Rooms, usable: list[Cluster]) -> Card | None:
         free=room.free_gpus(preset.gpu_flavor),
         total=room.total_gpus(preset.gpu_flavor),
         kinds=kinds,
-        price=cost_per_hour(preset.gpus, preset.gpu_flavor),
+        price=cost_per_hour(preset.gpus, preset.gpu_flavor, known),
         nonce=secrets.token_urlsafe(12),
         cluster=cluster.name if len(usable) > 1 else "",
+        refusal=refusal,
     )
 
 

@@ -217,7 +217,8 @@ class Settings(WorkspaceView):
         return go(request, row.get_absolute_url())
 
     def _page(self, row: Workspace, form: SizeForm, status: int = 200) -> HttpResponse:
-        check = reverse("images:check", args=[self.project.slug])
+        said = {"cluster": row.cluster_key}
+        check = reverse("images:check", args=[self.project.slug], query=said)
         context = {"form": form, "image_check_url": check, **people(row)}
         return self.render(self.page(row, context), status=status)
 

@@ -2,6 +2,8 @@
 # ruff: noqa: F811 - fixtures
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from notebooks.models import Preset
 from tests.notebooks.cluster_world import attach, network, pool
@@ -27,7 +29,7 @@ REFUSED = [  # by what the first cluster lacks, and the second one has
 
 
 @pytest.fixture
-def two(only_gpu, monkeypatch):
+def two(project, only_gpu, monkeypatch):
     """Beside ``gpu`` another cluster, which is asked before it: by its name."""
 
     def make(**of_the_first):
@@ -52,6 +54,48 @@ def test_where_every_cluster_refuses_the_likeliest_one_says_why(post, two, only_
     only_gpu.save()
     answer = post({})
     assert (answer.status_code, "Cluster a-first" in answer.json()["detail"]) == (409, True)
+
+
+def cards(client):
+    return {card.preset.slug: card for card in client.get("/").context["cards"]}
+
+
+@pytest.mark.parametrize(("of_the_first", "asked"), REFUSED)
+def test_a_card_tells_of_the_cluster_that_a_press_on_it_chooses(
+    two, as_user, alice, of_the_first, asked
+):
+    two(**of_the_first)
+    Preset.objects.filter(slug="small").update(**asked)
+    card = cards(as_user(alice))["small"]
+    assert (card.cluster, card.refusal, card.forecast.starts_now) == ("Cluster gpu", "", True)
+
+
+def test_a_card_that_every_cluster_refuses_says_why_and_promises_nothing(
+    two, only_gpu, as_user, alice
+):
+    two(trusted=False)
+    only_gpu.drain = True
+    only_gpu.save()
+    client = as_user(alice)
+    assert "was not proved yet" in cards(client)["small"].refusal
+    page = client.get("/").content.decode()
+    assert ("was not proved yet" in page, "Starts now" in page) == (True, False)
+
+
+def test_many_cards_cost_as_many_queries_as_one(two, as_user, alice):
+    two(trusted=False)
+    client = as_user(alice)
+    asked = {"pool": "fast", "network": "rdma", "gpus": 2}
+    Preset.objects.exclude(slug="small").delete()
+    Preset.objects.update(**asked)
+    client.get("/")
+    with CaptureQueriesContext(connection) as one:
+        assert list(cards(client)) == ["small"]
+    for number in range(8):
+        Preset.objects.create(slug=f"more-{number}", name=f"More {number}", **asked)
+    with CaptureQueriesContext(connection) as many:
+        assert len(cards(client)) == 1 + 8
+    assert len(many) == len(one)
 
 
 @pytest.mark.parametrize(
@@ -80,3 +124,11 @@ def test_what_starts_nothing_is_changed_also_where_nothing_may_start(
     assert (plan["allowed"], plan["refusal"]) == (False, refused.json()["detail"])
     row.refresh_from_db()
     assert (row.launch, row.phase) == (1, "running")
+
+
+def test_an_image_in_the_settings_is_checked_for_the_cluster_of_the_workspace(
+    post, as_user, gpu, alice
+):
+    row = row_of(post(CONTAINER))
+    page = as_user(alice).get(f"/projects/vision/workspaces/{row.short_id}/settings/")
+    assert "/projects/vision/images/check?cluster=gpu" in page.content.decode()
