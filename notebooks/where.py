@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from django.db.models.fields.json import KT
+
 from clusters import where
+from clusters.demand import HELD
 from clusters.options import ClusterOptions, options_of
 from images.services import pinned
 from notebooks.models import Workspace
 from runtime.drivers.kubernetes import names
+from runtime.models import ObservedWorkload
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,3 +52,11 @@ def kubectl_of(row: Workspace) -> dict[str, Any] | None:
     """Return what a person needs to reach it with kubectl; None on one machine."""
     cluster = cluster_of(row)
     return None if cluster is None else objects_of(row, options_of(cluster.options))
+
+
+def node_of(row: Workspace) -> str | None:
+    """Return the node on which it was last seen; None while it has none, and on one machine."""
+    if row.phase not in HELD:
+        return None
+    seen = ObservedWorkload.objects.filter(cluster_key=row.cluster_key, uid=row.uid)
+    return seen.values_list(KT("data__detail__node"), flat=True).first() or None

@@ -25,7 +25,7 @@ class ImageQuestion(StrictSerializer):
         required=False,
         default="",
         allow_blank=True,
-        help_text="empty: the one that a start of the project's first preset would choose",
+        help_text="empty: the one that a start would choose",
     )
     kind = serializers.ChoiceField(choices=[NOTEBOOK, CONTAINER], default=NOTEBOOK)
 

@@ -16,7 +16,9 @@ from notebooks.pulling import pull_of
 from notebooks.services.attaching import attached_to
 from notebooks.services.plan import public_fields
 from notebooks.spec import ATTACHED, PRIVATE, PUBLIC
+from notebooks.where import node_of
 from notebooks.why import State, why_of
+from runtime import reasons
 from runtime.protocol import Phase, Resources
 
 if TYPE_CHECKING:
@@ -96,10 +98,12 @@ def workspace_out(
             "phase": row["phase"],
             "reason": row["reason"],
             "message": _message(row),
+            "advice": str(reasons.info(row["reason"]).advice),
             "observed_generation": row["observed_generation"],
             "since": row["phase_since"],
             "position": row[POSITION],
             "pull": _pull(row),
+            "node": None,  # told about one workspace only
             "url": _url(row) if running and may_open else None,
             "ports": _ports(row) if running and may_open else [],
         },
@@ -172,6 +176,8 @@ def workspace_one(who: Principal, row: Workspace) -> dict[str, Any]:
         and Share.objects.filter(workspace=row, user=who.user).exists(),
     )
     found["spec"] |= (row.just_attached or attached_to(row)).detailed()
+    if row.just_attached is None:
+        found["status"]["node"] = node_of(row)
     return found
 
 

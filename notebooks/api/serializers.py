@@ -13,6 +13,7 @@ from notebooks.program import HIGHEST_PORT, LOWEST_PORT, MAX_PORTS, MAX_WORD, MA
 from notebooks.services import Wanted
 from notebooks.services.attaching import MOST, volume_word
 from notebooks.spec import MAX_MINUTES, MAX_NAME
+from runtime.protocol import Desired, Phase
 
 _OPTIONAL: dict[str, Any] = {"required": False, "allow_null": True}
 
@@ -135,7 +136,7 @@ class OpenPortOut(PortOut):
 
 
 class ProgramOut(serializers.Serializer[Any]):
-    kind = serializers.CharField(help_text="notebook or container")
+    kind = serializers.ChoiceField(WorkspaceKind.values)
     image = serializers.CharField(allow_blank=True)
     command = serializers.ListField(
         child=serializers.CharField(), allow_null=True, help_text="null: not yours, or in a list"
@@ -183,13 +184,18 @@ class PullOut(serializers.Serializer[Any]):
 
 
 class StatusOut(serializers.Serializer[Any]):
-    phase = serializers.CharField()
+    phase = serializers.ChoiceField([phase.value for phase in Phase])
     reason = serializers.CharField(allow_blank=True)
     message = serializers.CharField(allow_blank=True)
+    advice = serializers.CharField(allow_blank=True, help_text="what to do about the reason")
     observed_generation = serializers.IntegerField()
     since = serializers.DateTimeField(allow_null=True)
     position = serializers.IntegerField(allow_null=True)
     pull = PullOut(allow_null=True, help_text="while the node fetches the image")
+    node = serializers.CharField(
+        allow_null=True,
+        help_text="where it was last seen; null while it has none, on one machine, and in lists",
+    )
     url = serializers.CharField(allow_null=True)
     ports = OpenPortOut(many=True, help_text="ports that you may open now")
 
@@ -201,9 +207,9 @@ class WorkspaceOut(serializers.Serializer[Any]):
     project = serializers.CharField()
     owner = serializers.CharField()
     preset = serializers.CharField(allow_null=True)
-    access = serializers.CharField(help_text="owner, visitor or none")
+    access = serializers.ChoiceField(("owner", "visitor", "none"))
     generation = serializers.IntegerField()
-    desired = serializers.CharField()
+    desired = serializers.ChoiceField([wish.value for wish in Desired])
     spec = SpecOut()
     status = StatusOut()
     launch = serializers.IntegerField()
@@ -236,7 +242,7 @@ class QuotaOut(serializers.Serializer[Any]):
 
 
 class PlanOut(serializers.Serializer[Any]):
-    action = serializers.CharField(help_text="create, update or none")
+    action = serializers.ChoiceField(("create", "update", "none"))
     name = serializers.CharField()
     preset = serializers.CharField(allow_null=True)
     allowed = serializers.BooleanField()

@@ -40,7 +40,7 @@ class WorkspaceList(ProjectAPIView):
         responses=s.WorkspaceOut(many=True),
         parameters=[
             OpenApiParameter("mine", OpenApiTypes.INT, description="1: only your own"),
-            OpenApiParameter("phase", OpenApiTypes.STR),
+            OpenApiParameter("phase", OpenApiTypes.STR, enum=[phase.value for phase in Phase]),
             OpenApiParameter("q", OpenApiTypes.STR, description="part of the name"),
         ],
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from django.conf import settings
@@ -13,10 +13,9 @@ from clusters.options import options_of
 from hubapi.services import port_short_id, workload_url
 from notebooks.services.attaching import volumes_seen_by
 from notebooks.ui import texts
-from notebooks.where import cluster_of, image_of, objects_of
+from notebooks.where import cluster_of, image_of, node_of, objects_of
 from projects.services import no_address
 from runtime.drivers.kubernetes import names
-from runtime.models import ObservedWorkload
 
 if TYPE_CHECKING:
     from notebooks.models import Workspace
@@ -69,7 +68,7 @@ def on_cluster(row: Workspace, *, is_owner: bool, may_open: bool) -> OnCluster |
     port = row.ports[0]["port"] if row.ports else 8888
     return OnCluster(
         cluster=cluster.name,
-        node=_node(row),
+        node=node_of(row) or "",
         image=(row.image or options.default_image).partition("@")[0],
         pinned=image_of(row, options),
         command=texts.line([*row.command, *row.args]) if is_owner else "",
@@ -109,9 +108,3 @@ def seen_at(row: Workspace) -> list[SeenAt]:
         SeenAt(seen.volume, f"{folder}/{seen.volume.mount_name}", seen.read_only)
         for seen in volumes_seen_by(row)
     ]
-
-
-def _node(row: Workspace) -> str:
-    seen = ObservedWorkload.objects.filter(cluster_key=row.cluster_key, uid=row.uid).first()
-    detail: dict[str, Any] = (seen.data.get("detail") or {}) if seen else {}
-    return str(detail.get("node") or "")

@@ -19,6 +19,7 @@ from projects.api.base import ProjectAPIView
 from projects.api.views import valid
 from projects.choices import GrantKind
 from projects.models import KubeGrant
+from runtime.protocol import Phase
 
 
 class KubeGrantSerializer(serializers.Serializer[Any]):
@@ -56,7 +57,11 @@ class PlaceSerializer(serializers.Serializer[Any]):
     cluster = serializers.CharField()
     name = serializers.CharField()
     namespace = serializers.CharField()
-    phase = serializers.CharField(help_text="Empty: made with the first launch or kubeconfig.")
+    phase = serializers.ChoiceField(
+        [phase.value for phase in Phase],
+        allow_blank=True,
+        help_text="Empty: made with the first launch or kubeconfig.",
+    )
 
 
 class PlacesView(ProjectAPIView):
