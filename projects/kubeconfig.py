@@ -8,7 +8,8 @@ from typing import Any
 
 import yaml
 
-HINT = "Install Berth's command line, then run: berth login"
+# kubectl prints it where it finds no berth: as the pages say it
+HINT = "Install Berth's command line (pip install ./cli in its checkout), then run: berth login {}"
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ def with_plugin(target: Target, *, portal: str, grant: str) -> str:
             "args": [*args, "--project", target.project, "--grant", grant],
             "interactiveMode": "Never",
             "provideClusterInfo": False,
-            "installHint": HINT,
+            "installHint": HINT.format(portal),
         }
     }
     return _file(target, user)

@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import Any, ClassVar
 from uuid import UUID
 
+from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext_lazy as _
 
@@ -54,7 +55,8 @@ class Tokens(SettingsView):
         rows = [
             {"token": t, "projects": [names.get(u, u[:8]) for u in t.project_uids]} for t in tokens
         ]
-        return self.render({"form": form, "rows": rows, **(extra or {})}, status=status)
+        context = {"form": form, "rows": rows, "portal_url": settings.BERTH_PUBLIC_URL}
+        return self.render({**context, **(extra or {})}, status=status)
 
 
 class TokenRevoke(SettingsView):

@@ -110,6 +110,7 @@ class Kubectl(ProjectView):
                 "clusters": clusters,
                 "unreached": [services.no_address(p.name) for p in listed if not p.kubectl],
                 "form": form or GrantForm(None, clusters),
+                "portal_url": settings.BERTH_PUBLIC_URL,
                 "search": search,
                 "sought": search.words,
                 "grants": selectors.kube_grants_matching(mine, search.words)[:_FIRST],

@@ -51,6 +51,20 @@ def test_the_file_holds_no_secret_and_asks_the_berth_command(
     assert made["id"] in user["user"]["exec"]["args"]
 
 
+def test_who_has_no_berth_is_told_how_to_get_it_and_where_to_sign_in(
+    alpha: TenantFake, project: Any, bob: Any, as_user: Any, settings: Any
+) -> None:
+    settings.BERTH_PUBLIC_URL = "https://berth.example.org"
+    client = as_user(bob)
+    made = _make(client)
+    text = client.post(f"{API}/{made['id']}/file").json()["kubeconfig"]
+    hint = yaml.safe_load(text)["users"][0]["user"]["exec"]["installHint"]
+    pages = [client.get(path) for path in ("/projects/vision/kubectl", "/settings/tokens")]
+    for said in (hint, *(page.content.decode() for page in pages)):
+        assert "pip install ./cli" in said
+        assert "berth login https://berth.example.org" in said
+
+
 def test_a_token_lives_a_quarter_of_an_hour_and_its_use_is_noted(
     alpha: TenantFake, project: Any, bob: Any, as_user: Any
 ) -> None:
