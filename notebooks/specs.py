@@ -28,13 +28,28 @@ PATIENCE_S = 20  # how long a visitor waits for the port to answer
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - inside a pod, behind its NetworkPolicy
 RUNTIME_DIR = "/tmp/berth-jupyter"  # noqa: S108 - of the pod; cookies and sockets never at home
 
-# Signs people in before a port. ``instance`` is made first, so that its answers about a token are
-# believed as briefly as a notebook's; the package has no option for it.
-_GUARD = (
-    "from jupyterhub.services.auth import HubOAuth; "
-    "HubOAuth.instance(cache_max_age={age}); "
-    "from jupyter_server_proxy.standalone import main; main()"
-)
+# Signs people in before a port. Two things the package has no option for are put right before it
+# starts. Its answers about a token are believed as briefly as a notebook's; and who asks for a
+# WebSocket must be signed in, too: jupyter-server-proxy looks at that in ``prepare``, which its
+# standalone form leaves empty, so that it lets anybody in who asks for an upgrade.
+_GUARD = """
+from jupyterhub.services.auth import HubOAuth
+from jupyter_server_proxy.standalone import app, main
+from tornado.web import HTTPError
+
+def known(self):
+    if "Upgrade" in self.request.headers and not self.current_user:
+        raise HTTPError(403)
+
+def made(*given, make=app.make_standalone_proxy):
+    handler, options = make(*given)
+    handler.prepare = known
+    return handler, options
+
+HubOAuth.instance(cache_max_age={age})
+app.make_standalone_proxy = made
+main()
+"""
 _LISTENS = Probe(path="")  # a TCP connection: every page of it wants a signed-in person
 
 

@@ -22,7 +22,8 @@ LACKS = 10  # a code that Python does not end with by itself
 # What notebooks.specs starts before a port of a container.
 GUARD = f"""
 try:
-    import jupyterhub.services.auth, jupyter_server_proxy.standalone
+    import jupyterhub.services.auth
+    from jupyter_server_proxy.standalone.app import make_standalone_proxy
 except ImportError:
     raise SystemExit({LACKS})
 """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Iterator
 from typing import Any
@@ -10,8 +9,10 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
+from websockets.exceptions import InvalidStatus
 
 from devcluster.kube import Kube
+from tests.cluster.hearing import KEPT, by_request, by_upgrade, container, portal_cookies, upgraded
 from tests.cluster.visitors import BASE, Person, is_sign_in, portal_of_people, until
 from tests.hubapi.live.fleet import NAVIGATE, Browser
 from tests.support.clustered import ClusteredPortal, ok
@@ -133,18 +134,9 @@ def test_b1_a_port_of_a_container_is_behind_the_sign_in_and_gets_no_portal_cooki
 
     answer = ann.open(url)
     assert answer.status_code == 200, answer.text
-    heard = json.loads(answer.text)
-    ours = {
-        c.name: c.value
-        for c in ann.http.cookies.jar
-        if c.domain in {"localhost", "localhost.local"}
-    }
-    assert {"berth_session", "berth_csrf"} <= set(ours)
-    said = json.dumps(heard)
-    for name, value in ours.items():
-        assert f"{name}=" not in said
-        assert not value or value not in said
-    assert heard_of(ann, url, {**ours, "keep": "1"}) == {"keep"}
+    ours = portal_cookies(ann)
+    assert not {f"{name}=" for name in ours if f"{name}=" in answer.text}
+    assert by_request(ann, url) == {KEPT}
 
     # shared by the portal's own page and by no other, then taken back: cut within seconds
     shares = f"{portal.url}/api/v1/{BASE}/{row['id']}/shares"
@@ -153,6 +145,8 @@ def test_b1_a_port_of_a_container_is_behind_the_sign_in_and_gets_no_portal_cooki
         headers = {"Origin": origin, "Referer": page, "X-CSRFToken": ours["berth_csrf"]}
         asks = ann.http.post(shares, json={"username": "ben"}, headers=headers)
         assert asks.status_code == wanted, (page, asks.text)
+        if page == url:
+            refuses_streams(ann, row, headers)
     asked = ben.open(url)
     assert "belongs to" in asked.text
     assert ben.submit(asked, {}, "/hub/consent").status_code == 200
@@ -160,16 +154,16 @@ def test_b1_a_port_of_a_container_is_behind_the_sign_in_and_gets_no_portal_cooki
     until(lambda: is_refused(ben, url), 60)
 
 
-def heard_of(person: Person, url: str, given: dict[str, str]) -> set[str]:
-    """Which of ``given`` reach a pod that tells what it hears, of a client that keeps to no rules."""
-    hosts = {f"__Host-{name}": value for name, value in given.items() if name != "keep"}
-    cookies = [f"{name}={value}" for name, value in {**given, **hosts}.items()]
-    cookie = "; ".join([person.cookies(url), *cookies])
-    answer = person.http.get(url, headers={**NAVIGATE, "Cookie": cookie})
-    assert answer.status_code == 200, answer.text
-    heard = [v for name, v in json.loads(answer.text)["headers"] if name.lower() == "cookie"]
-    names = {part.strip().partition("=")[0] for line in heard for part in line.split(";")}
-    return names & {*given, *hosts}
+def refuses_streams(person: Person, row: dict[str, Any], headers: dict[str, str]) -> None:
+    """A stream that nobody there could read would still be one of the few that a person has."""
+    asks = {**headers, "Accept": "text/event-stream"}
+    base = person.portal.url
+    streams = (
+        f"/api/v1/{BASE}/{row['id']}/events",
+        f"/events/stream?topics=workspace:{row['uid']}",
+    )
+    for stream in streams:
+        assert person.http.get(f"{base}{stream}", headers=asks).status_code == 403, stream
 
 
 def is_refused(person: Person, url: str) -> bool:
@@ -178,6 +172,30 @@ def is_refused(person: Person, url: str) -> bool:
         return person.http.get(url, headers=NAVIGATE).status_code != 200
     except httpx.RemoteProtocolError:
         return False
+
+
+def test_b1_b5_a_websocket_of_a_containers_port_needs_its_owner_and_gets_no_portal_cookie(
+    ann: Person, ben: Person, portal: ClusteredPortal, devcluster: dict[str, Any]
+) -> None:
+    row = ann.launch(name=named("hears"), **container(devcluster))
+    url = row["status"]["ports"][0]["url"]
+    assert ben.open(url).status_code == 403
+    assert ann.open(url).status_code == 200
+    assert by_upgrade(ann, url) == {KEPT}
+
+    own, theirs = ann.cookies(url), ben.cookies(url)
+    portals = "; ".join(f"{name}={value}" for name, value in portal_cookies(ann).items())
+    for who, cookie, page in (
+        ("nobody", "", ""),
+        ("a member", theirs, ""),
+        ("the owner's portal cookies", portals, ""),
+        ("the owner at the portal's page", own, portal.url),
+        ("the owner at a stranger's page", own, "https://evil.example"),
+    ):
+        with pytest.raises(InvalidStatus) as refused:
+            upgraded(url, cookie, page)
+        assert refused.value.response.status_code == 403, who
+    ok(ann.api.delete(f"{BASE}/{row['id']}"))
 
 
 def test_a_container_without_ports_runs_its_command_with_its_environment_and_no_gpu(
