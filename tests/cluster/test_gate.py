@@ -47,10 +47,7 @@ SFTP = Path("/usr/lib/openssh/sftp-server")
 
 @pytest.fixture(scope="module")
 def portal(devcluster: dict[str, Any]) -> Iterator[ClusteredPortal]:
-    env = {
-        "BERTH_GATE_STREAMS_PER_USER": "200",
-    }
-    with portal_of_people(devcluster, "gate", env) as running:
+    with portal_of_people(devcluster, "gate", {"BERTH_GATE_STREAMS_PER_USER": "200"}) as running:
         try:
             until(lambda: answers(f"{gate_url(running)}/livez"), 180)
         except AssertionError:
@@ -319,6 +316,7 @@ def berth(person: Person, *words: str, given: bytes = b"") -> subprocess.Complet
         "BERTH_URL": person.portal.url,
         "BERTH_TOKEN": person.portal.token(person.name),
         "BERTH_PROJECT": "demo",
+        "BERTH_CONFIG": str(person.portal.var / "client" / "config.json"),
     }
     command = [sys.executable, "-m", "berth_cli", "workspace", *words]
     return subprocess.run(
@@ -339,6 +337,13 @@ def test_the_command_line_runs_commands_and_carries_files(
     done = berth(ann, "files", "cp", f"{row['id']}:a b.bin", str(back))
     assert done.returncode == 0, done.stderr
     assert back.read_bytes() == data
+
+
+@needs_ssh
+def test_the_command_line_enters_by_the_key_that_is_named(ann: Person, row: Any, key: Path) -> None:
+    ran = berth(ann, "ssh", row["id"], *SSH, "-i", str(key), "echo $GREETING; exit 5")
+    assert (ran.returncode, ran.stdout, ran.stderr) == (5, b"good morning\n", b"")
+    assert "ssh-ed25519" in (ann.portal.var / "client" / "known_hosts").read_text()
 
 
 @pytest.mark.browser
