@@ -18,6 +18,7 @@ from tests.support.clustered import KEY, ClusteredPortal, ok
 PASSWORD = "correct horse battery"
 WITHIN_S = 240.0
 BASE = "projects/demo/workspaces"
+NO_MAIL = {"BERTH_EMAIL_BACKEND": "django.core.mail.backends.dummy.EmailBackend"}
 _HIDDEN = re.compile(r'<input type="hidden" name="([^"]+)" value="([^"]*)"')
 
 
@@ -34,6 +35,11 @@ def people(portal: ClusteredPortal) -> None:
     )
 
 
+def new_prefix(word: str) -> str:
+    """Of the namespaces of one portal: no other has it, of an earlier try neither."""
+    return f"{word}{secrets.token_hex(2)}-"
+
+
 @contextmanager
 def portal_of_people(
     devcluster: Mapping[str, Any],
@@ -42,8 +48,8 @@ def portal_of_people(
     options: Mapping[str, Any] | None = None,
 ) -> Iterator[ClusteredPortal]:
     """A portal that runs, sends no mail and knows these people; ``word`` begins its namespaces."""
-    env = {"BERTH_EMAIL_BACKEND": "django.core.mail.backends.dummy.EmailBackend", **(env or {})}
-    running = ClusteredPortal(devcluster, f"{word}{secrets.token_hex(2)}-", env, options=options)
+    env = {**NO_MAIL, **(env or {})}
+    running = ClusteredPortal(devcluster, new_prefix(word), env, options=options)
     try:
         running.start()
         people(running)
@@ -97,7 +103,9 @@ class Person(Browser):
         """Wait until it is what is wanted; a failure says why."""
 
         def look() -> Any:
-            now = self.api.get(f"{BASE}/{row['id']}").json()
+            answer = self.api.get(f"{BASE}/{row['id']}")
+            assert not answer.is_error, f"{answer.text}\n{self.portal.tail()}"
+            now = answer.json()
             seen = now["status"]["observed_generation"] >= now["generation"]
             if seen and now["status"]["phase"] == "failed" != phase:
                 raise AssertionError(f"{now['status']}\n{self.portal.tail()}")

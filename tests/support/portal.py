@@ -29,6 +29,7 @@ class Portal:
     """One running portal. ``env`` overrides settings by their BERTH_ names."""
 
     def __init__(self, env: dict[str, str] | None = None, var: Path | None = None) -> None:
+        self.tree = ROOT  # the sources that it runs from
         self.is_temporary = var is None
         self.var = var or Path(tempfile.mkdtemp(prefix="berth-portal-"))
         self.var.chmod(0o755)
@@ -57,7 +58,7 @@ class Portal:
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "portal.server", "up"],
-                cwd=ROOT,
+                cwd=self.tree,
                 env=self.env,
                 stdout=log,
                 stderr=log,
@@ -94,7 +95,7 @@ class Portal:
         self.down()
         subprocess.run(
             [sys.executable, "-m", "portal.server", "down", "--workspaces"],
-            cwd=ROOT,
+            cwd=self.tree,
             env=self.env,
             timeout=120,
             check=False,
@@ -106,7 +107,7 @@ class Portal:
     def manage(self, *args: str) -> str:
         done = subprocess.run(
             [sys.executable, "manage.py", *args],
-            cwd=ROOT,
+            cwd=self.tree,
             env=self.env,
             timeout=180,
             check=False,
