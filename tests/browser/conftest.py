@@ -13,6 +13,8 @@ from tests.support.chromium import browser as open_browser
 from tests.support.chromium import executable
 from tests.support.clustered import ClusteredPortal
 from tests.support.portal import Portal, environments
+from tests.support.ports import free_port
+from tools import screens
 
 MAIL = {"BERTH_EMAIL_BACKEND": "django.core.mail.backends.dummy.EmailBackend"}
 
@@ -46,6 +48,13 @@ def portal(request: pytest.FixtureRequest) -> Portal:
     """On one machine, unless a test asks for ``cluster`` (or both) by a parameter."""
     found: Portal = request.getfixturevalue(f"{getattr(request, 'param', 'machine')}_portal")
     return found
+
+
+@pytest.fixture(scope="package")
+def pictured() -> Iterator[screens.Portal]:
+    """The portal of the pictures: to fill it costs more than to look at it."""
+    with screens.portal(free_port()) as running:
+        yield running
 
 
 @pytest.fixture(scope="module")  # while it is open, this thread has a running event loop

@@ -7,14 +7,12 @@ from typing import Any
 
 import pytest
 
-from tests.support.ports import free_port
 from tools import screens
 
 
 @pytest.fixture(scope="module")
-def portal() -> Iterator[screens.Portal]:
-    with screens.portal(free_port()) as running:
-        yield running
+def portal(pictured: screens.Portal) -> screens.Portal:
+    return pictured
 
 
 @pytest.fixture(scope="module")
