@@ -160,10 +160,14 @@ class Room:
         return Forecast(False, ahead + 1, True, sentence)
 
     def _silent_sentence(self) -> str:
-        """Return that nobody answers there, or ''. One machine is asked by what would start it."""
-        if self._cluster is None or self._is_one_machine or self._cluster.reachable:
+        """Return that nobody answers there, or ''; of one that was just attached nobody knows.
+
+        One machine is asked by what would start it.
+        """
+        cluster = self._cluster
+        if cluster is None or self._is_one_machine or cluster.reachable or not cluster.checked_at:
             return ""
-        return _("It would wait: %(cluster)s does not answer.") % {"cluster": self._cluster.name}
+        return _("It would wait: %(cluster)s does not answer.") % {"cluster": cluster.name}
 
     def _never_sentence(self, wanted: Resources) -> str:
         if self._cluster is None or self._is_one_machine:

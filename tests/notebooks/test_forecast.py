@@ -71,6 +71,8 @@ def test_a_silent_cluster_starts_nothing_now(plan, gpu):
     found = plan()
     assert (found["allowed"], found["starts_now"]) == (True, False)
     assert "It would wait: Cluster gpu does not answer." in found["sentences"]
+    Cluster.objects.update(checked_at=None)  # just attached: nobody has asked it yet
+    assert plan()["starts_now"] is True
 
 
 @pytest.mark.parametrize(
