@@ -23,6 +23,7 @@ LOADS = {
     "uploads": ("uploads", "run"),
     "converge": ("converge", "run"),
     "fair": ("fair", "run"),
+    "routes": ("routes", "run"),
 }
 # Need `make cluster-up`.
 CLUSTER = ["cluster-start", "cluster-storm", "cluster-watch", "cluster-outage"]

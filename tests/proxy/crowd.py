@@ -3,7 +3,7 @@
 ``workloads COUNT [ADDRESS …]`` answers at one port, which it says, of so many loopback addresses
 (and of those named): ``/large`` by 10 MiB, whatever else by 1 KiB; into a WebSocket it writes
 without end.
-``readers PORT COUNT HOSTS`` opens WebSockets, spread over so many hosts, and reads none.
+``readers PORT COUNT HOSTS [PATTERN]`` opens WebSockets, spread over so many hosts, and reads none.
 ``load PORT AT_ONCE SECONDS PATH PATTERN HOSTS`` asks hosts in turn, and says in JSON what it saw.
 
 On bare sockets: what these compute themselves must be little beside what the proxy does.
@@ -148,11 +148,12 @@ def _is_key(line: bytes) -> bool:
     return line[:18].lower() == b"sec-websocket-key:"
 
 
-def readers(port: int, count: int, hosts: int) -> list[socket.socket]:
+def readers(port: int, count: int, hosts: int, pattern: str = HOSTS) -> list[socket.socket]:
     """Return WebSockets of which nobody will read more than the answer's first line."""
     held = []
     for begin in range(0, count, AT_ONCE):
-        several = [_hello(port, n % hosts) for n in range(begin, min(begin + AT_ONCE, count))]
+        numbers = range(begin, min(begin + AT_ONCE, count))
+        several = [_hello(port, pattern.format(number % hosts)) for number in numbers]
         for one in several:
             status = one.recv(12)
             if status != b"HTTP/1.1 101":
@@ -161,7 +162,7 @@ def readers(port: int, count: int, hosts: int) -> list[socket.socket]:
     return held
 
 
-def _hello(port: int, number: int) -> socket.socket:
+def _hello(port: int, host: str) -> socket.socket:
     made = socket.socket()
     made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     # as over a network: for loopback's huge segments the kernel keeps megabytes for each of them
@@ -170,7 +171,7 @@ def _hello(port: int, number: int) -> socket.socket:
     made.connect(("127.0.0.1", port))
     lines = [
         "GET /api/kernels/some/channels HTTP/1.1",
-        f"Host: {HOSTS.format(number)}",
+        f"Host: {host}",
         "Upgrade: websocket",
         "Connection: Upgrade",
         "Sec-WebSocket-Version: 13",
@@ -281,7 +282,7 @@ def main(verb: str, *words: str) -> None:
         _say(served.port)
         served.serve()
     elif verb == "readers":
-        held = readers(*map(int, words))
+        held = readers(*map(int, words[:3]), *words[3:])
         _say(len(held))
         sys.stdin.read()
     else:
