@@ -39,8 +39,9 @@ types: ## types, model changes without a migration, Django's own checks
 	$(DEV)/mypy .
 	$(DEV)/python manage.py makemigrations --check --dry-run --settings portal.settings.test
 
+# Each worker collects all tests: those with a browser are none of these, and import much.
 unit: ## unit tests only
-	$(DEV)/pytest -n 3 -m "$(UNIT)" $(ARGS)
+	BERTH_EXAMPLES=5 $(DEV)/pytest -n 3 -m "$(UNIT)" --ignore=tests/browser $(ARGS)
 
 dev: ## the developers' environment in .venv
 	@$(BOOTSTRAP) dev
