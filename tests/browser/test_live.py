@@ -1,7 +1,5 @@
 """A change made by another process reaches an open page by itself."""
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +8,9 @@ import pytest
 from playwright.sync_api import Route
 
 from benchmarks.lib import poll
-from tests.support.ports import free_port
+from tests.browser.pictured import chromium as chromium  # noqa: PLC0414 - a fixture
+from tests.browser.pictured import portal as portal  # noqa: PLC0414 - a fixture
+from tests.support.django_shell import DjangoShell
 from tools import screens
 
 pytestmark = [
@@ -31,8 +31,6 @@ HEARS = """(() => {
 WITHIN_MS = 60_000
 
 STOP = """
-import django
-django.setup()
 from notebooks.models import Workspace
 from runtime import bus
 row = Workspace.objects.get(name="annotations")
@@ -41,16 +39,19 @@ bus.publish(["operators"], {"kind": "workspace", "uid": str(row.uid)})
 """
 
 
-@pytest.fixture(scope="module")
-def portal() -> Iterator[screens.Portal]:
-    with screens.portal(free_port()) as running:
-        yield running
+SHELLS: dict[str, DjangoShell] = {}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def shell(portal: screens.Portal, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    SHELLS[portal.url] = DjangoShell(portal.env, tmp_path_factory.mktemp("live") / "shell.log")
+    yield
+    SHELLS.pop(portal.url).close()
 
 
 def run(portal: screens.Portal, code: str) -> None:
-    subprocess.run(
-        [sys.executable, "-c", code], env=portal.env, cwd=screens.ROOT, check=True, timeout=180
-    )
+    """Change something in another process."""
+    SHELLS[portal.url].run(f"{code}\nanswer = True")
 
 
 def open_live(page: Any, url: str) -> None:
@@ -60,49 +61,44 @@ def open_live(page: Any, url: str) -> None:
     poll(lambda: bool(page.evaluate("window.hears")), within_s=WITHIN_MS / 1000, every_s=0.1)
 
 
-def test_a_list_refreshes_itself_and_keeps_the_focus(portal: screens.Portal) -> None:
-    with screens.browser() as chromium:
-        context = chromium.new_context(viewport=screens.WIDE)
-        screens.sign_in(context, portal, "olga")
-        page: Any = context.new_page()
-        open_live(page, f"{portal.url}/console/workspaces/")
-        page.focus("#filter_phase")
-        run(portal, STOP)
-        page.wait_for_selector("#list >> text=seen at once", timeout=WITHIN_MS)
-        assert page.evaluate("document.activeElement.id") == "filter_phase"
-        context.close()
+@pytest.fixture
+def page(portal: screens.Portal, chromium: Any) -> Iterator[Any]:
+    context = chromium.new_context(viewport=screens.WIDE)
+    screens.sign_in(context, portal, "olga")
+    yield context.new_page()
+    context.close()
+
+
+def test_a_list_refreshes_itself_and_keeps_the_focus(portal: screens.Portal, page: Any) -> None:
+    open_live(page, f"{portal.url}/console/workspaces/")
+    page.focus("#filter_phase")
+    run(portal, STOP)
+    page.wait_for_selector("#list >> text=seen at once", timeout=WITHIN_MS)
+    assert page.evaluate("document.activeElement.id") == "filter_phase"
 
 
 TELL = """
-import django
-django.setup()
 from runtime import bus
 bus.publish(["operators"], {"kind": "cluster", "uid": "any"})
 """
 
 
 def test_a_refresh_throws_nobody_out_who_walks_by_keyboard_or_marks_text(
-    portal: screens.Portal,
+    portal: screens.Portal, clusters: Any
 ) -> None:
-    kept, marked = "#clusters[data-old]", "document.getElementById('clusters').dataset.old = 1"
-    with screens.browser() as chromium:
-        context = chromium.new_context(viewport=screens.WIDE)
-        screens.sign_in(context, portal, "olga")
-        page: Any = context.new_page()
-        open_live(page, f"{portal.url}/console/clusters/")
-        page.focus("#clusters a[href$='/west/']")
-        page.evaluate(marked)
-        run(portal, TELL)
-        page.wait_for_selector(kept, state="detached", timeout=WITHIN_MS)
-        assert page.evaluate("document.activeElement.getAttribute('href')").endswith("/west/")
-        page.evaluate("getSelection().selectAllChildren(document.querySelector('#clusters .note'))")
-        page.evaluate(marked)
-        run(portal, TELL)
-        page.wait_for_timeout(2_000)
-        assert page.locator(kept).count() == 1
-        page.evaluate("getSelection().removeAllRanges()")
-        page.wait_for_selector(kept, state="detached", timeout=WITHIN_MS)
-        context.close()
+    page = clusters
+    page.focus(WEST)
+    page.evaluate(MARK)
+    run(portal, TELL)
+    page.wait_for_selector(KEPT, state="detached", timeout=WITHIN_MS)
+    assert page.evaluate("document.activeElement.getAttribute('href')").endswith("/west/")
+    page.evaluate("getSelection().selectAllChildren(document.querySelector('#clusters .note'))")
+    page.evaluate(MARK)
+    run(portal, TELL)
+    page.wait_for_timeout(2_000)
+    assert page.locator(KEPT).count() == 1
+    page.evaluate("getSelection().removeAllRanges()")
+    page.wait_for_selector(KEPT, state="detached", timeout=WITHIN_MS)
 
 
 KEPT = "#clusters[data-old]"
@@ -111,16 +107,11 @@ WEST = "#clusters a[href$='/west/']"
 
 
 @pytest.fixture
-def clusters(portal: screens.Portal) -> Iterator[Any]:
+def clusters(portal: screens.Portal, page: Any) -> Any:
     """The page of clusters, which hears of changes; its part is marked as an old one."""
-    with screens.browser() as chromium:
-        context = chromium.new_context(viewport=screens.WIDE)
-        screens.sign_in(context, portal, "olga")
-        page: Any = context.new_page()
-        open_live(page, f"{portal.url}/console/clusters/")
-        page.evaluate(MARK)
-        yield page
-        context.close()
+    open_live(page, f"{portal.url}/console/clusters/")
+    page.evaluate(MARK)
+    return page
 
 
 def press(page: Any, selector: str) -> None:
