@@ -18,6 +18,7 @@ from common.clock import now
 from devcluster.kube import Kube
 from projects.place_reconciler import PAUSE_S
 from tests.cluster.asking import answered, is_refused
+from tests.cluster.visitors import until
 from tests.support.clustered import KEY, ClusteredPortal
 
 pytestmark = [pytest.mark.cluster, pytest.mark.real, pytest.mark.timeout(600)]
@@ -43,25 +44,19 @@ def api(portal: ClusteredPortal) -> Iterator[httpx.Client]:
 
 
 @pytest.fixture(scope="module")
-def namespace(api: httpx.Client) -> str:
-    """The namespace of a project that was made a moment ago."""
-    made = api.post("projects", json={"name": "Ça va? 音声", "slug": "places"})
+def project(api: httpx.Client) -> str:
+    """One that was made a moment ago, by a short name that an earlier try has not taken."""
+    slug = f"places-{secrets.token_hex(3)}"
+    made = api.post("projects", json={"name": "Ça va? 音声", "slug": slug})
     assert made.status_code == 201, made.text
-    (place,) = _until(
-        lambda: [p for p in api.get("projects/places/places").json() if p["phase"] == "running"],
-        LATE_S,
-    )
+    return slug
+
+
+@pytest.fixture(scope="module")
+def namespace(api: httpx.Client, project: str) -> str:
+    path = f"projects/{project}/places"
+    (place,) = until(lambda: [p for p in api.get(path).json() if p["phase"] == "running"], LATE_S)
     return str(place["namespace"])
-
-
-def _until(probe: Any, within_s: float) -> Any:
-    deadline = time.monotonic() + within_s
-    while time.monotonic() < deadline:
-        if found := probe():
-            return found
-        time.sleep(0.1)
-    message = f"not within {within_s} s"
-    raise AssertionError(message)
 
 
 POLICY = ("networking.k8s.io/v1", "NetworkPolicy")
@@ -85,8 +80,8 @@ def test_a_new_project_has_its_whole_bundle_within_ten_seconds(
         slug, asked_at = f"bundle-{secrets.token_hex(4)}", time.monotonic()
         made = api.post("projects", json={"name": slug, "slug": slug})
         assert made.status_code == 201, made.text
-        namespace = _until(lambda slug=slug: _namespace(api, slug), LATE_S)
-        _until(lambda n=namespace: is_whole(kube, n), LATE_S)
+        namespace = until(lambda slug=slug: _namespace(api, slug), LATE_S)
+        until(lambda n=namespace: is_whole(kube, n), LATE_S)
         took.append(time.monotonic() - asked_at)
         assert_closed(kube, namespace)
         if took[-1] <= MADE_WITHIN_S:
@@ -132,10 +127,16 @@ def assert_closed(kube: Kube, namespace: str) -> None:
     ],
 )
 def test_what_somebody_deletes_is_back_within_seconds_and_an_event_says_so(
-    kube: Kube, api: httpx.Client, namespace: str, version: str, kind: str, name: str
+    kube: Kube,
+    api: httpx.Client,
+    project: str,
+    namespace: str,
+    version: str,
+    kind: str,
+    name: str,
 ) -> None:
     def repairs() -> list[str]:
-        rows = api.get("projects/places/events").json()["results"]
+        rows = api.get(f"projects/{project}/events").json()["results"]
         return [row["message"] for row in rows if row["verb"] == "place.repaired"]
 
     def told() -> int:
@@ -145,14 +146,14 @@ def test_what_somebody_deletes_is_back_within_seconds_and_an_event_says_so(
         time.sleep(PAUSE_S * 2 ** len(repairs()))  # the next one waits half of that
         deleted_at = now()
         assert kube.delete(version, kind, name, namespace)
-        again = _until(lambda: kube.get(version, kind, name, namespace), LATE_S)
+        again = until(lambda: kube.get(version, kind, name, namespace), LATE_S)
         made_at = datetime.fromisoformat(again["metadata"]["creationTimestamp"])
         return (made_at - deleted_at).total_seconds()
 
     took = []
     for tries in (1, 2):  # something else may hold a small machine meanwhile
         took.append(put_back())
-        _until(lambda least=tries: told() >= least, LATE_S)
+        until(lambda least=tries: told() >= least, LATE_S)
         assert told() == tries
         if took[-1] < PUT_BACK_WITHIN_S - 1:  # whole seconds
             return
@@ -160,9 +161,8 @@ def test_what_somebody_deletes_is_back_within_seconds_and_an_event_says_so(
 
 
 @pytest.fixture(scope="module")
-def workspace(portal: ClusteredPortal, api: httpx.Client, namespace: str) -> dict[str, Any]:
+def workspace(portal: ClusteredPortal, api: httpx.Client, project: str) -> dict[str, Any]:
     """A container of the administrator's, running."""
-    del namespace
     image = portal.state["images"]["tool"]["reference"]
     preset = portal.preset(
         name="Tool",
@@ -172,17 +172,18 @@ def workspace(portal: ClusteredPortal, api: httpx.Client, namespace: str) -> dic
         cpu_milli=200,
         memory_mib=256,
     )
-    made = api.post("projects/places/workspaces", json={"preset": preset, "name": "tool"})
+    made = api.post(f"projects/{project}/workspaces", json={"preset": preset, "name": "tool"})
     assert made.status_code == 202, made.text
-    path = f"projects/places/workspaces/{made.json()['id']}"
+    path = f"projects/{project}/workspaces/{made.json()['id']}"
     return dict(
-        _until(lambda: (r := api.get(path).json())["status"]["phase"] == "running" and r, LATE_S)
+        until(lambda: (r := api.get(path).json())["status"]["phase"] == "running" and r, LATE_S)
     )
 
 
 def test_an_unmodified_kubectl_works_with_the_downloaded_file_until_it_is_revoked(
     portal: ClusteredPortal,
     api: httpx.Client,
+    project: str,
     namespace: str,
     workspace: dict[str, Any],
     tmp_path: Path,
@@ -204,60 +205,62 @@ def test_an_unmodified_kubectl_works_with_the_downloaded_file_until_it_is_revoke
         )
 
     kubectl = portal.state["programs"]["kubectl"]
-    made = run("berth", "-p", "places", "kube-config", "-f", env["KUBECONFIG"])
+    made = run("berth", "-p", project, "kube-config", "-f", env["KUBECONFIG"])
     assert made.returncode == 0, made.stderr
     assert "token" not in Path(env["KUBECONFIG"]).read_text()
     # the API server reads what somebody may by a watch of its own
-    listed = _until(lambda: (r := run(kubectl, "get", "pods")).returncode == 0 and r, LATE_S)
+    listed = until(lambda: (r := run(kubectl, "get", "pods")).returncode == 0 and r, LATE_S)
     pod = f"ws-{workspace['id']}-0"
     assert pod in listed.stdout
     # a pod runs before its program speaks
-    assert _until(lambda: run(kubectl, "logs", pod).stdout, LATE_S).strip() == "it runs"
+    assert until(lambda: run(kubectl, "logs", pod).stdout, LATE_S).strip() == "it runs"
     asked = run(kubectl, "exec", pod, "--", "sh", "-c", "echo $HOME $(id -u)")
     assert asked.stdout.split() == ["/home/berth", "1000"], asked.stderr
     assert namespace in run(kubectl, "config", "view", "--minify").stdout
     for words in (("get", "pods", "-n", "kube-system"), ("get", "secrets")):
         assert is_refused(said := run(kubectl, *words)), said.stderr
-    (grant,) = api.get("projects/places/kubeconfigs").json()["results"]
+    grants = f"projects/{project}/kubeconfigs"
+    (grant,) = api.get(grants).json()["results"]
     assert grant["cluster"] == KEY
     assert grant["last_used_at"]
-    assert api.delete(f"projects/places/kubeconfigs/{grant['id']}").status_code == 204
-    refused = _until(lambda: (r := run(kubectl, "get", "pods")).returncode and r, 60)
+    assert api.delete(f"{grants}/{grant['id']}").status_code == 204
+    refused = until(lambda: (r := run(kubectl, "get", "pods")).returncode and r, 60)
     assert "was revoked" in refused.stderr
 
 
 def test_the_roles_of_who_asks_for_a_kubeconfig_are_there_within_ten_seconds(
-    kube: Kube, api: httpx.Client, namespace: str
+    kube: Kube, api: httpx.Client, project: str, namespace: str
 ) -> None:
     """Nobody has rights in the namespace before: roles are of people, and name their pods."""
-    for left in api.get("projects/places/kubeconfigs").json()["results"]:
-        api.delete(f"projects/places/kubeconfigs/{left['id']}")
-    _until(lambda: not kube.list(RBAC, "Role", namespace), LATE_S)
+    grants = f"projects/{project}/kubeconfigs"
+    for left in api.get(grants).json()["results"]:
+        api.delete(f"{grants}/{left['id']}")
+    until(lambda: not kube.list(RBAC, "Role", namespace), LATE_S)
     took = []
     for _ in (1, 2, 3):
         asked_at = time.monotonic()
         asked = {"cluster": KEY, "kind": "token", "hours": 1}
-        made = api.post("projects/places/kubeconfigs", json=asked)
+        made = api.post(grants, json=asked)
         assert made.status_code == 201, made.text
         for kind in ("Role", "RoleBinding"):
-            _until(lambda k=kind: kube.list(RBAC, k, namespace), LATE_S)
+            until(lambda k=kind: kube.list(RBAC, k, namespace), LATE_S)
         took.append(time.monotonic() - asked_at)
         (role,) = kube.list(RBAC, "Role", namespace)
         (binding,) = kube.list(RBAC, "RoleBinding", namespace)
         assert binding["roleRef"]["name"] == role["metadata"]["name"]
         assert "*" not in {word for rule in role["rules"] for word in rule["verbs"]}
-        assert api.delete(f"projects/places/kubeconfigs/{made.json()['id']}").status_code == 204
-        _until(lambda: not kube.list(RBAC, "Role", namespace), LATE_S)
+        assert api.delete(f"{grants}/{made.json()['id']}").status_code == 204
+        until(lambda: not kube.list(RBAC, "Role", namespace), LATE_S)
         if took[-1] <= MADE_WITHIN_S:
             return
     raise AssertionError(took)
 
 
 def test_a_deleted_project_leaves_no_namespace(
-    kube: Kube, api: httpx.Client, namespace: str
+    kube: Kube, api: httpx.Client, project: str, namespace: str
 ) -> None:
     """Last in the module."""
-    gone = api.delete("projects/places", params={"confirm": "places"})
+    gone = api.delete(f"projects/{project}", params={"confirm": project})
     assert gone.status_code == 202, gone.text
-    _until(lambda: kube.get("v1", "Namespace", namespace) is None, LATE_S)
-    _until(lambda: api.get("projects/places").status_code == 404, LATE_S)
+    until(lambda: kube.get("v1", "Namespace", namespace) is None, LATE_S)
+    until(lambda: api.get(f"projects/{project}").status_code == 404, LATE_S)
