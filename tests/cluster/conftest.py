@@ -6,6 +6,7 @@ objects only in namespaces of its own (fixture ``namespace``), and removes what 
 
 import secrets
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from devcluster.kube import Kube
 from tests.cluster.visitors import Person
 from tests.support.cluster_state import cluster_state
 from tests.support.clustered import ClusteredPortal
+from tests.support.store_fixtures import begun
+from tests.support.stores import VersityS3
 
 # The tests' namespaces carry it, so that a person finds what a killed run left.
 MARK = {"berth.dev/test": "true"}
@@ -46,13 +49,31 @@ def ben(portal: ClusteredPortal) -> Person:
     return Person(portal, "ben")
 
 
-@pytest.fixture
-def namespace(kube: Kube) -> Iterator[str]:
-    """An empty namespace of the test's own."""
+@pytest.fixture(scope="module")
+def store(devcluster: dict[str, Any]) -> Iterator[VersityS3]:
+    """An object store that pods reach by this machine's address among them."""
+    made = begun(VersityS3, host=devcluster["host"])
+    assert isinstance(made, VersityS3)
+    with made:
+        yield made
+
+
+@contextmanager
+def a_namespace(kube: Kube) -> Iterator[str]:
+    """An empty one, for as long as it is wanted."""
     name = f"test-{secrets.token_hex(4)}"
     kube.apply(
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": MARK}}
     )
-    kube.until("service account", lambda: kube.get("v1", "ServiceAccount", "default", name))
-    yield name
-    kube.delete("v1", "Namespace", name)
+    try:
+        kube.until("service account", lambda: kube.get("v1", "ServiceAccount", "default", name))
+        yield name
+    finally:
+        kube.delete("v1", "Namespace", name)
+
+
+@pytest.fixture
+def namespace(kube: Kube) -> Iterator[str]:
+    """An empty namespace of the test's own."""
+    with a_namespace(kube) as name:
+        yield name

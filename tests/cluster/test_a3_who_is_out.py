@@ -18,12 +18,12 @@ import httpx
 import pytest
 
 from devcluster.kube import Kube
-from tests.cluster.test_loads import LABEL, store  # noqa: F401 - a fixture
+from tests.cluster.lakes import owner_with_its_key, portal_by_a_store
+from tests.cluster.test_loads import LABEL
 from tests.cluster.test_portal_by_gateway import falls, kernel
-from tests.cluster.visitors import BASE, Person, is_sign_in, portal_of_people, until
+from tests.cluster.visitors import BASE, Person, is_sign_in, until
 from tests.hubapi.live.fleet import NAVIGATE, execute, result_of
 from tests.support.clustered import ClusteredPortal, ok
-from tests.support.dataplane import settings_open_to
 from tests.support.stores import VersityS3, run_client
 
 pytestmark = [pytest.mark.cluster, pytest.mark.beside, pytest.mark.real, pytest.mark.timeout(1500)]
@@ -36,37 +36,18 @@ LOADS = "projects/demo/loads"
 
 
 @pytest.fixture(scope="module")
-def portal(devcluster: dict[str, Any], store: VersityS3) -> Iterator[ClusteredPortal]:  # noqa: F811
-    """Its operator opened the store to loads and to the network of pods."""
-    opened = store.outbound()
-    env = {
-        "BERTH_LOCAL_CLUSTER": "no",
-        **settings_open_to(opened),
-    }
-    options = {"allowed_cidrs": opened["allow"]}
-    with portal_of_people(devcluster, "out", env, options=options) as running:
+def portal(devcluster: dict[str, Any], store: VersityS3) -> Iterator[ClusteredPortal]:
+    with portal_by_a_store(devcluster, store, "out") as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def ann(portal: ClusteredPortal, store: VersityS3) -> Person:  # noqa: F811
-    """The project's owner, with the key of the store in the project."""
-    person = Person(portal, "ann")
-    body = {
-        "kind": "s3-compatible",
-        "name": "lake",
-        "endpoint": store.url,
-        "region": "us-east-1",
-        "path_style": True,
-        "access_key": store.keys.access,
-        "secret_key": store.keys.secret,
-    }
-    ok(person.api.post("projects/demo/credentials", json=body))
-    return person
+def ann(portal: ClusteredPortal, store: VersityS3) -> Person:
+    return owner_with_its_key(portal, store)
 
 
 @pytest.fixture(scope="module")
-def bucket(store: VersityS3) -> str:  # noqa: F811
+def bucket(store: VersityS3) -> str:
     name = store.make_bucket(f"set-{secrets.token_hex(4)}")
     body = base64.b64encode(os.urandom(SIZE)).decode()
     puts = [

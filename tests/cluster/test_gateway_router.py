@@ -15,7 +15,7 @@ from runtime.drivers.kubernetes import addresses, kubeconfig
 from runtime.drivers.kubernetes.client import KubeClient
 from runtime.protocol import RouteEntry
 from runtime.routers.gateway import Gateway, GatewayRouter, objects
-from tests.cluster.conftest import MARK
+from tests.cluster.conftest import a_namespace
 from tests.cluster.traefik import Traefik, gateway_api
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -41,6 +41,16 @@ def traefik(
         one.remove()
 
 
+@pytest.fixture
+def client(devcluster: dict[str, Any]) -> Iterator[KubeClient]:
+    made = KubeClient(
+        kubeconfig.parse(Path(devcluster["kubeconfig"]).read_text()),
+        check=addresses.check_for(loopback=True),
+    )
+    yield made
+    made.close()
+
+
 def pod(namespace: str, uid: str, state: dict[str, Any], name: str = "echo") -> dict[str, Any]:
     container = {
         "name": "main",
@@ -57,55 +67,48 @@ def pod(namespace: str, uid: str, state: dict[str, Any], name: str = "echo") -> 
 
 
 def test_a_workspaces_host_leads_to_its_pod_until_it_is_dropped(
-    traefik: Traefik, kube: Kube, devcluster: dict[str, Any], namespace: str
+    traefik: Traefik, kube: Kube, client: KubeClient, devcluster: dict[str, Any], namespace: str
 ) -> None:
     uid = secrets.token_hex(8)
     kube.apply(pod(namespace, uid, devcluster))
     address = kube.until("pod", lambda: running(kube, namespace))
-    client = KubeClient(
-        kubeconfig.parse(Path(devcluster["kubeconfig"]).read_text()),
-        check=addresses.check_for(loopback=True),
-    )
     gateway = Gateway(namespace, "public", "workspaces", "gwtest-")
     router = GatewayRouter(gateway, lambda: client, lambda _uid: {"namespace": namespace})
     host = f"{uid}.nb.example.org"
-    try:
-        begun = time.monotonic()
-        router.put(RouteEntry(f"/{host}", f"http://{address}:8888", uid))
-        assert client.writes == 2
-        traefik.until(host, 200)
-        print(f"open after {time.monotonic() - begun:.2f} s")  # noqa: T201
-        heard = traefik.ask(host, **{"X-Forwarded-User": "root", "X-Auth-Request-Email": "a@b.c"})
-        assert heard is not None
-        assert "root" not in heard.text
-        assert "a@b.c" not in heard.text
-        assert traefik.ask("nobody.nb.example.org").status_code == 404  # type: ignore[union-attr]
+    begun = time.monotonic()
+    router.put(RouteEntry(f"/{host}", f"http://{address}:8888", uid))
+    assert client.writes == 2
+    traefik.until(host, 200)
+    print(f"open after {time.monotonic() - begun:.2f} s")  # noqa: T201
+    heard = traefik.ask(host, **{"X-Forwarded-User": "root", "X-Auth-Request-Email": "a@b.c"})
+    assert heard is not None
+    assert "root" not in heard.text
+    assert "a@b.c" not in heard.text
+    assert traefik.ask("nobody.nb.example.org").status_code == 404  # type: ignore[union-attr]
 
-        traefik.stop()
-        traefik.start()
-        traefik.until(host, 200)  # nobody had to tell it again
+    traefik.stop()
+    traefik.start()
+    traefik.until(host, 200)  # nobody had to tell it again
 
-        router.drop(f"/{host}")
-        traefik.until(host, 404)
-        assert not kube.list("v1", "Service", namespace)
-    finally:
-        client.close()
+    router.drop(f"/{host}")
+    traefik.until(host, 404)
+    assert not kube.list("v1", "Service", namespace)
 
 
 @pytest.fixture
 def stranger(kube: Kube) -> Iterator[str]:
     """A namespace that is nobody's project."""
-    name = f"test-{secrets.token_hex(4)}"
-    kube.apply(
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": MARK}}
-    )
-    kube.until("service account", lambda: kube.get("v1", "ServiceAccount", "default", name))
-    yield name
-    kube.delete("v1", "Namespace", name)
+    with a_namespace(kube) as name:
+        yield name
 
 
 def test_c7_a_host_stays_with_its_pod_when_a_stranger_claims_it(
-    traefik: Traefik, kube: Kube, devcluster: dict[str, Any], namespace: str, stranger: str
+    traefik: Traefik,
+    kube: Kube,
+    client: KubeClient,
+    devcluster: dict[str, Any],
+    namespace: str,
+    stranger: str,
 ) -> None:
     """Claimed by hand, from outside of the projects: whoever is in one can't make a route at all
     (``test_kubectl``), and Berth's own rows have one owner for each host (``tests/runtime``)."""
@@ -114,32 +117,23 @@ def test_c7_a_host_stays_with_its_pod_when_a_stranger_claims_it(
     kube.apply(pod(stranger, rival, devcluster, "rival"))
     address = kube.until("pod", lambda: running(kube, namespace))
     theirs = kube.until("the other pod", lambda: running(kube, stranger, "rival"))
-    client = KubeClient(
-        kubeconfig.parse(Path(devcluster["kubeconfig"]).read_text()),
-        check=addresses.check_for(loopback=True),
-    )
     gateway = Gateway(namespace, "public", "workspaces", "gwtest-")
     router = GatewayRouter(gateway, lambda: client, lambda _uid: {"namespace": namespace})
     host = f"{uid}.nb.example.org"
     entry = RouteEntry(f"/{host}", f"http://{address}:8888", uid)
-    try:
-        router.put(entry)
-        assert traefik.until(host, 200).json()["host"] == "echo"
-        for claim in objects(
-            RouteEntry(entry.key, f"http://{theirs}:8888", rival), stranger, gateway
-        ):
-            kube.apply(claim)
-        # the gateway reads both in their order: once the later host answers, it knew the claim
-        later = f"{rival}.nb.example.org"
-        router.put(RouteEntry(f"/{later}", entry.target, uid))
-        traefik.until(later, 200)
-        answers = [traefik.ask(host) for _ in range(20)]
-        assert [a and (a.status_code, a.json()["host"]) for a in answers] == [(200, "echo")] * 20
-        router.drop(f"/{later}")
-        router.drop(entry.key)
-        traefik.until(host, 404)  # nor does it inherit the host
-    finally:
-        client.close()
+    router.put(entry)
+    assert traefik.until(host, 200).json()["host"] == "echo"
+    for claim in objects(RouteEntry(entry.key, f"http://{theirs}:8888", rival), stranger, gateway):
+        kube.apply(claim)
+    # the gateway reads both in their order: once the later host answers, it knew the claim
+    later = f"{rival}.nb.example.org"
+    router.put(RouteEntry(f"/{later}", entry.target, uid))
+    traefik.until(later, 200)
+    answers = [traefik.ask(host) for _ in range(20)]
+    assert [a and (a.status_code, a.json()["host"]) for a in answers] == [(200, "echo")] * 20
+    router.drop(f"/{later}")
+    router.drop(entry.key)
+    traefik.until(host, 404)  # nor does it inherit the host
 
 
 def running(kube: Kube, namespace: str, name: str = "echo") -> str:

@@ -19,11 +19,10 @@ import pytest
 from devcluster.kube import Kube
 from runtime.drivers.kubernetes import names
 from tests.cluster import dials
-from tests.cluster.visitors import Person, portal_of_people, until
+from tests.cluster.lakes import owner_with_its_key, portal_by_a_store
+from tests.cluster.visitors import Person, until
 from tests.loaders.test_real_load import FILES, SIZE, SLOW, Loads, everything, half
 from tests.support.clustered import ClusteredPortal, ok
-from tests.support.dataplane import settings_open_to
-from tests.support.store_fixtures import begun
 from tests.support.stores import VersityS3, run_client
 
 pytestmark = [pytest.mark.cluster, pytest.mark.beside, pytest.mark.real, pytest.mark.timeout(900)]
@@ -33,42 +32,14 @@ LABEL = "berth.dev/uid"
 
 
 @pytest.fixture(scope="module")
-def store(devcluster: dict[str, Any]) -> Iterator[VersityS3]:
-    """Pods reach it by this machine's address among them."""
-    made = begun(VersityS3, host=devcluster["host"])
-    assert isinstance(made, VersityS3)
-    with made:
-        yield made
-
-
-@pytest.fixture(scope="module")
 def portal(devcluster: dict[str, Any], store: VersityS3) -> Iterator[ClusteredPortal]:
-    """Its operator opened the store to loads (environment) and to the network of pods (cluster)."""
-    opened = store.outbound()
-    env = {
-        "BERTH_LOCAL_CLUSTER": "no",
-        **settings_open_to(opened),
-    }
-    options = {"allowed_cidrs": opened["allow"]}
-    with portal_of_people(devcluster, "ld", env, options=options) as running:
+    with portal_by_a_store(devcluster, store, "ld") as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def ann(portal: ClusteredPortal, store: VersityS3) -> Person:
-    """The project's owner, with the key of the store in the project."""
-    person = Person(portal, "ann")
-    body = {
-        "kind": "s3-compatible",
-        "name": "lake",
-        "endpoint": store.url,
-        "region": "us-east-1",
-        "path_style": True,
-        "access_key": store.keys.access,
-        "secret_key": store.keys.secret,
-    }
-    ok(person.api.post("projects/demo/credentials", json=body))
-    return person
+    return owner_with_its_key(portal, store)
 
 
 class ClusterLoads(Loads):

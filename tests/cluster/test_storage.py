@@ -27,7 +27,6 @@ from tests.cluster.test_loads import (
     loads,
     opened,
     portal,
-    store,
 )
 from tests.cluster.visitors import BASE, Person, until
 from tests.support.clustered import KEY, ClusteredPortal, ok
@@ -35,7 +34,7 @@ from tests.support.stores import VersityS3
 
 # Its programs may have to be built first.
 pytestmark = [pytest.mark.cluster, pytest.mark.real, pytest.mark.timeout(900)]
-__all__ = ["ann", "bucket", "loads", "portal", "store"]  # fixtures
+__all__ = ["ann", "bucket", "loads", "portal"]  # fixtures
 
 LATE_S = 180.0
 LATE = "berth-test-late"
