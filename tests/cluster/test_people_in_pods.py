@@ -18,6 +18,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from websockets.exceptions import InvalidStatus
 
 from devcluster.kube import Kube
 from runtime.drivers.kubernetes import names
@@ -181,6 +182,15 @@ class TestOneGpu:
             # What was typed comes back too: only the sum is the program's own word.
             ws.send(b'[ "$NVIDIA_VISIBLE_DEVICES" != void ] && echo sees-$((40+2))\r')
             screen(ws, b"sees-42")
+
+    def test_b5_a_script_of_another_page_gets_no_terminal(
+        self, ann: Person, row: dict[str, Any]
+    ) -> None:
+        a_workspaces = f"http://{row['id']}.nb.localhost:{ann.portal.port + 1}"
+        for page in (a_workspaces, "https://evil.example", "null"):
+            with pytest.raises(InvalidStatus) as refused, terminal(ann, row, page=page):
+                pass
+            assert refused.value.response.status_code == 403, page
 
     @needs_ssh
     def test_ssh_enters(self, ann: Person, row: dict[str, Any], key: Path) -> None:

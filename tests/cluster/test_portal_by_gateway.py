@@ -5,7 +5,6 @@ WebSockets go through the notebook proxy, so that those of a revoked visitor end
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import subprocess
@@ -15,15 +14,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from websockets.exceptions import ConnectionClosed
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection
 
 from devcluster.kube import Kube
 from portal.server.up import node
 from runtime.routers.gateway import API
-from tests.cluster.conftest import MARK
+from tests.cluster.conftest import a_namespace
+from tests.cluster.hearing import KEPT, by_upgrade, container, upgraded
 from tests.cluster.traefik import Traefik, gateway_api
-from tests.cluster.visitors import BASE, Person, is_sign_in, people, until
+from tests.cluster.visitors import (
+    BASE,
+    NO_MAIL,
+    Person,
+    is_sign_in,
+    new_prefix,
+    people,
+    until,
+)
 from tests.hubapi.live.fleet import NAVIGATE, Browser, execute, result_of
 from tests.support.clustered import KEY, ClusteredPortal, ok
 from tests.support.portal import ROOT
@@ -99,13 +107,8 @@ class Proxy:
 @pytest.fixture(scope="module")
 def edge(kube: Kube) -> Iterator[str]:
     """The namespace of the Gateway and the proxy."""
-    name = f"test-{secrets.token_hex(4)}"
-    kube.apply(
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": MARK}}
-    )
-    kube.until("service account", lambda: kube.get("v1", "ServiceAccount", "default", name))
-    yield name
-    kube.delete("v1", "Namespace", name)
+    with a_namespace(kube) as name:
+        yield name
 
 
 @pytest.fixture(scope="module")
@@ -121,9 +124,9 @@ def portal(
         proxy = Proxy(devcluster, edge, folder)
         running = ClusteredPortal(
             devcluster,
-            f"gw{secrets.token_hex(2)}-",
+            new_prefix("gw"),
             {
-                "BERTH_EMAIL_BACKEND": "django.core.mail.backends.dummy.EmailBackend",
+                **NO_MAIL,
                 "BERTH_ROUTER": "gateway",
                 "BERTH_GATEWAY": f"{edge}/public/workspaces",
                 "BERTH_GATEWAY_CLUSTER": KEY,
@@ -228,29 +231,23 @@ def test_a3_a_revoked_visitors_open_kernel_falls_and_the_owners_goes_on(
     until(lambda: ben.http.get(url, headers=NAVIGATE).status_code != 200, 60)
 
 
-def test_b1_a_port_of_a_container_is_behind_the_sign_in(
+def test_b1_a_port_of_a_container_is_behind_the_sign_in_and_gets_no_portal_cookie(
     portal: ClusteredPortal, ann: Person, ben: Person, devcluster: dict[str, Any]
 ) -> None:
-    made = ann.launch(
-        kind="container",
-        name="echo",
-        image=devcluster["images"]["echo"]["reference"],
-        ports=[{"port": 8888, "name": "echo"}],
-        cpu_milli=200,
-        memory_mib=256,
-        shm_mib=32,
-    )
+    made = ann.launch(name="hears", **container(devcluster))
     url = made["status"]["ports"][0]["url"]
     until(lambda: is_sign_in(Browser().open(url), portal), 120)
     assert ben.open(url).status_code == 403
     answer = ann.open(url)
     assert answer.status_code == 200, answer.text
-    heard = json.loads(answer.text)
-    said = json.dumps(heard)
-    assert "berth_session=" not in said
+    assert "berth_session=" not in answer.text
     forged = ann.http.get(url, headers={**NAVIGATE, "X-Forwarded-User": "root-of-all"})
     assert forged.status_code == 200
     assert "root-of-all" not in forged.text
+    assert by_upgrade(ann, url) == {KEPT}
+    with pytest.raises(InvalidStatus) as refused:
+        upgraded(url, ben.cookies(url))
+    assert refused.value.response.status_code == 403
 
     let_in(ann, ben, made, url)
     ok(ann.api.delete(f"{BASE}/{made['id']}/shares/ben"))

@@ -59,12 +59,13 @@ def cookies(person: Person) -> dict[str, str]:
 
 
 def terminal(
-    person: Person, row: dict[str, Any], query: str = "cols=100&rows=30"
+    person: Person, row: dict[str, Any], query: str = "cols=100&rows=30", *, page: str = ""
 ) -> ClientConnection:
+    """With the session of a browser; ``page``: where its script is from, else the portal's own."""
     cookie = "; ".join(f"{name}={value}" for name, value in cookies(person).items())
     return connect(
         f"ws://localhost:{person.portal.port + 4}/gate/terminal/{row['id']}?{query}",
-        origin=Origin(person.portal.url),
+        origin=Origin(page or person.portal.url),
         additional_headers={"Cookie": cookie},
         compression=None,
         proxy=None,
