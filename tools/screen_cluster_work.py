@@ -45,7 +45,13 @@ STATES: tuple[tuple[str, str, str, str, tuple[tuple[str, float, str], ...]], ...
         "",
         (("accepted", 0, ""), ("placed", 0.1, ""), ("scheduled", 0.3, "h100-04")),
     ),
-    ("eight-cards", "pending", "nodes-full", "", (("accepted", 0, ""), ("placed", 0.1, ""))),
+    (
+        "eight-cards-" + "x" * 51,  # as long as a name may be, with no place to break it
+        "pending",
+        "nodes-full",
+        "",
+        (("accepted", 0, ""), ("placed", 0.1, "")),
+    ),
     (
         "mistyped-image",
         "failed",

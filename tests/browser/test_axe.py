@@ -162,6 +162,18 @@ def test_a_typed_name_is_demanded_before_the_button_works(
     context.close()
 
 
+def test_a_waiting_name_without_a_place_to_break_keeps_home_as_wide_as_the_screen(
+    portal: screens.Portal, chromium: Any
+) -> None:
+    context = chromium.new_context(viewport=screens.NARROW)
+    screens.sign_in(context, portal, "alice")
+    page = context.new_page()
+    screens.open_page(page, f"{portal.url}/")
+    expect(page.locator(".waiting")).to_contain_text("x" * 51)
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    context.close()
+
+
 def test_the_menu_of_a_narrow_screen_opens_and_leads_somewhere(
     portal: screens.Portal, chromium: Any
 ) -> None:
