@@ -25,7 +25,7 @@ def workspace_size(row: Size) -> str:
         kind = row.gpu_flavor.replace(",", " / ") or ngettext(
             "GPU of any kind", "GPUs of any kind", row.gpus
         )
-        parts.append(f"{row.gpus} {kind}")
+        parts.append(f"{row.gpus}\N{NO-BREAK SPACE}{kind}")  # a number never ends a line alone
     return " · ".join(parts)
 
 
