@@ -1,5 +1,6 @@
 """What people, projects and the clock do to workspaces."""
 
+import re
 from datetime import timedelta
 
 import pytest
@@ -193,8 +194,10 @@ def test_the_second_for_the_last_gpu_waits_with_position_and_starts_by_itself(
     first = settle(launch(alice, gpus=1))
     second = settle(launch(bob, gpus=1))
     assert (first.phase, second.phase, second.reason) == ("running", "pending", "queued")
+    Workspace.objects.filter(pk=first.pk).update(ends_at=now() + timedelta(minutes=150))
     page = as_user(bob).get(second.get_absolute_url()).content.decode()
     assert "position 1 in the queue" in page
+    assert re.search(r"ends at the latest <time [^>]+>in 2 hours</time>\.<", page)
     assert "Start Small now" in page
     home = as_user(bob).get("/").content.decode()
     assert "Give up waiting" in home
