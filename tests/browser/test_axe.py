@@ -174,6 +174,19 @@ def test_a_waiting_name_without_a_place_to_break_keeps_home_as_wide_as_the_scree
     context.close()
 
 
+def test_a_word_that_fits_on_a_card_is_not_broken_for_the_state_beside_it(
+    portal: screens.Portal, chromium: Any
+) -> None:
+    context = chromium.new_context(viewport=screens.WIDE)
+    screens.sign_in(context, portal, "alice")
+    page = context.new_page()
+    screens.open_page(page, f"{portal.url}/")
+    name = page.locator(".workspace-head a", has_text="interpretability")
+    lines = name.evaluate("node => node.getClientRects().length")
+    assert lines == 1
+    context.close()
+
+
 def test_the_menu_of_a_narrow_screen_opens_and_leads_somewhere(
     portal: screens.Portal, chromium: Any
 ) -> None:
