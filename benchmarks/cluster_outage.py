@@ -17,9 +17,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from benchmarks.cluster_rows import Rows, Truth, fill, room
+from benchmarks.cluster_start import the_cluster
 from benchmarks.cluster_storm import AT_ONCE, Storm
 from benchmarks.lib import Result, poll
-from devcluster import state
 from devcluster.layout import Layout
 from devcluster.processes import Processes
 
@@ -118,10 +118,7 @@ def faults(storm: Storm) -> tuple[Found, Found]:
 
 
 def run() -> list[Result]:
-    cluster = state.read(Layout.usual())
-    if cluster is None:
-        message = "There is no cluster; `make cluster-up` makes one."
-        raise SystemExit(message)
+    cluster = the_cluster()
     storm = Storm(cluster, "bench-outage")
     with contextlib.closing(storm), room(storm.kube, ROWS):
         killed, away = faults(storm)

@@ -114,11 +114,17 @@ def manifests_of(portal: ClusteredPortal, short_id: str) -> list[Object]:
     raise LookupError(message)
 
 
-def run(rounds: int = 10) -> list[Result]:
-    cluster = state.read(Layout.usual())
-    if cluster is None:
+def the_cluster() -> dict[str, Any]:
+    """Return what is known of the cluster that ``make cluster-up`` made here."""
+    found = state.read(Layout.usual())
+    if found is None:
         message = "There is no cluster; `make cluster-up` makes one."
         raise SystemExit(message)
+    return found
+
+
+def run(rounds: int = 10) -> list[Result]:
+    cluster = the_cluster()
     portal = ClusteredPortal(cluster, "bench-start-")
     ours: list[float] = []
     peer: list[float] = []

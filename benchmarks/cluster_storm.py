@@ -18,10 +18,9 @@ from typing import Any
 import httpx
 
 from benchmarks import kubespawner
-from benchmarks.cluster_start import bare_copy
+from benchmarks.cluster_start import bare_copy, the_cluster
 from benchmarks.cpu import Cpu
 from benchmarks.lib import Result, poll
-from devcluster import state
 from devcluster.kube import Kube
 from devcluster.layout import Layout
 from devcluster.processes import Processes
@@ -220,10 +219,7 @@ def _moment(text: str) -> float:
 
 
 def run() -> list[Result]:
-    cluster = state.read(Layout.usual())
-    if cluster is None:
-        message = "There is no cluster; `make cluster-up` makes one."
-        raise SystemExit(message)
+    cluster = the_cluster()
     storm = Storm(cluster)
     try:
         storm.prepare()

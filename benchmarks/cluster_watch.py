@@ -20,11 +20,10 @@ from typing import Any
 import psutil
 
 from benchmarks.cluster_rows import UID, Truth, fill
+from benchmarks.cluster_start import the_cluster
 from benchmarks.cluster_storm import Storm
 from benchmarks.cpu import trees
 from benchmarks.lib import Result, percentile, poll
-from devcluster import state
-from devcluster.layout import Layout
 
 PODS = int(os.environ.get("BERTH_WATCH_PODS", "200"))
 CHANGED = 200
@@ -173,10 +172,7 @@ def rounds(storm: Storm, truth: Truth) -> dict[float, Churn]:
 
 
 def run() -> list[Result]:
-    cluster = state.read(Layout.usual())
-    if cluster is None:
-        message = "There is no cluster; `make cluster-up` makes one."
-        raise SystemExit(message)
+    cluster = the_cluster()
     storm = Storm(cluster, "bench-watch")
     truth = Truth(storm.kube, storm.ours_only)
     try:
