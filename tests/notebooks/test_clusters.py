@@ -446,7 +446,7 @@ def test_the_page_says_that_a_start_waits_and_what_its_steps_are(post, as_user, 
     assert "Handed to the cluster" in client.get(f"{place}events/").content.decode()
     Workspace.objects.filter(pk=row.pk).update(gpus=2, gpu_flavor="l40s,h100-80")
     listed = client.get("/projects/vision/workspaces/").content.decode()
-    assert "2 l40s / h100-80" in listed  # as everywhere, and it can wrap
+    assert "2\N{NO-BREAK SPACE}l40s / h100-80" in listed  # as everywhere, and it can wrap
 
 
 def test_the_form_shows_containers_where_there_is_a_cluster(as_user, gpu, project, alice):
