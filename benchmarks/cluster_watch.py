@@ -82,6 +82,12 @@ class Churn:
     def behind(self) -> list[float]:
         return [ours - bare for ours, bare in zip(self.ours, self.bare, strict=True)]
 
+    def p99(self) -> str:
+        ours, bare, behind = (
+            percentile(one, 0.99) for one in (self.ours, self.bare, self.behind())
+        )
+        return f"p99 {ours:.0f} ms after the request, bare {bare:.0f} ms, behind it {behind:.0f} ms"
+
     def note(self) -> str:
         half = percentile(self.behind(), 0.5)
         return f"median {half:.0f} ms, the cores were busy {100 * self.busy:.0f} % of the time"
@@ -165,7 +171,9 @@ def rounds(storm: Storm, truth: Truth) -> dict[float, Churn]:
     for per_second in (PER_SECOND, *SLOWER):
         count = CHANGED if per_second == PER_SECOND else CHANGED // 2
         found[per_second] = freshness(storm, truth, per_second, count)
-        print(f"  {per_second}/s: {found[per_second].note()}", flush=True)
+        print(
+            f"  {per_second}/s: {found[per_second].p99()}; {found[per_second].note()}", flush=True
+        )
         poll(lambda: storm.running() >= PODS, within_s=WITHIN_S, every_s=1)
         time.sleep(10)
     return found
