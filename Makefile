@@ -41,7 +41,7 @@ types: ## types, model changes without a migration, Django's own checks
 
 # Each worker collects all tests: those with a browser are none of these, and import much.
 unit: ## unit tests only
-	BERTH_EXAMPLES=5 $(DEV)/pytest -n 3 -m "$(UNIT)" --ignore=tests/browser $(ARGS)
+	BERTH_EXAMPLES=5 $(DEV)/pytest -n 4 -m "$(UNIT)" --ignore=tests/browser $(ARGS)
 
 dev: ## the developers' environment in .venv
 	@$(BOOTSTRAP) dev
