@@ -1,7 +1,6 @@
 """The threads of the worker and how they begin and end together."""
 
 import contextlib
-import gc
 import logging
 import signal
 import threading
@@ -27,6 +26,7 @@ from notebooks import services as notebooks
 from notifications import outbox
 from portal import beat, housekeeping
 from portal.celery import app, prepare_broker
+from portal.server import garbage
 from portal.server.standby import wanted_file
 from runtime import gateway, incarnation, leases, observe, orphans, routes, sweep
 from runtime.engine_ear import EngineEar
@@ -80,7 +80,8 @@ class Loop:
     @property
     def is_silent(self) -> bool:
         """Its thread is gone, or has been in one turn for longer than any turn takes."""
-        return not self._thread.is_alive() or time.monotonic() - self._turned > SILENT_S
+        longest = SILENT_S + self._every_s  # it sleeps between two turns
+        return not self._thread.is_alive() or time.monotonic() - self._turned > longest
 
     def start(self) -> None:
         self._thread.start()
@@ -202,6 +203,7 @@ class Worker:
             Loop("audit-seal", sealer.seal, sealer.EVERY_S, leased=True),
             Loop("mail", outbox.send_due, outbox.EVERY_S, leased=True),
             Loop("housekeeping", housekeeping.tick, housekeeping.EVERY_S, leased=True),
+            Loop("garbage", garbage.thaw, garbage.THAW_EVERY_S),
         ]
 
     def start(self) -> None:
@@ -215,9 +217,7 @@ class Worker:
         for loop in self.loops:
             loop.start()
         beat.start()
-        # What was loaded so far stays for ever. Looked at again, it held up all threads for 0.1 s.
-        gc.collect()
-        gc.freeze()
+        garbage.set_apart()
         self._started = True
         log.info("worker.ready")
 

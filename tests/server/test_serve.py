@@ -224,6 +224,22 @@ def test_a_duty_that_hangs_in_one_turn_becomes_silent(monkeypatch: pytest.Monkey
         loop.join(2)
 
 
+def test_a_duty_that_sleeps_for_hours_is_not_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    from portal.server import duties
+
+    monkeypatch.setattr(duties, "SILENT_S", 0.05)
+    acted = threading.Event()
+    loop = duties.Loop("rare", acted.set, 3600.0)
+    loop.start()
+    try:
+        assert acted.wait(60)
+        time.sleep(0.2)
+        assert not loop.is_silent
+    finally:
+        loop.stop()
+        loop.join(2)
+
+
 def test_a_duty_that_sleeps_keeps_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     """Seventeen duties that kept theirs left none of the pool's twelve for the engine."""
     from portal.server import duties
