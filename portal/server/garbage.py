@@ -23,9 +23,10 @@ def set_apart() -> None:
 
 
 def thaw() -> None:
-    """Look through everything once."""
-    gc.unfreeze()
-    gc.collect()
+    """Look through everything once; not at the start, when nothing is set apart yet."""
+    if gc.get_freeze_count():
+        gc.unfreeze()
+        gc.collect()
 
 
 def _after(phase: str, info: dict[str, Any]) -> None:
