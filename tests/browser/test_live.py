@@ -199,15 +199,19 @@ COUNTED = """() => {
 }"""
 
 
-def test_a_space_bar_that_is_held_while_something_changes_still_presses(
-    portal: screens.Portal, clusters: Any
-) -> None:
-    page = clusters
+def change_while_space_is_held(portal: screens.Portal, page: Any) -> None:
     page.evaluate(COUNTED)
     page.keyboard.down("Space")
     run(portal, TELL)
     page.wait_for_timeout(2_000)
     assert page.locator(KEPT).count() == 1
+
+
+def test_a_space_bar_that_is_held_while_something_changes_still_presses(
+    portal: screens.Portal, clusters: Any
+) -> None:
+    page = clusters
+    change_while_space_is_held(portal, page)
     page.keyboard.up("Space")
     assert page.evaluate("window.clicks") == 1
     page.wait_for_selector(KEPT, state="detached", timeout=WITHIN_MS)
@@ -217,10 +221,6 @@ def test_a_key_that_goes_up_in_another_window_holds_nothing_back(
     portal: screens.Portal, clusters: Any
 ) -> None:
     page = clusters
-    page.evaluate(COUNTED)
-    page.keyboard.down("Space")
-    run(portal, TELL)
-    page.wait_for_timeout(2_000)
-    assert page.locator(KEPT).count() == 1
+    change_while_space_is_held(portal, page)
     page.evaluate("dispatchEvent(new Event('blur'))")
     page.wait_for_selector(KEPT, state="detached", timeout=WITHIN_MS)
