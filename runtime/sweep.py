@@ -4,6 +4,7 @@ One loop per installation by Lease. It sleeps until the next row is due (at most
 so an idle worker costs a few small queries every few seconds.
 """
 
+import math
 import threading
 import time
 from collections import defaultdict, deque
@@ -36,6 +37,12 @@ SWEPT = 128
 LIMIT = 500
 THREADS = 8
 DRAIN_S = 12.0
+# One interpreter and its cores are shared: who was woken is not to be one of eight on them. So
+# the sweep keeps to one row at a time while others are woken, and a moment longer: a launch is
+# woken again when its program is there. A row that takes longer waits for something elsewhere
+# (a silent cluster), which takes nothing from the others.
+BESIDE_WOKEN = 1
+MOMENT_S = 1.0
 
 Item = tuple[str, int]
 
@@ -116,18 +123,22 @@ class Pool:
     """Reconciles rows in a few threads; a row is never twice in it at the same time.
 
     Two lanes, both bounded: rows that somebody woke go first, rows that the sweep found have
-    each fourth turn. So nobody waits behind more rows than the lanes hold.
+    each fourth turn, one at a time. So nobody waits behind more rows than the lanes hold, or for
+    what they take of the machine (E17).
     """
 
     def __init__(self, threads: int = THREADS) -> None:
+        self._threads = threads
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="engine")
         self._lock = threading.Lock()
         self._woken: deque[Item] = deque()
         self._swept: deque[Item] = deque()
-        self._turn = 0
+        self._turn = self._busy = 0
+        self._sweeping: dict[Item, float] = {}  # since when
+        self._woken_at = -math.inf
         self._inside: set[Item] = set()
         self._again: set[Item] = set()
-        self._closing = False
+        self._closing = self._roused = False
         self.on_full: Callable[[], None] = lambda: None
 
     def submit(self, kind: str, pk: int) -> None:
@@ -151,11 +162,12 @@ class Pool:
         """Look at the row in its turn. False when enough rows of the sweep wait already."""
         item = (kind, pk)
         with self._lock:
-            if item in self._inside:
-                return True
-            if self._closing or len(self._swept) >= SWEPT:
-                return False
-            self._enter(item, self._swept)
+            if item not in self._inside:
+                if self._closing or len(self._swept) >= SWEPT:
+                    self._rouse()
+                    return False
+                self._enter(item, self._swept)
+            self._rouse()
             return True
 
     def __len__(self) -> int:
@@ -164,16 +176,40 @@ class Pool:
     def _enter(self, item: Item, lane: deque[Item]) -> None:
         self._inside.add(item)
         lane.append(item)
+        if lane is self._woken:
+            self._woken_at = time.monotonic()
         self._pool.submit(self._work)
 
     def _next(self) -> Item | None:
+        """Return a row, now counted as worked on; it goes out by ``_done``."""
         with self._lock:
-            lanes = (self._woken, self._swept)
-            if self._closing or not any(lanes):
-                return None  # another thread took it
+            self._roused = False
+            lanes = [self._woken] if self._woken else []
+            if self._swept and self._may_sweep():
+                lanes.append(self._swept)
+            if self._closing or not lanes:
+                return None  # another thread took it, or it has to wait
             self._turn += 1
-            first, second = lanes if self._turn % 4 else lanes[::-1]
-            return (first or second).popleft()
+            lane = lanes[0 if self._turn % 4 else -1]
+            item = lane.popleft()
+            self._busy += 1
+            if lane is self._swept:
+                self._sweeping[item] = time.monotonic()
+            return item
+
+    def _may_sweep(self) -> bool:
+        at = time.monotonic()
+        woken = self._woken or self._busy > len(self._sweeping)
+        if not woken and at - self._woken_at > MOMENT_S:
+            return True
+        return sum(at - since < MOMENT_S for since in self._sweeping.values()) < BESIDE_WOKEN
+
+    def _rouse(self) -> None:
+        """Rows of the sweep wait and threads sleep: they may have been held back until now."""
+        asleep = self._busy < self._threads and not self._roused
+        if self._swept and asleep and not self._closing:
+            self._roused = True
+            self._pool.submit(self._work)
 
     def _work(self) -> None:
         """Take one row after another on one connection, and give that back at the end."""
@@ -198,6 +234,10 @@ class Pool:
     def _done(self, item: Item) -> None:
         with self._lock:
             self._inside.discard(item)
+            self._busy -= 1
+            if self._sweeping.pop(item, None) is None:
+                self._woken_at = time.monotonic()
+            self._rouse()
             if item in self._again and not self._closing:
                 self._enter(item, self._woken)
             self._again.discard(item)

@@ -104,3 +104,62 @@ def test_e17_ten_thousand_wake_ups_are_left_to_the_sweep_which_is_told(slow_pool
     assert looked.index(("workspace", MANY)) <= 5
     assert len(looked) == sweep.WOKEN + 2
     assert len(set(looked)) == len(looked)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_e17_rows_of_the_sweep_come_one_at_a_time_beside_one_that_was_woken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They share one interpreter: one of eight at work on it would take eight times as long."""
+    monkeypatch.setattr(sweep, "MOMENT_S", 0.5)
+    launched, lock = threading.Event(), threading.Lock()
+    inside: list[int] = []
+    beside: list[int] = []
+
+    def look(kind: str, pk: int) -> None:
+        if pk == 0:
+            assert launched.wait(60)
+            return
+        with lock:
+            inside.append(pk)
+            beside.append(len(inside))
+        threading.Event().wait(0.02)
+        with lock:
+            inside.remove(pk)
+
+    monkeypatch.setattr(engine, "reconcile_one", look)
+    pool = sweep.Pool(threads=8)
+    pool.submit("workspace", 0)
+    assert all(pool.offer("workspace", n) for n in range(1, 100))
+    while len(beside) < 20:
+        threading.Event().wait(0.005)
+    assert max(beside[:20]) == 1
+    launched.set()
+    while len(pool):
+        threading.Event().wait(0.005)
+    assert max(beside) > 1  # and get the other threads back
+    assert pool.drain()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_e17_a_row_of_the_sweep_that_waits_for_something_else_holds_up_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As one of a cluster that does not answer."""
+    monkeypatch.setattr(sweep, "MOMENT_S", 0.2)
+    answered, seen = threading.Event(), threading.Event()
+
+    def look(kind: str, pk: int) -> None:
+        if pk in {0, 1}:
+            assert answered.wait(60)
+        if pk == sweep.SWEPT:
+            seen.set()
+
+    monkeypatch.setattr(engine, "reconcile_one", look)
+    pool = sweep.Pool(threads=8)
+    pool.submit("workspace", 0)  # somebody is always woken
+    assert all(pool.offer("workspace", n) for n in range(1, sweep.SWEPT + 1))
+    while not seen.wait(0.25):
+        pool.offer("workspace", MANY)  # the sweep's next look
+    answered.set()
+    assert pool.drain()
