@@ -14,7 +14,7 @@ from loaders.choices import StopReason, Uploads
 from loaders.models import Load
 from loaders.services import uploads
 from loaders.specs import workload_spec
-from loaders.turns import Turn, closing_turn, turn_of
+from loaders.turns import COUNTED, Turn, closing_turn, turn_of
 from runtime.models import Reconcilable
 from runtime.protocol import Desired, InvalidSpec, NotYet, Observation, Phase, WorkloadSpec
 from runtime.reasons import Reason
@@ -95,11 +95,17 @@ class LoadReconciler(WorkloadReconciler):
     def waits_for(self, row: Load) -> tuple[str, str] | None:
         if row.volume.is_restoring or row.volume.is_moving:
             return Reason.VOLUME, _("Its volume is being restored or handed over.")
-        turn = closing_turn(row) if row.uploads == Uploads.CLOSING else turn_of(row)
+        closing = row.uploads == Uploads.CLOSING
+        turn = closing_turn(row) if closing else turn_of(row, most=COUNTED)
         row.turn = turn  # type: ignore[attr-defined]  # for ``step``, of this pass only
         if turn.is_now:
             return None
-        said = {"n": turn.bound, "position": turn.position}
+        said = {"n": turn.bound, "position": turn.position, "far": COUNTED}
+        if turn.is_far and not closing:
+            return Reason.QUEUED, _(
+                "Waiting for its turn: %(n)d loads of the project run at once; "
+                "%(far)d or more are before it."
+            ) % said
         return Reason.QUEUED, _(
             "Waiting for its turn: %(n)d loads of the project run at once; position %(position)d."
         ) % said

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from projects.models import Project
 
 REFRESHED = 20  # that are woken when one ends, so that their position is said anew
+COUNTED = 1000  # to count ten thousand before each of ten thousand takes a core for a minute
 LOOK_AGAIN_S = 60.0
 LOOK_AGAIN_MAX_S = 3600.0
 
@@ -46,6 +47,11 @@ class Turn:
         return max(0, self.ahead - self.bound) + 1
 
     @property
+    def is_far(self) -> bool:
+        """So many are before it that the engine counted no further."""
+        return self.ahead >= COUNTED
+
+    @property
     def look_again_s(self) -> float:
         """Who is far back looks seldom: those before it wake it (this is the net under that)."""
         return min(LOOK_AGAIN_MAX_S, LOOK_AGAIN_S * (1 + self.ahead / self.bound))
@@ -55,10 +61,11 @@ def bound() -> int:
     return max(1, settings.BERTH_LOADS_PER_PROJECT)
 
 
-def turn_of(row: Load) -> Turn:
+def turn_of(row: Load, *, most: int | None = None) -> Turn:
+    """``most``: those before it are counted up to this number."""
     before = Q(asked_at__lt=row.asked_at) | Q(asked_at=row.asked_at, pk__lt=row.pk)
-    ahead = Load.objects.filter(ACTIVE, before, project_id=row.project_id).count()
-    return Turn(ahead, bound())
+    ahead = Load.objects.filter(ACTIVE, before, project_id=row.project_id)
+    return Turn(ahead[:most].count(), bound())
 
 
 def closing_turn(row: Load) -> Turn:

@@ -103,3 +103,17 @@ def test_the_page_says_the_position_as_it_is_now(load, alice, settle, as_user, e
     settle()
     text = as_user(alice).get(f"{BASE}{rows[4].uid}/").content.decode()
     assert "Position 3 in the line" in text
+
+
+def test_e17_those_before_it_are_counted_up_to_a_bound_and_the_sentence_says_so(
+    load, alice, settle, monkeypatch
+):
+    monkeypatch.setattr("loaders.reconciler.COUNTED", 5)
+    monkeypatch.setattr("loaders.turns.COUNTED", 5)
+    rows = [load(alice, f"s3://bucket/{n}") for n in range(9)]
+    settle()
+    for row in rows:
+        row.refresh_from_db()
+    assert rows[4].message.endswith("position 3.")
+    assert rows[8].message.endswith("5 or more are before it.")
+    assert turn_of(rows[8]).position == 7  # a page counts them all
