@@ -8,6 +8,7 @@ on the exported folder as the Job would: as the workloads' user, with the export
 from __future__ import annotations
 
 import os
+import secrets
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -77,20 +78,26 @@ def make(server: NfsServer, *uids: str) -> None:
         assert done.returncode == 0, done.stderr
 
 
+def new(word: str) -> str:
+    """A name that an earlier try has not left there."""
+    return f"{word}-{secrets.token_hex(3)}"
+
+
 def test_a_volume_is_the_folder_of_its_uid(server: NfsServer) -> None:
-    make(server, "v1")
-    make(server, "v1")  # made once
-    found = (server.top / "v1").stat()
+    uid = new("v1")
+    make(server, uid)
+    make(server, uid)  # made once
+    found = (server.top / uid).stat()
     assert (found.st_mode & 0o7777, found.st_uid) == (0o700, USER)
-    server.write(f"{path_of('v1')}/file", "hello", USER)
-    assert server.read(f"{path_of('v1')}/file", USER) == "hello"
-    assert server.names(path_of("v1"), USER) == ["file"]
-    assert (server.top / "v1/file").stat().st_uid == USER
+    server.write(f"{path_of(uid)}/file", "hello", USER)
+    assert server.read(f"{path_of(uid)}/file", USER) == "hello"
+    assert server.names(path_of(uid), USER) == ["file"]
+    assert (server.top / uid / "file").stat().st_uid == USER
 
 
 @pytest.mark.parametrize("user", [NOBODY_ELSE, 0])
 def test_c8_another_user_reads_nothing_and_root_is_nobody(server: NfsServer, user: int) -> None:
-    uid = f"v2-{user}"
+    uid = new(f"v2-{user}")
     make(server, uid)
     server.write(f"{path_of(uid)}/secret", "secret", USER)
     with pytest.raises(RefusedError, match="NFS4ERR_ACCESS"):
@@ -113,38 +120,40 @@ def test_c8_who_lists_the_export_learns_nothing(server: NfsServer) -> None:
 
 
 def test_c9_a_removed_volume_is_wiped_and_a_new_one_is_empty(server: NfsServer) -> None:
-    make(server, "v5", "sibling")
-    server.write(f"{path_of('v5')}/left", "left", USER)
-    server.write(f"{path_of('sibling')}/kept", "kept", USER)
-    for name, target in (("up", "../sibling"), ("root", "/"), ("out", str(server.folder))):
-        (server.top / "v5" / name).symlink_to(target)
+    uid, sibling = new("v5"), new("sibling")
+    make(server, uid, sibling)
+    server.write(f"{path_of(uid)}/left", "left", USER)
+    server.write(f"{path_of(sibling)}/kept", "kept", USER)
+    for name, target in (("up", f"../{sibling}"), ("root", "/"), ("out", str(server.folder))):
+        (server.top / uid / name).symlink_to(target)
     for _ in range(2):
-        done = folders(server, nfs.WIPE, "v5")
+        done = folders(server, nfs.WIPE, uid)
         assert done.returncode == 0, done.stderr
-    assert not (server.top / "v5").exists()
+    assert not (server.top / uid).exists()
     assert [p for p in server.top.iterdir() if p.name.startswith(".wiping")] == []
-    assert server.read(f"{path_of('sibling')}/kept", USER) == "kept"
-    make(server, "v5")
-    assert server.names(path_of("v5"), USER) == []
+    assert server.read(f"{path_of(sibling)}/kept", USER) == "kept"
+    make(server, uid)
+    assert server.names(path_of(uid), USER) == []
 
 
 def test_e1_a_wipe_that_was_killed_goes_on(server: NfsServer) -> None:
-    make(server, "v6")
-    (server.top / "v6").rename(server.top / ".wiping-v6")  # as far as it came
-    (server.top / ".wiping-v6/left").write_text("x")
-    assert folders(server, nfs.WIPE, "v6").returncode == 0
-    assert not (server.top / ".wiping-v6").exists()
+    uid = new("v6")
+    make(server, uid)
+    begun = (server.top / uid).rename(server.top / f".wiping-{uid}")  # as far as it came
+    (begun / "left").write_text("x")
+    assert folders(server, nfs.WIPE, uid).returncode == 0
+    assert not begun.exists()
 
 
 def test_c8_a_link_in_place_of_the_folder_is_refused(server: NfsServer) -> None:
-    target = server.folder / "elsewhere"
+    uid, target = new("v7"), server.folder / new("elsewhere")
     target.mkdir()
     (target / "kept").touch()
-    (server.top / "v7").symlink_to(target)
-    done = folders(server, nfs.MAKE, "v7")
+    (server.top / uid).symlink_to(target)
+    done = folders(server, nfs.MAKE, uid)
     assert done.returncode != 0
     assert "FileExistsError" in done.stderr
-    folders(server, nfs.WIPE, "v7")
+    folders(server, nfs.WIPE, uid)
     assert (target / "kept").exists()
 
 
@@ -161,10 +170,11 @@ def test_a_top_that_is_not_ours_is_said(server: NfsServer) -> None:
 def test_the_kernel_mounts_it_as_the_node_would(server: NfsServer) -> None:
     if why := kernel_lacks():
         pytest.skip(why)
-    make(server, "v9", "v10")
+    uid = new("v9")
+    make(server, uid, "v10")
     (server.top / "v10/secret").write_text("secret")
-    made = volume.volume("v9", "ns", OPTIONS, project="p", owner="o", backing=ON)["spec"]
-    at = Path(server.folder / "mounted")
+    made = volume.volume(uid, "ns", OPTIONS, project="p", owner="o", backing=ON)["spec"]
+    at = Path(server.folder / new("mounted"))
     at.mkdir()
     options = ",".join([*made["mountOptions"], f"port={server.port}"])
     source = f"{SERVER}:{made['nfs']['path']}"
