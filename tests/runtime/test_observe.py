@@ -240,7 +240,12 @@ def test_only_one_process_watches_a_cluster(watching):
 
 
 def test_who_watches_knows_so_without_asking(watching, monkeypatch):
-    assert wait_for(lambda: watching._held is not None and observe._watched)
+
+    def knows_for_longer_than_what_was_read() -> bool:
+        until, _known = observe._watched.get("local", (0.0, False))
+        return until > time.monotonic() + observe._WATCHED_CACHE_S
+
+    assert wait_for(knows_for_longer_than_what_was_read)
     with monkeypatch.context() as patched:
         patched.setattr(observe, "Lease", None)  # nothing is read of it
         threading.Event().wait(1.5 * observe._WATCHED_CACHE_S)
