@@ -13,7 +13,9 @@ from common.clock import now
 from tests.accounts.conftest import PASSWORD
 from tests.architecture import world
 from tests.architecture.routes import every_route
+from tests.hubapi.conftest import lookup, make_workload
 
+__all__ = ["lookup", "make_workload"]  # fixtures
 pytestmark = pytest.mark.django_db
 
 SCRIPTS = (
@@ -197,9 +199,15 @@ def test_b4_next_never_leads_elsewhere(
 @pytest.mark.parametrize(
     "tail", ["/evil.example", "\\evil.example", "@evil.example", ".evil.example"]
 )
-def test_b4_hub_links_stay_at_portal_and_workspaces(tail: str, alice: Any, as_user: Any) -> None:
+def test_b4_hub_links_stay_at_portal_and_workspaces(
+    tail: str, make_workload: Any, alice: Any, as_user: Any
+) -> None:
     client = as_user(alice)
-    for path in (f"/hub/user-redirect/{tail}", f"/hub/spawn/{tail}", f"/hub/spawn/alice/{tail}"):
+    own = make_workload(alice).public_url
+    led = client.get(f"/hub/user-redirect/{tail}")["Location"]
+    assert led.startswith(own)
+    assert urlsplit(led.replace("\\", "/")).netloc == urlsplit(own).netloc
+    for path in (f"/hub/spawn/{tail}", f"/hub/spawn/alice/{tail}"):
         answer = client.get(path)
         if "Location" in answer:
             assert leads_home(answer["Location"]), answer["Location"]
