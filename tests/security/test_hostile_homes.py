@@ -84,6 +84,9 @@ def test_a_file_exchanged_at_the_last_moment_leads_nowhere(
 
     monkeypatch.setattr(os, "open", late)
     found = archived(home)
+    there = home / "data"
+    became = {"link": there.is_symlink(), "pipe": there.is_fifo(), "folder": there.is_dir()}
+    assert became[how], "nobody exchanged it"
     assert not any(b"root's own" in content for _, content in found.values())
 
 
@@ -104,6 +107,7 @@ def test_a_folder_exchanged_for_a_link_is_not_followed(home: Path, tmp_path: Pat
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "scandir", late)
         found = archived(home)
+    assert (home / "sub").is_symlink(), "nobody exchanged it"
     assert not any(b"root's own" in content for _, content in found.values())
 
 
