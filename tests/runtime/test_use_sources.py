@@ -66,11 +66,11 @@ def test_a_metric_may_be_one_of_several_by_its_labels() -> None:
     "value",
     ["NaN", "+Inf", "-Inf", "-1", "100.5", "1e308", "1e999", "9" * 400, "", "abc", "0x10"],
 )
-def test_a_value_that_cannot_be_is_unknown_and_never_0(value: str) -> None:
+def test_e19_a_value_that_cannot_be_is_unknown_and_never_0(value: str) -> None:
     assert read(f'busy{{device="0",{LABELS}}} {value}') == {}
 
 
-def test_one_value_that_cannot_be_makes_a_whole_device_unknown() -> None:
+def test_e19_one_value_that_cannot_be_makes_a_whole_device_unknown() -> None:
     text = f'busy{{device="0",{LABELS}}} 20\nbusy{{device="0",{LABELS}}} NaN'
     assert read(text) == {}
     assert read(text + f'\nbusy{{device="0",{LABELS}}} 30') == {}

@@ -181,7 +181,7 @@ def slow(asked: BaseHTTPRequestHandler) -> None:
     ],
     ids=["endless", "slow", "error", "redirect", "packed", "bytes", "nan", "foreign"],
 )
-def test_an_answer_of_the_wrong_kind_is_unknown_and_never_0(
+def test_e19_an_answer_of_the_wrong_kind_is_unknown_and_never_0(
     cluster: Cluster, serve: Any, monkeypatch: pytest.MonkeyPatch, answer: Answer
 ) -> None:
     monkeypatch.setattr(exporters, "_WITHIN_S", 0.5)
