@@ -1,4 +1,4 @@
-"""``make bench``: run all benchmarks (or those named), print ratios, write the report."""
+"""``make bench``: run those that need no store and no cluster, or those named; write the report."""
 
 from __future__ import annotations
 
