@@ -11,8 +11,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
+
 from tests.cluster import dials
 
+# What is dialled must last: real waits, which only `make test` has the time for.
 SHUT_FOR_S, UNTIL_S = 2, 6
 WATCHED_S = 20
 TRIES = 3  # a pause of the machine in the wrong moment changes what there is to be told
@@ -45,6 +48,7 @@ def said(process: subprocess.Popen[str]) -> Any:
     return json.loads(out)
 
 
+@pytest.mark.slow
 def test_c10_what_was_closed_for_a_moment_only_is_told_open() -> None:
     def told() -> bool:
         with a_door() as door:
@@ -56,12 +60,14 @@ def test_c10_what_was_closed_for_a_moment_only_is_told_open() -> None:
     assert once_of_some(told)
 
 
+@pytest.mark.slow
 def test_what_stays_as_wanted_is_told_as_wanted() -> None:
     with a_door() as door, socket.create_server(("127.0.0.1", 0)) as open_:
         wanted = {where(door): False, where(open_): True}
         assert said(run(dials.TCP, json.dumps(wanted), str(UNTIL_S * 5))) == wanted
 
 
+@pytest.mark.slow
 def test_l2_a_datagram_that_was_answered_late_is_told() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as echo:
         echo.bind(("127.0.0.1", 0))
@@ -75,6 +81,7 @@ def test_l2_a_datagram_that_was_answered_late_is_told() -> None:
         assert said(dialling) is True
 
 
+@pytest.mark.slow
 def test_c10_each_opening_of_what_was_closed_is_counted() -> None:
     def told() -> bool:
         with a_door() as door:
