@@ -42,7 +42,7 @@ def log_read(cluster_key: str, uid: str, *, offset: int = 0, limit: int = PART) 
             raise Conflict(_("This cluster keeps no logs."), code="no-logs")
         data, following = driver.read_log(uid, offset=offset, limit=limit)
     except Unreachable as error:
-        raise Unavailable(_("The machine does not answer; its logs are kept there.")) from error
+        raise Unavailable(_("What it runs on does not answer; its logs are kept there.")) from error
     except DriverError as error:
         raise Unavailable(str(error)) from error
     return LogPart(data, offset, following)

@@ -262,6 +262,7 @@ class Workspace(Size, Program, Reconcilable):
                 stop_reason=self.stop_reason,
                 ref=self.external_ref,
                 size=self.resources,
+                cluster_key=self.cluster_key,
             )
         )
 
@@ -272,7 +273,7 @@ class Workspace(Size, Program, Reconcilable):
     @property
     def warning(self) -> str:
         """What is wrong around it while it runs, in the reader's language; usually nothing."""
-        return warning_of(self.shown_phase, self.reason)
+        return warning_of(self.shown_phase, self.reason, self.cluster_key)
 
 
 class Share(models.Model):

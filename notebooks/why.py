@@ -7,17 +7,20 @@ each reader.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+from django.utils.translation import gettext_lazy as _
 
 from clusters.wording import waiting_sentence
 from notebooks.choices import StopReason
 from notebooks.pulling import pull_of
 from runtime import reasons
 from runtime.protocol import Phase, Resources
-from runtime.reasons import Fault, Reason
+from runtime.reasons import Fault, Reason, ReasonInfo
 
 STOPS = frozenset((Phase.STOPPED, Phase.STOPPING))
+ONE_MACHINE = "local"
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,19 @@ class State:
     stop_reason: str
     ref: Mapping[str, Any]
     size: Resources
+    cluster_key: str
+
+
+def info_of(reason: str, cluster_key: str) -> ReasonInfo:
+    """Return what ``reason`` means there: who works on one machine knows of no cluster."""
+    info = reasons.info(reason)
+    if reason != Reason.UNREACHABLE or cluster_key != ONE_MACHINE:
+        return info
+    return replace(
+        info,
+        text=_("The machine does not answer; what is shown is the last thing known."),
+        advice=_("Nothing needs to be done: it is tried again until the machine answers."),
+    )
 
 
 def why_of(state: State) -> Why:
@@ -50,13 +66,13 @@ def why_of(state: State) -> Why:
         return Why(waiting_sentence(lacking, position, state.size))
     if (pull := pull_of(state.reason, state.ref.get("pull"))) is not None:
         return Why(pull.sentence)
-    text = str(reasons.info(state.reason).text)
+    text = str(info_of(state.reason, state.cluster_key).text)
     if state.stop_reason and state.phase in STOPS and state.reason != Reason.HELD:
         text = str(StopReason(state.stop_reason).label)
     return Why(text, state.message) if text else Why(state.message)
 
 
-def warning_of(phase: str, reason: str) -> str:
+def warning_of(phase: str, reason: str, cluster_key: str) -> str:
     """Return what is wrong around one that runs; empty where nothing is."""
-    info = reasons.info(reason)
+    info = info_of(reason, cluster_key)
     return str(info.text) if phase == Phase.RUNNING and info.fault == Fault.PLATFORM else ""

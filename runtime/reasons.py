@@ -123,8 +123,8 @@ REASONS: dict[Reason, ReasonInfo] = {
         Phase.UNKNOWN,
         True,
         Fault.PLATFORM,
-        _("The machine does not answer; what is shown is the last thing known."),
-        _("Nothing needs to be done: it is tried again until the machine answers."),
+        _("The cluster does not answer; what is shown is the last thing known."),
+        _("Nothing needs to be done: it is tried again until the cluster answers."),
     ),
     Reason.PROXY_UNREACHABLE: ReasonInfo(
         Phase.STARTING,

@@ -17,8 +17,7 @@ from notebooks.services.attaching import attached_to
 from notebooks.services.plan import public_fields
 from notebooks.spec import ATTACHED, PRIVATE, PUBLIC
 from notebooks.where import node_of
-from notebooks.why import State, why_of
-from runtime import reasons
+from notebooks.why import State, info_of, why_of
 from runtime.protocol import Phase, Resources
 
 if TYPE_CHECKING:
@@ -98,7 +97,7 @@ def workspace_out(
             "phase": row["phase"],
             "reason": row["reason"],
             "message": _message(row),
-            "advice": str(reasons.info(row["reason"]).advice),
+            "advice": str(info_of(row["reason"], row["cluster_key"]).advice),
             "observed_generation": row["observed_generation"],
             "since": row["phase_since"],
             "position": row[POSITION],
@@ -158,6 +157,7 @@ def _message(row: dict[str, Any]) -> str:
         stop_reason=row["stop_reason"],
         ref={"queue": queue, "pull": row[PULL]},
         size=Resources(*size),
+        cluster_key=row["cluster_key"],
     )
     return why_of(told).sentence
 

@@ -20,6 +20,7 @@ from notebooks.program import flavors_of
 from notebooks.pulling import pull_of
 from notebooks.services.placing import LOCAL
 from notebooks.ui.reach import OnCluster, on_cluster
+from notebooks.why import info_of
 from notebooks.ui.rights import may_keep
 from projects.access import role_of
 from runtime import reasons
@@ -155,7 +156,7 @@ def trouble(row: Workspace) -> Trouble | None:
     """Return why it ended, what is wrong while it runs, or why it does not start or end."""
     if not (row.warning or _is_over(row) or _cannot_start(row) or _cannot_end(row)):
         return None
-    info = reasons.info(row.reason)
+    info = info_of(row.reason, row.cluster_key)
     whose = {
         reasons.Fault.USER: _("This is for you to solve."),
         reasons.Fault.PLATFORM: _("This was not your fault."),

@@ -1,9 +1,11 @@
 """What people are told of why a workspace is as it is: plain words in their language first."""
 
+import pytest
 from django.utils import translation
 
 from notebooks.models import Workspace
 from runtime.reasons import info
+from tests.notebooks.cluster_world import attach
 
 BASE = "/projects/vision/workspaces/"
 API = "/api/v1/projects/vision/workspaces"
@@ -26,21 +28,27 @@ def read_in_japanese(user):
     user.save(update_fields=["language"])
 
 
-def test_one_that_runs_on_a_silent_cluster_is_not_shown_as_if_all_were_well(
-    text, launch, alice, settle
+@pytest.mark.parametrize("place", ["machine", "cluster"])
+def test_one_that_runs_where_nobody_answers_is_not_shown_as_if_all_were_well(
+    text, launch, alice, settle, as_user, monkeypatch, place
 ):
     row = settle(launch(alice))
-    silent = info("unreachable")
+    if place == "cluster":
+        put(row, cluster_key=attach(monkeypatch).key)
+    silent = f"The {place} does not answer; what is shown is the last thing known."
     for path in ("/", BASE, url(row)):
-        assert str(silent.text) not in text(alice, path)
+        assert silent not in text(alice, path)
     put(row, reason="unreachable", message="connection refused")
     for path in ("/", BASE, url(row)):
         page = text(alice, path)
-        assert str(silent.text) in page
+        assert silent in page
         assert "phase-running" in page
+    advice = f"Nothing needs to be done: it is tried again until the {place} answers."
     page = text(alice, url(row, "state/"))
     assert "connection refused" in page
-    assert str(silent.advice) in page
+    assert advice in page
+    told = as_user(alice).get(f"{API}/{row.short_id}").json()["status"]
+    assert (told["message"], told["advice"]) == (f"{silent} connection refused", advice)
 
 
 def test_plain_words_go_before_those_of_a_driver_and_are_in_the_readers_language(
