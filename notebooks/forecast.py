@@ -19,6 +19,7 @@ from clusters import selectors as clusters
 from clusters.models import Claim, Cluster
 from clusters.node_room import Together
 from clusters.options import options_of
+from clusters.wording import things
 from notebooks.program import flavors_of
 
 if TYPE_CHECKING:
@@ -170,33 +171,38 @@ class Room:
         return _("It would wait: %(cluster)s does not answer.") % {"cluster": cluster.name}
 
     def _never_sentence(self, wanted: Resources) -> str:
+        lacking = things(self._lacking(wanted), wanted)
         if self._cluster is None or self._is_one_machine:
-            return _("It asks for more than this machine has: it would wait without end.")
-        if not self._lacks_gpus(wanted):
-            return _("No node of the cluster is of the kind or size that it asks for.")
-        return _("No node of %(cluster)s has that many GPUs of this kind.") % {
-            "cluster": self._cluster.name
+            said = _(
+                "This machine has less than it asks for: %(things)s. It would wait without end."
+            )
+            return said % {"things": lacking}
+        return _("No node of %(cluster)s has %(things)s.") % {
+            "cluster": self._cluster.name,
+            "things": lacking,
         }
 
     def _never(self, wanted: Resources) -> bool:
-        if self._cluster is None:
-            return False  # nothing is known yet: say nothing wrong
-        return self._lacks_gpus(wanted) or self._is_larger(wanted)
+        # of no cluster nothing is known yet: say nothing wrong
+        return self._cluster is not None and bool(self._lacking(wanted))
+
+    def _lacking(self, wanted: Resources) -> list[str]:
+        """Return what the machine, or the largest node, has less of than is asked for.
+
+        0: it was not looked at yet.
+        """
+        found = ["cpu"] if 0 < self._cpu_total < wanted.cpu_milli else []
+        if 0 < self._memory_total < wanted.memory_mib:
+            found.append("memory")
+        if self._lacks_gpus(wanted):
+            found.append("gpu")
+        return found
 
     def _lacks_gpus(self, wanted: Resources) -> bool:
         if self._is_one_machine:
             return wanted.gpus > self.total_gpus(wanted.gpu_flavor)
         names = flavors_of(wanted.gpu_flavor) or [""]
         return wanted.gpus > max(self._largest[name] for name in names)
-
-    def _is_larger(self, wanted: Resources) -> bool:
-        """Whether it asks for more than the machine, or the largest node, has at all.
-
-        0: it was not looked at yet.
-        """
-        return (0 < self._cpu_total < wanted.cpu_milli) or (
-            0 < self._memory_total < wanted.memory_mib
-        )
 
     def _room(self, wanted: Resources) -> bool:
         if wanted.gpus > self.free_gpus(wanted.gpu_flavor):

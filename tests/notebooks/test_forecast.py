@@ -8,7 +8,7 @@ from clusters.models import Cluster
 from clusters.services import nodes_store
 from common.clock import now
 from notebooks.forecast import Room, Rooms
-from notebooks.models import Workspace
+from notebooks.models import Preset, Workspace
 from runtime.models import ObservedWorkload
 from runtime.protocol import NodeChanges, Resources
 from tests.clusters.fleet import node
@@ -88,8 +88,38 @@ def test_a_silent_cluster_starts_nothing_now(plan, gpu):
 def test_more_than_the_largest_node_has_never_starts(plan, gpu, asked, fits):
     found = plan(**asked)
     assert found["starts_now"] is fits
-    never = "No node of the cluster is of the kind or size that it asks for."
-    assert (never in found["sentences"]) is not fits
+    never = [said for said in found["sentences"] if said.startswith("No node of Cluster gpu has ")]
+    assert bool(never) is not fits
+
+
+@pytest.mark.parametrize(
+    ("asked", "lacking"),
+    [
+        ({"memory_mib": 513 * GIB}, "513\N{NO-BREAK SPACE}GiB of memory"),
+        (
+            {"cpu_milli": 65_000, "memory_mib": 513 * GIB},
+            "65 CPU, 513\N{NO-BREAK SPACE}GiB of memory",
+        ),
+        ({"gpus": 5, "gpu_flavor": "h100-80"}, "5 × h100-80"),  # noqa: RUF001 - the sign
+    ],
+)
+def test_a_card_says_what_no_node_has_and_offers_no_start(
+    gpu, text, alice, project, asked, lacking
+):
+    Preset.objects.filter(slug="small").update(**asked)
+    home = text(alice)
+    assert f"No node of Cluster gpu has {lacking}." in home
+    started = 'name="preset" value="{}"'
+    assert started.format("small") not in home
+    assert started.format("jupyterlab") in home
+    form = text(alice, "/projects/vision/workspaces/launch/", preset="small")
+    assert "Does not fit" in form
+    assert f"No node of Cluster gpu has {lacking}." in form
+
+
+def test_a_card_says_what_one_machine_lacks(presets, text, alice, project):
+    Preset.objects.filter(slug="small").update(gpus=64)
+    assert "This machine has less than it asks for: 64 GPUs. It would wait" in text(alice)
 
 
 def test_processors_that_are_promised_several_times_count_as_often(plan, gpu):
