@@ -64,22 +64,31 @@ def _wait(s: Session, row: dict[str, Any], *, timeout: float) -> dict[str, Any]:
     with Told() as told:
         row = _follow(s, row, told, timeout=timeout)
     if row["status"]["phase"] == "failed":
-        said = f"{row['name']} failed: {row['status'].get('message')}"
-        raise ApiError(f"{said} {row['status'].get('advice', '')}".rstrip(), EXIT_ERROR)
+        why = _why(row["status"], advised=True)
+        raise ApiError(": ".join(filter(None, (f"{row['name']} failed", why))), EXIT_ERROR)
     return row
+
+
+def _why(status: dict[str, Any], *, advised: bool) -> str:
+    """Return what the portal says of the state and, where it is ``advised``, what can be done."""
+    said = (status.get("message"), status.get("advice") if advised else "")
+    return " ".join(filter(None, said))
 
 
 def _follow(s: Session, row: dict[str, Any], told: Told, *, timeout: float) -> dict[str, Any]:
     deadline = time.monotonic() + timeout
     while True:
         status = row["status"]
-        line = status["phase"] + (f": {status['message']}" if status.get("message") else "")
+        # of what is over, the last word of the command advises
+        why = _why(status, advised=status["phase"] not in _SETTLED)
+        line = status["phase"] + (f": {why}" if why else "")
         told.tell(line, counts_since=(status.get("pull") or {}).get("since"))
         fresh = status["observed_generation"] >= row["generation"]
         if fresh and status["phase"] in _SETTLED:
             return row
         if time.monotonic() > deadline:
-            raise ApiError(f"Still {line} after {timeout:.0f} s; it goes on.", EXIT_TIMEOUT)
+            said = f"Still {status['phase']} after {timeout:.0f} s; it goes on. {why}"
+            raise ApiError(said.rstrip(), EXIT_TIMEOUT)
         time.sleep(0.3)
         try:
             row = patiently(partial(s.client.get, f"{_base(s)}/{row['id']}"), deadline=deadline)

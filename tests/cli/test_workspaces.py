@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from berth_cli import following
+from berth_cli import following, workspaces
 from berth_cli.client import EXIT_UNREACHABLE, ApiError, Client
 from berth_cli.output import moment
 
@@ -40,6 +41,56 @@ def _launched(ann, world, name, *words):
     made = ann("workspace", "launch", "jupyterlab", "--name", name, *CONTAINER, *words)
     assert made.exit_code == 0, made.exception
     world.run_due()
+
+
+@pytest.fixture
+def meanwhile(monkeypatch):
+    """Each time the command sleeps the workspace comes into the next of these states."""
+    from django.db.models import F
+
+    from notebooks.models import Workspace
+
+    states: list[dict[str, Any]] = []
+    at = [time.monotonic()]
+
+    def sleep(seconds: float) -> None:
+        at[0] += seconds
+        if states:
+            Workspace.objects.update(**states.pop(0), observed_generation=F("generation"))
+
+    clock = SimpleNamespace(sleep=sleep, monotonic=lambda: at[0])
+    monkeypatch.setattr(workspaces, "time", clock)
+    return states
+
+
+LAUNCH = ("workspace", "launch", "jupyterlab", "--name", "big", *CONTAINER, "--wait")
+
+
+def _told_of(ann):
+    status = read(ann("workspace", "show", "big", "-o", "json"))["status"]
+    assert status["message"]
+    assert status["advice"]
+    return status
+
+
+def test_who_waits_in_vain_is_told_why_and_what_to_do(ann, meanwhile):
+    meanwhile += [{"phase": "pending", "reason": "nodes-full", "message": "None of 34 nodes."}]
+    said = ann(*LAUNCH, "--timeout", "1")
+    status = _told_of(ann)
+    both = f"{status['message']} {status['advice']}"
+    assert said.exit_code == 6
+    assert said.stderr.count(f"pending: {both}") == 1  # while it waits
+    assert str(said.exception) == f"Still pending after 1 s; it goes on. {both}"
+
+
+def test_what_failed_while_one_waited_says_why_and_what_to_do_once(ann, meanwhile):
+    meanwhile += [{"phase": "failed", "reason": "oom", "message": ""}]
+    said = ann(*LAUNCH)
+    status = _told_of(ann)
+    assert said.exit_code == 1
+    assert f"failed: {status['message']}" in said.stderr
+    assert status["advice"] not in said.stderr
+    assert str(said.exception) == f"big failed: {status['message']} {status['advice']}"
 
 
 def test_a_container_without_a_page_says_how_one_gets_in(ann, world):
