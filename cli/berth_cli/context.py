@@ -42,7 +42,8 @@ class Session:
             return self.profile.project
         mine = [row["slug"] for row in self.client.pages("projects")]
         if len(mine) == 1:
-            return str(mine[0])
+            self.profile.project = str(mine[0])  # once: who waits asks at each look
+            return self.profile.project
         if not mine:
             raise ApiError("You are not a member of any project yet.", EXIT_USAGE)
         raise ApiError(

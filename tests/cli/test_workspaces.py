@@ -93,6 +93,26 @@ def test_what_failed_while_one_waited_says_why_and_what_to_do_once(ann, meanwhil
     assert str(said.exception) == f"big failed: {status['message']} {status['advice']}"
 
 
+def test_who_is_in_one_project_only_goes_on_waiting_while_the_portal_is_away(
+    ann, meanwhile, monkeypatch
+):
+    asked: list[str] = []
+    get = Client.get
+
+    def away_for_once(client: Client, path: str, **params: Any) -> Any:
+        asked.append(path)
+        if len(asked) == 2:  # the first asks which project
+            raise ApiError("it can't be reached", EXIT_UNREACHABLE)
+        return get(client, path, **params)
+
+    monkeypatch.setattr(Client, "get", away_for_once)
+    monkeypatch.setattr(following, "_AGAIN_S", 0.01)
+    meanwhile += [{"phase": "pending"}, {"phase": "running"}]
+    said = ann(*LAUNCH)
+    assert said.exit_code == 0, said.exception
+    assert asked.count("projects") == 1
+
+
 def test_a_container_without_a_page_says_how_one_gets_in(ann, world):
     _launched(ann, world, "worker")
     said = ann("workspace", "open", "worker", "--print")
