@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from berth_cli.client import EXIT_ERROR, EXIT_TIMEOUT, ApiError
+from berth_cli.client import EXIT_CONFLICT, EXIT_ERROR, EXIT_TIMEOUT, ApiError
 from berth_cli.context import Session, options, session
 from berth_cli.documents import Kind, Waiting, emit_plan, register
 from berth_cli.following import patiently
@@ -19,7 +19,9 @@ from berth_cli.naming import confirm, one_of
 from berth_cli.output import emit, printable
 from berth_cli.volumes import Size
 
-_SETTLED = {"done", "partial", "failed", "paused", "cancelled", "stopped"}
+_RESTS = frozenset({"paused", "cancelled", "stopped"})
+_SETTLED = {"done", "partial", "failed", *_RESTS}
+_NOWHERE: frozenset[str] = frozenset()
 _EVERY_S = 0.5
 _BAR = 24
 
@@ -112,16 +114,25 @@ def watch(s: Session, row: dict[str, Any], *, timeout: float) -> dict[str, Any]:
     return row
 
 
-def settle(s: Session, row: dict[str, Any], *, wait: bool, timeout: float) -> None:
-    """Print it, after it stands still where that was asked; partial and failed are errors."""
+def settle(
+    s: Session, row: dict[str, Any], *, wait: bool, timeout: float, rests: frozenset[str] = _RESTS
+) -> None:
+    """Print it, after it stands still where that was asked.
+
+    Partial and failed are errors; ``rests``: where else it may end besides done.
+    """
     if wait:
         row = watch(s, row, timeout=timeout)
     emit(row, fmt=s.fmt, columns=_COLUMNS)
     state = row["status"]["state"]
-    if wait and state in {"partial", "failed"}:
+    if not wait or state == "done" or state in rests:
+        return
+    cut = state in _RESTS  # by somebody, meanwhile
+    if not cut:
         _tell_errors(s, row)
-        said = f"{row['name']} is {state}: {row['status']['message']}"
-        raise ApiError(f"{said} {row['status']['advice']}".strip(), EXIT_ERROR)
+    why = " ".join(filter(None, (row["status"]["message"], row["status"]["advice"])))
+    said = ": ".join(filter(None, (f"{row['name']} is {state}", why)))
+    raise ApiError(said, EXIT_CONFLICT if cut else EXIT_ERROR)
 
 
 def _tell_errors(s: Session, row: dict[str, Any]) -> None:
@@ -221,7 +232,8 @@ def create(
     body = _body(url, said)
     if dry_run or no_start:
         body["start"] = "dry-run" if dry_run else "no"
-    settle(s, s.client.post(_base(s), body), wait=wait and not no_start, timeout=timeout)
+    wait = wait and not no_start
+    settle(s, s.client.post(_base(s), body), wait=wait, timeout=timeout, rests=_NOWHERE)
 
 
 @loads.command("plan")
@@ -273,7 +285,7 @@ def show(ctx: click.Context, name: str) -> None:
 def watch_(ctx: click.Context, name: str, *, timeout: float) -> None:
     """Follow a load until it is over: a bar, files, bytes, rate and what is left."""
     s = session(ctx)
-    settle(s, _find(s, name), wait=True, timeout=timeout)
+    settle(s, _find(s, name), wait=True, timeout=timeout, rests=_NOWHERE)
 
 
 @loads.command("logs")
@@ -298,7 +310,8 @@ def _verb(word: str, text: str, *, path: str = "") -> click.Command:
         s = session(ctx)
         row = _find(s, name)
         answer = s.client.post(f"{_base(s)}/{row['id']}/{path or word}")
-        settle(s, answer, wait=wait, timeout=timeout)
+        rests = _RESTS if word in {"pause", "cancel"} else _NOWHERE
+        settle(s, answer, wait=wait, timeout=timeout, rests=rests)
 
     return loads.command(word, help=text)(run)
 

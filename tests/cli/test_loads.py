@@ -37,8 +37,12 @@ def me(project: Any, alice: Any, token_of: Callable[[Any], str]) -> dict[str, st
 @pytest.fixture
 def moves(monkeypatch: pytest.MonkeyPatch, machine: Any) -> list[dict[str, Any]]:
     """While the command sleeps, the world goes on: each step reports, the last one ends it."""
+    from django.db import transaction
+
+    from loaders.choices import StopReason
     from loaders.models import Load
     from loaders.reports import parse, report_store
+    from loaders.services.ending import request_stop
     from runtime import engine
     from runtime.hints import hint
     from tests.loaders.conftest import body_of
@@ -51,8 +55,12 @@ def moves(monkeypatch: pytest.MonkeyPatch, machine: Any) -> list[dict[str, Any]]
         if not steps:
             return
         step = steps.pop(0)
-        if "exit" in step:
-            machine.exit(str(row.uid), code=step["exit"])
+        if "exit" in step or "cancelled" in step:
+            if "exit" in step:
+                machine.exit(str(row.uid), code=step["exit"])
+            else:
+                with transaction.atomic():
+                    request_stop(row, reason=StopReason.CANCELLED, actor=None)
             hint(row)
             engine.run_due()
             return
@@ -82,6 +90,16 @@ def test_what_was_left_out_is_named_and_is_an_error(berth: Run, me: Any, moves: 
     assert "bad-key: ../up" in done.stderr
     shown = berth("loads", "show", "images", **me)
     assert "1 left out" in shown.stdout
+
+
+def test_a_load_that_somebody_cuts_short_is_not_done(berth: Run, me: Any, moves: list[Any]) -> None:
+    moves += [{"seq": 1}, {"cancelled": True}]
+    done = berth("loads", "create", "s3://bucket/images", "--wait", **me)
+    assert (done.exit_code, "images is cancelled" in str(done.exception)) == (5, True)
+    assert "cancelled" in done.stdout
+    for verb, code in (("watch", 5), ("cancel", 0)):
+        wait = () if verb == "watch" else ("--wait",)
+        assert berth("loads", verb, "images", *wait, **me).exit_code == code
 
 
 def test_verbs_by_name_and_json_for_programs(berth: Run, me: Any) -> None:
