@@ -15,13 +15,14 @@ from berth_cli.context import Session, options, session
 from berth_cli.documents import Kind, Waiting, emit_plan, register
 from berth_cli.following import patiently
 from berth_cli.logs import show as show_log
-from berth_cli.naming import confirm, one_of
+from berth_cli.naming import confirm, one_of, telling_credentials_apart
 from berth_cli.output import emit, printable
 from berth_cli.volumes import Size
 
 _RESTS = frozenset({"paused", "cancelled", "stopped"})
 _SETTLED = {"done", "partial", "failed", *_RESTS}
 _NOWHERE: frozenset[str] = frozenset()
+_STORES = ("s3", "s3-compatible", "gcs", "hdfs")  # kinds of credentials that a load can use
 _EVERY_S = 0.5
 _BAR = 24
 
@@ -233,7 +234,12 @@ def create(
     if dry_run or no_start:
         body["start"] = "dry-run" if dry_run else "no"
     wait = wait and not no_start
-    settle(s, s.client.post(_base(s), body), wait=wait, timeout=timeout, rests=_NOWHERE)
+    settle(s, _post(s, body), wait=wait, timeout=timeout, rests=_NOWHERE)
+
+
+def _post(s: Session, body: dict[str, Any], **query: Any) -> dict[str, Any]:
+    with telling_credentials_apart(s, [body.get("credential", "")], _STORES):
+        return dict(s.client.post(_base(s), body, **query))
 
 
 @loads.command("plan")
@@ -244,7 +250,7 @@ def create(
 def plan(ctx: click.Context, url: str, **said: Any) -> None:
     """Say what a load of URL would do; make nothing."""
     s = session(ctx)
-    answer = s.client.post(_base(s), _body(url, said), plan=1)
+    answer = _post(s, _body(url, said), plan=1)
     if s.fmt == "table":
         for warning in answer["warnings"]:
             click.echo(f"Note: {printable(warning)}")

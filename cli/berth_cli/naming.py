@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from http import HTTPStatus
 from typing import Any
 from uuid import UUID
@@ -52,6 +53,42 @@ def _by_id(s: Session, path: str, name: str) -> dict[str, Any] | None:
         if error.status != HTTPStatus.NOT_FOUND:
             raise
         return None
+
+
+@contextlib.contextmanager
+def telling_credentials_apart(
+    s: Session, names: Sequence[str], kinds: Sequence[str | None] = (None,)
+) -> Iterator[None]:
+    """Name those that share a name, where the portal refuses to choose among them.
+
+    One's own and a project's may be called the same. ``kinds``: None is what work can be given.
+    """
+    try:
+        yield
+    except ApiError as error:
+        fields = error.problem.get("fields") or {}
+        said = _same_names(s, names, kinds) if {"credential", "credentials"} & set(fields) else []
+        if not said:
+            raise
+        words = "\n".join([str(error), *said])
+        raise ApiError(
+            words, error.exit_code, status=error.status, problem=error.problem
+        ) from error
+
+
+def _same_names(s: Session, names: Sequence[str], kinds: Sequence[str | None]) -> list[str]:
+    path = f"projects/{s.project}/credentials/usable"
+    try:
+        usable = [row for kind in kinds for row in s.client.pages(path, kind=kind)]
+    except ApiError:  # what the portal said first matters more
+        return []
+    called = [row["name"] for row in usable]
+    return [
+        f"  --credential {row['id']}: {'yours' if row['personal'] else 'of the project'}, "
+        f"{row['kind']}, {row['name']}"
+        for row in usable
+        if row["name"] in names and called.count(row["name"]) > 1
+    ]
 
 
 def confirm(question: str, name: str, *, yes: bool, outcome: str = "changed") -> None:

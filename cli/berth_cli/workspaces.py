@@ -20,7 +20,7 @@ from berth_cli.context import Session, options, session
 from berth_cli.documents import Kind, Waiting, apply_file, emit_plan, register, waiting
 from berth_cli.following import Told, patiently
 from berth_cli.logs import show as show_log
-from berth_cli.naming import confirm, is_short_id, one_of
+from berth_cli.naming import confirm, is_short_id, one_of, telling_credentials_apart
 from berth_cli.output import emit, moment
 from berth_cli.program import program_body, program_options
 
@@ -163,10 +163,12 @@ def launch(  # noqa: PLR0913, PLR0917 - one parameter per option is what click i
     body = {key: value for key, value in body.items() if value is not None}
     if env:
         body["env"] = dict(_pair(item) for item in env)
+    with telling_credentials_apart(s, program["credentials"]):
+        answer = s.client.post(_base(s), body, **({"plan": 1} if plan else {}))
     if plan:
-        emit_plan(s, s.client.post(_base(s), body, plan=1))
-        return
-    _settle(s, s.client.post(_base(s), body), wait=wait, timeout=timeout)
+        emit_plan(s, answer)
+    else:
+        _settle(s, answer, wait=wait, timeout=timeout)
 
 
 def _pair(item: str) -> tuple[str, str]:

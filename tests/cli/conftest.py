@@ -12,6 +12,8 @@ from berth_cli.client import ApiError
 from berth_cli.main import cli
 from click.testing import CliRunner, Result
 
+from tests.credentials import samples
+
 
 @pytest.fixture
 def config_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -47,6 +49,32 @@ def token_of(principal: Any) -> Callable[[Any], str]:
         return str(token_create(who=principal(user), name="cli", **extra)[1])
 
     return make
+
+
+@pytest.fixture
+def namesakes(berth: Callable[..., Result]) -> Callable[[str], dict[str, str]]:
+    """Store a project's key, one's own of the same name, and another; return ids by whose."""
+
+    def store(token: str) -> dict[str, str]:
+        key = ("--access-key", "AKIAIOSFODNN7EXAMPLE", "--region", "eu-central-1", "-o", "json")
+        found = {}
+        for whose, words in (
+            ("of the project", ("key",)),
+            ("yours", ("key", "--own")),
+            ("other", ("other",)),
+        ):
+            add = ("credentials", "add", "s3", *words, *key)
+            found[whose] = str(read(berth(*add, token=token, stdin=samples.S3_SECRET))["id"])
+        return found
+
+    return store
+
+
+def told_apart(said: Result, ids: dict[str, str]) -> bool:
+    """Whether a command refused to choose, and named each of the two by its id."""
+    told = str(said.exception).splitlines()[-2:]
+    names = {f"  --credential {ids[whose]}: {whose}, s3, key" for whose in ids if whose != "other"}
+    return said.exit_code == 2 and set(told) == names
 
 
 def read(result: Result) -> Any:

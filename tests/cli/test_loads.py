@@ -13,7 +13,7 @@ import yaml
 from berth_cli import loads, logs
 from berth_cli.client import EXIT_NOT_FOUND
 
-from tests.cli.conftest import read
+from tests.cli.conftest import read, told_apart
 
 Run = Callable[..., Any]
 
@@ -124,6 +124,17 @@ def test_a_plan_makes_nothing(berth: Run, me: Any) -> None:
     assert "Would create: a" in plan.stdout
     assert "Note: What is in the folder and not in the bucket is deleted." in plan.stdout
     assert not Load.objects.exists()
+
+
+def test_a_name_that_two_credentials_have_is_not_chosen_from(
+    berth: Run, me: Any, namesakes: Callable[[str], dict[str, str]]
+) -> None:
+    ids = namesakes(me["token"])
+    for verb in ("plan", "create"):
+        said = berth("loads", verb, "s3://bucket/a", "--credential", "key", **me)
+        assert told_apart(said, ids), said.exception
+    by_id = berth("loads", "plan", "s3://bucket/a", "--credential", ids["yours"], **me)
+    assert by_id.exit_code == 0, by_id.exception
 
 
 def test_a_cache_is_kept_shown_and_dropped_at_once(berth: Run, me: Any) -> None:

@@ -11,7 +11,7 @@ from berth_cli import following, workspaces
 from berth_cli.client import EXIT_UNREACHABLE, ApiError, Client
 from berth_cli.output import moment
 
-from tests.cli.conftest import read
+from tests.cli.conftest import read, told_apart
 from tests.notebooks.cluster_world import attach
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -127,6 +127,22 @@ def test_a_workspace_of_somebody_else_is_not_opened(ann, world, berth, token_of,
     said = berth("workspace", "open", row["id"], "--print", token=token_of(bob))
     assert said.exit_code == 4
     assert "only alice" in str(said.exception)
+
+
+def test_a_name_that_two_credentials_have_is_not_chosen_from(
+    ann, world, namesakes, token_of, alice
+):
+    ids = namesakes(token_of(alice))
+    asked = ("workspace", "launch", "jupyterlab", *CONTAINER, "--credential")
+    for more in ((), ("--plan",)):
+        said = ann(*asked, "key", *more)
+        assert told_apart(said, ids), said.exception
+    alone = ann(*asked, "other", "-o", "json")
+    assert [row["id"] for row in read(alone)["spec"]["credentials"]] == [ids["other"]]
+    by_id = ann(*asked, ids["yours"], "-o", "json")
+    assert [row["id"] for row in read(by_id)["spec"]["credentials"]] == [ids["yours"]]
+    missing = ann(*asked, "nothing")
+    assert (missing.exit_code, "--credential" in str(missing.exception)) == (2, False)
 
 
 def test_show_tells_where_it_runs_what_runs_and_each_port(ann, world):
