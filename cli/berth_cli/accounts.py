@@ -156,4 +156,4 @@ def token_create(
 def token_revoke(ctx: click.Context, token_id: str) -> None:
     """Revoke a token at once."""
     session(ctx).client.call("DELETE", f"me/tokens/{token_id}")
-    click.echo("Revoked.")
+    click.echo("Revoked.", err=True)

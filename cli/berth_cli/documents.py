@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 import yaml
+from click.core import ParameterSource
 
 from berth_cli.client import EXIT_CONFLICT, EXIT_USAGE, ApiError
 from berth_cli.context import Session, options, session
@@ -35,6 +36,7 @@ class Kind:
 
 KINDS: dict[str, Kind] = {}
 REFUSED: dict[str, str] = {}  # kinds that have no place in a file, and what to do instead
+_BESIDE_A_FILE = {"file", "plan", "wait", "timeout"}
 USUAL = "Workspace"  # the portal says what is wrong with a kind that nobody knows
 
 
@@ -54,12 +56,12 @@ def emit_plan(s: Session, plan: dict[str, Any]) -> None:
     """Print what an apply would do."""
     if s.fmt != "table":
         emit(plan, fmt=s.fmt)
-        return
-    click.echo(f"Would {plan['action']}: {plan['name']}")
-    for change in plan.get("changes", []):
-        click.echo(f"  {change['field']}: {change.get('from')} -> {change['to']}")
-    for line in plan.get("sentences", []):
-        click.echo(f"  {printable(line)}")
+    else:
+        click.echo(f"Would {plan['action']}: {plan['name']}")
+        for change in plan.get("changes", []):
+            click.echo(f"  {change['field']}: {change.get('from')} -> {change['to']}")
+        for line in plan.get("sentences", []):
+            click.echo(f"  {printable(line)}")
     if not plan.get("allowed", True):
         raise ApiError("This would be refused.", EXIT_CONFLICT)
 
@@ -82,9 +84,25 @@ def apply(ctx: click.Context, file: str, *, plan: bool, wait: bool, timeout: flo
     apply_file(session(ctx), file, plan=plan, wanted=Waiting(wait, timeout))
 
 
+def only_file(ctx: click.Context) -> None:
+    """Refuse what stands beside --file and describes the thing too: it would be passed over."""
+    given = [
+        param.opts[0] if isinstance(param, click.Option) else param.human_readable_name
+        for param in ctx.command.params
+        if param.expose_value
+        and param.name not in _BESIDE_A_FILE
+        and ctx.get_parameter_source(str(param.name)) is ParameterSource.COMMANDLINE
+    ]
+    if given:
+        said = f"The file says what to make. Say it there, or leave out --file: {', '.join(given)}"
+        raise ApiError(said, EXIT_USAGE)
+
+
 def apply_file(s: Session, file: str, *, plan: bool, wanted: Waiting) -> None:
     own = (s.project_option, s.profile.project)
-    for document in _documents(file):
+    for number, document in enumerate(_documents(file)):
+        if number and s.fmt == "yaml":
+            click.echo("---")
         s.project_option, s.profile.project = own  # of the document before only
         if instead := REFUSED.get(str(document.get("kind"))):
             raise ApiError(instead, EXIT_USAGE)

@@ -13,6 +13,7 @@ import click
 
 from berth_cli.client import EXIT_NOT_FOUND, EXIT_USAGE, ApiError
 from berth_cli.context import Session
+from berth_cli.output import printable
 
 
 def is_uid(word: str) -> bool:
@@ -93,5 +94,6 @@ def _same_names(s: Session, names: Sequence[str], kinds: Sequence[str | None]) -
 
 def confirm(question: str, name: str, *, yes: bool, outcome: str = "changed") -> None:
     """Ask for the name, unless that was answered already by ``--yes``."""
-    if not yes and click.prompt(f"{question} Type its name to confirm") != name:
+    asked = f"{printable(question)} Type its name to confirm"
+    if not yes and click.prompt(asked, err=True) != name:
         raise ApiError(f"The name differs; nothing was {outcome}.", EXIT_USAGE)

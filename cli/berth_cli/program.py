@@ -57,10 +57,12 @@ def program_body(said: dict[str, Any]) -> dict[str, Any]:
     body["ports"] = [_port(text) for text in said["ports"]] or None
     for name in ("volumes", "credentials", "needs"):
         body[name] = list(said[name]) or None
-    if said["no_ports"]:
-        body["ports"] = []
-    if said["no_volumes"]:
-        body["volumes"] = []
+    for name in ("ports", "volumes"):
+        if not said[f"no_{name}"]:
+            continue
+        if said[name]:
+            raise click.UsageError(f"Say --{name.removesuffix('s')} or --no-{name}, not both.")
+        body[name] = []
     body["shm_mib"] = None if said["shm"] is None else _mib(said["shm"])
     return body
 

@@ -122,7 +122,7 @@ def transfer_withdraw(ctx: click.Context, volume: str) -> None:
     """Take an offer back."""
     s = session(ctx)
     s.client.call("DELETE", f"{base(s)}/{find(s, volume)['id']}/transfer")
-    click.echo("The offer is taken back.")
+    click.echo("The offer is taken back.", err=True)
 
 
 @transfer.command("inbox")

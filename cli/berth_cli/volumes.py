@@ -11,7 +11,15 @@ import click
 
 from berth_cli.client import EXIT_ERROR, EXIT_TIMEOUT, EXIT_USAGE, ApiError
 from berth_cli.context import Session, options, session
-from berth_cli.documents import Kind, Waiting, apply_file, emit_plan, register, waiting
+from berth_cli.documents import (
+    Kind,
+    Waiting,
+    apply_file,
+    emit_plan,
+    only_file,
+    register,
+    waiting,
+)
 from berth_cli.following import patiently
 from berth_cli.naming import confirm, one_of
 from berth_cli.output import emit, moment, printable
@@ -191,6 +199,7 @@ def create(  # noqa: PLR0913, PLR0917 - one parameter per option is what click i
     """Make a volume."""
     s, wanted = session(ctx), Waiting(wait, timeout)
     if file:
+        only_file(ctx)
         apply_file(s, file, plan=plan, wanted=wanted)
         return
     if not name or size is None:

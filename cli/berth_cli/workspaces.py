@@ -17,7 +17,15 @@ from berth_cli.client import (
     ApiError,
 )
 from berth_cli.context import Session, options, session
-from berth_cli.documents import Kind, Waiting, apply_file, emit_plan, register, waiting
+from berth_cli.documents import (
+    Kind,
+    Waiting,
+    apply_file,
+    emit_plan,
+    only_file,
+    register,
+    waiting,
+)
 from berth_cli.following import Told, patiently
 from berth_cli.logs import show as show_log
 from berth_cli.naming import confirm, is_short_id, one_of, telling_credentials_apart
@@ -147,6 +155,7 @@ def launch(  # noqa: PLR0913, PLR0917 - one parameter per option is what click i
     """Launch a workspace from a PRESET (the first one if none is named)."""
     s = session(ctx)
     if file:
+        only_file(ctx)
         apply_file(s, file, plan=plan, wanted=Waiting(wait, timeout))
         return
     body: dict[str, Any] = {

@@ -6,6 +6,7 @@ import json
 import stat
 
 import pytest
+import yaml
 
 from tests.cli.conftest import read
 
@@ -111,6 +112,41 @@ def test_the_four_doors_make_the_same_object(ann, world, tmp_path):
     assert by_option["spec"] == made["spec"]
     twice = read(ann("apply", "-f", str(file), "--plan", "-o", "json"))
     assert twice["action"] == "none"
+
+
+def test_what_stands_beside_a_file_is_refused_and_not_passed_over(ann, world, tmp_path):
+    file = tmp_path / "workspace.yaml"
+    file.write_text(MANIFEST)
+    launch = ("workspace", "launch", "-f", str(file))
+    for words in (("--gpus", "4"), ("--env", "A=b"), ("--no-ports",), ("jupyterlab",)):
+        said = ann(*launch, *words)
+        named = "PRESET" if words == ("jupyterlab",) else words[0]
+        assert (said.exit_code, named in str(said.exception)) == (2, True), words
+    assert read(ann("workspace", "list", "-o", "json")) == []
+    said = ann("volumes", "create", "data", "--size", "1g", "-f", str(file))
+    assert (said.exit_code, "NAME, --size" in str(said.exception)) == (2, True)
+    assert read(ann(*launch, "--plan", "-p", "vision", "-o", "json"))["action"] == "create"
+
+
+def test_a_plan_that_would_be_refused_is_an_error_in_every_format(ann, world):
+    launch = ("workspace", "launch", "jupyterlab", "--name", "lab")
+    assert ann(*launch).exit_code == 0
+    for form in ("table", "json", "yaml"):
+        assert ann(*launch, "--plan", "-o", form).exit_code == 5
+    assert read(ann(*launch, "--plan", "-o", "json"))["allowed"] is False
+
+
+def test_questions_and_sentences_keep_out_of_what_programs_read(ann, world, tmp_path):
+    ann("workspace", "launch", "jupyterlab", "--name", "lab")
+    gone = ann("workspace", "delete", "lab", "-o", "json", stdin="lab\n")
+    assert read(gone)["desired"] == "absent"
+    assert "Type its name to confirm" in gone.stderr
+    made = read(ann("token", "create", "ci", "-o", "json"))
+    assert ann("token", "revoke", made["id"], "-o", "json").stdout == ""
+    file = tmp_path / "two.yaml"
+    file.write_text(f"{MANIFEST}---{MANIFEST.replace('From a file', 'Another')}")
+    both = list(yaml.safe_load_all(ann("apply", "-f", str(file), "-o", "yaml").stdout))
+    assert [one["name"] for one in both] == ["From a file", "Another"]
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,13 @@ def test_what_cannot_be_read_is_named(name, value):
         program_body({**NOTHING, name: value})
 
 
+@pytest.mark.parametrize(("name", "value"), [("ports", "7860"), ("volumes", "data")])
+def test_some_and_none_of_them_is_wrong_usage(name, value):
+    assert program_body({**NOTHING, f"no_{name}": True})[name] == []
+    with pytest.raises(click.UsageError):
+        program_body({**NOTHING, name: (value,), f"no_{name}": True})
+
+
 @pytest.mark.parametrize(
     ("text", "mib"), [("512M", 512), ("1Gi", 1024), ("1.5g", 1536), ("64", 64)]
 )
