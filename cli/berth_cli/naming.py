@@ -51,7 +51,8 @@ def _by_id(s: Session, path: str, name: str) -> dict[str, Any] | None:
     try:
         return dict(s.client.get(f"{path}/{name}"))
     except ApiError as error:
-        if error.status != HTTPStatus.NOT_FOUND:
+        # not allowed: a name that is also a word of the API, as "apply"
+        if error.status not in {HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED}:
             raise
         return None
 

@@ -231,9 +231,10 @@ def test_help_needs_no_portal_and_no_django(config_file):
 
 
 def test_a_workspace_is_found_by_a_name_with_any_sign_in_it(ann, world):
-    made = read(ann("workspace", "launch", "jupyterlab", "--name", "a/b ../c?", "--output", "json"))
-    found = read(ann("workspace", "show", "a/b ../c?", "--output", "json"))
-    assert found["id"] == made["id"]
+    for name in ("a/b ../c?", "apply"):
+        made = read(ann("workspace", "launch", "jupyterlab", "--name", name, "--output", "json"))
+        found = read(ann("workspace", "show", name, "--output", "json"))
+        assert found["id"] == made["id"]
     assert read(ann("workspace", "show", made["id"], "--output", "json"))["id"] == made["id"]
     missing = ann("workspace", "show", "not-there")
     assert missing.exit_code == 4
