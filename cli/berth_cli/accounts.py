@@ -26,7 +26,8 @@ _PENDING = (428, 429)  # nobody has approved it yet; asked too early
 @click.pass_context
 def login(ctx: click.Context, server: str | None, *, token_stdin: bool, no_browser: bool) -> None:
     """Sign in to a portal: approve this terminal in the browser, or bring a token."""
-    address = (server or session(ctx).profile.server or "http://localhost:8000").rstrip("/")
+    known = session(ctx).profile.server  # read first: where it is broken nothing can be kept
+    address = (server or known or "http://localhost:8000").rstrip("/")
     if token_stdin:
         token = sys.stdin.readline().strip()
     else:

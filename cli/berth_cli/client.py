@@ -70,7 +70,12 @@ class Client:
         if token:
             headers["Authorization"] = f"Bearer {token}"
         self.server = server
-        self._http = opened(base_url=f"{server}/api/v1/", headers=headers, timeout=timeout)
+        try:
+            self._http = opened(base_url=f"{server}/api/v1/", headers=headers, timeout=timeout)
+        except httpx.InvalidURL as error:
+            raise ApiError(f"{server} is no address of a portal: {error}", EXIT_USAGE) from error
+        except UnicodeEncodeError as error:
+            raise ApiError("The token holds signs that no token has.", EXIT_SIGN_IN) from error
 
     def get(self, path: str, **params: Any) -> Any:
         return self.call("GET", path, params={k: v for k, v in params.items() if v is not None})
@@ -136,7 +141,7 @@ class Client:
 
     def _answer(self, response: httpx.Response) -> Any:
         if response.is_success:
-            return response.json() if response.content else None
+            return self._said(response) if response.content else None
         if response.is_redirect:
             raise ApiError(
                 f"{self.server} redirects to {response.headers.get('location')}: "
@@ -146,6 +151,7 @@ class Client:
             problem = response.json()
         except ValueError:
             problem = {}
+        problem = problem if isinstance(problem, dict) else {}
         status = response.status_code
         message = problem.get("detail") or f"{self.server} answered {status}."
         if status == httpx.codes.UNAUTHORIZED:
@@ -153,6 +159,13 @@ class Client:
         for name, errors in (problem.get("fields") or {}).items():
             message += f"\n  {name}: {_flat(errors)}"
         raise ApiError(message, exit_of(status), status=status, problem=problem)
+
+    def _said(self, response: httpx.Response) -> Any:
+        try:
+            return response.json()
+        except ValueError as error:
+            said = f"{self.server} does not answer as Berth does. Is that its address?"
+            raise ApiError(said) from error
 
     def _unreachable(self, error: Exception) -> ApiError:
         return ApiError(f"{self.server} can't be reached: {error}", EXIT_UNREACHABLE)

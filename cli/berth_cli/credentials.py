@@ -253,7 +253,10 @@ def _settings(given: dict[str, Any]) -> dict[str, Any]:
     names = ("endpoint", "region", "bucket", "folder", "host", "username", "user", "repository")
     found = {name: given.get(name) for name in names}
     if given.get("known_hosts") is not None:
-        found["known_hosts"] = given["known_hosts"].read()
+        try:
+            found["known_hosts"] = given["known_hosts"].read()
+        except UnicodeDecodeError as error:
+            raise ApiError(f"{given['known_hosts'].name} is not text.", EXIT_USAGE) from error
     if given.get("virtual_host"):
         found["path_style"] = False
     return found
@@ -278,12 +281,14 @@ def _text(kind: str, source: str | None) -> str:
         if kind not in {*ONE_LINE, "s3", "s3-compatible"}:
             raise ApiError("Say where the secret is: --secret-file FILE", EXIT_USAGE)
         return str(click.prompt("Secret", hide_input=True, err=True))
+    piped = source in {None, "-"}
+    named = "Standard input" if piped else source
     try:
-        return sys.stdin.read() if source in {None, "-"} else Path(str(source)).read_text()
+        return sys.stdin.read() if piped else Path(str(source)).read_text()
     except OSError as error:
-        raise ApiError(f"{source} can't be read: {error.strerror}", EXIT_USAGE) from error
+        raise ApiError(f"{named} can't be read: {error.strerror}", EXIT_USAGE) from error
     except UnicodeDecodeError as error:
-        raise ApiError(f"{source} is not text.", EXIT_USAGE) from error
+        raise ApiError(f"{named} is not text.", EXIT_USAGE) from error
 
 
 def _pairs(text: str) -> dict[str, str]:

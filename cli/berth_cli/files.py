@@ -15,7 +15,7 @@ import click
 from berth_cli.carrying import Lost, Place, last_line, send, take, unreachable
 from berth_cli.client import EXIT_CONFLICT, EXIT_USAGE, ApiError
 from berth_cli.context import options, session
-from berth_cli.output import emit, printable
+from berth_cli.output import emit, printable, refused
 
 PAGE = 1000
 
@@ -88,8 +88,9 @@ def upload(
     name, folder = _parted(place)
     there = Place(session(ctx), name)
     there.open()
+    unread: list[OSError] = []
     failed = 0
-    for source, path in _sources(sources, folder):
+    for source, path in _sources(sources, folder, unread):
         try:
             if source.is_dir():
                 there.json("POST", "mkdir", json={"path": path, "parents": True})
@@ -98,19 +99,30 @@ def upload(
         except ApiError as error:
             failed += 1
             click.echo(f"{printable(str(source))}: {error}", err=True)
+        except OSError as error:
+            error.filename = error.filename or str(source)
+            unread.append(error)
+    for one in unread:
+        click.echo(refused(one), err=True)
+    failed += len(unread)
     if failed:
         raise ApiError(f"{failed} of them could not be uploaded.", EXIT_CONFLICT)
 
 
-def _sources(sources: Sequence[Path], folder: str) -> Iterator[tuple[Path, str]]:
-    """Yield what is to be sent; links and special files are left out and named."""
+def _sources(
+    sources: Sequence[Path], folder: str, unread: list[OSError]
+) -> Iterator[tuple[Path, str]]:
+    """Yield what is to be sent; links and special files are left out and named.
+
+    ``unread`` becomes what this machine does not let one look into.
+    """
     for source in sources:
         top = source.absolute().name
         if source.is_file():
             yield source, _below(folder, top)
             continue
         yield source, _below(folder, top)
-        for here, folders, names in os.walk(source):
+        for here, folders, names in os.walk(source, onerror=unread.append):
             inner = Path(here).relative_to(source)
             way = _below(folder, top, *(() if inner == Path() else inner.parts))
             for one in (*sorted(folders), *sorted(names)):
@@ -163,8 +175,9 @@ def _take_folder(there: Place, path: str, target: Path, *, replace: bool) -> Ite
         else:
             try:
                 take(there, entry["path"], inside, replace=replace)
-            except ApiError as error:
-                click.echo(f"{printable(entry['name'])}: {error}", err=True)
+            except (ApiError, OSError) as error:
+                why = error if isinstance(error, ApiError) else refused(error)
+                click.echo(f"{printable(entry['name'])}: {why}", err=True)
                 yield 1
 
 

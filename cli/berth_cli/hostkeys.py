@@ -39,7 +39,8 @@ def _kept(name: str, key: str) -> Path:
     """Keep the key of this host as the portal says it now; a line that is right stays."""
     file = config.path().with_name(_NAME)
     line = " ".join([name, *key.split()[:2]])
-    before = file.read_text().splitlines() if file.exists() else []
+    # a line that is no text is nobody's key: ssh passes it over
+    before = file.read_text(errors="replace").splitlines() if file.exists() else []
     others = [one for one in before if one.split(" ", 1)[0] != name]
     after = [*others, line]
     if set(after) != set(before):

@@ -30,7 +30,7 @@ from berth_cli.client import (
 from berth_cli.context import Session, options, session
 from berth_cli.hostkeys import trusting
 from berth_cli.keyboard import Keyboard
-from berth_cli.output import emit, printable
+from berth_cli.output import emit, printable, refused
 from berth_cli.workspaces import _base, find
 
 _PART = 256 * 1024
@@ -293,7 +293,7 @@ def _reaching() -> Iterator[None]:
     except httpx.TransportError as error:
         raise ApiError(f"The gate can't be reached: {error}", EXIT_UNREACHABLE) from error
     except OSError as error:
-        raise ApiError(f"{error.filename}: {error.strerror}", EXIT_USAGE) from error
+        raise ApiError(refused(error), EXIT_USAGE) from error
 
 
 def _upload(s: Session, source: Path, name: str, path: str, *, replace: bool) -> None:

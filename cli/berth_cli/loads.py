@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from berth_cli.client import EXIT_CONFLICT, EXIT_ERROR, EXIT_TIMEOUT, ApiError
+from berth_cli.client import EXIT_CONFLICT, EXIT_ERROR, EXIT_TIMEOUT, EXIT_USAGE, ApiError
 from berth_cli.context import Session, options, session
 from berth_cli.documents import Kind, Waiting, emit_plan, register
 from berth_cli.following import patiently
@@ -195,7 +195,7 @@ _DESCRIPTION = (
 def _body(url: str, said: dict[str, Any]) -> dict[str, Any]:
     objects = list(said.pop("objects"))
     if file := said.pop("objects_from"):
-        objects += [line for line in Path(file).read_text().splitlines() if line]
+        objects += [line for line in _text(Path(file)).splitlines() if line]
     body: dict[str, Any] = {
         "url": url,
         "direction": "out" if said.pop("export") else None,
@@ -208,6 +208,13 @@ def _body(url: str, said: dict[str, Any]) -> dict[str, Any]:
         **said,
     }
     return {key: value for key, value in body.items() if value is not None}
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text()
+    except UnicodeDecodeError as error:
+        raise ApiError(f"{file} is not text.", EXIT_USAGE) from error
 
 
 @loads.command("create")

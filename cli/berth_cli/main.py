@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import traceback
 
 import click
 
@@ -20,8 +21,9 @@ from berth_cli import (
     volume_parts,
     workspaces,
 )
-from berth_cli.client import ApiError
+from berth_cli.client import EXIT_ERROR, ApiError
 from berth_cli.context import Session
+from berth_cli.output import printable, refused
 
 SERVER_VERBS = ("up", "down", "status", "backup", "restore", "admin", "keys")
 
@@ -83,7 +85,14 @@ def _server_verb(name: str) -> click.Command:
     def run(args: tuple[str, ...]) -> None:
         from portal.server.main import main as server_main
 
-        sys.exit(server_main([name, *args]))
+        try:
+            code = server_main([name, *args])
+        except BrokenPipeError:
+            raise
+        except OSError:  # of the portal's own work an operator needs all that is known
+            traceback.print_exc()
+            code = EXIT_ERROR
+        sys.exit(code)
 
     return run
 
@@ -115,10 +124,13 @@ def main() -> None:
     except click.exceptions.Exit as leaving:
         sys.exit(leaving.exit_code)
     except ApiError as error:
-        click.echo(f"Error: {error}", err=True)
+        click.echo(f"Error: {printable(str(error))}", err=True)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(0)
+    except OSError as error:  # a folder that is missing, a disk that is full
+        click.echo(f"Error: {refused(error)}", err=True)
+        sys.exit(EXIT_ERROR)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import unicodedata
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -65,6 +66,12 @@ def _record(row: dict[str, Any], columns: Sequence[Column]) -> None:
     width = max((len(name) for name, _ in columns), default=0)
     for name, get in columns:
         click.echo(f"{name + ':':<{width + 2}}{_cell(get(row))}")
+
+
+def refused(error: OSError) -> str:
+    """Say what this machine refused."""
+    why, name = error.strerror or str(error), error.filename
+    return printable(f"{os.fsdecode(name)}: {why}" if isinstance(name, str | bytes) else why)
 
 
 def printable(text: str) -> str:

@@ -1,16 +1,21 @@
 """What a download leaves beside its file, and what a gate that breaks off costs."""
 
+import errno
+import hashlib
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from berth_cli import carrying
+from berth_cli import carrying, files
 from berth_cli.carrying import LONGEST, Place, _clean, send
 from berth_cli.client import EXIT_UNREACHABLE, ApiError
 from berth_cli.files import _found
+from berth_cli.main import cli
+from click.testing import CliRunner
 
 MARK = "0123456789ab"
 
@@ -126,6 +131,84 @@ def test_a_search_that_fails_is_an_error(place: Any) -> None:
 
     with pytest.raises(ApiError, match="can't be reached"):
         list(_found(place(break_off), "", "a"))
+
+
+def _refuse(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """This machine lets nobody open or list what has this name."""
+
+    def refusing(real: Any) -> Any:
+        def ask(path: Any, *args: Any, **named: Any) -> Any:
+            if Path(path).name == name:
+                raise PermissionError(errno.EACCES, "Permission denied", str(path))
+            return real(path, *args, **named)
+
+        return ask
+
+    monkeypatch.setattr(os, "scandir", refusing(os.scandir))
+    monkeypatch.setattr(Path, "open", refusing(Path.open))
+
+
+@pytest.fixture
+def volume(place: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[[Answers], None]:
+    """The commands find a volume whose files are open."""
+
+    def make(answers: Answers) -> None:
+        there = place(answers)
+        monkeypatch.setattr(Place, "open", lambda _self: None)
+        monkeypatch.setattr(files, "Place", lambda _s, _name: there)
+
+    return make
+
+
+def run(*words: str) -> Any:
+    return CliRunner().invoke(cli, ["volumes", *words])
+
+
+@pytest.mark.parametrize("name", ["closed", "a.txt"])
+def test_what_cannot_be_read_here_is_named_and_the_rest_uploaded(
+    volume: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    sent: list[str] = []
+
+    def answers(request: httpx.Request) -> httpx.Response:
+        if request.method == "PUT":
+            sent.append(request.url.params["path"])
+        return httpx.Response(200, json={})
+
+    top = tmp_path / "top"
+    (top / "closed").mkdir(parents=True)
+    for file in ("a.txt", "b.txt", "closed/c.txt"):
+        (top / file).write_text("x")
+    volume(answers)
+    _refuse(monkeypatch, name)
+    done = run("upload", "data", str(top))
+    assert isinstance(done.exception, ApiError), done.exception
+    assert str(done.exception) == "1 of them could not be uploaded."
+    assert f"{name}: Permission denied" in done.stderr
+    every = {"top/a.txt", "top/b.txt", "top/closed/c.txt"}
+    assert set(sent) == {path for path in every if name not in path}
+
+
+def test_what_cannot_be_written_here_is_named_and_the_rest_downloaded(
+    volume: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entries = [{"name": n, "path": n, "kind": "file"} for n in ("a.txt", "b.txt")]
+
+    def answers(request: httpx.Request) -> httpx.Response:
+        if request.url.path.endswith("/list"):
+            return httpx.Response(200, json={"entries": entries, "total": 2})
+        headers = {"ETag": '"1"', "Content-Length": "1"}
+        return httpx.Response(200, stream=httpx.ByteStream(b"x"), headers=headers)
+
+    volume(answers)
+    mark = hashlib.sha256(b'"1"').hexdigest()[:12]
+    _refuse(monkeypatch, f".a.txt.{mark}.part")
+    done = run("download", "data", str(tmp_path))
+    assert isinstance(done.exception, ApiError), done.exception
+    assert str(done.exception) == "1 of them were not downloaded."
+    assert "a.txt: " in done.stderr
+    assert "Permission denied" in done.stderr
+    assert left(tmp_path / "data") == {"b.txt"}
 
 
 def test_a_volume_that_is_looked_through_by_too_many_is_asked_again(place: Any) -> None:

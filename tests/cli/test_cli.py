@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import stat
 
+import httpx
 import pytest
 import yaml
+from berth_cli import client, main
+from berth_cli.client import ApiError
 
 from tests.cli.conftest import read
 
@@ -63,6 +66,47 @@ def test_a_portal_that_is_not_there_is_exit_code_7(berth, monkeypatch):
     monkeypatch.setenv("BERTH_URL", "http://127.0.0.1:9")
     result = berth("whoami", token="berth_x")
     assert result.exit_code == 7
+
+
+@pytest.mark.parametrize(("code", "page"), [(200, "<html>"), (500, "[1]")])
+def test_an_address_where_something_else_answers_is_a_sentence(berth, monkeypatch, code, page):
+    answers = httpx.MockTransport(lambda _request: httpx.Response(code, text=page))
+    other = httpx.Client(transport=answers, base_url="http://portal")
+    monkeypatch.setattr(client, "opened", lambda **_options: other)
+    said = berth("whoami", token="x")
+    assert (said.exit_code, type(said.exception)) == (1, ApiError)
+
+
+def test_what_can_be_no_address_or_token_is_a_sentence(berth):
+    assert berth("--server", "http://a:b", "whoami", token="x").exit_code == 2
+    assert berth("whoami", token="t\N{LATIN SMALL LETTER O WITH DIAERESIS}ken").exit_code == 3
+
+
+def test_a_broken_configuration_is_said_before_anybody_signs_in(berth, config_file, live_server):
+    config_file.write_text("{")
+    said = berth("login", live_server.url, "--token-stdin", stdin="x\n")
+    assert (said.exit_code, "Mend it" in str(said.exception)) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (
+            PermissionError(13, "Permission denied", "/a\x1b[2J"),
+            "Error: /a[2J: Permission denied\n",
+        ),
+        (OSError(28, "No space left on device"), "Error: No space left on device\n"),
+        (ApiError("no \x1b[2J"), "Error: no [2J\n"),
+    ],
+)
+def test_an_error_is_one_harmless_sentence(monkeypatch, capsys, error, said):
+    def fail(**_how):
+        raise error
+
+    monkeypatch.setattr(main.cli, "main", fail)
+    with pytest.raises(SystemExit) as ended:
+        main.main()
+    assert (ended.value.code, capsys.readouterr().err) == (1, said)
 
 
 def test_launch_list_show_stop_resume_extend_and_delete(ann, world):

@@ -106,6 +106,8 @@ def test_d3_lines_that_name_another_identity_are_refused(asked: Any) -> None:
         done = asked(*words, stdin=f"[default]\naws_access_key_id = abc\n{line}\n")
         assert (done.exit_code, "key pair" in str(done.exception)) == (2, True)
     assert asked("add", "generic", "x", stdin="no pair").exit_code == 2
+    done = asked("add", "generic", "x", stdin=b"A=\xff")
+    assert (done.exit_code, str(done.exception)) == (2, "Standard input is not text.")
     assert not Credential.objects.exists()
 
 

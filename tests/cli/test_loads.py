@@ -159,6 +159,9 @@ def test_keys_may_come_from_a_file(berth: Run, me: Any, tmp_path: Any) -> None:
     asked = ("loads", "create", "s3://bucket/a", "--objects-from", str(keys), "--object", "a/3")
     made = read(berth(*asked, "-o", "json", **me))
     assert made["spec"]["objects"] == ["a/3", "a/1", "a/2"]
+    keys.write_bytes(b"a/\xff\n")
+    refused = berth(*asked, **me)
+    assert (refused.exit_code, "is not text" in str(refused.exception)) == (2, True)
 
 
 def test_one_file_makes_loads_and_workspaces(berth: Run, me: Any, tmp_path: Any) -> None:
