@@ -8,8 +8,7 @@ from django.utils import translation
 
 from common.templatetags.berth import filesize
 from loaders.choices import Result
-from loaders.codes import meaning_of
-from loaders.said import in_words
+from loaders.words import why_failed
 from notifications.services import notify
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ def tell_ended(row: Load) -> None:
             "files": row.files_done + row.files_unchanged,
             "size": filesize(row.bytes_done),
             "failed": row.files_failed + row.files_skipped,
-            "reason": in_words(row.result_message) or str(meaning_of(row.result_code).text),
+            "reason": why_failed(row).sentence,
         }
     notify(
         users=[row.owner], kind=kind, params=params, url=row.get_absolute_url(), key=str(row.uid)

@@ -1,7 +1,12 @@
-"""What is said of a load: sentence, advice, share done. For pages, API and mails alike."""
+"""What is said of a load: sentence, advice, share done. For pages, API and mails alike.
+
+Plain words go first, said anew for each reader; what the engine, a driver or the copying program
+wrote stands after them.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from django.conf import settings
@@ -11,7 +16,6 @@ from django.utils.translation import ngettext
 from clusters.wording import waiting_sentence
 from loaders.choices import Result, State, StopReason, Task, Uploads
 from loaders.codes import meaning_of
-from loaders.said import in_words
 from loaders.states import SETTLED, state_of
 from runtime import reasons
 from runtime.protocol import Resources
@@ -23,10 +27,25 @@ if TYPE_CHECKING:
 _BY_INTENT = frozenset({Result.PAUSED, Result.CANCELLED, Result.STOPPED})
 
 
+@dataclass(frozen=True)
+class Why:
+    text: str
+    detail: str = ""  # what a driver, the store or the copying program said
+
+    @property
+    def sentence(self) -> str:
+        """Both, for what is one line: the API, a table, a mail."""
+        return f"{self.text} {self.detail}".strip()
+
+
 def message_of(row: Load) -> str:
-    """Return why it is as it is, in one sentence; "" when there is nothing to say."""
+    """Return why it is as it is, in one line; "" when there is nothing to say."""
+    return why_of(row).sentence
+
+
+def why_of(row: Load) -> Why:
     if row.launch == 0:
-        return _("It has not been started yet.")
+        return Why(_("It has not been started yet."))
     if state_of(row) in SETTLED:
         return _ended(row)
     if row.goes_on:
@@ -34,46 +53,73 @@ def message_of(row: Load) -> str:
     queue = row.external_ref.get("queue")
     if row.reason == Reason.QUEUED and queue:
         size = Resources(row.cpu_milli, row.memory_mib)
-        return waiting_sentence(queue.get("lacking", ()), queue.get("position", 1), size)
+        return Why(waiting_sentence(queue.get("lacking", ()), queue.get("position", 1), size))
     if not row.is_seen:
-        return _("A moment, please.")
-    return row.message or str(reasons.info(row.reason).text)
+        return Why(_("A moment, please."))
+    return _of_reason(row)
 
 
-def _goes_on(row: Load) -> str:
-    """It was cut off and starts again by itself; why the last try could not stands first."""
-    why = in_words(row.result_message) or str(meaning_of(row.result_code).text)
+def _of_reason(row: Load) -> Why:
+    if row.reason == Reason.QUEUED and row.message:
+        # its turn in the project: the words of the reason are of what is in use
+        return Why(row.message)
+    return _why(str(reasons.info(row.reason).text), row.message)
+
+
+def _why(text: str, message: str) -> Why:
+    """Return both. What is a sentence of ours is said as the reader reads it, and said once."""
+    detail = _(message) if message else ""
+    return Why(text, detail if detail != text else "") if text else Why(detail)
+
+
+def _goes_on(row: Load) -> Why:
+    """It was cut off and starts again by itself; why the last try could not stands last."""
     said = {"n": row.tries + 1, "most": settings.BERTH_LOAD_RETRIES}
-    return why + " " + _("It goes on by itself in a moment: try %(n)d of %(most)d.") % said
+    again = _("It goes on by itself in a moment: try %(n)d of %(most)d.") % said
+    return _result(row, again)
 
 
-def _ended(row: Load) -> str:
+def _ended(row: Load) -> Why:
     if row.result in _BY_INTENT or not row.result:
-        if row.uploads == Uploads.LEFT:
-            return _(
+        return _stopped(row)
+    if row.result == Result.DONE and row.task != Task.LOAD:
+        return Why(_DONE[Task(row.task)]())
+    if row.result == Result.PARTIAL and row.task == Task.VERIFY:
+        return Why(_("Some files are not as they were copied."))
+    if row.result == Result.FAILED:
+        return why_failed(row)
+    return Why(str(meaning_of(row.result_code).text))
+
+
+def _stopped(row: Load) -> Why:
+    if row.uploads == Uploads.LEFT:
+        return Why(
+            _(
                 "The store did not give up parts of files that were being sent: "
                 "delete the unfinished uploads there."
             )
-        if row.stop_reason:
-            return str(StopReason(row.stop_reason).label)
-        return row.message or str(reasons.info(row.reason).text)
-    if row.result == Result.DONE and row.task != Task.LOAD:
-        return _DONE[Task(row.task)]()
-    if row.result == Result.PARTIAL and row.task == Task.VERIFY:
-        return _("Some files are not as they were copied.")
-    return _failed(row) if row.result == Result.FAILED else str(meaning_of(row.result_code).text)
-
-
-def _failed(row: Load) -> str:
-    parts = [str(meaning_of(row.result_code).text), in_words(row.result_message)]
-    if row.tries:
-        tried = ngettext(
-            "It went on by itself %(n)d time before.",
-            "It went on by itself %(n)d times before.",
-            row.tries,
         )
-        parts.append(tried % {"n": row.tries})
-    return " ".join(part for part in parts if part)
+    if row.stop_reason:
+        return Why(str(StopReason(row.stop_reason).label))
+    return _of_reason(row)
+
+
+def why_failed(row: Load) -> Why:
+    """Return why its latest run failed, and how often it had gone on by itself."""
+    if not row.tries:
+        return _result(row)
+    tried = ngettext(
+        "It went on by itself %(n)d time before.",
+        "It went on by itself %(n)d times before.",
+        row.tries,
+    )
+    return _result(row, tried % {"n": row.tries})
+
+
+def _result(row: Load, more: str = "") -> Why:
+    """Return what the code of the result means, then ``more``, and what was said of it last."""
+    why = _why(str(meaning_of(row.result_code).text), row.result_message)
+    return Why(f"{why.text} {more}".strip(), why.detail)
 
 
 _DONE = {
@@ -112,4 +158,4 @@ def run_message(run: LoadRun) -> str:
     if run.result == Result.DONE and run.task != Task.LOAD:
         return _DONE[Task(run.task)]()
     text = str(meaning_of(run.code).text)
-    return f"{text} {in_words(run.message)}".strip() if run.result == Result.FAILED else text
+    return _why(text, run.message).sentence if run.result == Result.FAILED else text

@@ -14,7 +14,7 @@ from loaders.choices import Result, State, Task
 from loaders.codes import VERIFIED
 from loaders.said import in_words
 from loaders.states import MOVING, SETTLED, state_of
-from loaders.words import advice_of, message_of, percent_of
+from loaders.words import Why, advice_of, percent_of, why_of
 from runtime.protocol import Desired
 from runtime.reasons import Reason
 
@@ -76,7 +76,7 @@ class Shown:
     state: State
     settled: bool
     bar: Bar
-    message: str
+    why: Why
     advice: str
     position: int | None
     errors: list[dict[str, str]]
@@ -113,7 +113,7 @@ def shown(who: Principal, row: Load) -> Shown:
         state=state,
         settled=settled,
         bar=bar_of(row),
-        message=message_of(row),
+        why=why_of(row),
         advice=advice_of(row),
         position=_position(row),
         errors=[_shown_error(error) for error in row.errors] if inside else [],
