@@ -22,6 +22,7 @@ from credentials.selectors import credential_for_use, credentials_usable
 from loaders import cron, policies
 from loaders.choices import Direction, Mode, StoreKind
 from loaders.models import Load
+from loaders.services.base import require_cluster
 from loaders.services.caches import is_cache_of, with_cache
 from loaders.spec import CACHE, FIXED, OF_CREDENTIAL, Spec, Wanted
 from volumes.choices import VolumeKind
@@ -208,7 +209,24 @@ def _default_cluster(project: Project) -> Cluster:
     usable = [c for c in usable_clusters(project.uid) if not c.drain and c.key not in hidden]
     if not usable:
         raise Conflict(_("There is no cluster to run it on."), code="no-cluster")
-    return min(usable, key=lambda cluster: cluster.key != LOCAL)
+    usable.sort(key=lambda cluster: (cluster.key != LOCAL, _is_silent(cluster)))
+    if len(usable) == 1:
+        return usable[0]
+    # where all refuse, the first one says why
+    return next((c for c in usable if _lets_in(c, project)), usable[0])
+
+
+def _is_silent(cluster: Cluster) -> bool:
+    """Whether it does not answer; of one that was just attached nobody knows."""
+    return cluster.key != LOCAL and cluster.checked_at is not None and not cluster.reachable
+
+
+def _lets_in(cluster: Cluster, project: Project) -> bool:
+    try:
+        require_cluster(cluster.key, project)
+    except Conflict:
+        return False
+    return True
 
 
 # --- single fields ----------------------------------------------------------------------------
