@@ -12,6 +12,7 @@ from loaders.choices import Direction, Mode, Result, State, StoreKind, Task
 from loaders.policies import MAX_KEY, MAX_NAME, MAX_OBJECTS, MAX_PATTERN, MAX_PATTERNS
 from loaders.reports import MAX_NUMBER
 from loaders.spec import Wanted
+from runtime.protocol import Desired, Phase
 from volumes.services.create import MAX_SIZE_MIB
 
 
@@ -127,7 +128,7 @@ class LoadSpecOut(serializers.Serializer[Any]):
 
 class LoadStatusOut(serializers.Serializer[Any]):
     state = serializers.ChoiceField(choices=State.choices)
-    phase = serializers.CharField()
+    phase = serializers.ChoiceField([phase.value for phase in Phase])
     reason = serializers.CharField()
     message = serializers.CharField()
     advice = serializers.CharField()
@@ -163,7 +164,7 @@ class LoadOut(serializers.Serializer[Any]):
     project = serializers.CharField()
     owner = serializers.CharField()
     generation = serializers.IntegerField()
-    desired = serializers.CharField()
+    desired = serializers.ChoiceField([wish.value for wish in Desired])
     spec = LoadSpecOut()
     status = LoadStatusOut()
     run = serializers.IntegerField()

@@ -1,10 +1,15 @@
 """The API of loads, through HTTP."""
 
+from pathlib import Path
+
 import pytest
+import yaml
 
 from loaders.models import Load
+from runtime.protocol import Desired, Phase
 
 BASE = "/api/v1/projects/vision/loads"
+SCHEMA = Path(__file__).parents[2] / "docs/openapi.yaml"
 
 
 def test_a_path_is_all_that_is_needed(api, alice, project, shared, settle):
@@ -271,3 +276,11 @@ def test_data_before_gpu_asks_for_loads_that_are_done(load, alice, settle, end, 
         assert set(told) == {str(row.uid)}
     finally:
         waiting._callbacks.remove(heard)
+
+
+def test_the_words_that_phase_and_wish_can_be_are_in_the_schema():
+    shapes = yaml.load(SCHEMA.read_text(), yaml.CSafeLoader)["components"]["schemas"]
+    for shape, field, words in (("LoadStatusOut", "phase", Phase), ("LoadOut", "desired", Desired)):
+        said = shapes[shape]["properties"][field]
+        name = said.get("$ref", "").rpartition("/")[2]
+        assert sorted(shapes[name]["enum"]) == sorted(words), field
