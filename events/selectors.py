@@ -8,6 +8,8 @@ from django.db.models import Q, QuerySet
 from events.models import Event
 from events.verbs import verbs_said_as
 
+TOLD = 100  # on a page of one thing
+
 
 def nothing() -> QuerySet[Event]:
     return Event.objects.none()
@@ -23,6 +25,12 @@ def of_project(project_uid: UUID) -> QuerySet[Event]:
 
 def of_target(uid: object) -> QuerySet[Event]:
     return Event.objects.filter(target_uid=str(uid)).exclude(outcome="denied").order_by("-id")
+
+
+def newest(rows: QuerySet[Event]) -> tuple[list[Event], bool]:
+    """Return as many as a page tells, and whether there are more; nothing more is asked for it."""
+    found = list(rows[: TOLD + 1])
+    return found[:TOLD], len(found) > TOLD
 
 
 def of_verb(verb: str) -> QuerySet[Event]:

@@ -22,7 +22,7 @@ from credentials.probe import credential_test
 from credentials.ui.filters import FilterForm
 from credentials.ui.forms import AddForm, EditForm, RotateForm
 from credentials.ui.tables import CredentialTable, state
-from events.selectors import of_target
+from events.selectors import newest, of_target
 from projects.ui.forms import attempt
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 PER_PAGE = 25
 _NAMED = 20
-_TOLD = 100
 _TABS = {
     "overview": "credentials/detail.html",
     "events": "credentials/events.html",
@@ -119,6 +118,7 @@ class Shelf(BerthView):
         kept = {name: row.public.get(name) for name in kind.shown()}
         reason = self.denied or _why_not(self.principal, row)
         used_by = holders.of(row)
+        told, more = newest(of_target(row.uid)) if tab == "events" else ([], False)
         context = {
             "frame": self.frame,
             "row": row,
@@ -132,7 +132,8 @@ class Shelf(BerthView):
             "may_remove": not self.denied,
             "urls": {n: self.url(n, row) for n in ("list", "settings", "edit", "test", "delete")},
             "tabs": self._tabs(row, tab),
-            "events": of_target(row.uid)[:_TOLD],
+            "events": told,
+            "more_events": more,
         }
         return self.render(context, status=status, template=_TABS[tab])
 

@@ -138,7 +138,8 @@ class Events(LoadView):
 
     def get(self, request: HttpRequest, project: str, load: UUID) -> HttpResponse:
         row = self.row()
-        return self.render(self.page(row, {"events": events.of_target(row.uid)[:100]}))
+        told, more = events.newest(events.of_target(row.uid))
+        return self.render(self.page(row, {"events": told, "more_events": more}))
 
 
 class Yaml(LoadView):

@@ -249,6 +249,13 @@ class InvitationRevoke(ProjectView):
         return redirect("projects:members", project=self.project.slug)
 
 
+# What the list of what happened can be narrowed to: the beginnings of verbs.
+VERBS = (
+    *("workspace", "volume", "load", "credential"),
+    *("member", "invitation", "project", "quota"),
+)
+
+
 class Activity(ProjectView):
     required_permissions: ClassVar = {"GET": Permission.EVENT_READ}
     template_name = "projects/events.html"
@@ -262,7 +269,7 @@ class Activity(ProjectView):
                 "tabs": tabs(self, "events"),
                 "page": paginate(request, rows),
                 "verb": verb,
-                "verbs": ("workspace", "volume", "member", "invitation", "project", "quota"),
+                "verbs": VERBS,
             }
         )
 

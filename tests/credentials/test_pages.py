@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 
+from common.clock import now
+from events.models import Event
+
 pytestmark = pytest.mark.django_db
 BASE = "/projects/vision/credentials/"
 
@@ -40,8 +43,23 @@ def test_they_are_found_by_name_address_and_kind(keep: Any, page: Any) -> None:
 
 
 def test_one_that_was_used_for_nothing_known_ends_with_no_colon(keep: Any, page: Any) -> None:
-    from common.clock import now
-
     row = keep("git")
     type(row).objects.filter(pk=row.pk).update(last_used_at=now(), last_used_for="")
     assert "just now</time></dd>" in page(f"{row.uid}/")
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_the_events_page_says_where_it_ends_and_leads_to_the_others(
+    keep: Any, alice: Any, as_user: Any, own: bool
+) -> None:
+    row = keep("git", own=alice) if own else keep("git")
+    url = f"{row.get_absolute_url().rstrip('/')}/events"
+    client = as_user(alice)
+    assert "Only the newest" not in client.get(url).content.decode()
+    told = {"target_kind": "credential", "target_uid": str(row.uid)}
+    Event.objects.bulk_create(Event(verb="credential.edited", at=now(), **told) for _ in range(100))
+    page = client.get(url).content.decode()
+    assert "Only the newest 100 events are shown." in page
+    assert page.count("changed the credential") == 100
+    # the events of one's own are in no project
+    assert ('href="/projects/vision/activity?verb=credential"' in page) == (not own)

@@ -4,6 +4,8 @@ import html
 
 import pytest
 
+from common.clock import now
+from events.models import Event
 from loaders.models import Load
 
 BASE = "/projects/vision/loads/"
@@ -205,3 +207,18 @@ def test_lists_and_bars_do_not_read_the_keys_of_listed_objects(as_user, alice, l
         with CaptureQueriesContext(connection) as asked:
             assert as_user(alice).get(f"{BASE}{page}").status_code == 200
         assert not [q for q in asked.captured_queries if "objects_listed" in q["sql"]], page
+
+
+def test_the_events_page_says_where_it_ends_and_leads_to_the_others(text, as_user, alice, load):
+    row = load(alice)
+    assert "Only the newest" not in text(alice, f"{row.uid}/events/")
+    Event.objects.bulk_create(
+        Event(verb="load.edited", target_kind="load", target_uid=str(row.uid), at=now())
+        for _ in range(100)
+    )
+    page = text(alice, f"{row.uid}/events/")
+    assert "Only the newest 100 events are shown." in page
+    assert page.count("changed the load") == 100
+    others = "/projects/vision/activity?verb=load"
+    assert f'href="{others}"' in page
+    assert '<option value="load" selected>' in as_user(alice).get(others).content.decode()

@@ -1,6 +1,8 @@
 """The pages, without a script: empty, full of words that somebody else chose, and every tab."""
 
 from clusters.models import Cluster
+from common.clock import now
+from events.models import Event
 from volumes import services
 from volumes.models import Volume
 
@@ -130,3 +132,15 @@ def test_a_full_volume_or_one_that_goes_offers_nothing_that_cannot_start(as_user
     assert f"?volume={row.uid}" not in page.replace(f"workspaces/launch/?volume={row.uid}", "")
     Volume.objects.filter(pk=row.pk).update(**gone)
     assert f"?volume={row.uid}" not in as_user(bob).get(f"{BASE}{row.uid}/").content.decode()
+
+
+def test_the_events_page_says_where_it_ends_and_leads_to_the_others(as_user, make, bob, project):
+    row = make(bob)
+    page = as_user(bob).get(f"{BASE}{row.uid}/events/").content.decode()
+    assert "Only the newest" not in page
+    told = {"target_kind": "volume", "target_uid": str(row.uid), "project_uid": project.uid}
+    Event.objects.bulk_create(Event(verb="volume.changed", at=now(), **told) for _ in range(100))
+    page = as_user(bob).get(f"{BASE}{row.uid}/events/").content.decode()
+    assert "Only the newest 100 events are shown." in page
+    assert page.count("changed the volume") == 100
+    assert 'href="/projects/vision/activity?verb=volume"' in page

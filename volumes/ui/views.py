@@ -172,8 +172,9 @@ class Events(VolumeView):
 
     def get(self, request: HttpRequest, project: str, volume: UUID) -> HttpResponse:  # noqa: ARG002
         row = self.volume()
-        told = events.of_target(row.uid).filter(project_uid=self.project.uid)[:100]
-        return self.render(self.page(row, {"events": told}))
+        here = events.of_target(row.uid).filter(project_uid=self.project.uid)
+        told, more = events.newest(here)
+        return self.render(self.page(row, {"events": told, "more_events": more}))
 
 
 class Yaml(VolumeView):
