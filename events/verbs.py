@@ -58,7 +58,7 @@ WORDS: dict[str, Promise] = {
     "network.changed": _("changed the extra network"),
     "network.created": _("made the extra network"),
     "network.deleted": _("deleted the extra network"),
-    "orphan.removed": _("removed what belonged to nothing"),
+    "orphan.removed": _("removed its own remains of"),
     "place.repaired": _("put back what was changed by hand in the namespace"),
     "pool.changed": _("changed the pool"),
     "pool.created": _("made the pool"),

@@ -120,7 +120,8 @@ def _remove(key: str, driver: Driver, uid: str, facts: dict[str, str]) -> bool:
         verb="orphan.removed",
         target_kind=facts["kind"] or "workload",
         target_name=uid,
-        message="A workload without a row was removed.",
+        # of what only carries the uid nothing was made here, and nothing is removed
+        message="No row stands for it. What Berth made of it is removed; what others made stays.",
         data={"cluster": key, "seen": facts["seen"]},
     )
     log.warning("orphans.removed", cluster=key, uid=uid, kind=facts["kind"])
