@@ -266,14 +266,13 @@ class Rooms:
     def ranked(
         self, clusters: Iterable[Cluster], wanted: Resources
     ) -> list[tuple[Cluster, Forecast]]:
-        """Return them, those that answer first; of these where it starts now, then where it ever
-        fits.
+        """Return those where it ever fits, those that answer first; of these where it starts now.
+
+        All of them where it fits nowhere.
         """
         asked = [(row, self.of(row).ask(wanted)) for row in clusters]
-        return sorted(
-            asked,
-            key=lambda pair: (not pair[0].reachable, not pair[1].starts_now, not pair[1].fits),
-        )
+        fitting = [pair for pair in asked if pair[1].fits] or asked
+        return sorted(fitting, key=lambda pair: (not pair[0].reachable, not pair[1].starts_now))
 
 
 def _kinds(cluster: Cluster, project_uid: UUID | None) -> list[KindUse]:

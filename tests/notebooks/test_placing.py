@@ -56,6 +56,18 @@ def test_where_every_cluster_refuses_the_likeliest_one_says_why(post, two, only_
     assert (answer.status_code, "Cluster a-first" in answer.json()["detail"]) == (409, True)
 
 
+def test_what_the_fitting_cluster_refuses_goes_to_none_that_could_never_run_it(
+    post, two, only_gpu, as_user, alice
+):
+    two(trusted=False)
+    only_gpu.kinds = {}
+    only_gpu.save()
+    answer = post({"gpus": 1})
+    assert (answer.status_code, "Cluster a-first" in answer.json()["detail"]) == (409, True)
+    Preset.objects.filter(slug="small").update(gpus=1)
+    assert "was not proved yet" in cards(as_user(alice))["small"].refusal
+
+
 def cards(client):
     return {card.preset.slug: card for card in client.get("/").context["cards"]}
 
