@@ -9,6 +9,7 @@ from django.db import transaction
 from clusters import hooks
 from clusters.models import Cluster
 from clusters.options import check, options_of
+from common.clock import now
 
 DRIVER = "kubernetes"
 
@@ -24,9 +25,11 @@ def ensure() -> Cluster | None:
     row, made = Cluster.objects.select_for_update().get_or_create(
         key=key, defaults={"name": name, "driver": DRIVER, "options": wanted.as_json()}
     )
-    if not made and (options_of(row.options) != wanted or row.name != name):
+    changed = options_of(row.options) != wanted
+    if not made and (changed or row.name != name):
         row.options, row.name, row.revision = wanted.as_json(), name, row.revision + 1
-        row.save(update_fields=["options", "name", "revision"])
+        row.checks_asked_at = now() if changed else row.checks_asked_at
+        row.save(update_fields=["options", "name", "revision", "checks_asked_at"])
         hooks.cluster_changed(key)
     return row
 

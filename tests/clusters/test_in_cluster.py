@@ -11,6 +11,7 @@ from clusters import in_cluster
 from clusters.checks import simple
 from clusters.models import Cluster
 from clusters.registry import access_of
+from common.clock import now
 from common.errors import Invalid
 from projects.models import ProjectPlace
 from runtime.drivers.kubernetes import incluster
@@ -71,6 +72,21 @@ def test_changed_options_apply_the_projects_namespaces_anew(db: None, settings: 
     settings.BERTH_IN_CLUSTER_OPTIONS = {"internet": False}
     in_cluster.ensure()
     assert ProjectPlace.objects.get().next_reconcile_at is not None
+
+
+def test_changed_options_are_checked_at_once(db: None, settings: Any) -> None:
+    settings.BERTH_IN_CLUSTER = "here"
+    in_cluster.ensure()
+    Cluster.objects.update(checks_ran_at=now())
+    settings.BERTH_IN_CLUSTER_NAME = "Our own"
+    in_cluster.ensure()
+    assert Cluster.objects.get(key="here").checks_asked_at is None
+    settings.BERTH_IN_CLUSTER_OPTIONS = {"internet": False}
+    in_cluster.ensure()
+    row = Cluster.objects.get(key="here")
+    assert row.checks_asked_at is not None
+    assert row.checks_ran_at is not None
+    assert row.checks_asked_at > row.checks_ran_at
 
 
 def test_options_that_make_no_sense_stop_the_start_with_a_sentence(db: None, settings: Any) -> None:
