@@ -20,6 +20,7 @@ from notebooks.services.plan import cost_per_hour, prices
 from notebooks.services.specify import spec_of_preset
 from notebooks.ui.rights import startable, with_roles
 from projects.access import Permission, permissions_of, projects_visible_to
+from projects.models import Project
 from projects.ui.base import SESSION_PROJECT, PlatformView
 from quotas import selectors as quotas
 from runtime.protocol import Desired, Phase
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
     from clusters.models import Cluster
     from notebooks.models import Preset, Workspace
-    from projects.models import Project
 
 MINE_SHOWN = 24
 CARDS_SHOWN = 12  # presets on a page; more of them come with a search
@@ -51,6 +51,10 @@ class Card:
     cluster: str = ""  # said where there are several
     refusal: str = ""  # why no cluster would let it in now
 
+    @property
+    def starts_now(self) -> bool:
+        return not self.refusal and self.forecast.starts_now
+
 
 def cards(project: Project) -> list[Card]:
     """Return the presets of a project, those that start now first."""
@@ -60,7 +64,7 @@ def cards(project: Project) -> list[Card]:
     known = prices() if any(preset.gpus for preset in presets) else {}
     made = [_card(preset, rooms, usable, doors, known) for preset in presets]
     found = [card for card in made if card is not None]
-    return sorted(found, key=lambda card: bool(card.refusal) or not card.forecast.starts_now)
+    return sorted(found, key=lambda card: not card.starts_now)
 
 
 def _card(
@@ -139,13 +143,12 @@ class Home(PlatformView):
 
 
 def _latest(found: QuerySet[Workspace]) -> tuple[list[Workspace], list[Project]]:
-    """Return as many as are shown, and where the others are looked for, if there are more.
-
-    Only the projects of those that are known are named: nothing is asked for it.
-    """
+    """Return as many as are shown, and if there are more, the projects that have any of them."""
     rows = list(found[: MINE_SHOWN + 1])
-    known = {row.project_id: row.project for row in rows} if len(rows) > MINE_SHOWN else {}
-    return rows[:MINE_SHOWN], sorted(known.values(), key=lambda project: project.name)
+    if len(rows) <= MINE_SHOWN:
+        return rows, []
+    places = Project.objects.filter(pk__in=found.order_by().values("project_id"))
+    return rows[:MINE_SHOWN], list(places.order_by("name", "id"))
 
 
 class PresetSearch(forms.Form):

@@ -5,6 +5,7 @@ from datetime import timedelta
 from common.clock import now
 from events.models import Event
 from notebooks.models import Step, Workspace
+from projects.models import Membership, Project
 
 BASE = "/projects/vision/workspaces/"
 
@@ -24,6 +25,23 @@ def test_home_says_that_there_are_more_workspaces_and_leads_to_them(text, launch
     assert "Only those used last are shown." in page
     assert more in page
     assert page.count("workspace-card") == 23  # and one that waits
+
+
+def test_home_names_every_project_in_which_there_are_more(text, launch, alice, project):
+    first = launch(alice)
+    old = Project.objects.create(slug="old", name="Old")
+    Membership.objects.create(project=old, user=alice, role="member")
+    fields = {"owner": alice, "home": first.home, "phase": "stopped", "desired": "stopped"}
+    long_ago = now() - timedelta(days=9)
+    Workspace.objects.create(name="unused", project=old, last_used_at=long_ago, **fields)
+    theirs = "/projects/old/workspaces/?mine=1"
+    assert theirs not in text(alice)
+    rows = [
+        Workspace(name=f"w{n}", project=project, last_used_at=now(), **fields) for n in range(24)
+    ]
+    Workspace.objects.bulk_create(rows)
+    page = text(alice)
+    assert (theirs in page, f"{BASE}?mine=1" in page, "unused" in page) == (True, True, False)
 
 
 def test_the_events_page_says_where_it_ends_and_leads_to_the_others(text, launch, alice):
