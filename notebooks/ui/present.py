@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,15 +12,15 @@ from django.utils.translation import ngettext, pgettext
 from common.clock import now
 from hubapi.selectors import idle_state
 from notebooks import selectors, services
-from notebooks.forecast import Room
 from notebooks.hub import open_url
 from notebooks.models import Workspace
 from notebooks.program import flavors_of
 from notebooks.pulling import pull_of
 from notebooks.services.placing import LOCAL
+from notebooks.ui.home import cards
 from notebooks.ui.reach import OnCluster, on_cluster
-from notebooks.why import info_of
 from notebooks.ui.rights import may_keep
+from notebooks.why import info_of
 from projects.access import role_of
 from runtime import reasons
 from runtime.protocol import Desired, Phase
@@ -33,7 +32,8 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
     from accounts.principal import Principal
-    from notebooks.models import Preset, Step
+    from notebooks.models import Step
+    from notebooks.ui.home import Card
     from notebooks.why import Why
 
 
@@ -185,14 +185,6 @@ def _cannot_end(row: Workspace) -> bool:
 
 
 @dataclass(frozen=True)
-class Alternative:
-    """A preset that starts now, with the nonce of its button."""
-
-    preset: Preset
-    nonce: str
-
-
-@dataclass(frozen=True)
 class Shown:
     """Everything the state part of a workspace's page needs."""
 
@@ -214,7 +206,7 @@ class Shown:
     trouble: Trouble | None
     extension_left: int | None
     idle: str
-    alternatives: list[Alternative]
+    alternatives: list[Card]
     place: OnCluster | None
 
     @property
@@ -262,14 +254,10 @@ def shown(who: Principal, row: Workspace) -> Shown:
     )
 
 
-def alternatives(row: Workspace) -> list[Alternative]:
-    """Return the presets that would start now while this one waits."""
-    room = Room(row.cluster_key, row.project.uid)
-    return [
-        Alternative(preset, secrets.token_urlsafe(12))
-        for preset in selectors.presets_for(row.project)
-        if preset.pk != row.preset_id and room.ask(preset.resources).starts_now
-    ][:MAX_ALTERNATIVES]
+def alternatives(row: Workspace) -> list[Card]:
+    """Return the presets that a press would start now while this one waits."""
+    found = [card for card in cards(row.project) if card.starts_now]
+    return [card for card in found if card.preset.pk != row.preset_id][:MAX_ALTERNATIVES]
 
 
 def next_end(row: Workspace) -> datetime | None:

@@ -8,7 +8,7 @@ import time_machine
 
 from common.clock import now
 from notebooks import services
-from notebooks.models import Sample, Workspace
+from notebooks.models import Preset, Sample, Workspace
 from notebooks.services import Wanted, sampling
 from projects.models import Membership
 from runtime import engine
@@ -206,6 +206,19 @@ def test_the_second_for_the_last_gpu_waits_with_position_and_starts_by_itself(
     settle(second)
     assert second.phase == "running"
     assert one_gpu.spec_seen(str(second.uid))["devices"] == ["GPU-0"]
+
+
+def test_what_is_offered_instead_of_waiting_is_what_a_press_would_start(
+    one_gpu, launch, alice, bob, settle, as_user
+):
+    settle(launch(alice, gpus=1))
+    second = settle(launch(bob, gpus=1))
+    Preset.objects.create(slug="far", name="Far", cluster_key="far")
+    box = {"kind": "container", "image": "registry.example.org/box:1"}
+    Preset.objects.create(slug="box", name="Box", **box)
+    page = as_user(bob).get(second.get_absolute_url()).content.decode()
+    assert "Start Small now" in page
+    assert ("Start Far now" in page, "Start Box now" in page) == (False, False)
 
 
 def test_a_smaller_size_gives_the_gpu_back_only_when_the_old_process_is_gone(
