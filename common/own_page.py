@@ -10,13 +10,15 @@ from django.http import HttpRequest
 
 
 def is_foreign(request: HttpRequest) -> bool:
-    """Whether another page's script or element asks; a link that a person follows is not foreign.
+    """Whether another page's script or element asks; a link that a person follows is not foreign,
+    but a frame that a page fills with it is.
 
     Told by the browser: by Sec-Fetch-Site where it says so (TLS, and localhost), else by the Origin
     that comes with what a script of another page wants to read.
     """
     if site := request.headers.get("Sec-Fetch-Site"):
-        follows = request.headers.get("Sec-Fetch-Mode") == "navigate"
+        goes = request.headers.get("Sec-Fetch-Mode") == "navigate"
+        follows = goes and request.headers.get("Sec-Fetch-Dest", "document") == "document"
         return site not in {"same-origin", "none"} and not follows
     origin = request.headers.get("Origin")
     return origin is not None and origin != f"{request.scheme}://{request.get_host()}"

@@ -161,6 +161,9 @@ def test_a13_a_foreign_origin_is_refused_even_with_the_csrf_token(alice, visitor
     assert answer.status_code == 201
 
 
+FRAME = {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "navigate"}
+
+
 @pytest.mark.parametrize(
     ("status", "headers"),
     [
@@ -169,6 +172,8 @@ def test_a13_a_foreign_origin_is_refused_even_with_the_csrf_token(alice, visitor
         (200, {"Origin": "http://testserver"}),
         (200, {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "navigate"}),  # a link
         (403, {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "cors"}),
+        (403, {**FRAME, "Sec-Fetch-Dest": "iframe"}),
+        (200, {**FRAME, "Sec-Fetch-Dest": "document"}),
         (403, {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}),
         (403, {"Origin": "http://w.nb.testserver:8001"}),
         (403, {"Origin": "null"}),

@@ -192,6 +192,11 @@ class TestStream:
         [
             {"Origin": "http://w.nb.testserver:8001"},
             {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "no-cors"},
+            {
+                "Sec-Fetch-Site": "same-site",
+                "Sec-Fetch-Mode": "navigate",
+                "Sec-Fetch-Dest": "iframe",
+            },
         ],
     )
     async def test_b1_another_page_gets_no_stream_and_takes_none_of_its_visitors(
