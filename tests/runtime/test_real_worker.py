@@ -133,6 +133,27 @@ def test_celery_on_redis_wakes_and_leaves_strange_messages(portal, worker, redis
     assert "runtime.reconcile_one" in one.log.read_text()
 
 
+@pytest.mark.redis
+def test_e4_a_redis_that_is_emptied_before_and_beside_a_worker_loses_no_work(
+    portal, worker, redis_url
+):
+    import redis
+
+    store = redis.Redis.from_url(redis_url)
+    store.flushall()
+    portal.env["BERTH_REDIS_URL"] = redis_url
+    portal.migrate()
+    portal.scenario("launch", 3)
+    assert store.llen("default"), "nobody hears of it yet, so it lies in the queue"
+    store.flushall()
+    one = worker()
+    only(portal.scenario("wait", "running"), **RUNNING)
+    store.flushall()
+    portal.scenario("launch", 3)
+    only(portal.scenario("wait", "running"), **RUNNING)
+    assert one.poll() is None
+
+
 @pytest.mark.real
 def test_e5_a_redis_that_hangs_bounds_the_request_and_the_sweep_does_the_work(portal, worker):
     with socket.socket() as deaf:  # accepts and never answers
