@@ -96,7 +96,7 @@ class Rooted:
 
 
 @pytest.fixture(scope="module")
-def rooted() -> Iterator[Rooted]:
+def started() -> Iterator[Rooted]:
     if os.geteuid() != 0 or not PYTHON.exists():
         pytest.skip("needs root and the environment that `make run` makes")
     folder = Path(tempfile.mkdtemp(prefix="berth-rooted-"))
@@ -112,6 +112,14 @@ def rooted() -> Iterator[Rooted]:
         if one.process:
             one.process.wait(120)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def rooted(started: Rooted) -> Rooted:
+    """It runs, whatever an earlier try of a test left."""
+    if started.process is None or started.process.poll() is not None:
+        started.up()
+    return started
 
 
 def test_only_the_supervisor_and_its_keeper_stay_root(rooted: Rooted) -> None:
