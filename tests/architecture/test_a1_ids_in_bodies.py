@@ -53,3 +53,10 @@ def test_a1_foreign_ids_in_bodies_are_refused_and_change_nothing(
     opened = {k: v for k, v in answers.items() if v not in {400, 403, 404, 409}}
     assert not opened
     assert world.snapshot() == before
+    # What is his own alone lets him in, so nothing was refused for another reason.
+    for verb, url, body in (
+        ("POST", f"{base}/workspaces", {"preset": "guard"}),
+        ("PATCH", workspace, {"name": "mine"}),
+    ):
+        answer = client.generic(verb, url, json.dumps(body), content_type="application/json")
+        assert answer.status_code == 202, answer.content
