@@ -13,7 +13,7 @@ from uuid import UUID
 from django.conf import settings
 from django.db import transaction
 
-from clusters import registry, room
+from clusters import registry
 from clusters.models import Claim, Cluster, Device, Hold
 from clusters.placement import QUEUED_HERE
 from clusters.selectors import devices_there
@@ -109,25 +109,6 @@ def admit(request: AdmissionRequest) -> Granted | Waiting:
         return Granted(tuple(claim.holds.values_list("device__uuid", flat=True)))
 
 
-def preview(cluster_key: str, resources: Resources) -> Granted | Waiting:
-    """Say what ``admit`` would say to a new workload, without asking for a place."""
-    cluster = _cluster(cluster_key)
-    if cluster.driver not in QUEUED_HERE:
-        return room.preview(cluster, resources)
-    trial = Claim(
-        cluster=cluster,
-        cpu_milli=resources.cpu_milli,
-        memory_mib=resources.memory_mib,
-        gpus=resources.gpus,
-        gpu_flavor=resources.gpu_flavor,
-        asked_at=now(),
-    )
-    verdict = _judge(cluster, extra=trial)[-1]
-    if verdict.fits:
-        return Granted(tuple(d.uuid for d in verdict.devices))
-    return _waiting(cluster, verdict)
-
-
 def release(uid: str) -> None:
     """Give back the place of a workload; what waits for it becomes due at once."""
     known = Claim.objects.filter(workload_uid=uid).select_related("cluster").first()
@@ -192,7 +173,7 @@ def _claim(cluster: Cluster, request: AdmissionRequest) -> Claim:
     return claim
 
 
-def _judge(cluster: Cluster, *, extra: Claim | None = None) -> list[Verdict]:
+def _judge(cluster: Cluster) -> list[Verdict]:
     """Walk the queue in order. Pure but for three reads."""
     claims = list(Claim.objects.filter(cluster=cluster).order_by("asked_at", "pk"))
     there = _total(cluster)
@@ -202,7 +183,7 @@ def _judge(cluster: Cluster, *, extra: Claim | None = None) -> list[Verdict]:
         if claim.granted_at is not None:
             free.cpu_milli -= claim.cpu_milli
             free.memory_mib -= claim.memory_mib
-    waiting = [c for c in claims if c.granted_at is None] + ([extra] if extra else [])
+    waiting = [c for c in claims if c.granted_at is None]
     verdicts: list[Verdict] = []
     for claim in waiting:
         if never := there.lacking(claim):

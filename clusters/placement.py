@@ -89,17 +89,6 @@ def _unproved(cluster: Cluster) -> str:
     return unproved_among([cluster]).get(cluster.pk, "")
 
 
-def pools_for(cluster_key: str, kind: str, project_uid: Any) -> list[Pool]:
-    """Return the pools that this kind of work of this project may choose."""
-    return [pool for pool in _pools(cluster_key) if pool.admits(kind, project_uid)]
-
-
-def networks_for(cluster_key: str, project_uid: Any, pool: str = "") -> list[NetworkProfile]:
-    """Return the extra networks that a project may ask for, in a pool when one is chosen."""
-    rows = NetworkProfile.objects.filter(cluster__key=cluster_key).prefetch_related("pools")
-    return [row for row in rows if _is_for(row, project_uid) and _is_in(row, pool)]
-
-
 def pools_on(keys: Collection[str], kinds: Collection[str], project_uid: Any) -> list[Pool]:
     """Return the pools of several clusters that any of these kinds of work may choose."""
     rows = Pool.objects.filter(cluster__key__in=keys).select_related("cluster")

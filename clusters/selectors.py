@@ -105,15 +105,6 @@ def queue(cluster_key: str | None = None) -> QuerySet[Claim]:
     return rows.order_by("asked_at", "pk")
 
 
-def devices_of(workload_uid: str) -> list[Device]:
-    """Devices that a workload holds."""
-    return list(
-        Device.objects.filter(hold__claim__workload_uid=workload_uid)
-        .select_related("flavor")
-        .order_by("index")
-    )
-
-
 def cluster_get(key: str) -> Cluster:
     row = Cluster.objects.filter(key=key).first()
     if row is None:

@@ -2,7 +2,6 @@
 
 import re
 import uuid
-from collections.abc import Callable
 from urllib.parse import urlsplit
 
 import structlog
@@ -20,7 +19,6 @@ from django.utils.deprecation import MiddlewareMixin
 from common.problems import CONTENT_TYPE, problem_body
 
 _REQUEST_ID = re.compile(r"\A[A-Za-z0-9-]{8,40}\Z")
-GetResponse = Callable[[HttpRequest], HttpResponse]
 
 
 def client_ip(request: HttpRequest) -> str:

@@ -24,7 +24,6 @@ PACKAGES = {
 }
 CNI = "containernetworking-plugins"
 SPACE_WARM_MIB, SPACE_COLD_MIB = 4_000, 25_000
-FILESYSTEMS = ("overlay",)
 
 
 def lacking_packages() -> list[str]:

@@ -158,20 +158,3 @@ def limits_of_project(project: Project) -> QuerySet[Limit]:
 
 def limits_of_user(user: User) -> QuerySet[Limit]:
     return Limit.objects.filter(user=user, project__isnull=True).order_by("id")
-
-
-def project_totals(projects: Iterable[Project]) -> dict[int, dict[str, tuple[int, int | None]]]:
-    """Return {project pk: {resource: (used, limit)}} for operators' lists, in two queries."""
-    ids = [p.pk for p in projects]
-    found: dict[int, dict[str, tuple[int, int | None]]] = {pk: {} for pk in ids}
-    sums = (
-        Reservation.objects.filter(project__in=ids)
-        .values("project_id", "resource")
-        .annotate(total=Sum("amount"))
-    )
-    for row in sums:
-        found[row["project_id"]][row["resource"]] = (row["total"], None)
-    for limit in Limit.objects.filter(project__in=ids, user__isnull=True):
-        used = found[limit.project_id or 0].get(limit.resource, (0, None))[0]
-        found[limit.project_id or 0][limit.resource] = (used, limit.amount)
-    return found

@@ -66,20 +66,6 @@ def reserve(
     _keep(project=project, owner=owner, uid=uid, amounts=amounts, launch=launch)
 
 
-def adjust(*, principal: Principal, uid: UUID, amounts: Mapping[str, int]) -> None:
-    """Change what a workload that holds something holds; nothing held stays nothing."""
-    first = Reservation.objects.filter(workload_uid=uid).select_related("project", "owner").first()
-    if first is not None:
-        reserve(
-            principal=principal,
-            project=first.project,
-            owner=first.owner,
-            uid=uid,
-            amounts=amounts,
-            launch=first.launch,
-        )
-
-
 def lower(uid: UUID, amounts: Mapping[str, int]) -> None:
     """Free what ``uid`` holds beyond ``amounts``. It asks nobody: there is only less afterwards."""
     for resource, amount in amounts.items():

@@ -24,7 +24,6 @@ from common.clock import now
 from common.updating import update_returning
 from runtime import bus, incarnation, observe, reconcilers
 from runtime.killpoints import killpoint
-from runtime.models import Reconcilable
 from runtime.protocol import (
     Denied,
     Desired,
@@ -361,9 +360,3 @@ def run_due(*, horizon_s: float = 5.0, rounds: int = 30) -> int:
         if not did:
             break
     return passes
-
-
-def is_due_row(row: Reconcilable) -> bool:
-    """Whether the engine would take this row now."""
-    free = row.lease_until is None or row.lease_until < now()
-    return free and row.next_reconcile_at is not None and row.next_reconcile_at <= now()

@@ -10,7 +10,7 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import chain, zip_longest
 from typing import Any
 
@@ -140,6 +140,7 @@ class Pool:
         self._again: set[Item] = set()
         self._closing = self._roused = False
         self.on_full: Callable[[], None] = lambda: None
+        self.gives_way: Callable[[], bool] = lambda: False  # to what matters more than the sweep
 
     def submit(self, kind: str, pk: int) -> None:
         """Look at the row soon. If it is being looked at now, look again afterwards.
@@ -199,7 +200,7 @@ class Pool:
 
     def _may_sweep(self) -> bool:
         at = time.monotonic()
-        woken = self._woken or self._busy > len(self._sweeping)
+        woken = self._woken or self._busy > len(self._sweeping) or self.gives_way()
         if not woken and at - self._woken_at > MOMENT_S:
             return True
         return sum(at - since < MOMENT_S for since in self._sweeping.values()) < BESIDE_WOKEN
@@ -337,17 +338,3 @@ class Sweeper:
             log.warning("sweep.leave_failed", error=repr(error))
         finally:
             connection.close()
-
-
-def overdue_since() -> timedelta:
-    """Return how long the longest overdue row has waited (health and metrics)."""
-    at = now()
-    longest = timedelta(0)
-    for reconciler in reconcilers.registered().values():
-        rows = reconciler.model._default_manager.filter(  # noqa: SLF001
-            Q(lease_until__isnull=True) | Q(lease_until__lt=at), deleted_at__isnull=True
-        )
-        first = rows.aggregate(at=Min("next_reconcile_at"))["at"]
-        if first is not None:
-            longest = max(longest, at - first)
-    return longest

@@ -1,16 +1,5 @@
 """Writing what is known about clusters, and what operators decide about them."""
 
-from clusters.placement import (
-    engine_network,
-    engine_placement,
-    kinds_for,
-    launch_refusal,
-    network_for,
-    networks_for,
-    placement_for,
-    pools_for,
-    usable_clusters,
-)
 from clusters.services.attach import (
     Attachment,
     cluster_attach,
@@ -37,26 +26,17 @@ __all__ = [
     "cluster_attach",
     "cluster_detach",
     "cluster_update",
-    "engine_network",
-    "engine_placement",
     "ensure_local_cluster",
     "flavor_delete",
     "flavor_save",
     "health_refresh",
     "health_refresh_if_older",
     "health_store",
-    "kinds_for",
     "kubeconfig_replace",
-    "launch_refusal",
     "network_delete",
-    "network_for",
     "network_save",
-    "networks_for",
     "nodes_store",
-    "placement_for",
     "pool_delete",
     "pool_save",
-    "pools_for",
     "seconds_to_next_check",
-    "usable_clusters",
 ]

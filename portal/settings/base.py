@@ -221,7 +221,6 @@ BERTH_WORKLOADS_DIR = Path(text("WORKLOADS_DIR", str(VAR / "workloads")))
 BERTH_VOLUMES_DIR = Path(text("VOLUMES_DIR", str(VAR / "volumes")))
 BERTH_VOLUME_UNDO_DAYS = number("VOLUME_UNDO_DAYS", 7)  # a deleted volume can be brought back
 BERTH_ENVIRONMENTS_DIR = Path(text("ENVIRONMENTS_DIR", str(VAR / "environments")))
-BERTH_LOG_DIR = VAR / "log"
 # clusters that exist without a row being made by hand: key -> driver
 BERTH_LOCAL_CLUSTER = flag("LOCAL_CLUSTER", default=True)
 BERTH_LOCAL_DRIVER = text("LOCAL_DRIVER", "local")  # local | fake

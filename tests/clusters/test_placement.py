@@ -5,24 +5,21 @@ from uuid import uuid4
 
 import pytest
 
-from clusters import admission
 from clusters.models import CheckResult, Cluster, Flavor, NetworkProfile, Pool
 from clusters.placement import (
     engine_placement,
     kinds_for,
     launch_refusal,
     network_for,
-    networks_for,
+    networks_on,
     placement_for,
-    pools_for,
+    pools_on,
 )
 from clusters.proofs import METADATA
 from clusters.services import nodes_store
 from common.clock import now
 from common.errors import Forbidden, Invalid
-from runtime.ports import Granted
-from runtime.protocol import InvalidSpec, NodeChanges, Resources
-from runtime.reasons import Reason
+from runtime.protocol import InvalidSpec, NodeChanges
 from tests.clusters.fleet import fleet, node
 
 pytestmark = pytest.mark.django_db
@@ -112,8 +109,8 @@ def test_c16_a_pool_reserved_for_other_work_cannot_be_chosen(cluster, reserved):
         place("h100-80", pool="interconnect")
     with pytest.raises(Invalid, match="no pool"):
         place("h100-80", kind="distributed", project=OTHERS, pool="interconnect")
-    assert pools_for("east", "notebook", MINE) == []
-    assert pools_for("east", "distributed", MINE) == [reserved]
+    assert pools_on(["east"], ["notebook"], MINE) == []
+    assert pools_on(["east"], ["distributed"], MINE) == [reserved]
 
 
 def test_c16_others_are_kept_off_its_nodes_and_do_not_see_its_kinds(cluster, reserved):
@@ -182,7 +179,7 @@ def test_l3_the_network_of_another_project_is_the_same_as_none(wired):
         network_for("east", name="rdma", gpus=1, project_uid=OTHERS)
     with pytest.raises(Invalid, match="no extra network called nothing"):
         network_for("east", name="nothing", gpus=1, project_uid=OTHERS)
-    assert networks_for("east", OTHERS) == []
+    assert networks_on(["east"], OTHERS) == []
 
 
 def test_l5_a_pool_without_the_network_refuses_it(wired, cluster):
@@ -191,15 +188,6 @@ def test_l5_a_pool_without_the_network_refuses_it(wired, cluster):
         network_for("east", name="rdma", gpus=1, project_uid=MINE, pool="plain")
     with pytest.raises(Invalid, match="at least one"):
         network_for("east", name="rdma", gpus=0, project_uid=MINE)
-
-
-def test_the_preview_says_what_is_free(cluster):
-    assert isinstance(admission.preview("east", Resources(1000, 1024, 8, "h100-80")), Granted)
-    never = admission.preview("east", Resources(1000, 1024, 9, "h100-80"))
-    assert never.reason == Reason.DOES_NOT_FIT
-    assert "has 8 GPUs; it asks for 9" in never.message
-    none = admission.preview("east", Resources(1000, 1024, 1, "b200"))
-    assert "no node with such a GPU" in none.message
 
 
 @pytest.mark.parametrize(

@@ -149,15 +149,6 @@ def test_a_device_that_is_gone_is_not_given_out_and_one_that_is_back_is(machine,
     assert Claim.objects.get().granted_at is not None
 
 
-def test_preview_says_what_would_happen_and_takes_nothing(machine, ask):
-    machine(gpus=["H100"])
-    resources = ask(gpus=1).resources
-    assert admission.preview("local", resources) == Granted(("GPU-0",))
-    assert not Claim.objects.exists()
-    admission.admit(ask(gpus=1))
-    assert admission.preview("local", resources).position == 1
-
-
 def test_what_is_free_is_told_by_kind(machine, ask):
     machine(gpus=["H100", "H100", "A100"])
     admission.admit(ask(gpus=1, flavor="h100"))

@@ -108,12 +108,13 @@ def test_editing_replaces_what_is_held_and_shrinking_always_works(
 ) -> None:
     Limit.objects.create(project=project, resource="gpus", amount=4)
     uid = reserve(principal, project, bob, gpus=4)
+    asked: dict[str, Any] = {"principal": principal(bob), "project": project, "owner": bob}
     Limit.objects.update(amount=1)
     with transaction.atomic():
-        services.adjust(principal=principal(bob), uid=uid, amounts={"gpus": 3})
+        services.reserve(**asked, uid=uid, amounts={"gpus": 3})
     assert held(project) == 3
     with pytest.raises(LimitExceeded), transaction.atomic():
-        services.adjust(principal=principal(bob), uid=uid, amounts={"gpus": 4})
+        services.reserve(**asked, uid=uid, amounts={"gpus": 4})
     assert held(project) == 3
 
 
