@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -166,6 +167,19 @@ def held_by_kind(
         for kind, devices in offers.items()
     }
     return {kind: devices for kind, devices in found.items() if devices}
+
+
+def ours_by_kind(offers: Mapping[str, int], work: Iterable[tuple[str, int]]) -> dict[str, int]:
+    """Return how many devices of each kind our own work has of a node.
+
+    ``work``: the kind that each asked for, and how many; "any of" counts for the first kind there.
+    """
+    found: Counter[str] = Counter()
+    first = next(iter(offers), "")
+    for asked, devices in work:
+        if kind := asked if asked in offers else first:
+            found[kind] += devices
+    return dict(found)
 
 
 def _tolerates(entry: Mapping[str, str], taint: Mapping[str, str]) -> bool:

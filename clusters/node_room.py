@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from django.db.models import OuterRef, Subquery
 from django.db.models.fields.json import KT
 
-from clusters.accelerators import closed_by, held_by_kind
+from clusters.accelerators import closed_by, held_by_kind, ours_by_kind
 from clusters.demand import HELD, models_with_gpus
 from clusters.models import Flavor, Node, Pool
 from runtime.models import ObservedWorkload
@@ -47,9 +47,7 @@ class Together:
                 continue
             others = (cluster.held or {}).get(node.name, {})
             taken = Counter(held_by_kind(node.offers, others, resources))
-            first = next(iter(node.offers), "")
-            for flavor, gpus in ours[cluster.key, node.name]:
-                taken[flavor if flavor in node.offers else first] += gpus
+            taken.update(ours_by_kind(node.offers, ours[cluster.key, node.name]))
             for kind, devices in node.offers.items():
                 most[kind] = max(most[kind], int(devices) - taken[kind])
         return found

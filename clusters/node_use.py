@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from clusters.accelerators import closed_by, held_by_kind
+from clusters.accelerators import closed_by, held_by_kind, ours_by_kind
 from clusters.demand import Placed, placed_on
 from clusters.models import Flavor, Pool
 from clusters.wording import work_words
@@ -122,7 +122,7 @@ def node_uses(cluster: Cluster, nodes: Iterable[Node]) -> list[NodeUse]:
             NodeUse(
                 node=node,
                 closed=closed_by(node.taints, node.accelerators, tolerations),
-                held=_by_kind(node, mine),
+                held=ours_by_kind(node.offers, ((p.gpu_flavor, p.gpus) for p in mine)),
                 others=held_by_kind(node.offers, taken, resources),
                 placed=tuple(sorted(mine, key=lambda one: (-one.gpus, one.uid))),
             )
@@ -164,14 +164,3 @@ def held_by(cluster: Cluster, words: str) -> set[str]:
             for text in (told[one.uid].name, told[one.uid].owner, told[one.uid].project)
         )
     }
-
-
-def _by_kind(node: Node, placed: Iterable[Placed]) -> dict[str, int]:
-    """Devices held, by kind; "any of" counts for the first kind that the node offers."""
-    found: Counter[str] = Counter()
-    first = next(iter(node.offers), "")
-    for one in placed:
-        kind = one.gpu_flavor if one.gpu_flavor in node.offers else first
-        if kind:
-            found[kind] += one.gpus
-    return dict(found)

@@ -10,7 +10,7 @@ from django.conf import settings
 from django.utils.translation import gettext as _
 
 from common.errors import BerthError, Unavailable
-from gate.ways import ssh_server
+from notebooks.ssh import ssh_server
 from runtime import gateway
 
 QUESTION = "ssh/host_key"

@@ -13,9 +13,10 @@ from rest_framework.response import Response
 from common.errors import Forbidden
 from gate.api import serializers as s
 from gate.hostkey import host_key
-from gate.ways import gate_url, ssh_of
+from gate.ways import gate_url
 from notebooks import selectors, where
 from notebooks.models import Workspace
+from notebooks.ssh import ssh_of
 from projects.access import Permission
 from projects.api.base import ProjectAPIView
 

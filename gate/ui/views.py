@@ -14,9 +14,10 @@ from clusters.in_cluster import kubectl_reaches
 from clusters.options import options_of
 from common.errors import Forbidden
 from gate import objects
-from gate.ways import gate_url, ssh_of
+from gate.ways import gate_url
 from notebooks import selectors, where
 from notebooks.models import Workspace
+from notebooks.ssh import ssh_of
 from notebooks.ui.views import READ, WorkspaceView
 from projects.access import Permission
 from projects.services import no_address

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
-
-from django.conf import settings
 
 from clusters.in_cluster import kubectl_reaches
 from clusters.options import options_of
 from hubapi.services import port_short_id, workload_url
 from notebooks.services.attaching import volumes_seen_by
+from notebooks.ssh import ssh_of
 from notebooks.ui import texts
 from notebooks.where import cluster_of, image_of, node_of, objects_of
 from projects.services import no_address
@@ -73,20 +71,11 @@ def on_cluster(row: Workspace, *, is_owner: bool, may_open: bool) -> OnCluster |
         pinned=image_of(row, options),
         command=texts.line([*row.command, *row.args]) if is_owner else "",
         ports=ports_of(row, may_open=may_open),
-        ssh=ssh_line(row),
+        ssh=ssh.command if (ssh := ssh_of(row)) else "",
         exec_line=f"{kubectl} exec -it {found['pod']} -- sh" if kubectl else "",
         forward_line=f"{kubectl} port-forward {found['pod']} {port}" if kubectl else "",
         no_kubectl=no_address(cluster.name) if is_owner and not kubectl else "",
     )
-
-
-def ssh_line(row: Workspace) -> str:
-    """Return the line that people paste; empty where SSH is off."""
-    port = getattr(settings, "BERTH_SSH_PORT", 0)
-    if not port:
-        return ""
-    host = getattr(settings, "BERTH_SSH_HOST", "") or urlsplit(settings.BERTH_PUBLIC_URL).hostname
-    return f"ssh -p {port} {row.short_id}@{host or 'localhost'}"
 
 
 @dataclass(frozen=True)
