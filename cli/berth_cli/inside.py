@@ -39,6 +39,10 @@ _OWN_CODES = 4000  # of a WebSocket: from here on the gate counts HTTP statuses
 _LAST_WORDS_S = 5.0
 # What follows NAME belongs to the command there: its options are never read as ours.
 _WORDS: dict[str, Any] = {"allow_interspersed_args": False}
+_SHELL = (
+    'cd "${HOME:-/}" 2>/dev/null || cd /;'
+    " if command -v bash >/dev/null 2>&1; then exec bash; fi; exec sh"
+)
 
 
 def _ways(s: Session, name: str) -> dict[str, Any]:
@@ -76,10 +80,18 @@ def ssh(ctx: click.Context, name: str, args: tuple[str, ...]) -> None:
 @options
 @click.pass_context
 def terminal(ctx: click.Context, name: str) -> None:
-    """Open a shell in the container."""
+    """Open a shell in the container.
+
+    Without a keyboard the shell reads standard input to its end, as that of ssh does.
+    """
     s = session(ctx)
     ways = _ways(s, name)
-    raise click.exceptions.Exit(_run(s, ways["terminal"], {}, tty=True, channels=False))
+    if _at_keyboard():
+        code = _run(s, ways["terminal"], {}, tty=True, channels=False)
+    else:  # a terminal there would know no end: what ends it is a key
+        query = {"command": ["/bin/sh", "-c", _SHELL], "tty": "0"}
+        code = _run(s, ways["exec"], query, tty=False, channels=True)
+    raise click.exceptions.Exit(code)
 
 
 @click.command("exec", context_settings=_WORDS)
@@ -106,11 +118,24 @@ def exec_(ctx: click.Context, name: str, command: tuple[str, ...], *, tty: bool)
 # --- streams --------------------------------------------------------------------------------
 
 
+def _at_keyboard() -> bool:
+    """Whether keys are typed; who closed standard input has none."""
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
+class _Unread(Exception):  # noqa: N818 - what happened
+    """Nobody reads any more what the command writes, as of ``| head``."""
+
+
 def _run(s: Session, url: str, query: dict[str, Any], *, tty: bool, channels: bool) -> int:
     size = shutil.get_terminal_size()
     words = {**query, "cols": size.columns, "rows": size.lines}
-    with _raw() if tty and sys.stdin.isatty() else contextlib.nullcontext():
-        return asyncio.run(_Stream(s, f"{url}?{urlencode(words, doseq=True)}", channels).run())
+    with _raw() if tty and _at_keyboard() else contextlib.nullcontext():
+        stream = _Stream(s, f"{url}?{urlencode(words, doseq=True)}", channels)
+        try:
+            return asyncio.run(stream.run())
+        except _Unread as unread:
+            raise (unread.__cause__ or unread) from None  # click ends in silence then
 
 
 @contextlib.contextmanager
@@ -169,8 +194,11 @@ class _Stream:
             if isinstance(message, bytes):
                 data = message[1:] if self._channels else message
                 out = sys.stderr if self._channels and message[:1] == b"\x02" else sys.stdout
-                out.buffer.write(data)
-                out.buffer.flush()
+                try:
+                    out.buffer.write(data)
+                    out.buffer.flush()
+                except BrokenPipeError as error:  # not of the connection
+                    raise _Unread from error
                 continue
             said = json.loads(message)
             self._began = self._began or said["type"] == "ready"
@@ -198,8 +226,9 @@ class _Stream:
 
         lead = b"\x00" if self._channels else b""
         with contextlib.suppress(ConnectionClosed):  # it ended first, which ``_show`` tells
-            async for data in Keyboard(sys.stdin.fileno()).read():
-                await ws.send(lead + data)
+            if sys.stdin is not None:
+                async for data in Keyboard(sys.stdin.fileno()).read():
+                    await ws.send(lead + data)
             if self._channels:
                 await ws.send(_END_OF_INPUT)
 

@@ -117,6 +117,43 @@ async def test_input_of_every_kind_arrives_whole(
     assert (left[:2], left[2]) == ((0, b"0"), b"")
 
 
+async def test_a_terminal_without_a_keyboard_ends_with_its_input(
+    berth: Of, workspace: Any, alice: Any
+) -> None:
+    client = await berth(alice)
+    script = b"cd /; pwd; echo $BERTH_MAIN\nexit 5\n"
+    assert await client.run("terminal", workspace.short_id, given=script) == (5, b"/\nyes\n", b"")
+    assert await client.run("terminal", workspace.short_id) == (0, b"", b"")
+    nothing = asyncio.subprocess.DEVNULL
+    process = await client.start("terminal", workspace.short_id, stdin=nothing)
+    async with asyncio.timeout(PATIENCE_S):
+        out, err = await process.communicate()
+    assert (process.returncode, out, err) == (0, b"", b"")
+
+
+async def test_standard_input_may_be_closed(berth: Of, workspace: Any, alice: Any) -> None:
+    client = await berth(alice)
+    for words in (("terminal", workspace.short_id), ("exec", "-t", workspace.short_id, "true")):
+        process = await client.start(*words, preexec_fn=lambda: os.close(0))
+        async with asyncio.timeout(PATIENCE_S):
+            out, err = await process.communicate()
+        assert (process.returncode, err) == (0, b""), (words, out)
+
+
+async def test_a_command_whose_output_nobody_reads_any_more_ends_in_silence(
+    berth: Of, workspace: Any, alice: Any
+) -> None:
+    ours, theirs = os.pipe()
+    process = await (await berth(alice)).start("exec", workspace.short_id, "yes", stdout=theirs)
+    os.close(theirs)
+    loop = asyncio.get_running_loop()
+    assert (await loop.run_in_executor(None, os.read, ours, 2)) == b"y\n"
+    os.close(ours)
+    assert await ended(process) == 1
+    assert process.stderr is not None
+    assert await process.stderr.read() == b""
+
+
 # --- at a keyboard -----------------------------------------------------------------------------
 
 
