@@ -61,12 +61,10 @@ def test_the_events_page_says_where_it_ends_and_leads_to_the_others(text, launch
     assert "/projects/vision/activity?verb=workspace" in page
 
 
-def test_ways_in_and_facts_are_parts_that_can_be_asked_for_alone(text, launch, alice, settle):
+def test_facts_are_a_part_that_can_be_asked_for_alone(text, launch, alice, settle):
     row = settle(launch(alice))
-    page = text(alice, url(row))
-    for part in ("facts",):  # on this machine there are no other ways in
-        assert f'hx-get="{url(row, "state/")}?part={part}"' in page
-        alone = text(alice, url(row, "state/"), part=part)
-        assert "<html" not in alone
-        assert "What it is" in alone
+    assert f'hx-get="{url(row, "state/")}?part=facts"' in text(alice, url(row))
+    alone = text(alice, url(row, "state/"), part="facts")
+    assert "<html" not in alone
+    assert "What it is" in alone
     assert "state-title" in text(alice, url(row, "state/"), part="unknown")
