@@ -18,7 +18,7 @@ import psutil
 from benchmarks.lib import poll
 from devcluster.programs import PROGRAMS
 from portal.server.up import node
-from runtime.protocol import RouteEntry
+from runtime.routers.base import RouteEntry
 from runtime.routers.chp import ChpProxy, ChpRouter
 from tests.proxy.crowd import HOSTS
 from tests.support.portal import ROOT

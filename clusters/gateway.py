@@ -10,8 +10,9 @@ from django.core.exceptions import ImproperlyConfigured
 
 from clusters.models import Cluster
 from clusters.options import options_of
-from runtime.protocol import Router, Unreachable
+from runtime.protocol import Unreachable
 from runtime.reasons import Reason
+from runtime.routers.base import Router
 
 if TYPE_CHECKING:
     from runtime.drivers.kubernetes.client import KubeClient

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from clusters import admission, registry
 from clusters.models import Cluster
 from runtime.ports import AdmissionRequest, Granted, Waiting
-from runtime.protocol import Driver, NodeChanges, Router
+from runtime.protocol import Driver, NodeChanges
+from runtime.routers.base import Router
 
 
 class ClusterPlaces:

@@ -16,7 +16,8 @@ from clusters.options import options_of
 from common import sealing
 from runtime import reconcilers
 from runtime.models import ObservedWorkload
-from runtime.protocol import Driver, Router, Unreachable
+from runtime.protocol import Driver, Unreachable
+from runtime.routers.base import Router
 
 REVISION_EVERY_S = 5.0  # how long a process may use a driver whose row was changed elsewhere
 

@@ -15,8 +15,9 @@ from notebooks.program import sidecar_port
 from notebooks.pulling import image_bytes
 from notebooks.specs import pod_spec, process_spec
 from runtime.models import Reconcilable
-from runtime.protocol import Observation, Phase, RouteEntry, WorkloadSpec
+from runtime.protocol import Observation, Phase, WorkloadSpec
 from runtime.reasons import Reason
+from runtime.routers.base import RouteEntry
 from runtime.workload import WorkloadReconciler
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from runtime.protocol import Driver, NodeChanges, Resources, Router
+from runtime.protocol import Driver, NodeChanges, Resources
+from runtime.routers.base import Router
 
 
 @dataclass(frozen=True)

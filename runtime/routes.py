@@ -13,7 +13,8 @@ import structlog
 
 from runtime.models import Route
 from runtime.ports import places
-from runtime.protocol import RouteEntry, Router, Unreachable
+from runtime.protocol import Unreachable
+from runtime.routers.base import RouteEntry, Router
 
 log = structlog.get_logger(__name__)
 

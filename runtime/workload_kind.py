@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from runtime.models import Reconcilable
-from runtime.protocol import Observation, Phase, Resources, RouteEntry, WorkloadSpec
+from runtime.protocol import Observation, Phase, Resources, WorkloadSpec
+from runtime.routers.base import RouteEntry
 
 
 class WorkloadKind:

@@ -14,7 +14,8 @@ from django.db.models import Q
 from runtime.killpoints import killpoint
 from runtime.models import Route
 from runtime.ports import places
-from runtime.protocol import Phase, RouteEntry, Unreachable
+from runtime.protocol import Phase, Unreachable
+from runtime.routers.base import RouteEntry
 from runtime.workload_state import Pass
 
 log = structlog.get_logger(__name__)

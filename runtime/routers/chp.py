@@ -7,8 +7,9 @@ from urllib.parse import quote
 import httpx
 from django.conf import settings
 
-from runtime.protocol import RouteEntry, Router, Unreachable
+from runtime.protocol import Unreachable
 from runtime.reasons import Reason
+from runtime.routers.base import RouteEntry, Router
 
 _TIMEOUT = httpx.Timeout(3.0, connect=1.0)
 

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from common.ids import new_uid
-from runtime.protocol import RouteEntry, Unreachable
+from runtime.protocol import Unreachable
+from runtime.routers.base import RouteEntry
 from runtime.store import Store
 
 

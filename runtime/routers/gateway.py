@@ -22,8 +22,9 @@ import structlog
 
 from runtime.drivers.kubernetes import names
 from runtime.drivers.kubernetes.client import KubeClient
-from runtime.protocol import RouteEntry, Unreachable
+from runtime.protocol import Unreachable
 from runtime.reasons import Reason
+from runtime.routers.base import RouteEntry
 
 log = structlog.get_logger(__name__)
 

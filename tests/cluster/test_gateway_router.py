@@ -13,7 +13,7 @@ import pytest
 from devcluster.kube import Kube
 from runtime.drivers.kubernetes import addresses, kubeconfig
 from runtime.drivers.kubernetes.client import KubeClient
-from runtime.protocol import RouteEntry
+from runtime.routers.base import RouteEntry
 from runtime.routers.gateway import Gateway, GatewayRouter, objects
 from tests.cluster.conftest import a_namespace
 from tests.cluster.traefik import Traefik, gateway_api

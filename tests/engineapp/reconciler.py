@@ -1,5 +1,6 @@
 from runtime import reconcilers
-from runtime.protocol import Mount, RouteEntry, WorkloadSpec
+from runtime.protocol import Mount, WorkloadSpec
+from runtime.routers.base import RouteEntry
 from runtime.workload import WorkloadReconciler
 from tests.engineapp.models import Note, Thing
 

@@ -14,8 +14,9 @@ import pytest
 
 from runtime import routes
 from runtime.models import Route
-from runtime.protocol import RouteEntry, Unreachable
+from runtime.protocol import Unreachable
 from runtime.reasons import Reason
+from runtime.routers.base import RouteEntry
 from runtime.routers.chp import ChpProxy, ChpRouter, path_of
 from tests.support.ports import free_port
 

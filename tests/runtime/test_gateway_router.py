@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from runtime.protocol import RouteEntry, Unreachable
+from runtime.protocol import Unreachable
+from runtime.routers.base import RouteEntry
 from runtime.routers.gateway import API, Gateway, GatewayRouter, objects
 
 UID = "0b9f3c58-4d9d-4a0b-9a0e-0d7b7f1f2c11"

@@ -332,7 +332,7 @@ class TestRoutes:
     def test_a_route_that_nobody_wants_is_dropped_and_a_wrong_one_put_right(
         self, make_thing, settle, router
     ):
-        from runtime.protocol import RouteEntry
+        from runtime.routers.base import RouteEntry
 
         thing = settle(make_thing())
         key = f"/thing-{thing.uid}"

@@ -20,7 +20,8 @@ from hubapi.selectors import idle_state
 from portal.urls import urlpatterns as portal_patterns
 from projects.models import Project
 from runtime.models import Route
-from runtime.protocol import Phase, RouteEntry
+from runtime.protocol import Phase
+from runtime.routers.base import RouteEntry
 from tests.hubapi.conftest import Lookup, describe, ensure
 
 LOOKUP = Lookup()
