@@ -76,9 +76,20 @@ function follow() {
   const runs = document.querySelector("[data-running]").dataset.running === "1";
   if (runs === ran || !term) return;
   ran = runs;
-  if (!runs || socket) return;
-  pause = SHORTEST;
-  connect();
+  if (socket) return;
+  if (runs) {
+    pause = SHORTEST;
+    connect();
+  } else {
+    rest();
+  }
+}
+
+// There is no shell: a press opens one where the workspace runs, elsewhere the page says how to start it.
+function rest() {
+  clearTimeout(timer);
+  connectButton.hidden = !ran;
+  if (!ran) say("");
 }
 
 function keys(event) {
@@ -154,12 +165,12 @@ function told(message) {
 function closed() {
   socket = null;
   box.dataset.connected = "0";
-  connectButton.hidden = !over;
-  if (over) return;
-  if (pause > LONGEST) {
+  if (!over && pause > LONGEST) {
     over = true;
-    connectButton.hidden = false;
     say(text("SignedOut"));
+  }
+  if (over || !ran) {
+    rest();
     return;
   }
   say(text("Lost"));

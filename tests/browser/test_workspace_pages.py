@@ -111,13 +111,20 @@ def test_the_terminals_page_goes_on_when_the_workspace_runs(
     says = page.get_by_text("The workspace does not run. Start it to open a terminal.")
     expect(says).to_be_visible()
     expect(page.locator(".xterm")).to_have_count(1, timeout=WITHIN_MS)
+    start = page.locator("#running").get_by_role("button", name="Start")
+    connect = page.locator("#terminal-connect")
+    expect(start).to_be_visible()
+    expect(connect).to_be_hidden()
     assert asked == []
     become("running")
     expect(says).to_have_count(0, timeout=WITHIN_MS)
     poll(lambda: page.evaluate("true") and bool(asked), within_s=WITHIN_MS / 1000, every_s=0.1)
     assert "/gate/terminal/" in asked[0]
+    expect(start).to_have_count(0)
     become("stopped", "stopped")
     expect(says).to_be_visible(timeout=WITHIN_MS)
+    expect(start).to_be_visible()
+    expect(connect).to_be_hidden()
 
 
 # --- files: the gate is answered for ----------------------------------------------------------

@@ -32,6 +32,31 @@ def test_whether_it_runs_is_a_part_that_is_asked_for_by_itself(
     assert "<html" not in alone
 
 
+def start_of(row: Any) -> str:
+    return f'action="/projects/vision/workspaces/{row.short_id}/start/"'
+
+
+@pytest.mark.parametrize("part", ["terminal", "files"])
+def test_one_that_is_stopped_is_started_there_and_offers_no_connection(
+    part: str, workspace: Any, alice: Any, bob: Any, as_user: Any
+) -> None:
+    from notebooks.models import Share
+
+    assert start_of(workspace) not in page(as_user(alice), workspace, part)
+    Share.objects.create(workspace=workspace, user=bob)
+    workspace.phase = workspace.desired = "stopped"
+    workspace.save()
+    assert start_of(workspace) in page(as_user(alice), workspace, part, **{"HX-Request": "true"})
+    whole = page(as_user(alice), workspace, part)
+    assert start_of(workspace) in whole
+    assert part == "files" or 'id="terminal-connect" hidden' in whole
+    # who was let in does not start it, and one that is on its way starts by itself
+    assert start_of(workspace) not in page(as_user(bob), workspace, part)
+    workspace.desired, workspace.generation = "running", workspace.generation + 1
+    workspace.save()
+    assert start_of(workspace) not in page(as_user(alice), workspace, part)
+
+
 def test_the_files_page_has_its_table_ready_for_when_the_workspace_runs(
     workspace: Any, alice: Any, as_user: Any
 ) -> None:
