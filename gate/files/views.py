@@ -1,7 +1,8 @@
 """The files panel over HTTP. Paths are percent-encoded, relative to the home.
 
 ``list``, ``download`` and ``archive`` read; ``upload`` takes the file as the body; ``act`` makes,
-renames and deletes. Contents are streamed both ways, never gathered.
+renames and deletes. Contents are streamed both ways, never gathered. A page asks with ``check=1``
+whether a download would be refused: the refusal of the download itself would take its place.
 """
 
 from __future__ import annotations
@@ -85,11 +86,16 @@ async def _give(request: Request, gate: Gate, what: str, *, suffix: str) -> Resp
     parts = path_of(given)
     whole_home = not parts and suffix
     words = ("", escaped(b".")) if whole_home else split(given)
+    if request.query_params.get("check") == "1":
+        async with gate.guard.hold("files", caller, target, Demand.OPEN):
+            await short(streams, target.pod, command(what, *words, "1"))
+        return Response(status_code=204)
     stack = AsyncExitStack()
     try:
         hold = gate.guard.hold("download", caller, target, Demand.OPEN)
         stream = await stack.enter_async_context(hold)
-        one = await stack.enter_async_context(script(streams, target.pod, command(what, *words)))
+        run = command(what, *words, "0")
+        one = await stack.enter_async_context(script(streams, target.pod, run))
         await _tell_audit(caller, target, "file-downloaded", parts)
         name = (parts[-1] if parts else b"home") + suffix.encode()
         return _file(stack, stream, one, name)

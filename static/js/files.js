@@ -22,10 +22,12 @@ const below = (folder, name) => {
 };
 const parent = (path) => path.split("/").slice(0, -1).join("/");
 
-async function ask(part, path, options = {}) {
+const ask = (part, path, options = {}) => reach(address(part, path), options);
+
+async function reach(url, options = {}) {
   let answer;
   try {
-    answer = await fetch(address(part, path), { credentials: "include", ...options });
+    answer = await fetch(url, { credentials: "include", ...options });
   } catch {
     throw new Error(text("Lost"));
   }
@@ -127,7 +129,7 @@ function row(entry) {
     link.setAttribute("aria-label", `${text("Download")}: ${entry.name}`);
     link.setAttribute("download", "");
     link.dataset.act = "download";
-    link.addEventListener("click", (event) => fetched(event, link, entry.path));
+    link.addEventListener("click", (event) => fetched(event, link));
     acts.append(link);
   }
   acts.append(
@@ -191,13 +193,13 @@ function focus(walked) {
 
 // The gate answers a download with an attachment, and the page stays; what it would refuse is said
 // here, not on a page of its own.
-function fetched(event, link, path) {
+function fetched(event, link) {
   if (event.metaKey || event.ctrlKey || event.shiftKey) return;
   event.preventDefault();
   guarded(async () => {
-    const said = await ask("list", path === null ? here : parent(path));
-    const is = path === null || said.truncated || said.entries.some((one) => one.path === path);
-    if (!is) throw new Error(text("Gone"));
+    const check = new URL(link.href);
+    check.searchParams.set("check", "1");
+    await reach(check);
     const made = make("a");
     made.href = link.href;
     made.setAttribute("download", "");
@@ -341,7 +343,7 @@ if (box) {
     guarded(() => upload([...event.dataTransfer.files]));
   });
   const archive = document.getElementById("files-archive");
-  archive.addEventListener("click", (event) => fetched(event, archive, null));
+  archive.addEventListener("click", (event) => fetched(event, archive));
   document.addEventListener("htmx:afterSettle", follow);
   follow();
 }

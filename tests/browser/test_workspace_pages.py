@@ -142,6 +142,7 @@ class Gate:
         self.held: dict[str, Route] = {}
         self.holds: set[str] = set()  # folders whose answer waits for ``let_go``
         self.refused: dict[str, str] = {}  # names of uploads that fail, and why
+        self.forbidden: set[str] = set()  # names of files that the container may not read
         self.headers = {
             "Access-Control-Allow-Origin": origin,
             "Access-Control-Allow-Credentials": "true",
@@ -163,6 +164,8 @@ class Gate:
             self._act(route, json.loads(route.request.post_data or "{}"))
         elif act == "upload":
             self._upload(route, unquote(path))
+        elif "check" in parse_qs(parts.query):
+            self._check(route, path)
         else:
             name = path.rsplit("/", 1)[-1]
             kept = {**self.headers, "Content-Disposition": f"attachment; filename={name}"}
@@ -191,6 +194,16 @@ class Gate:
         elif said["act"] == "rename":
             names[names.index(said["path"])] = said["to"]
         route.fulfill(status=200, headers=self.headers, json={})
+
+    def _check(self, route: Route, path: str) -> None:
+        why = "" if path in self.tree[""] else "There is no such file."
+        if path in self.forbidden:
+            why = "The file system does not allow this."
+        if why:
+            said = {"code": "forbidden", "detail": why}
+            route.fulfill(status=403, headers=self.headers, json=said)
+            return
+        route.fulfill(status=204, headers=self.headers)
 
     def _upload(self, route: Route, name: str) -> None:
         if why := self.refused.get(name):
@@ -264,6 +277,9 @@ def test_a_download_that_is_refused_is_said_on_the_page(page: Page, gate: Gate) 
     before = page.url
     page.get_by_role("link", name="Download: b.txt").click()
     expect(page.locator("#files-state")).to_have_text("There is no such file.")
+    gate.forbidden = {"c.txt"}
+    page.get_by_role("link", name="Download: c.txt").click()
+    expect(page.locator("#files-state")).to_have_text("The file system does not allow this.")
     assert page.url == before
 
 

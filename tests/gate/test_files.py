@@ -5,7 +5,9 @@ import contextlib
 import hashlib
 import io
 import os
+import subprocess
 import tarfile
+import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -112,6 +114,48 @@ async def test_what_is_carried_is_in_the_audit_by_name(
         ("workspace.file-downloaded", "alice", path),
         ("workspace.file-changed", "alice", {**path, "act": "delete"}),
     ]
+
+
+async def test_whether_a_download_would_be_refused_is_told_without_one(
+    files: httpx.AsyncClient, base: str, kube: FakeKube
+) -> None:
+    from events.models import Event
+
+    (kube.home / "a.txt").write_text("contents")
+    (kube.home / "data").mkdir()
+    for act, path, status in (
+        ("download", "a.txt", 204),
+        ("archive", "data", 204),
+        ("archive", "", 204),
+        ("download", "data", 409),
+        ("download", "gone", 404),
+        ("archive", "gone", 404),
+    ):
+        said = await files.get(f"{base}/{act}", params={"path": path, "check": "1"})
+        assert (said.status_code, said.headers.get("content-disposition")) == (status, None)
+        assert b"contents" not in said.content
+        assert status == 204 or said.json()["detail"]
+    rows = Event.objects.filter(verb="workspace.file-downloaded")
+    assert not await sync_to_async(rows.exists)()
+
+
+@pytest.mark.parametrize("check", ["0", "1"])
+def test_what_only_its_mode_forbids_is_refused_before_anything_is_sent(check: str) -> None:
+    nobody: dict[str, Any] = {"user": 65534, "group": 65534, "extra_groups": []}
+    with tempfile.TemporaryDirectory() as home:  # one that is open to everybody
+        Path(home).chmod(0o755)
+        (Path(home) / "secret").touch(mode=0o000)
+        (Path(home) / "closed").mkdir(mode=0o000)
+        for what, name in ((scripts.DOWNLOAD, "secret"), (scripts.ARCHIVE, "closed")):
+            said = subprocess.run(
+                scripts.command(what, "", name, check),
+                env={"HOME": home, "PATH": os.environ["PATH"]},
+                capture_output=True,
+                check=False,
+                **(nobody if os.geteuid() == 0 else {}),
+            )
+            assert said.stdout == b"no denied\n"
+    assert scripts.refusal("denied").message == "The file system does not allow this."
 
 
 async def test_a_folder_comes_as_a_tar(files: httpx.AsyncClient, base: str, kube: FakeKube) -> None:
