@@ -1,4 +1,6 @@
 // The home folder of a workspace: listed, carried and changed through the gate.
+import { zone } from "./zone.js";
+
 const box = document.getElementById("files");
 const rows = document.getElementById("files-rows");
 const stateLine = document.getElementById("files-state");
@@ -72,16 +74,10 @@ const press = (act, words, label, then) => {
   return button;
 };
 
-// In the zone of the profile, as on every page; one that this browser does not know is left out.
 function moment(seconds) {
   const when = new Date(seconds * 1000);
   const lang = document.documentElement.lang || undefined;
-  const time = make("time");
-  try {
-    time.textContent = when.toLocaleString(lang, { timeZone: box.dataset.zone });
-  } catch {
-    time.textContent = when.toLocaleString(lang);
-  }
+  const time = make("time", when.toLocaleString(lang, { timeZone: zone }));
   time.dateTime = when.toISOString();
   return time;
 }

@@ -1,6 +1,8 @@
 // Small multiples of what a workspace used; read again every half minute while in front.
 import uPlot from "/static/vendor/uplot/uPlot.esm.js";
 
+import { zone } from "./zone.js";
+
 const EVERY_MS = 30000;
 
 const css = (name) => getComputedStyle(document.body).getPropertyValue(name).trim();
@@ -58,6 +60,7 @@ const clock = (seconds) =>
     hour: "2-digit",
     hourCycle: "h23", // as the times in the tables
     minute: "2-digit",
+    timeZone: zone,
   });
 
 function note(box, words) {

@@ -82,7 +82,9 @@ def visit(
     chromium: Browser, portal: Portal, people: dict[str, str], volume: str
 ) -> Iterator[Visit]:
     empty(portal.var / "volumes" / volume.split("/")[4])
-    context = chromium.new_context(locale="en-US", accept_downloads=True)
+    context = chromium.new_context(
+        locale="en-US", timezone_id="America/New_York", accept_downloads=True
+    )
     one = Visit(context.new_page())
     page = one.page
     page.goto(portal.url)

@@ -8,6 +8,7 @@ import json
 import os
 import re
 import zipfile
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,16 @@ def test_upload_preview_rename_download_delete_and_undo(visit: Visit) -> None:
     page.get_by_role("button", name="Undo").click()
     expect(visit.row("greeting.txt")).to_be_visible()
     visit.holds("big.bin", "greeting.txt")
+
+
+def test_times_are_in_the_zone_of_the_profile(visit: Visit) -> None:
+    page = visit.page
+    give(page, ("a.txt", b"x"))
+    visit.shows("a.txt")
+    at, said = page.locator("#browser-rows time").evaluate("(time) => [time.dateTime, time.title]")
+    moment = datetime.fromisoformat(at)  # UTC, as the profile; the browser is in New York
+    day = f"{moment.month}/{moment.day}/{moment.year}"
+    assert " ".join(said.split()) == f"{day}, {moment:%I:%M:%S %p}".replace(", 0", ", ")
 
 
 def test_an_archive_is_extracted_and_that_is_undone(visit: Visit) -> None:

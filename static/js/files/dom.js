@@ -1,4 +1,6 @@
 // Small things that the modules of the files page share.
+import { zone } from "../zone.js";
+
 export const box = document.getElementById("browser");
 export const at = (id) => document.getElementById(`browser-${id}`);
 
@@ -36,16 +38,17 @@ export function duration(seconds) {
   return `${said(Math.floor(s / 3600), "h")} ${said(Math.floor((s % 3600) / 60), "min")}`;
 }
 
+const day = (date) => date.toLocaleDateString("en", { timeZone: zone });
+
 export function when(seconds) {
   const date = new Date(seconds * 1000);
   const time = document.createElement("time");
   if (Number.isNaN(date.getTime())) return time;
   time.dateTime = date.toISOString();
-  time.title = date.toLocaleString(language);
-  const today = date.toDateString() === new Date().toDateString();
-  time.textContent = today
-    ? date.toLocaleTimeString(language, { hour: "2-digit", minute: "2-digit" })
-    : date.toLocaleDateString(language, { year: "numeric", month: "short", day: "numeric" });
+  time.title = date.toLocaleString(language, { timeZone: zone });
+  time.textContent = day(date) === day(new Date())
+    ? date.toLocaleTimeString(language, { hour: "2-digit", minute: "2-digit", timeZone: zone })
+    : date.toLocaleDateString(language, { year: "numeric", month: "short", day: "numeric", timeZone: zone });
   return time;
 }
 
