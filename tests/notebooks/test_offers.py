@@ -2,12 +2,7 @@
 
 from common.clock import now
 from projects.models import Membership
-
-BASE = "/projects/vision/workspaces/"
-
-
-def url(row, tail=""):
-    return f"{BASE}{row.short_id}/{tail}"
+from tests.notebooks.addresses import url
 
 
 def offers(page):

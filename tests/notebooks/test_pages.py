@@ -5,8 +5,7 @@ import pytest
 from clusters.registry import driver_for
 from notebooks.models import Preset, Workspace
 from runtime import engine
-
-BASE = "/projects/vision/workspaces/"
+from tests.notebooks.addresses import BASE, url
 
 
 @pytest.fixture
@@ -15,10 +14,6 @@ def page(as_user):
         return as_user(user).get(path, params)
 
     return get
-
-
-def url(row, tail=""):
-    return f"{BASE}{row.short_id}/{tail}"
 
 
 def test_home_shows_what_can_start_and_one_press_starts_it(as_user, presets, project, alice):

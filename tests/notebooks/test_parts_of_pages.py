@@ -6,12 +6,7 @@ from common.clock import now
 from events.models import Event
 from notebooks.models import Step, Workspace
 from projects.models import Membership, Project
-
-BASE = "/projects/vision/workspaces/"
-
-
-def url(row, tail=""):
-    return f"{BASE}{row.short_id}/{tail}"
+from tests.notebooks.addresses import BASE, url
 
 
 def test_home_says_that_there_are_more_workspaces_and_leads_to_them(text, launch, alice, project):

@@ -1,6 +1,7 @@
 """The ways into a workspace on a cluster besides Open, as a part of its page."""
 # ruff: noqa: F811 - fixtures
 
+from tests.notebooks.addresses import url
 from tests.notebooks.test_clusters import (  # noqa: F401 - fixtures
     CONTAINER,
     api,
@@ -14,9 +15,8 @@ WEB = {"port": 7860, "name": "demo", "web": True}
 
 def test_ways_in_are_a_part_that_can_be_asked_for_alone(post, gpu, settle, text, alice):
     row = settle(row_of(post({**CONTAINER, "ports": [WEB]})))
-    place = f"/projects/vision/workspaces/{row.short_id}/"
-    assert f'hx-get="{place}state/?part=reach"' in text(alice, place)
-    alone = text(alice, f"{place}state/", part="reach")
+    assert f'hx-get="{url(row, "state/")}?part=reach"' in text(alice, url(row))
+    alone = text(alice, url(row, "state/"), part="reach")
     assert "<html" not in alone
     assert 'id="ports-title"' in alone
     assert f"{row.short_id}-7860." in alone

@@ -5,9 +5,9 @@ from django.utils import translation
 
 from notebooks.models import Workspace
 from runtime.reasons import info
+from tests.notebooks.addresses import BASE, url
 from tests.notebooks.cluster_world import attach
 
-BASE = "/projects/vision/workspaces/"
 API = "/api/v1/projects/vision/workspaces"
 SAID = "Not enough left on so many of 34 nodes: nvidia.com/gpu (34)."
 
@@ -17,10 +17,6 @@ def put(row, **values):
     Workspace.objects.filter(pk=row.pk).update(**values)
     row.refresh_from_db()
     return row
-
-
-def url(row, tail=""):
-    return f"{BASE}{row.short_id}/{tail}"
 
 
 def read_in_japanese(user):
