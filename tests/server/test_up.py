@@ -28,12 +28,20 @@ RESTART_CPU_S = 10.0
 
 
 @pytest.fixture(scope="module")
-def portal() -> Iterator[Portal]:
+def started() -> Iterator[Portal]:
     one = Portal()
     try:
         yield one.start()
     finally:
         one.close()
+
+
+@pytest.fixture
+def portal(started: Portal) -> Portal:
+    """It runs, whatever an earlier try of a test left."""
+    if started.process is None or started.process.poll() is not None:
+        started.up()
+    return started
 
 
 def berth(env: dict[str, str], *verb: str) -> "subprocess.CompletedProcess[str]":
