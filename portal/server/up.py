@@ -106,7 +106,7 @@ def bind(plan: Mapping[str, Any], name: str, address: str = "") -> socket.socket
         message = (
             f"Port {port} of {address} can't be used: {(error.strerror or str(error)).lower()}."
             f" End what uses it, or choose another: {setting}={port + 1000} make run"
-            + (" (the other three ports follow it)" if name == "web" else "")
+            + (" (the other six ports follow it)" if name == "web" else "")
         )
         raise Refusal(message) from error
     return one
