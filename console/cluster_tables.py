@@ -21,7 +21,8 @@ from console.views.base import Table
 PLACES = ("su", "block", "rack", "rail", "zone", "pool", "nic")
 SHOWN = 6
 NAMED = 8  # holders beside a node; all of them are a press away
-NOWRAP: dict[str, Any] = {"td": {"class": "text-nowrap"}}
+WORDS: dict[str, Any] = {"td": {"class": "node-words"}}
+LABELS: dict[str, Any] = {"td": {"class": "node-labels"}}
 END_NOWRAP: dict[str, Any] = {"td": {"class": "end text-nowrap"}, "th": {"class": "end"}}
 
 
@@ -61,17 +62,33 @@ def use_words(told: Told) -> str:
     return _t("%(now)d %% now, %(hour)d %% in the last hour") % {"now": now, "hour": hour}
 
 
-class NodeTable(Table):
-    """Rows are ``clusters.node_use.NodeUse``; who holds them is asked for the page's only."""
+def _state(use: Any) -> Any:
+    node = use.node
+    if not node.ready:
+        return format_html("{} {}", tags.badge(_t("Not ready"), "danger"), node.message or "")
+    if not node.schedulable:
+        return tags.badge(_t("Cordoned"), "warning", "ban")
+    if use.closed:
+        badge = tags.badge(_t("Tainted"), "quiet", "ban")
+        return format_html('{} <span class="mono">{}</span>', badge, use.closed)
+    return tags.badge(_t("Ready"), "good")
 
-    name = tables.Column(verbose_name=_("Node"), accessor="node__name", attrs=NOWRAP)
-    ready = tables.Column(verbose_name=_("State"), accessor="node__ready", empty_values=())
+
+class NodeTable(Table):
+    """Rows are ``clusters.node_use.NodeUse``; who holds them is asked for the page's only.
+
+    A cell has a second line where the two belong together: all columns are seen at once.
+    """
+
+    name = tables.Column(verbose_name=_("Node"), accessor="node__name", attrs=WORDS)
+    ready = tables.Column(
+        verbose_name=_("State"), accessor="node__ready", empty_values=(), attrs=WORDS
+    )
     flavor = tables.Column(
         verbose_name=_("GPUs"),
         accessor="node__flavor__name",
         order_by=("node__flavor__name", "total_count"),
         empty_values=(),
-        attrs=NOWRAP,
     )
     held_count = tables.TemplateColumn(
         attrs={"td": {"class": "gpu-bar"}},
@@ -80,17 +97,19 @@ class NodeTable(Table):
     )
     free_count = tables.Column(verbose_name=_("Free"), empty_values=(), attrs=END)
     held_by = tables.Column(verbose_name=_("Held by"), empty_values=(), orderable=False)
-    cpu_milli = tables.Column(verbose_name=_("CPU"), accessor="node__cpu_milli", attrs=END)
-    memory_mib = tables.Column(
-        verbose_name=_("Memory"), accessor="node__memory_mib", attrs=END_NOWRAP
+    cpu_milli = tables.Column(
+        verbose_name=_("CPU, memory"),
+        accessor="node__cpu_milli",
+        order_by=("node__cpu_milli", "node__memory_mib"),
+        attrs=END_NOWRAP,
     )
     labels = tables.Column(
-        verbose_name=_("Labels"), accessor="node__labels", empty_values=(), orderable=False
+        verbose_name=_("Labels"),
+        accessor="node__labels",
+        empty_values=(),
+        orderable=False,
+        attrs=LABELS,
     )
-    version = tables.Column(
-        verbose_name=_("Version"), accessor="node__version", default=tags.NOTHING
-    )
-    seen_at = tables.Column(verbose_name=_("Changed"), accessor="node__seen_at")
 
     class Meta:
         attrs: ClassVar[Any] = {"aria_label": _("Nodes")}
@@ -100,23 +119,18 @@ class NodeTable(Table):
         self.holders = {use.node.pk: use.holders for use in shown}
 
     def render_name(self, record: Any) -> Any:
-        return format_html('<a href="{}">{}</a>', _work_on(record.node), record.node.name)
+        node = record.node
+        words = '<a href="{}">{}</a><br><span class="text-secondary">{}</span>'
+        return format_html(words, _work_on(node), node.name, node.version)
 
     def render_ready(self, record: Any) -> Any:
-        node = record.node
-        if not node.ready:
-            return format_html("{} {}", tags.badge(_t("Not ready"), "danger"), node.message or "")
-        if not node.schedulable:
-            return tags.badge(_t("Cordoned"), "warning", "ban")
-        if record.closed:
-            badge = tags.badge(_t("Tainted"), "quiet", "ban")
-            return format_html('{} <span class="mono">{}</span>', badge, record.closed)
-        return tags.badge(_t("Ready"), "good")
+        words = '{}<br><span class="text-secondary">{} {}</span>'
+        return format_html(words, _state(record), _t("Changed"), tags.ago(record.node.seen_at))
 
     def render_flavor(self, record: Any) -> Any:
         if not record.node.offers:
             return tags.NOTHING
-        each = "{} × {}"  # noqa: RUF001 - the sign
+        each = '<span class="text-nowrap">{} × {}</span>'  # noqa: RUF001 - the sign
         return format_html_join(
             ", ", each, [(n, name) for name, n in sorted(record.node.offers.items())]
         )
@@ -140,11 +154,9 @@ class NodeTable(Table):
         link = '{}<div class="node-holder node-holder-more"><a href="{}">{}</a></div>'
         return format_html(link, shown, _work_on(record.node), more)
 
-    def render_cpu_milli(self, value: Any) -> Any:
-        return tags.cpus(value)
-
-    def render_memory_mib(self, value: Any) -> Any:
-        return tags.mib(value)
+    def render_cpu_milli(self, record: Any) -> Any:
+        node = record.node
+        return format_html("{}<br>{}", tags.cpus(node.cpu_milli), tags.mib(node.memory_mib))
 
     def render_labels(self, record: Any) -> Any:
         def rank(name: str) -> tuple[bool, str]:
@@ -154,10 +166,7 @@ class NodeTable(Table):
         labels = record.node.labels
         names = sorted(labels, key=rank)[:SHOWN]
         shown = [(name.rsplit("/", 1)[-1], labels[name]) for name in names]
-        return format_html_join(" ", '<span class="mono text-nowrap">{}={}</span>', shown)
-
-    def render_seen_at(self, value: Any) -> Any:
-        return tags.ago(value)
+        return format_html_join(" ", '<span class="mono">{}={}</span>', shown)
 
 
 class FlavorTable(Table):

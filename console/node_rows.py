@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from clusters.node_use import NodeUse
 
 _NODE = "node__"
-_COLUMNS = frozenset(("name", "ready", "cpu_milli", "memory_mib", "version", "seen_at"))
+_COLUMNS = frozenset(("name", "ready", "cpu_milli", "memory_mib"))
 
 
 class NodeRows:

@@ -174,6 +174,19 @@ def test_a_waiting_name_without_a_place_to_break_keeps_home_as_wide_as_the_scree
     context.close()
 
 
+def test_all_columns_of_the_nodes_are_in_sight_on_a_usual_screen(
+    portal: screens.Portal, chromium: Any
+) -> None:
+    context = chromium.new_context(viewport=screens.WIDE)
+    screens.sign_in(context, portal, "olga")
+    page = context.new_page()
+    paths = [one["url"] for one in portal.pages if one["name"] == "console-cluster-nodes-of-one"]
+    screens.open_page(page, f"{portal.url}{paths[0]}")
+    table = page.locator(".table-container", has_text="h100-0")
+    assert table.evaluate("node => node.scrollWidth <= node.clientWidth")
+    context.close()
+
+
 def test_a_word_that_fits_on_a_card_is_not_broken_for_the_state_beside_it(
     portal: screens.Portal, chromium: Any
 ) -> None:

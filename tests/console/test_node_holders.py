@@ -10,7 +10,7 @@ from django.urls import reverse
 from django.utils.html import strip_tags
 
 from clusters import accelerators, node_use
-from clusters.models import Cluster, Pool
+from clusters.models import Cluster, Node, Pool
 from clusters.services import nodes_store
 from common.clock import now
 from common.templatetags.berth import NOTHING
@@ -116,6 +116,17 @@ def test_a_node_says_how_many_gpus_are_held_and_free_by_whom_and_how_they_are_us
     assert (first["name"], first["owner"], first["gpus"]) == ("training", alice.label, 4)
     assert (first["gpu_utilisation"], first["gpu_utilisation_hour"]) == (90, 50)
     assert (second["gpu_utilisation"], second["gpu_utilisation_hour"]) == (None, None)
+
+
+def test_a_node_says_its_version_and_its_memory_beside_its_name_and_processors(
+    client: Any, cluster: Cluster
+) -> None:
+    Node.objects.filter(name="h100-7").update(version="v1.33.1", memory_mib=512 * 1024)
+    shown = cells(client, "h100-7")
+    assert "v1.33.1" in shown["name"]
+    assert [strip_tags(part) for part in shown["cpu_milli"].split("<br>")][1].startswith("512")
+    assert "Ready" in shown["ready"]
+    assert "Changed" in shown["ready"]
 
 
 def test_old_figures_say_nothing_of_now_and_nothing_is_made_up(
