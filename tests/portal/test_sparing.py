@@ -1,6 +1,8 @@
 """What the run of tests spares itself leaves each test what it would have had."""
 
 import ssl
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -38,3 +40,46 @@ def test_clients_share_the_authorities_unless_others_are_named(
     monkeypatch.setenv("SSL_CERT_DIR", "/nowhere")
     assert not sparing.trusting().get_ca_certs()
     assert sparing.trusting(trust_env=False) is public
+
+
+@pytest.mark.parametrize(
+    ("source", "marks"),
+    [
+        ("pytestmark = pytest.mark.slow\n", {"slow"}),
+        ("pytestmark = [pytest.mark.django_db, pytest.mark.real]\n", {"django_db", "real"}),
+        (
+            "import x\n\npytestmark = [\n    pytest.mark.cluster,\n    mark.root,\n]\n",
+            {"cluster", "root"},
+        ),
+        (
+            "pytestmark = pytest.mark.django_db\n\n\n@pytest.mark.slow\ndef test_one(): ...\n",
+            {"django_db"},
+        ),
+        ("class TestIt:\n    pytestmark = pytest.mark.slow\n", set()),
+        ('pytestmark = mark.parametrize("n", [1, param(2, marks=mark.slow)])\n', set()),
+    ],
+)
+def test_the_marks_of_all_tests_of_a_file_are_read_from_its_text(
+    source: str, marks: set[str]
+) -> None:
+    assert sparing.marks_of_all(source) == marks
+
+
+@pytest.mark.parametrize(
+    ("expression", "is_left_out"),
+    [
+        ("not real and not slow", True),
+        ("not slow", True),
+        ("not real", False),
+        ("slow", False),
+        ("not slow or real", False),
+        ("", False),
+    ],
+)
+def test_only_a_file_of_which_no_test_would_run_is_left_unread(
+    expression: str, is_left_out: bool, tmp_path: Path
+) -> None:
+    file = tmp_path / "test_it.py"
+    file.write_text("pytestmark = [mark.django_db, mark.slow]\n")
+    config = SimpleNamespace(option=SimpleNamespace(markexpr=expression))
+    assert bool(sparing.pytest_ignore_collect(file, config)) is is_left_out

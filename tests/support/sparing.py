@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import ssl
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -19,6 +21,25 @@ from httpx._transports import default as transports
 # What Django itself writes after each migration: it follows from the models, and no test changes it.
 FIXED = frozenset({"django_content_type", "auth_permission"})
 NAMING = ("SSL_CERT_FILE", "SSL_CERT_DIR")
+NONE_OF = re.compile(r"not \w+(?: and not \w+)*")  # as the expression of `make check`
+WHOLE_FILE = re.compile(r"^pytestmark\b.*(?:\n[ )\]].*)*", re.MULTILINE)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave a file unread of which no test would run: each worker imports what it needs, for nothing."""
+    expression = config.option.markexpr
+    if collection_path.suffix != ".py" or not NONE_OF.fullmatch(expression):
+        return None
+    left_out = set(expression.removeprefix("not ").split(" and not "))
+    return True if marks_of_all(collection_path.read_text()) & left_out else None
+
+
+def marks_of_all(source: str) -> set[str]:
+    """Return the marks that each test of a file has; none where some cases only might have them."""
+    found = WHOLE_FILE.search(source)
+    if not found or "parametrize" in found[0]:
+        return set()
+    return set(re.findall(r"\bmark\.(\w+)", found[0]))
 
 
 def pytest_collection_finish() -> None:
