@@ -16,6 +16,7 @@ import pytest
 from playwright.sync_api import Browser, Page, Request, expect
 
 from benchmarks.lib import poll
+from dataplane.files.notes import UPLOADS
 from tests.browser.conftest import PASSWORD
 from tests.support.dataplane import dataplane_environment
 from tests.support.portal import Portal
@@ -114,11 +115,11 @@ def give(page: Page, *files: tuple[str, bytes]) -> None:
 
 
 def empty(folder: Path) -> None:
-    """Remove all that people put there; the browser's own folder is hidden."""
+    """Remove all that people put there, and what they began to; the browser's own folder is hidden."""
     assert folder.is_dir()
-    for entry in folder.iterdir():
+    for entry in (*folder.iterdir(), *(folder / UPLOADS).glob("*")):
         if entry.is_dir() and not entry.is_symlink():
             if not entry.name.startswith("."):
                 shutil.rmtree(entry)
         else:
-            entry.unlink()
+            entry.unlink(missing_ok=True)
