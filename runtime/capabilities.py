@@ -24,8 +24,11 @@ from runtime.use_sources import Holder, UseSource
 
 @runtime_checkable
 class SupportsWatch(Protocol):
-    def watch(self, *, stop: Callable[[], bool]) -> Iterator[list[Observation]]:
-        """Yield a full list first, then changes; an empty list is a heartbeat (≤ 30 s)."""
+    def watch(self, *, stop: Callable[[], bool]) -> Iterator[list[Observation] | None]:
+        """Yield a full list first, then changes; an empty list is a heartbeat (≤ 30 s).
+
+        None before the full list: it is long, and more of it came.
+        """
 
 
 @runtime_checkable

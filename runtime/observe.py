@@ -197,6 +197,7 @@ class Watcher:
         self._held: Held | None = None
         self._thread: threading.Thread | None = None
         self._unanswered = 0  # tries in a row
+        self.is_filling = False  # a long first list arrives
         self.last_beat = time.monotonic()
 
     def start(self) -> None:
@@ -275,23 +276,31 @@ class Watcher:
     def _follow(self, driver: SupportsWatch, held: Held) -> None:
         first, renewed = True, time.monotonic()
         self._watches_here(renewed)
-        for batch in driver.watch(stop=self._stop.is_set):
-            self.last_beat = time.monotonic()
-            self._unanswered = 0
-            if self._stop.is_set():
-                return
-            if first or batch:
-                for kind, pk in store(self.cluster_key, batch, full=first):
-                    self._wake(kind, pk)
-            self._keep_nodes(driver)
-            first = False
-            if time.monotonic() - renewed > RENEW_S:
-                renewed = time.monotonic()
-                if not held.renew():
-                    log.warning("watch.lost_lease", cluster=self.cluster_key)
+        try:
+            for batch in driver.watch(stop=self._stop.is_set):
+                self.last_beat = time.monotonic()
+                self._unanswered = 0
+                if self._stop.is_set():
                     return
-                self._watches_here(renewed)
-            close_old_connections()  # the next news may be long in coming
+                self.is_filling = batch is None
+                if batch is not None:
+                    self._take(driver, batch, first=first)
+                    first = False
+                if time.monotonic() - renewed > RENEW_S:
+                    renewed = time.monotonic()
+                    if not held.renew():
+                        log.warning("watch.lost_lease", cluster=self.cluster_key)
+                        return
+                    self._watches_here(renewed)
+                close_old_connections()  # the next news may be long in coming
+        finally:
+            self.is_filling = False
+
+    def _take(self, driver: SupportsWatch, batch: list[Observation], *, first: bool) -> None:
+        if first or batch:
+            for kind, pk in store(self.cluster_key, batch, full=first):
+                self._wake(kind, pk)
+        self._keep_nodes(driver)
 
     def _watches_here(self, since: float) -> None:
         """For as long as its own lease lasts this process need not ask."""

@@ -40,6 +40,9 @@ CHECK_S = 5.0
 GATE_S = 1.0  # somebody may be waiting for it
 GATE_LINGERS_S = 60.0  # who closed files soon opens others: it would end, and start again
 SILENT_S = 600.0
+# What nobody waits for begins after the watch has read its clusters: a worker that follows one that
+# was killed is to know first what changed meanwhile.
+LATER_S = 20.0
 
 
 def usage_tick() -> None:
@@ -62,15 +65,25 @@ def gate_tick() -> None:
 
 
 class Loop:
-    """Calls ``act`` every ``every_s`` in a thread, in one process only when ``lease`` is set."""
+    """Calls ``act`` every ``every_s`` in a thread, in one process only when ``lease`` is set.
+
+    ``first_s``: how long after its start for the first time.
+    """
 
     def __init__(
-        self, name: str, act: Callable[[], object], every_s: float, *, leased: bool = False
+        self,
+        name: str,
+        act: Callable[[], object],
+        every_s: float,
+        *,
+        leased: bool = False,
+        first_s: float = 0.0,
     ) -> None:
         self.name = name
         self._act = act
         self._every_s = every_s
         self._leased = leased
+        self._first_s = first_s
         self._held: leases.Held | None = None
         self._renewed = 0.0
         self._turned = time.monotonic()
@@ -80,7 +93,8 @@ class Loop:
     @property
     def is_silent(self) -> bool:
         """Its thread is gone, or has been in one turn for longer than any turn takes."""
-        longest = SILENT_S + self._every_s  # it sleeps between two turns
+        # it sleeps between two turns, and before the first
+        longest = SILENT_S + max(self._every_s, self._first_s)
         return not self._thread.is_alive() or time.monotonic() - self._turned > longest
 
     def start(self) -> None:
@@ -93,6 +107,7 @@ class Loop:
         self._thread.join(timeout_s)
 
     def _run(self) -> None:
+        self._stop.wait(self._first_s)
         while not self._stop.is_set():
             pause = self._every_s
             self._turned = time.monotonic()
@@ -169,6 +184,10 @@ class Watches:
             self._running[key] = observe.Watcher(key, self._wake)
             self._running[key].start()
 
+    def are_filling(self) -> bool:
+        """Whether a long first list arrives: until it is there, rows are what they were."""
+        return any(watcher.is_filling for watcher in list(self._running.values()))
+
     def stop(self) -> None:
         for watcher in self._running.values():
             watcher.stop()
@@ -185,6 +204,7 @@ class Worker:
         self.pool.on_full = self.sweeper.wake
         self.ear = EngineEar(self.pool.submit)
         self.watches = Watches(self.pool.submit)
+        self.pool.gives_way = self.watches.are_filling
         self.loops = [
             Loop("routes", routes.Keeper().tick, routes.EPOCH_S, leased=True),
             Loop("health", Health().tick, CHECK_S, leased=True),
@@ -193,7 +213,7 @@ class Worker:
             Loop("files-idle", files.sessions_tidy, 15.0, leased=True),
             Loop("cluster-checks", checks.run_due, CHECK_S, leased=True),
             Loop("cluster-farewells", farewell.run_due, CHECK_S, leased=True),
-            Loop("orphans", orphans.collect_orphans, 60.0, leased=True),
+            Loop("orphans", orphans.collect_orphans, 60.0, leased=True, first_s=LATER_S),
             Loop("notebook-tokens", cutting.Keeper().tick, cutting.Keeper.EVERY_S, leased=True),
             Loop("notebook-activity", activity.poll, activity.POLL_S, leased=True),
             Loop("workspace-limits", notebooks.limits_enforce, 15.0, leased=True),

@@ -107,8 +107,9 @@ def test_e17_ten_thousand_wake_ups_are_left_to_the_sweep_which_is_told(slow_pool
 
 
 @pytest.mark.django_db(transaction=True)
-def test_e17_rows_of_the_sweep_come_one_at_a_time_beside_one_that_was_woken(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("beside_what", ["woken", "a long list of the watch"])
+def test_e17_rows_of_the_sweep_come_one_at_a_time_beside_what_matters_more(
+    monkeypatch: pytest.MonkeyPatch, beside_what: str
 ) -> None:
     """They share one interpreter: one of eight at work on it would take eight times as long."""
     monkeypatch.setattr(sweep, "MOMENT_S", 0.5)
@@ -129,7 +130,10 @@ def test_e17_rows_of_the_sweep_come_one_at_a_time_beside_one_that_was_woken(
 
     monkeypatch.setattr(engine, "reconcile_one", look)
     pool = sweep.Pool(threads=8)
-    pool.submit("workspace", 0)
+    if beside_what == "woken":
+        pool.submit("workspace", 0)
+    else:
+        pool.gives_way = lambda: not launched.is_set()
     assert all(pool.offer("workspace", n) for n in range(1, 100))
     while len(beside) < 20:
         threading.Event().wait(0.005)

@@ -240,6 +240,28 @@ def test_a_duty_that_sleeps_for_hours_is_not_silent(monkeypatch: pytest.MonkeyPa
         loop.join(2)
 
 
+def test_a_duty_that_nobody_waits_for_begins_later_and_ends_at_once() -> None:
+    from portal.server import duties
+
+    acted = threading.Event()
+    late = duties.Loop("late", acted.set, 60.0, first_s=0.3)
+    never = duties.Loop("never", acted.clear, 60.0, first_s=3600.0)
+    begun = time.monotonic()
+    late.start()
+    never.start()
+    try:
+        assert acted.wait(60)
+        assert time.monotonic() - begun >= 0.3
+    finally:
+        late.stop()
+        never.stop()
+        begun = time.monotonic()
+        late.join(60)
+        never.join(60)
+    assert time.monotonic() - begun < 30
+    assert acted.is_set()
+
+
 def test_a_duty_that_sleeps_keeps_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     """Seventeen duties that kept theirs left none of the pool's twelve for the engine."""
     from portal.server import duties

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
+from runtime.drivers.kubernetes import decoding
 from runtime.protocol import Denied, DriverError, InvalidSpec, NotYet, Unreachable
 from runtime.reasons import Reason
 
@@ -28,9 +30,10 @@ class Answer:
         return self.headers.get(name.encode(), b"").decode("latin-1")
 
     def json(self) -> Any:
+        """Return what it says, None where that is no JSON."""
         try:
-            return json.loads(self.body)
-        except ValueError:
+            return decoding.decoded(self.body)
+        except (msgspec.DecodeError, RecursionError):
             return None
 
     @property

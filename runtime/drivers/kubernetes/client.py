@@ -20,8 +20,9 @@ from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
 import httpcore
+import msgspec
 
-from runtime.drivers.kubernetes import names
+from runtime.drivers.kubernetes import decoding, names
 from runtime.drivers.kubernetes.access import Bearer, KubeAccess
 from runtime.drivers.kubernetes.addresses import Check, CheckedBackend
 from runtime.drivers.kubernetes.answers import Answer, raise_for
@@ -156,7 +157,7 @@ class KubeClient:
         params = {"limit": str(_PAGE), "labelSelector": selector, "fieldSelector": fields}
         path = path_of(api_version, plural, "", namespace)
         while True:
-            page = _object(raise_for(self.request("GET", path, params)))
+            page = _page(raise_for(self.request("GET", path, params)).body, plural)
             said = page.get("metadata") or {}
             yield page.get("items") or [], said
             if not said.get("continue"):
@@ -346,6 +347,18 @@ def path_of(api_version: str, plural: str, name: str = "", namespace: str = "") 
 def _asked_pause(answer: Answer | None) -> float:
     value = "" if answer is None else answer.header("retry-after")
     return min(float(value), 3600.0) if value.isdigit() else 0.0
+
+
+def _page(body: bytes, plural: str) -> Object:
+    try:
+        found = decoding.page_of(body, plural)
+    except (msgspec.DecodeError, RecursionError) as error:
+        found = error
+    if isinstance(found, dict):
+        return found
+    # an empty list would say that all is gone
+    message = f"The cluster's list of {plural} can't be read."
+    raise Unreachable(message)
 
 
 def _object(answer: Answer) -> Object:

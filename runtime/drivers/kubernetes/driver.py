@@ -152,7 +152,7 @@ class KubernetesDriver:
         )
 
     # --- SupportsWatch, SupportsNodes -----------------------------------------------------------
-    def watch(self, *, stop: Callable[[], bool]) -> Iterator[list[Observation]]:
+    def watch(self, *, stop: Callable[[], bool]) -> Iterator[list[Observation] | None]:
         seen = World()
         watch = self._watch = Watch(self.client, self.options, seen, self._pods.check)
         told: dict[str, int] = {}
@@ -160,6 +160,9 @@ class KubernetesDriver:
         first = True
         try:
             for changed in watch.follow(stop, pace.seconds_left):
+                if changed is None:
+                    yield None
+                    continue
                 found = seen.everything() if first else seen.take() if changed else []
                 self._world = seen
                 batch = [self._told(o) for o in found]

@@ -22,11 +22,12 @@ from typing import Any
 
 import structlog
 
-from runtime.drivers.kubernetes import names, world
+from runtime.drivers.kubernetes import decoding, names, world
 from runtime.drivers.kubernetes.addresses import Check
 from runtime.drivers.kubernetes.answers import Answer, Expired, error_of
 from runtime.drivers.kubernetes.client import KubeClient, path_of
 from runtime.drivers.kubernetes.client import Object as KubeObject
+from runtime.drivers.kubernetes.keys import Key, key_of
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.drivers.kubernetes.prober import Prober
 from runtime.drivers.kubernetes.tenant import WATCHED
@@ -41,6 +42,7 @@ PATIENCE_S = 12.0
 HEARTBEAT_S = 10.0
 AT_ONCE_S = 0.1  # what still comes after that is told in the next turn
 _FIRST_S = 30.0
+_TELL_S = 1.0
 _DENIED_S = 60.0
 # A server that has just begun refuses for moments what it grants: its roles are not read yet.
 BELIEVED_S = 3.0
@@ -89,12 +91,16 @@ def kinds_of(options: KubernetesOptions) -> tuple[Kind, ...]:
 
 @dataclass
 class Change:
-    """What a thread tells: a full list, one change, or that it may not read or can't go on."""
+    """What a thread tells: a full list, one change, or that it may not read or can't go on.
+
+    A list comes page by page; ``listed`` ends it and has the keys of all its pages.
+    """
 
     kind: str
-    word: str  # list | put | drop | look | refused | error
+    word: str  # page | listed | put | drop | look | refused | error
     obj: KubeObject = field(default_factory=dict)
     objects: list[KubeObject] = field(default_factory=list)
+    keys: set[Key] = field(default_factory=set)
     error: DriverError | None = None
 
 
@@ -164,14 +170,20 @@ class Stream:
 
     def _list(self) -> None:
         self.lists += 1
-        objects, version = self._client.list_with_version(
+        keys: set[Key] = set()
+        version = ""
+        pages = self._client.pages(
             self._kind.api_version,
             self._kind.plural,
             "",
             self._kind.selector,
             self._kind.fields,
         )
-        self._out.put(Change(self._kind.kind, "list", objects=objects))
+        for objects, said in pages:
+            keys.update(key_of(obj) for obj in objects)
+            version = str(said.get("resourceVersion", ""))
+            self._out.put(Change(self._kind.kind, "page", objects=objects))
+        self._out.put(Change(self._kind.kind, "listed", keys=keys))
         self._version = version
         self._failing_since = self._denied_since = None
 
@@ -193,7 +205,7 @@ class Stream:
             for line in _lines(response.iter_stream()):
                 if self._stop():
                     return
-                self._take(json.loads(line))
+                self._take(decoding.event_of(line, self._kind.plural))
 
     def _take(self, event: KubeObject) -> None:
         word, obj = event.get("type"), event.get("object") or {}
@@ -257,8 +269,10 @@ class Watch:
 
     def follow(
         self, stop: Callable[[], bool], seconds_left: Callable[[], float | None]
-    ) -> Iterator[bool]:
+    ) -> Iterator[bool | None]:
         """Yield True when something may have changed (first: all is listed), False to say alive.
+
+        None, before the first True: something arrives of lists that are long.
 
         ``seconds_left``: after how long of nothing new the caller wants to be asked again.
         """
@@ -278,7 +292,7 @@ class Watch:
         for stream in self.streams:
             stream.thread.start()
         try:
-            self._fill(out, is_over)
+            yield from self._fill(out, is_over)
             yield True
             while not is_over():
                 yield self._gather(out, is_over, seconds_left())
@@ -288,9 +302,10 @@ class Watch:
             for stream in self.streams:
                 stream.cut()
 
-    def _fill(self, out: queue.SimpleQueue[Change], is_over: Callable[[], bool]) -> None:
+    def _fill(self, out: queue.SimpleQueue[Change], is_over: Callable[[], bool]) -> Iterator[None]:
+        """Take the first lists. They may be as long as they are, while something arrives."""
         missing = {kind.kind for kind in self._kinds}
-        until = time.monotonic() + _FIRST_S
+        until, told = time.monotonic() + _FIRST_S, time.monotonic()
         while missing and not is_over():
             try:
                 change = out.get(timeout=0.2)
@@ -300,8 +315,12 @@ class Watch:
                     raise Unreachable(message) from None
                 continue
             self._apply(change)
-            if change.word in {"list", "refused"}:
+            until = time.monotonic() + _FIRST_S
+            if change.word in {"listed", "refused"}:
                 missing.discard(change.kind)
+            if time.monotonic() - told > _TELL_S:
+                told = time.monotonic()
+                yield None
 
     def _gather(
         self,
@@ -328,8 +347,11 @@ class Watch:
     def _apply(self, change: Change) -> None:
         if change.error is not None:
             raise change.error
-        if change.word == "list":
-            self._world.replace(change.kind, change.objects)
+        if change.word == "page":
+            for obj in change.objects:
+                self._world.put(change.kind, obj)
+        elif change.word == "listed":
+            self._world.keep(change.kind, change.keys)
         elif change.word == "put":
             self._world.put(change.kind, change.obj)
         elif change.word == "drop":

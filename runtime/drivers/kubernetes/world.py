@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from runtime.drivers.kubernetes import leftovers, names, observe, observe_job, waiting
@@ -76,19 +76,24 @@ class World:
             self._bury(kind, obj)
             self._drop(kind, dict(obj))
 
-    def replace(self, kind: str, objects: Iterable[Mapping[str, Any]]) -> None:
-        """A full list: what is not in it is gone."""
+    def keep(self, kind: str, keys: Collection[Key]) -> None:
+        """A full list came to its end: what it did not name is gone."""
         with self._lock:
-            there = {key_of(o): dict(o) for o in objects}
             for known in self._all(kind):
-                if key_of(known) not in there:
+                if key_of(known) not in keys:
                     self._drop(kind, known)
-            for obj in there.values():
-                self._put(kind, obj)
             if kind == NODES:
                 self._nodes.listed()
             elif kind == OTHERS:
                 self._nodes.others_listed()
+
+    def replace(self, kind: str, objects: Iterable[Mapping[str, Any]]) -> None:
+        """Take a full list that is one page."""
+        with self._lock:
+            there = {key_of(o): dict(o) for o in objects}
+            for obj in there.values():
+                self._put(kind, obj)
+            self.keep(kind, there)
 
     # --- to the driver --------------------------------------------------------------------------
     def take(self) -> list[Observation]:

@@ -4,10 +4,11 @@ import math
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
-from runtime.drivers.kubernetes import names, watch
+from runtime.drivers.kubernetes import client, names, watch
 from runtime.protocol import Observation, Seen, Unreachable
 from runtime.reasons import Reason
 from tests.drivers.kubernetes.pieces import AT
@@ -41,7 +42,7 @@ class Follower:
         self.driver = driver
         self.known: dict[str, Observation] = {}
         self.heard: list[Observation] = []  # all of them: a word may be over before one looks
-        self.beats = self.batches = 0
+        self.beats = self.batches = self.fillings = 0
         self.error: Exception | None = None
         self.first = threading.Event()
         self._over = threading.Event()
@@ -53,6 +54,9 @@ class Follower:
     def _run(self) -> None:
         try:
             for batch in self.driver.watch(stop=self._over.is_set):
+                if batch is None:  # the first lists take long here
+                    self.fillings += 1
+                    continue
                 for found in batch:
                     last = self.known.get(found.uid)
                     assert last is None or found.version > last.version
@@ -395,3 +399,43 @@ def test_a_pod_is_asked_directly_and_believed(stub, follow, monkeypatch):
 
     assert any(believed_within(uid) < 0.5 for uid in "abcde")  # the machine may be busy
     server.shutdown()
+
+
+def test_c11_long_lists_are_told_of_while_they_arrive_however_long_that_takes(
+    stub, follow, monkeypatch
+):
+    """The first one judged by the whole time began anew for ever, where it took too long."""
+    monkeypatch.setattr(watch, "_FIRST_S", 0.6)
+    monkeypatch.setattr(watch, "_TELL_S", 0.0)
+    monkeypatch.setattr(client, "_PAGE", 1)
+    plain = client.KubeClient.pages
+
+    def slowly(self, *words):
+        for page in plain(self, *words):
+            time.sleep(0.1)
+            yield page
+
+    monkeypatch.setattr(client.KubeClient, "pages", slowly)
+    for n in range(12):
+        put_set(stub, f"{n:08d}-0000-4000-8000-000000000000")
+    seen = follow()
+    assert len(seen.known) == 12
+    assert seen.fillings >= 12
+    assert seen.error is None
+
+
+def test_a_list_that_is_no_json_is_not_taken_for_an_empty_one(stub, follow, monkeypatch):
+    put_set(stub, (uid := "00000001-0000-4000-8000-000000000000"))
+    plain, broken = client.KubeClient.request, []
+
+    def garbled(self, method, path, *words, **more):
+        answer = plain(self, method, path, *words, **more)
+        if path.endswith("/statefulsets") and len(broken) < 2:
+            broken.append(path)
+            return replace(answer, body=b"<html>")
+        return answer
+
+    monkeypatch.setattr(client.KubeClient, "request", garbled)
+    seen = follow()
+    assert len(broken) == 2
+    assert [o.uid for o in seen.heard] == [uid]
