@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from devcluster import fleet
-from devcluster.kube import Kube
+from devcluster.kube import Kube, path_of
 from devcluster.layout import Layout
 from devcluster.status import faults
 from tests.cluster.asking import answered
@@ -50,9 +50,15 @@ def run_pod(kube: Kube, namespace: str, devcluster: dict[str, Any]) -> Callable[
 
 
 def test_all_parts_of_the_cluster_run(devcluster: dict[str, Any], kube: Kube) -> None:
+    found = ["nobody could look"]
+
+    def is_well() -> bool:
+        found[:] = faults(Layout.usual())
+        return not found
+
     with suppress(TimeoutError):  # a busy machine is late with an answer
-        kube.until("no faults", lambda: not faults(Layout.usual()), 60)
-    assert faults(Layout.usual()) == []
+        kube.until("no faults", is_well, 60)
+    assert found == []
     assert devcluster["version"] == "v1.36.3"
 
 
@@ -188,16 +194,20 @@ def test_ten_one_gpu_pods_fill_two_nodes_of_eight_with_the_packing_profile(
 ) -> None:
     only = {"type": "kwok", "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
     one = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"nvidia.com/gpu": "1"}}
-    for number in range(10):
-        more = {"nodeSelector": only, "schedulerName": "gpu-binpack", "resources": one}
-        kube.create(simulated(namespace, f"packed-{number}", **more))
 
     def placed() -> Any:
         found = kube.list("v1", "Pod", namespace)
         return found if all(phase(one) == "Running" for one in found) else None
 
-    used = {one["spec"]["nodeName"] for one in kube.until("all run", placed)}
-    assert len(used) == 2
+    try:
+        for number in range(10):
+            more = {"nodeSelector": only, "schedulerName": "gpu-binpack", "resources": one}
+            kube.create(simulated(namespace, f"packed-{number}", **more))
+        used = {one["spec"]["nodeName"] for one in kube.until("all run", placed)}
+        assert len(used) == 2
+    finally:  # half of them, going, would have the next ones placed elsewhere
+        kube.request("DELETE", path_of("v1", "Pod", namespace))
+        kube.until("their end", lambda: not kube.list("v1", "Pod", namespace))
 
 
 def queue(kube: Kube, namespace: str) -> Callable[[], None]:
