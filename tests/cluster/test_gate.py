@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import json
 import os
+import secrets
 import subprocess
 import sys
 import time
@@ -19,7 +20,6 @@ from playwright.sync_api import expect
 from websockets.exceptions import ConnectionClosed
 
 from benchmarks.lib import timed
-from devcluster.kube import Kube
 from tests.cluster.visitors import BASE, Person, portal_of_people, until
 from tests.cluster.ways import (
     SSH,
@@ -95,21 +95,21 @@ def test_others_get_no_terminal(ben: Person, row: dict[str, Any]) -> None:
 
 
 def test_fifty_mebibytes_go_there_and_back(ann: Person, row: dict[str, Any]) -> None:
-    data = os.urandom(50 * 2**20)
-    base = f"/gate/files/{row['id']}"
+    data, folder = os.urandom(50 * 2**20), f"folder {secrets.token_hex(4)}"
+    base, there = f"/gate/files/{row['id']}", {"path": f"{folder}/big.bin"}
     with files(ann) as http:
-        put = http.put(f"{base}/upload", params={"path": "folder x/big.bin"}, content=data)
+        put = http.put(f"{base}/upload", params=there, content=data)
         assert put.status_code == 404  # no such folder yet
-        ok(http.post(f"{base}/act", json={"act": "mkdir", "path": "folder x"}))
-        put = ok(http.put(f"{base}/upload", params={"path": "folder x/big.bin"}, content=data))
-        (entry,) = ok(http.get(f"{base}/list", params={"path": "folder x"})).json()["entries"]
+        ok(http.post(f"{base}/act", json={"act": "mkdir", "path": folder}))
+        put = ok(http.put(f"{base}/upload", params=there, content=data))
+        (entry,) = ok(http.get(f"{base}/list", params={"path": folder})).json()["entries"]
         assert (entry["name"], entry["size"]) == ("big.bin", len(data))
         got = ok(http.get(f"{base}/download", params={"path": entry["path"]})).content
         assert hashlib.sha256(got).digest() == hashlib.sha256(data).digest()
-        assert len(ok(http.get(f"{base}/archive", params={"path": "folder x"})).content) > len(data)
-        ok(http.post(f"{base}/act", json={"act": "delete", "path": "folder x"}))
+        assert len(ok(http.get(f"{base}/archive", params={"path": folder})).content) > len(data)
+        ok(http.post(f"{base}/act", json={"act": "delete", "path": folder}))
         names = [e["name"] for e in ok(http.get(f"{base}/list")).json()["entries"]]
-        assert "folder x" not in names
+        assert folder not in names
 
 
 # What a shell sets by itself.
@@ -148,6 +148,7 @@ def test_scp_carries_files_by_the_containers_own_sftp_server(
     data, there, back = os.urandom(5 * 2**20), tmp_path / "up", tmp_path / "down"
     there.write_bytes(data)
     up = [*base, str(there), f"{row['id']}@localhost:x.bin"]
+    ssh(ann, key, row, "rm -f ~/.local/bin/sftp-server")  # of an earlier try
     if ssh(ann, key, row, "test -x /usr/lib/openssh/sftp-server").returncode:
         refused = subprocess.run(up, check=False, timeout=180, capture_output=True)
         assert refused.returncode
@@ -157,8 +158,7 @@ def test_scp_carries_files_by_the_containers_own_sftp_server(
         ssh(ann, key, row, "mkdir -p ~/.local/bin")
         with files(ann) as http:
             put = {"path": ".local/bin/sftp-server"}
-            content = SFTP.read_bytes()
-            ok(http.put(f"/gate/files/{row['id']}/upload", params=put, content=content))
+            ok(http.put(f"/gate/files/{row['id']}/upload", params=put, content=SFTP.read_bytes()))
         assert ssh(ann, key, row, "chmod +x ~/.local/bin/sftp-server").returncode == 0
     subprocess.run(up, check=True, timeout=180, capture_output=True)
     down = [*base, f"{row['id']}@localhost:x.bin", str(back)]
@@ -197,7 +197,8 @@ def test_a3_a_visitor_who_is_let_out_is_cut_within_a_minute(
 ) -> None:
     theirs = register(ben, tmp_path)
     assert ssh(ben, theirs, row, "true").returncode == 255
-    ok(ann.api.post(f"{BASE}/{row['id']}/shares", json={"username": "ben"}))
+    shares = f"{BASE}/{row['id']}/shares"
+    ok(ann.api.post(shares, json={"username": "ben"}))
     command = ["ssh", *SSH, "-i", str(theirs), "-p", str(ben.portal.port + 5)]
     entered = subprocess.Popen(
         [*command, f"{row['id']}@localhost", "echo in; sleep 600"],
@@ -205,11 +206,14 @@ def test_a3_a_visitor_who_is_let_out_is_cut_within_a_minute(
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
-    with terminal(ben, row) as ws:
+    with contextlib.ExitStack() as stack:
+        stack.callback(entered.kill)
+        stack.callback(ann.api.delete, f"{shares}/ben")  # whatever fails: he begins outside
+        ws = stack.enter_context(terminal(ben, row))
         told(ws)
         assert entered.stdout is not None
         assert entered.stdout.readline() == b"in\n"
-        ok(ann.api.delete(f"{BASE}/{row['id']}/shares/ben"))
+        ok(ann.api.delete(f"{shares}/ben"))
         began = time.monotonic()
         assert told(ws)["code"] == "forbidden"
         assert entered.wait(60) == 255
@@ -226,7 +230,7 @@ def test_the_log_is_followed(ann: Person, row: dict[str, Any]) -> None:
 
 
 def test_the_page_shows_objects_without_secrets(
-    ann: Person, ben: Person, row: dict[str, Any], kube: Kube
+    ann: Person, ben: Person, row: dict[str, Any]
 ) -> None:
     page = ann.open(f"{ann.portal.url}/projects/demo/workspaces/{row['id']}/cluster/").text
     assert "kind: StatefulSet" in page
@@ -235,7 +239,6 @@ def test_the_page_shows_objects_without_secrets(
     theirs = ben.open(f"{ben.portal.url}/projects/demo/workspaces/{row['id']}/cluster/").text
     assert "kind: StatefulSet" in theirs
     assert "good morning" not in theirs
-    del kube
 
 
 @pytest.fixture
@@ -292,14 +295,12 @@ def gate_process(portal: ClusteredPortal) -> int:
             variables_ = (entry / "environ").read_bytes()
             if b"gate" in words and f"BERTH_VAR={portal.var}".encode() in variables_:
                 return int(entry.name)
-    message = "no gate runs"
-    raise AssertionError(message)
+    raise AssertionError("no gate runs")
 
 
 def memory_mib(number: int) -> float:
-    line = next(
-        one for one in Path(f"/proc/{number}/status").read_text().splitlines() if "VmRSS" in one
-    )
+    lines = Path(f"/proc/{number}/status").read_text().splitlines()
+    line = next(one for one in lines if "VmRSS" in one)
     return int(line.split()[1]) / 1024
 
 
@@ -331,10 +332,11 @@ def test_the_command_line_runs_commands_and_carries_files(
     assert (ran.returncode, ran.stdout) == (6, b"in good morning\n"), ran.stderr
     data, there, back = os.urandom(3 * 2**20), tmp_path / "up.bin", tmp_path / "down.bin"
     there.write_bytes(data)
-    done = berth(ann, "files", "cp", str(there), f"{row['id']}:a b.bin")
+    name = f"a {secrets.token_hex(4)}.bin"
+    done = berth(ann, "files", "cp", str(there), f"{row['id']}:{name}")
     assert done.returncode == 0, done.stderr
-    assert b"a b.bin" in berth(ann, "files", "ls", row["id"]).stdout
-    done = berth(ann, "files", "cp", f"{row['id']}:a b.bin", str(back))
+    assert name.encode() in berth(ann, "files", "ls", row["id"]).stdout
+    done = berth(ann, "files", "cp", f"{row['id']}:{name}", str(back))
     assert done.returncode == 0, done.stderr
     assert back.read_bytes() == data
 
@@ -353,9 +355,8 @@ def test_the_pages_work_in_a_browser_under_the_strict_policy(
 ) -> None:
     with open_browser() as chromium:
         context = chromium.new_context(viewport={"width": 1280, "height": 900})
-        context.add_cookies(
-            [{"name": n, "value": v, "url": ann.portal.url} for n, v in cookies(ann).items()]
-        )
+        mine = cookies(ann).items()
+        context.add_cookies([{"name": n, "value": v, "url": ann.portal.url} for n, v in mine])
         page = context.new_page()
         problems: list[str] = []
         page.on(
@@ -365,21 +366,20 @@ def test_the_pages_work_in_a_browser_under_the_strict_policy(
         page.on("pageerror", lambda e: problems.append(str(e)))
         page.goto(f"{ann.portal.url}/projects/demo/workspaces/{row['id']}/terminal/")
         expect(page.locator("#terminal-state")).to_have_text("Connected", timeout=60_000)
-        page.keyboard.type(
-            "printf '\\033[38;2;10;200;30mcolour\\033[0m\\n'; echo $((40+2))-there\n"
-        )
+        coloured = "printf '\\033[38;2;10;200;30mcolour\\033[0m\\n'"
+        page.keyboard.type(f"{coloured}; echo $((40+2))-there\n")
         expect(page.locator(".xterm-rows")).to_contain_text("42-there", timeout=60_000)
         page.keyboard.press("Shift+Escape")
-        expect(page.locator("#terminal-copy")).to_be_focused()
+        expect(page.locator("#terminal-copy")).to_be_focused(timeout=60_000)
         page.goto(f"{ann.portal.url}/projects/demo/workspaces/{row['id']}/files/")
+        name = f"from a browser {secrets.token_hex(4)}.txt"  # one that is there is asked about
         with page.expect_response("**/upload*"):
             page.set_input_files(
-                "#files-upload",
-                {"name": "from a browser.txt", "mimeType": "text/plain", "buffer": b"hello"},
+                "#files-upload", {"name": name, "mimeType": "text/plain", "buffer": b"hello"}
             )
-        page.wait_for_selector("text=from a browser.txt")
+        page.wait_for_selector(f"text={name}")
         with page.expect_download() as loading:
-            page.click("tr:has-text('from a browser.txt') >> text=Download")
+            page.click(f"tr:has-text('{name}') >> text=Download")
         assert Path(loading.value.path()).read_bytes() == b"hello"
         page.goto(f"{ann.portal.url}/projects/demo/workspaces/{row['id']}/logs/")
         expect(page.locator("#log-state")).to_have_text("Following", timeout=60_000)
