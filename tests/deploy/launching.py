@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import threading
 import uuid
 from collections import Counter
@@ -23,6 +24,7 @@ class Launches:
         self, path: str, body: dict[str, Any], sign_in: Callable[[], Browser], *, most: int
     ) -> None:
         self.path, self.body, self.most = path, body, most
+        self.word = f"during-{secrets.token_hex(2)}-"  # begins their names
         self.made: dict[str, str] = {}  # name → id
         self.tried_again = 0
         self.lost: Counter[str] = Counter()
@@ -53,7 +55,7 @@ class Launches:
                 number = next(self._left, None)
             if number is None:
                 return
-            self._launch(browser, f"during-{number}")
+            self._launch(browser, f"{self.word}{number}")
             self._stop.wait(EVERY_S)
 
     def _launch(self, browser: Browser, name: str) -> None:

@@ -45,6 +45,7 @@ def doors(kube: Kube, service: str, namespace: str = NAMESPACE) -> list[str]:
 def outside(kube: Kube) -> Iterator[str]:
     """A namespace that no fence surrounds."""
     kube.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": OUTSIDE}})
+    kube.until("service account", lambda: kube.get("v1", "ServiceAccount", "default", OUTSIDE))
     yield OUTSIDE
     kube.delete("v1", "Namespace", OUTSIDE)
 

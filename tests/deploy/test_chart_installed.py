@@ -8,6 +8,7 @@ from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
+from uuid import uuid4
 
 import httpx
 import pytest
@@ -45,8 +46,7 @@ def test_the_api_server_takes_every_object_of_the_chart(
 def test_the_portal_inside_answers_and_finds_everything_well(
     release: Release, operator: Browser
 ) -> None:
-    home = operator.ask("GET", "/")
-    assert home.status_code == httpx.codes.OK
+    assert operator.ask("GET", "/").status_code == httpx.codes.OK
     found = until("ready", lambda: all_well(operator))
     assert found["checks"]["proxy"] == found["checks"]["machines"] == "ok"
 
@@ -324,7 +324,7 @@ def test_no_launch_is_lost_or_doubled_while_replicas_are_killed(
     until("started again", lambda: release.ready("web") == 3)
     record_property("tried_again", launches.tried_again)
     rows = operator.ask("GET", f"{WORKSPACES}?limit=100").json()["results"]
-    found = Counter(row["name"] for row in rows if row["name"].startswith("during-"))
+    found = Counter(row["name"] for row in rows if row["name"].startswith(launches.word))
     assert found == Counter(list(launches.made))
     assert len(set(launches.made.values())) == len(launches.made) == launches.most
     for uid in launches.made.values():
@@ -364,7 +364,7 @@ def test_by_a_gateway_somebody_signs_in_and_runs_code_in_a_notebook(
     signed_in = visitor.sign_in(release.secret("BERTH_ADMIN_PASSWORD"))
     assert signed_in.status_code == httpx.codes.FOUND, signed_in.text[:500]
     image = devcluster["images"]["jupyterlab"]["reference"]
-    row = launch(visitor, kind="notebook", image=image, name="by-gateway")
+    row = launch(visitor, kind="notebook", image=image, name=f"edge-{uuid4().hex[:4]}")
     url = row["status"]["url"]
     stranger = Visitor(gateway.port)
     # until then the Gateway itself says that there is nothing
