@@ -18,7 +18,7 @@ from typing import Any
 import httpx
 import pytest
 
-from devcluster.kube import Kube
+from devcluster.kube import Kube, KubeError
 from tests.cluster.visitors import BASE, Person, portal_of_people, until
 from tests.support.clustered import KEY, ClusteredPortal, ok
 
@@ -61,7 +61,7 @@ class Judge(threading.Thread):
 
     def run(self) -> None:
         while not self.over.is_set():
-            with suppress(httpx.HTTPError):  # it goes on from where it was
+            with suppress(httpx.HTTPError, KubeError):  # it goes on from where it was
                 self._follow()
         self.kube.close()
 

@@ -143,7 +143,8 @@ def make(kube: Kube, event: dict[str, Any]) -> None:
 def changed(ground: Ground, follower: Follower, spec: Any, number: int) -> float:
     """Change another tenant's workload; return how late that was told."""
     path = f"/apis/apps/v1/namespaces/{spec.namespace}/statefulsets/ws-{spec.name}"
-    ground.kube.patch(path, {"metadata": {"annotations": {names.LAUNCH: str(number)}}})
+    change = {"metadata": {"annotations": {names.LAUNCH: str(number)}}}
+    ground.kube.until("a change", lambda: ground.kube.patch(path, change))
     answered = time.monotonic()
     told(follower, spec.uid, lambda o: o.launch == number)
     return time.monotonic() - answered
