@@ -23,7 +23,7 @@ from websockets.exceptions import InvalidStatus
 from devcluster.kube import Kube
 from runtime.drivers.kubernetes import names
 from tests.cluster.pods import pod
-from tests.cluster.visitors import BASE, Person, portal_of_people, until
+from tests.cluster.visitors import BASE, Person, named, portal_of_people, until
 from tests.cluster.ways import (
     SSH,
     answers,
@@ -72,7 +72,7 @@ def body(person: Person, name: str, gpus: int = 0) -> dict[str, Any]:
     return {
         "kind": "container",
         "cluster": KEY,
-        "name": name,
+        "name": named(name),
         "image": person.portal.state["images"]["tool"]["reference"],
         "command": WAIT,
         "gpus": gpus,
@@ -217,26 +217,33 @@ def test_c14_a_gpu_is_one_containers_own_and_who_finds_none_waits_and_then_start
     node = kube.get("v1", "Node", devcluster["node"])
     assert node is not None
     count = int(node["status"]["allocatable"][GPUS])
-    wanted = [body(ann, f"gpu-{number}", gpus=1) for number in range(1, count)]
-    made = [ok(ann.api.post(BASE, json=one)).json() for one in wanted]
-    rows = [row, *[ann.settle(one) for one in made]]
-    late = ok(ann.api.post(BASE, json=body(ann, "gpu-late", gpus=1))).json()
+    made: list[dict[str, Any]] = []
+
+    def asked(name: str) -> dict[str, Any]:
+        made.append(ok(ann.api.post(BASE, json=body(ann, name, gpus=1))).json())
+        return made[-1]
 
     def waits() -> Any:
         status = ann.api.get(f"{BASE}/{late['id']}").json()["status"]
         return status if status["reason"] == "nodes-full" else None
 
-    status = until(waits)
-    assert status["phase"] == "pending"
-    assert f"{GPUS} (1)" in status["message"]  # of all nodes only this one would do
-    time.sleep(3)
-    assert waits()
-    assert "nodeName" not in pod_of(kube, late)["spec"]
+    try:
+        first = [asked(f"gpu-{number}") for number in range(1, count)]
+        rows = [row, *[ann.settle(one) for one in first]]
+        late = asked("gpu-late")
+        status = until(waits)
+        assert status["phase"] == "pending"
+        assert f"{GPUS} (1)" in status["message"]  # of all nodes only this one would do
+        time.sleep(3)
+        assert waits()
+        assert "nodeName" not in pod_of(kube, late)["spec"]
 
-    ann.act(rows[-1], "stop", "stopped")
-    ann.settle(late)
-    for one in (*rows[1:], late):
-        ok(ann.api.delete(f"{BASE}/{one['id']}"))
+        ann.act(rows[-1], "stop", "stopped")
+        ann.settle(late)
+    finally:  # who tries again needs every GPU
+        for one in made:
+            ok(ann.api.delete(f"{BASE}/{one['id']}"))
+        until(lambda: all(ann.api.get(f"{BASE}/{m['id']}").status_code == 404 for m in made))
 
 
 FORGE = """
@@ -269,12 +276,19 @@ def test_a4_forged_headers_from_a_pod_are_nobody_on_the_listener_of_workloads(
         assert not cookie, path
 
 
+@pytest.fixture
+def ben(portal: ClusteredPortal) -> Iterator[Person]:
+    """Let in again afterwards: else nobody could try it a second time."""
+    person = Person(portal, "ben")
+    yield person
+    set_active(person, active=True)
+
+
 @needs_ssh
 def test_a3_who_is_disabled_while_inside_loses_terminal_ssh_and_kubectl_within_a_minute(
-    ann: Person, row: dict[str, Any], tmp_path: Path
+    ann: Person, ben: Person, row: dict[str, Any], tmp_path: Path
 ) -> None:
     """Terminal and SSH lead into a container that goes on: it is not its end that cuts them."""
-    ben = Person(ann.portal, "ben")
     theirs, own = register(ben, tmp_path), ben.launch(**body(ben, "bens"))
     kubectl = Kubectl(ben, tmp_path)
     until(lambda: kubectl.inside(own, "true").returncode == 0)
@@ -290,7 +304,7 @@ def test_a3_who_is_disabled_while_inside_loses_terminal_ssh_and_kubectl_within_a
         ws = stack.enter_context(terminal(ben, row))
         assert told(ws)["type"] == "ready"
 
-        disable(ben)
+        set_active(ben, active=False)
         end = time.monotonic() + LOST_WITHIN_S
         assert told(ws, LOST_WITHIN_S)["type"] == "error"
         assert by_ssh.wait(end - time.monotonic()) == 255
@@ -313,13 +327,13 @@ def entered(
     return process
 
 
-def disable(person: Person) -> None:
+def set_active(person: Person, *, active: bool) -> None:
     uid = person.portal.shell(
         "from accounts.models import User\n"
         f"answer = str(User.objects.get(username={person.name!r}).uid)"
     )
     with person.portal.api(person.portal.token("admin")) as admin:
-        ok(admin.patch(f"users/{uid}", json={"is_active": False}))
+        ok(admin.patch(f"users/{uid}", json={"is_active": active}))
 
 
 def things(kube: Kube, uid: str) -> set[str]:

@@ -18,7 +18,7 @@ from common.clock import now
 from devcluster.kube import Kube
 from projects.place_reconciler import PAUSE_S
 from tests.cluster.asking import answered, is_refused
-from tests.cluster.visitors import until
+from tests.cluster.visitors import named, until
 from tests.support.clustered import KEY, ClusteredPortal
 
 pytestmark = [pytest.mark.cluster, pytest.mark.real, pytest.mark.timeout(600)]
@@ -150,11 +150,11 @@ def test_what_somebody_deletes_is_back_within_seconds_and_an_event_says_so(
         made_at = datetime.fromisoformat(again["metadata"]["creationTimestamp"])
         return (made_at - deleted_at).total_seconds()
 
-    took = []
+    took, before = [], told()
     for tries in (1, 2):  # something else may hold a small machine meanwhile
         took.append(put_back())
-        until(lambda least=tries: told() >= least, LATE_S)
-        assert told() == tries
+        until(lambda least=tries: told() >= before + least, LATE_S)
+        assert told() == before + tries
         if took[-1] < PUT_BACK_WITHIN_S - 1:  # whole seconds
             return
     raise AssertionError(took)
@@ -165,19 +165,29 @@ def workspace(portal: ClusteredPortal, api: httpx.Client, project: str) -> dict[
     """A container of the administrator's, running."""
     image = portal.state["images"]["tool"]["reference"]
     preset = portal.preset(
-        name="Tool",
+        name=named("Tool"),
         kind="container",
         image=image,
         command=["sh", "-c", "echo it runs; exec sleep 3600"],
         cpu_milli=200,
         memory_mib=256,
     )
-    made = api.post(f"projects/{project}/workspaces", json={"preset": preset, "name": "tool"})
+    made = api.post(
+        f"projects/{project}/workspaces", json={"preset": preset, "name": named("tool")}
+    )
     assert made.status_code == 202, made.text
     path = f"projects/{project}/workspaces/{made.json()['id']}"
     return dict(
         until(lambda: (r := api.get(path).json())["status"]["phase"] == "running" and r, LATE_S)
     )
+
+
+def grants_of(api: httpx.Client, project: str) -> str:
+    """Where they are, when none is left of what was tried before."""
+    grants = f"projects/{project}/kubeconfigs"
+    for left in api.get(grants).json()["results"]:
+        api.delete(f"{grants}/{left['id']}")
+    return grants
 
 
 def test_an_unmodified_kubectl_works_with_the_downloaded_file_until_it_is_revoked(
@@ -204,7 +214,7 @@ def test_an_unmodified_kubectl_works_with_the_downloaded_file_until_it_is_revoke
             )
         )
 
-    kubectl = portal.state["programs"]["kubectl"]
+    kubectl, grants = portal.state["programs"]["kubectl"], grants_of(api, project)
     made = run("berth", "-p", project, "kube-config", "-f", env["KUBECONFIG"])
     assert made.returncode == 0, made.stderr
     assert "token" not in Path(env["KUBECONFIG"]).read_text()
@@ -219,7 +229,6 @@ def test_an_unmodified_kubectl_works_with_the_downloaded_file_until_it_is_revoke
     assert namespace in run(kubectl, "config", "view", "--minify").stdout
     for words in (("get", "pods", "-n", "kube-system"), ("get", "secrets")):
         assert is_refused(said := run(kubectl, *words)), said.stderr
-    grants = f"projects/{project}/kubeconfigs"
     (grant,) = api.get(grants).json()["results"]
     assert grant["cluster"] == KEY
     assert grant["last_used_at"]
@@ -232,9 +241,7 @@ def test_the_roles_of_who_asks_for_a_kubeconfig_are_there_within_ten_seconds(
     kube: Kube, api: httpx.Client, project: str, namespace: str
 ) -> None:
     """Nobody has rights in the namespace before: roles are of people, and name their pods."""
-    grants = f"projects/{project}/kubeconfigs"
-    for left in api.get(grants).json()["results"]:
-        api.delete(f"{grants}/{left['id']}")
+    grants = grants_of(api, project)
     until(lambda: not kube.list(RBAC, "Role", namespace), LATE_S)
     took = []
     for _ in (1, 2, 3):
@@ -261,6 +268,6 @@ def test_a_deleted_project_leaves_no_namespace(
 ) -> None:
     """Last in the module."""
     gone = api.delete(f"projects/{project}", params={"confirm": project})
-    assert gone.status_code == 202, gone.text
+    assert gone.status_code in {202, 404}, gone.text  # 404: it went after an earlier try
     until(lambda: kube.get("v1", "Namespace", namespace) is None, LATE_S)
     until(lambda: api.get(f"projects/{project}").status_code == 404, LATE_S)

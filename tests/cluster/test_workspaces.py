@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
@@ -13,7 +12,7 @@ from websockets.exceptions import InvalidStatus
 
 from devcluster.kube import Kube
 from tests.cluster.hearing import KEPT, by_request, by_upgrade, container, portal_cookies, upgraded
-from tests.cluster.visitors import BASE, Person, is_sign_in, portal_of_people, until
+from tests.cluster.visitors import BASE, Person, is_sign_in, named, portal_of_people, until
 from tests.hubapi.live.fleet import NAVIGATE, Browser
 from tests.support.clustered import ClusteredPortal, ok
 
@@ -31,11 +30,6 @@ sleep 600
 def portal(devcluster: dict[str, Any]) -> Iterator[ClusteredPortal]:
     with portal_of_people(devcluster, "ws") as running:
         yield running
-
-
-def named(word: str) -> str:
-    """A name that an earlier try of the test has not taken."""
-    return f"{word}-{secrets.token_hex(3)}"
 
 
 def pods(kube: Kube, row: dict[str, Any]) -> list[Any]:

@@ -40,6 +40,11 @@ def new_prefix(word: str) -> str:
     return f"{word}{secrets.token_hex(2)}-"
 
 
+def named(word: str) -> str:
+    """A name that an earlier try of the test has not taken."""
+    return f"{word}-{secrets.token_hex(3)}"
+
+
 @contextmanager
 def portal_of_people(
     devcluster: Mapping[str, Any],
