@@ -120,7 +120,8 @@ def _measured(api: Any, place: str, least: int) -> dict[str, Any] | None:
 def test_a_load_runs_as_a_job_of_the_tenant_and_an_export_brings_it_back(
     loads: ClusterLoads, kube: Kube, bucket: str, store: VersityS3, devcluster: dict[str, Any]
 ) -> None:
-    row = loads.create(url=f"s3://{bucket}/images", credential="lake", folder="here")
+    folder = f"here-{secrets.token_hex(2)}"
+    row = loads.create(url=f"s3://{bucket}/images", credential="lake", folder=folder)
     done = loads.until(row, "done", "failed", "partial")
     assert done["status"]["state"] == "done", done["status"]
     assert digests(loads.folder(done)) == contents(store, bucket)
@@ -150,7 +151,7 @@ def test_a_load_runs_as_a_job_of_the_tenant_and_an_export_brings_it_back(
         assert text in loads.log(row, run)
         assert " done: " in loads.log(row, run)
 
-    out = loads.create(url=f"s3://{bucket}/back", credential="lake", folder="here", direction="out")
+    out = loads.create(url=f"s3://{bucket}/back", credential="lake", folder=folder, direction="out")
     ended = loads.until(out, "done", "failed", "partial")
     assert ended["status"]["state"] == "done", ended["status"]
     (there,) = run_client(store, [{"do": "listed", "bucket": bucket, "prefix": "back/"}])
@@ -190,7 +191,7 @@ def test_d7_a_load_whose_pod_is_lost_goes_on_by_itself_and_reads_nothing_twice(
     row = loads.create(
         url=f"s3://{bucket}/images",
         credential="lake",
-        folder=cut.__name__,
+        folder=f"{cut.__name__}-{secrets.token_hex(2)}",
         bandwidth_bytes_s=SLOW // 4,  # whoever looks may stand still for seconds
     )
     loads.until(row, "copying", look=half)
@@ -218,9 +219,8 @@ def test_d7_a_load_whose_pod_is_lost_goes_on_by_itself_and_reads_nothing_twice(
 
 
 def test_pause_resume_and_cancel_of_a_job(loads: ClusterLoads, bucket: str) -> None:
-    row = loads.create(
-        url=f"s3://{bucket}/images", credential="lake", folder="cut", bandwidth_bytes_s=SLOW // 4
-    )
+    asked = {"url": f"s3://{bucket}/images", "folder": f"cut-{secrets.token_hex(2)}"}
+    row = loads.create(**asked, credential="lake", bandwidth_bytes_s=SLOW // 4)
     loads.until(row, "copying", look=lambda r: r["status"]["files"]["done"] > 1)
     loads.act(row, "pause")
     paused = loads.until(row, "paused")
@@ -252,7 +252,8 @@ NOTEBOOK = {
 @pytest.fixture(scope="module")
 def volume(ann: Person) -> str:
     """The path of a volume of ann's that is ready."""
-    made = ok(ann.api.post("projects/demo/volumes", json={"name": "papers", "size_mib": 1024}))
+    asked = {"name": f"papers-{secrets.token_hex(2)}", "size_mib": 1024}
+    made = ok(ann.api.post("projects/demo/volumes", json=asked))
     path = f"projects/demo/volumes/{made.json()['id']}"
     until(lambda: ann.api.get(path).json()["phase"] == "running", LATE_S)
     return path
@@ -288,8 +289,9 @@ def browser(ann: Person, volume: str) -> Iterator[httpx.Client]:
 
 
 def test_files_go_up_are_listed_shown_and_come_down(browser: httpx.Client) -> None:
-    data = os.urandom(3 * PIECE + 17)
-    upload = ok(browser.post("uploads", json={"path": "a b/ü.bin", "size": len(data)})).json()
+    data, folder = os.urandom(3 * PIECE + 17), f"a {secrets.token_hex(2)}"
+    path = f"{folder}/ü.bin"
+    upload = ok(browser.post("uploads", json={"path": path, "size": len(data)})).json()
     for at in range(0, len(data), PIECE):
         piece = data[at : at + PIECE]
         check = {"X-Berth-Checksum": f"sha256={hashlib.sha256(piece).hexdigest()}"}
@@ -297,37 +299,37 @@ def test_files_go_up_are_listed_shown_and_come_down(browser: httpx.Client) -> No
         ok(browser.patch(where, params={"offset": at}, content=piece, headers=check))
     ended = ok(browser.post(f"uploads/{upload['id']}/finish", json={}))
     assert json.loads(ended.text.splitlines()[-1])["done"]["size"] == len(data)
-    listed = ok(browser.get("list", params={"path": "a b"})).json()
+    listed = ok(browser.get("list", params={"path": folder})).json()
     assert [(e["name"], e["size"]) for e in listed["entries"]] == [("ü.bin", len(data))]
-    assert ok(browser.get("file", params={"path": "a b/ü.bin"})).content == data
-    part = browser.get("file", params={"path": "a b/ü.bin"}, headers={"Range": "bytes=10-19"})
+    assert ok(browser.get("file", params={"path": path})).content == data
+    part = browser.get("file", params={"path": path}, headers={"Range": "bytes=10-19"})
     assert (part.status_code, part.content) == (206, data[10:20])
-    assert data in ok(browser.get("zip", params={"path": "a b"})).content
+    assert data in ok(browser.get("zip", params={"path": folder})).content
 
     for name, body, kind in (
-        ("t.txt", "plain ü".encode(), "text"),
         ("p.png", PNG, "image"),
         ("n.ipynb", json.dumps(NOTEBOOK).encode(), "notebook"),
+        ("t.txt", "plain ü".encode(), "text"),
     ):
-        ok(browser.put("file", params={"path": name}, content=body))
-        assert ok(browser.get("preview", params={"path": name})).json()["kind"] == kind
-    gone = ok(browser.post("delete", json={"paths": ["t.txt"]})).json()
-    assert browser.get("file", params={"path": "t.txt"}).status_code == 404
+        path = f"{folder}/{name}"
+        ok(browser.put("file", params={"path": path}, content=body))
+        assert ok(browser.get("preview", params={"path": path})).json()["kind"] == kind
+    gone = ok(browser.post("delete", json={"paths": [path]})).json()
+    assert browser.get("file", params={"path": path}).status_code == 404
     ok(browser.post("restore", json={"id": gone["id"]}))
-    assert ok(browser.get("file", params={"path": "t.txt"})).text == "plain ü"
+    assert ok(browser.get("file", params={"path": path})).text == "plain ü"
 
 
 def test_what_was_loaded_is_seen_and_a_stranger_sees_nothing(
     loads: ClusterLoads, portal: ClusteredPortal, ann: Person, bucket: str
 ) -> None:
-    row = loads.create(
-        url=f"s3://{bucket}/images/", credential="lake", folder="seen", objects=["images/00.bin"]
-    )
+    asked = {"url": f"s3://{bucket}/images/", "folder": f"seen-{secrets.token_hex(2)}"}
+    row = loads.create(**asked, credential="lake", objects=["images/00.bin"])
     done = loads.until(row, "done", "failed", "partial")
     assert done["status"]["state"] == "done", done["status"]
     path = f"projects/demo/volumes/{done['spec']['volume']}"
     with contextlib.closing(opened(ann, path)) as http:
-        (entry,) = ok(http.get("list", params={"path": "seen"})).json()["entries"]
+        (entry,) = ok(http.get("list", params={"path": asked["folder"]})).json()["entries"]
         assert (entry["name"], entry["size"]) == ("00.bin", SIZE)
         cyd = Person(portal, "cyd")
         http.headers["Authorization"] = cyd.api.headers["Authorization"]
