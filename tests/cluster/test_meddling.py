@@ -84,10 +84,12 @@ def test_e11_rows_whose_things_went_while_the_portal_was_down_say_so_and_start_a
     """As after a cluster was made anew, or a database restored to before a removal."""
     metas = [set_of(kube, row)["metadata"] for row in rows]
     portal.down()
-    for meta in metas:
-        kube.delete("apps/v1", "StatefulSet", meta["name"], meta["namespace"])
-    until(lambda: not any(pods_of(kube, row) for row in rows), LATE_S)
-    portal.up()
+    try:
+        for meta in metas:
+            kube.delete("apps/v1", "StatefulSet", meta["name"], meta["namespace"])
+        until(lambda: not any(pods_of(kube, row) for row in rows), LATE_S)
+    finally:
+        portal.up()
     for row in rows:
         until(lambda r=row: says(ann, r) == ("failed", "vanished"), LATE_S)
     start(ann, rows)
