@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import secrets
 import subprocess
 import sys
 import zipfile
@@ -29,7 +28,7 @@ from tests.cluster.test_loads import (
     opened,
     portal,
 )
-from tests.cluster.visitors import BASE, Person, until
+from tests.cluster.visitors import BASE, Person, named, until
 from tests.support.clustered import KEY, ClusteredPortal, ok
 from tests.support.stores import VersityS3
 
@@ -81,7 +80,7 @@ def volume(portal: ClusteredPortal, ann: Person, storage: str) -> str:
 
 def another(portal: ClusteredPortal, person: Person, kind: str, storage_class: str) -> str:
     """The path of a volume of 1 GiB of another class, when it is there."""
-    key = f"{kind}-{secrets.token_hex(2)}"  # a test that is tried again makes its own
+    key = named(kind)
     offered = {
         "key": key,
         "name": key,
@@ -182,9 +181,12 @@ def left() -> list[str]:
 # --- growing ----------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def growing(portal: ClusteredPortal, ann: Person, storage: str) -> str:
-    return another(portal, ann, "growing", storage)
+@pytest.fixture
+def growing(portal: ClusteredPortal, ann: Person, storage: str, kube: Kube) -> str:
+    """One of 1 GiB for each test, and each try of it."""
+    path = another(portal, ann, "growing", storage)
+    until(lambda: capacity(kube, path) == "1Gi", LATE_S)
+    return path
 
 
 def capacity(kube: Kube, path: str) -> str:
@@ -220,7 +222,6 @@ def stored(path: str, kube: Kube) -> int:
 def test_a_volume_grows_under_the_workspace_that_has_it_mounted(
     ann: Person, growing: str, kube: Kube, portal: ClusteredPortal
 ) -> None:
-    until(lambda: capacity(kube, growing) == "1Gi", LATE_S)
     row = ann.launch(name="on-it", volumes=[growing.rpartition("/")[2]])
     try:
         assert ok(ann.api.get(growing)).json()["mounted"] == 1
@@ -307,13 +308,18 @@ def test_a_class_that_does_not_grow_is_told_before_and_else_after(
         "&#x27;", "'"
     )
 
-    # as if the class had been changed on the cluster since the engine looked
     uid = path.rpartition("/")[2]
-    portal.shell(
-        "from volumes.models import Volume\n"
-        f"Volume.objects.filter(uid={uid!r}).update(abilities={{}})\nanswer = True"
-    )
-    resize(ann, path, 2048)  # the engine may have taken the wish back before it is answered
+
+    def is_accepted() -> bool:
+        """As if the class had been changed on the cluster since the engine looked."""
+        portal.shell(
+            "from volumes.models import Volume\n"
+            f"Volume.objects.filter(uid={uid!r}).update(abilities={{}})\nanswer = True"
+        )
+        return not ann.api.patch(path, json=wish).is_error
+
+    # the engine may look again in between, and may take the wish back before it is answered
+    until(is_accepted, LATE_S)
     until(lambda: ok(ann.api.get(path)).json()["growth_refused"], LATE_S)
     said = settled(ann, path)
     assert (said["size_limit_mib"], said["phase"]) == (1024, "running")
@@ -335,8 +341,9 @@ def test_g7_work_goes_where_its_cache_stands_and_follows_it(
 ) -> None:
     """By the real scheduler: each pool is one of many nodes that would all do."""
     east, west = idle(kube)
+    to_east, to_west = named("east"), named("west")
     with portal.api(portal.token("admin")) as api:
-        for pool, node in (("east", east), ("west", west)):
+        for pool, node in ((to_east, east), (to_west, west)):
             body = {
                 "name": pool,
                 "node_labels": {"kubernetes.io/hostname": node},
@@ -345,9 +352,12 @@ def test_g7_work_goes_where_its_cache_stands_and_follows_it(
             }
             ok(api.post(f"clusters/{KEY}/pools", json=body))
         stands = f"volume-classes/standard-{KEY}"
-        ok(api.patch(stands, json={"near": [f"{KEY}/east"]}))
+        ok(api.patch(stands, json={"near": [f"{KEY}/{to_east}"]}))
         row = loads.create(
-            url=f"s3://{bucket}/images", credential="lake", volume="cache:east", cache_size_mib=1024
+            url=f"s3://{bucket}/images",
+            credential="lake",
+            volume=f"cache:{to_east}",
+            cache_size_mib=1024,
         )
         done = loads.until(row, "done", "failed", "partial")
         assert done["status"]["state"] == "done", done["status"]
@@ -355,7 +365,7 @@ def test_g7_work_goes_where_its_cache_stands_and_follows_it(
         assert {k: v for k, v in found.items() if k[0] != "."} == contents(store, bucket)
         cache = str(done["spec"]["volume"])
         assert chosen(loads, kube, cache) == east
-        ok(api.patch(stands, json={"near": [f"{KEY}/west"]}))
+        ok(api.patch(stands, json={"near": [f"{KEY}/{to_west}"]}))
         assert chosen(loads, kube, cache) == west
 
 
@@ -371,7 +381,7 @@ def idle(kube: Kube) -> list[str]:
 def chosen(loads: ClusterLoads, kube: Kube, cache: str) -> str:
     """Return the node of a workspace with that cache and a GPU, that names no pool."""
     size = {"cluster": KEY, "cpu_milli": 1000, "memory_mib": 1024, "gpus": 1, "gpu_flavor": FLAVOR}
-    row = ok(loads.api.post(BASE, json={**size, "name": "near", "volumes": [cache]})).json()
+    row = ok(loads.api.post(BASE, json={**size, "name": named("near"), "volumes": [cache]})).json()
 
     def node() -> Any:
         pods = kube.list("v1", "Pod", labelSelector=f"{names.UID}={row['uid']}")
