@@ -1,6 +1,7 @@
 """Reading what happened."""
 
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from django.db.models import Q, QuerySet
@@ -8,7 +9,7 @@ from django.db.models import Q, QuerySet
 from events.models import Event
 from events.verbs import verbs_said_as
 
-TOLD = 100  # on a page of one thing
+TOLD = 100  # on a page of one thing, of its events as of its steps
 
 
 def nothing() -> QuerySet[Event]:
@@ -27,7 +28,7 @@ def of_target(uid: object) -> QuerySet[Event]:
     return Event.objects.filter(target_uid=str(uid)).exclude(outcome="denied").order_by("-id")
 
 
-def newest(rows: QuerySet[Event]) -> tuple[list[Event], bool]:
+def newest(rows: QuerySet[Any]) -> tuple[list[Any], bool]:
     """Return as many as a page tells, and whether there are more; nothing more is asked for it."""
     found = list(rows[: TOLD + 1])
     return found[:TOLD], len(found) > TOLD

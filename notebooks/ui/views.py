@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 from django.conf import settings
 from django.contrib import messages
-from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.translation import gettext as _
@@ -30,7 +29,6 @@ from projects.ui.base import ProjectView
 from runtime.protocol import Phase
 
 READ: Mapping[str, Permission] = {"GET": Permission.WORKSPACE_READ}
-TOLD = 100  # events and steps on a page
 
 
 class WorkspaceView(ProjectView):
@@ -150,8 +148,8 @@ class Events(WorkspaceView):
 
     def get(self, request: HttpRequest, project: str, workspace: str) -> HttpResponse:  # noqa: ARG002
         row = self.workspace()
-        steps, more_steps = _newest(row.steps.order_by("-id"))
-        told, more = _newest(events.of_target(row.uid))
+        steps, more_steps = events.newest(row.steps.order_by("-id"))
+        told, more = events.newest(events.of_target(row.uid))
         said = {"events": told, "more_events": more, "steps": steps, "more_steps": more_steps}
         return self.render(self.page(row, said))
 
@@ -221,12 +219,6 @@ class Settings(WorkspaceView):
         check = reverse("images:check", args=[self.project.slug], query=said)
         context = {"form": form, "image_check_url": check, **people(row)}
         return self.render(self.page(row, context), status=status)
-
-
-def _newest(rows: QuerySet[Any]) -> tuple[list[Any], bool]:
-    """Return as many as a page tells, and whether there are more."""
-    found = list(rows[: TOLD + 1])
-    return found[:TOLD], len(found) > TOLD
 
 
 def log_of(row: Workspace, limit: int = TAIL) -> LogPart:

@@ -127,23 +127,9 @@ class KubeClient:
         selector: str = "",
         fields: str = "",
     ) -> list[Object]:
-        return self.list_with_version(api_version, plural, namespace, selector, fields)[0]
-
-    def list_with_version(
-        self,
-        api_version: str,
-        plural: str,
-        namespace: str = "",
-        selector: str = "",
-        fields: str = "",
-    ) -> tuple[builtins.list[Object], str]:
-        """Return everything, in pages, and the version from which a watch goes on."""
-        found: builtins.list[Object] = []
-        version = ""
-        for rows, said in self.pages(api_version, plural, namespace, selector, fields):
-            found += rows
-            version = str(said.get("resourceVersion", ""))
-        return found, version
+        """Return everything, in pages."""
+        pages = self.pages(api_version, plural, namespace, selector, fields)
+        return [row for rows, _said in pages for row in rows]
 
     def pages(
         self,

@@ -87,14 +87,6 @@ class World:
             elif kind == OTHERS:
                 self._nodes.others_listed()
 
-    def replace(self, kind: str, objects: Iterable[Mapping[str, Any]]) -> None:
-        """Take a full list that is one page."""
-        with self._lock:
-            there = {key_of(o): dict(o) for o in objects}
-            for obj in there.values():
-                self._put(kind, obj)
-            self.keep(kind, there)
-
     # --- to the driver --------------------------------------------------------------------------
     def take(self) -> list[Observation]:
         """Judge what changed since the last call."""

@@ -4,10 +4,18 @@ import copy
 
 import pytest
 
+from runtime.drivers.kubernetes.keys import key_of
 from runtime.drivers.kubernetes.world import EVENTS, NODES, OTHERS, PODS, SETS, World
 from runtime.protocol import Seen
 from runtime.reasons import Reason
 from tests.drivers.kubernetes.pieces import LATER, UID, event, pod, runs, statefulset
+
+
+def listed(world, kind, objects):
+    """A full list of one page, as the watch takes it in."""
+    for obj in objects:
+        world.put(kind, obj)
+    world.keep(kind, {key_of(obj) for obj in objects})
 
 
 def at(version: int, obj: dict) -> dict:
@@ -89,8 +97,8 @@ def test_e8_a_full_list_removes_what_is_not_in_it():
     world.put(SETS, statefulset(uid="other", name="ws-other"))
     world.put(PODS, pod(main=runs(), ready=True))
     world.take()
-    world.replace(SETS, [at(30, statefulset(uid="other", name="ws-other"))])
-    world.replace(PODS, [])
+    listed(world, SETS, [at(30, statefulset(uid="other", name="ws-other"))])
+    listed(world, PODS, [])
     found = {o.uid: o.seen for o in world.take()}
     assert found == {UID: Seen.MISSING, "other": Seen.CREATED}
     assert [o.uid for o in world.everything()] == ["other"]
@@ -204,7 +212,7 @@ def test_who_was_ready_is_not_asked_again():
 
 def test_nodes_are_told_once():
     world = World()
-    world.replace(NODES, [node("a"), node("b")])
+    listed(world, NODES, [node("a"), node("b")])
     first = world.take_nodes()
     assert first.full
     assert sorted(n.name for n in first.seen) == ["a", "b"]
@@ -223,7 +231,7 @@ def test_nodes_are_told_once():
 
 def test_a_size_that_no_node_has_is_known_from_the_nodes():
     world = World()
-    world.replace(NODES, [node("a", gpus=8)])
+    listed(world, NODES, [node("a", gpus=8)])
     world.put(PODS, waits_for_gpus())
     world.put(SETS, statefulset(gpus="8"))
     assert only(world).reason == Reason.NODES_FULL
@@ -259,7 +267,7 @@ def test_only_nodes_that_it_may_choose_could_ever_hold_it(choice, reason):
     world = World()
     large, small = node("a", gpus=8), node("b", gpus=1)
     large["metadata"]["labels"], small["metadata"]["labels"] = {"pool": "large"}, {"pool": "small"}
-    world.replace(NODES, [large, small])
+    listed(world, NODES, [large, small])
     wanted = statefulset(gpus="4")
     wanted["spec"]["template"]["spec"].update(choice)
     world.put(PODS, waits_for_gpus())
@@ -326,9 +334,9 @@ def held(world: World) -> dict | None:
 
 def test_devices_of_pods_that_are_not_ours_are_counted_by_node():
     world = World()
-    world.replace(NODES, [node()])
+    listed(world, NODES, [node()])
     assert held(world) == {"node1": None}  # not known yet
-    world.replace(OTHERS, [foreign("a", 2), foreign("b", 0), foreign("c", 1, node="")])
+    listed(world, OTHERS, [foreign("a", 2), foreign("b", 0), foreign("c", 1, node="")])
     assert held(world) == {"node1": {"nvidia.com/gpu": 2}}
     world.put(OTHERS, at(20, foreign("c", 1)))  # it was placed
     assert held(world) == {"node1": {"nvidia.com/gpu": 3}}
@@ -337,9 +345,9 @@ def test_devices_of_pods_that_are_not_ours_are_counted_by_node():
     world.put(OTHERS, at(22, foreign("a", 2, phase="Succeeded")))
     world.drop(OTHERS, at(23, foreign("c", 1)))
     assert held(world) == {"node1": {}}
-    world.replace(OTHERS, [foreign("d", 4)])
+    listed(world, OTHERS, [foreign("d", 4)])
     assert held(world) == {"node1": {"nvidia.com/gpu": 4}}
-    world.replace(OTHERS, [])
+    listed(world, OTHERS, [])
     assert held(world) == {"node1": {}}
 
 
@@ -347,6 +355,6 @@ def test_initial_containers_hold_what_is_most():
     one = foreign("a", 1)
     one["spec"]["initContainers"] = [{"resources": {"requests": {"nvidia.com/gpu": "3"}}}]
     world = World()
-    world.replace(NODES, [node()])
-    world.replace(OTHERS, [one])
+    listed(world, NODES, [node()])
+    listed(world, OTHERS, [one])
     assert held(world) == {"node1": {"nvidia.com/gpu": 3}}
