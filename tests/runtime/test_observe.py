@@ -116,7 +116,19 @@ def test_e7_who_runs_on_as_before_is_answered_without_a_step(told_of_silence, mo
     assert observe.store("local", [there], full=True) == []
     thing.refresh_from_db()
     assert (thing.phase, thing.reason, thing.next_reconcile_at) == (Phase.RUNNING, "", None)
-    assert [said["uid"] for _topics, said in heard] == [str(thing.uid)]
+    ((topics, said),) = heard
+    assert f"thing:{thing.uid}" in topics
+    assert said == {"kind": "thing"}
+
+
+def test_e7_many_rows_are_told_in_few_messages(told_of_silence, monkeypatch):
+    heard = []
+    rows = [told_of_silence() for _ in range(150)]
+    monkeypatch.setattr(bus, "publish", lambda topics, said: heard.append((topics, said)))
+    observe.store("local", [there for _thing, there in rows], full=True)
+    assert len(heard) < len(rows) / 10
+    told = {topic for topics, _said in heard for topic in topics}
+    assert told >= {f"thing:{thing.uid}" for thing, _there in rows}
 
 
 @pytest.mark.parametrize(
@@ -280,7 +292,7 @@ def test_e7_what_runs_is_said_to_be_old_when_the_watch_gives_up(transactional_db
     services.ensure_local_cluster()
     registry.driver_for("local").fail("watch", "unreachable", times=observe.SILENT_AFTER)
     heard = []
-    monkeypatch.setattr(bus, "publish", lambda _topics, said: heard.append(said["uid"]))
+    monkeypatch.setattr(bus, "publish", lambda topics, _said: heard.extend(topics))
     as_is = {"next_reconcile_at": None, "observed_generation": 1, "launch": 1}
     runs = Thing.objects.create(phase=Phase.RUNNING, **as_is)
     others = [
@@ -298,7 +310,8 @@ def test_e7_what_runs_is_said_to_be_old_when_the_watch_gives_up(transactional_db
     runs.refresh_from_db()
     assert (runs.phase, runs.reason) == (Phase.RUNNING, Reason.UNREACHABLE)
     assert runs.message
-    assert heard == [str(runs.uid)]
+    assert f"thing:{runs.uid}" in heard
+    assert not {f"thing:{other.uid}" for other in others} & set(heard)
     for other in others:
         other.refresh_from_db()
         assert other.reason == ""
