@@ -52,6 +52,7 @@ class GateView(WorkspaceView):
                 "gate_url": gate_url(row, part),
                 "gate_socket": gate_url(row, part, socket=True),
                 "is_running": row.shown_phase == Phase.RUNNING,
+                "is_on_its_way": row.shown_phase in {Phase.PENDING, Phase.STARTING},
                 "ssh_command": ssh.command if ssh else "",
                 **(context or {}),
             },

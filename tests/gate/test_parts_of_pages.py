@@ -57,6 +57,19 @@ def test_one_that_is_stopped_is_started_there_and_offers_no_connection(
     assert start_of(workspace) not in page(as_user(alice), workspace, part)
 
 
+@pytest.mark.parametrize("part", ["terminal", "files"])
+@pytest.mark.parametrize("phase", ["pending", "starting"])
+def test_one_that_is_starting_is_not_asked_to_be_started(
+    part: str, phase: str, workspace: Any, alice: Any, as_user: Any
+) -> None:
+    workspace.phase = phase
+    workspace.save()
+    alone = page(as_user(alice), workspace, part, **{"HX-Request": "true"})
+    assert 'data-running="0"' in alone
+    assert "This workspace is starting." in alone
+    assert STOPPED not in alone
+
+
 def test_the_files_page_has_its_table_ready_for_when_the_workspace_runs(
     workspace: Any, alice: Any, as_user: Any
 ) -> None:
