@@ -37,6 +37,10 @@ _PART = 256 * 1024
 _END_OF_INPUT = b"\xff\x00"
 _OWN_CODES = 4000  # of a WebSocket: from here on the gate counts HTTP statuses
 _LAST_WORDS_S = 5.0
+# A terminal has no end of input but the key for it, and a program that is just taking the terminal
+# over loses that: it is pressed some times, each after twice as long, within a minute and a half.
+_END_KEY = b"\x04"
+_END_AFTER_S = tuple(0.1 * 2**n for n in range(10))
 # What follows NAME belongs to the command there: its options are never read as ours.
 _WORDS: dict[str, Any] = {"allow_interspersed_args": False}
 _SHELL = (
@@ -131,7 +135,7 @@ def _run(s: Session, url: str, query: dict[str, Any], *, tty: bool, channels: bo
     size = shutil.get_terminal_size()
     words = {**query, "cols": size.columns, "rows": size.lines}
     with _raw() if tty and _at_keyboard() else contextlib.nullcontext():
-        stream = _Stream(s, f"{url}?{urlencode(words, doseq=True)}", channels)
+        stream = _Stream(s, f"{url}?{urlencode(words, doseq=True)}", channels, tty=tty)
         try:
             return asyncio.run(stream.run())
         except _Unread as unread:
@@ -155,8 +159,8 @@ def _raw() -> Iterator[None]:
 class _Stream:
     """One command over a WebSocket of the gate."""
 
-    def __init__(self, s: Session, url: str, channels: bool) -> None:  # noqa: FBT001
-        self._url, self._channels = url, channels
+    def __init__(self, s: Session, url: str, channels: bool, *, tty: bool) -> None:  # noqa: FBT001
+        self._url, self._channels, self._tty = url, channels, tty
         self._began = False
         self._headers = {"Authorization": f"Bearer {s.profile.token}"}
 
@@ -229,7 +233,11 @@ class _Stream:
             if sys.stdin is not None:
                 async for data in Keyboard(sys.stdin.fileno()).read():
                     await ws.send(lead + data)
-            if self._channels:
+            if self._channels and self._tty:
+                for pause in _END_AFTER_S:
+                    await ws.send(lead + _END_KEY)
+                    await asyncio.sleep(pause)
+            elif self._channels:
                 await ws.send(_END_OF_INPUT)
 
 

@@ -131,6 +131,19 @@ async def test_a_terminal_without_a_keyboard_ends_with_its_input(
     assert (process.returncode, out, err) == (0, b"", b"")
 
 
+@pytest.mark.parametrize(
+    ("program", "given", "code"),
+    [("cat", b"", 0), ("cat", b"half a line", 0), ("sh", b"exit 5\n", 5)],
+)
+async def test_a_command_with_a_terminal_ends_with_the_input_that_is_piped_in(
+    berth: Of, workspace: Any, alice: Any, program: str, given: bytes, code: int
+) -> None:
+    client = await berth(alice)
+    ended, out, err = await client.run("exec", "-t", workspace.short_id, program, given=given)
+    assert (ended, err) == (code, b"")
+    assert given.strip() in out
+
+
 async def test_standard_input_may_be_closed(berth: Of, workspace: Any, alice: Any) -> None:
     client = await berth(alice)
     for words in (("terminal", workspace.short_id), ("exec", "-t", workspace.short_id, "true")):
