@@ -6,6 +6,7 @@ meanings is docs/settings.md.
 
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from django.utils.translation import gettext_lazy as _
 
@@ -48,7 +49,10 @@ BERTH_GATE_PORT = number("GATE_PORT", BERTH_PORT + 4)
 BERTH_SSH_PORT = number("SSH_PORT", BERTH_PORT + 5)
 BERTH_GATE_INTERNAL_PORT = number("GATE_INTERNAL_PORT", BERTH_PORT + 6)
 BERTH_GATE_INTERNAL_BIND = text("GATE_INTERNAL_BIND", "127.0.0.1")
-BERTH_GATE_URL = text("GATE_URL", f"http://localhost:{BERTH_GATE_PORT}").rstrip("/")
+# Another port of the portal's host; the portal's own address where an entrance has both.
+_portal = BERTH_PUBLIC_URL.removesuffix(f":{BERTH_PORT}")
+_gate = _portal if _portal == BERTH_PUBLIC_URL else f"{_portal}:{BERTH_GATE_PORT}"
+BERTH_GATE_URL = text("GATE_URL", _gate).rstrip("/")
 BERTH_GATE_INTERNAL_URL = text(
     "GATE_INTERNAL_URL", f"http://127.0.0.1:{BERTH_GATE_INTERNAL_PORT}"
 ).rstrip("/")
@@ -60,7 +64,10 @@ BERTH_SSH_CONNECTIONS_PER_USER = number("SSH_CONNECTIONS_PER_USER", 32)
 BERTH_FILES_IDLE_MINUTES = number("FILES_IDLE_MINUTES", 10)  # then a file browser ends
 BERTH_SSH_HOST = text("SSH_HOST")  # as people reach it; "": the portal's host
 BERTH_SSH_HOST_KEY_FILE = text("SSH_HOST_KEY_FILE", str(VAR / "ssh" / "host_key"))
-ALLOWED_HOSTS = words("ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]")
+# Its own two names, besides what is listed: pages, and what workloads and probes ask.
+_names = [urlsplit(url).hostname for url in (BERTH_PUBLIC_URL, BERTH_INTERNAL_URL)]
+OWN_HOSTS = [name for name in _names if name]
+ALLOWED_HOSTS = [*words("ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]"), *OWN_HOSTS]
 CSRF_TRUSTED_ORIGINS = words("CSRF_TRUSTED_ORIGINS")
 
 # --- Applications ---------------------------------------------------------------------------

@@ -17,9 +17,7 @@ if not BERTH_SECURE and not _own:
     message = "BERTH_PUBLIC_URL must start with https:// in production."
     raise ImproperlyConfigured(message)
 
-# Its own two names, besides what is listed: pages, and what workloads and probes ask.
-_names = [urlsplit(url).hostname for url in (BERTH_PUBLIC_URL, BERTH_INTERNAL_URL)]
-ALLOWED_HOSTS = [*words("ALLOWED_HOSTS"), *(name for name in _names if name)]
+ALLOWED_HOSTS = [*words("ALLOWED_HOSTS"), *OWN_HOSTS]
 BERTH_LOCAL_CLUSTER = flag("LOCAL_CLUSTER", default=False)  # workspaces run elsewhere
 LOGGING["handlers"]["console"]["stream"] = "ext://sys.stdout"
 STATIC_ROOT = BERTH_STATIC_DIR

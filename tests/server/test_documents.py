@@ -31,6 +31,15 @@ print(json.dumps(told))
 """
 
 
+GATES = """
+import importlib, os, sys
+from portal.settings import base
+for url in sys.argv[1:]:
+    os.environ["BERTH_PUBLIC_URL"] = url
+    print(importlib.reload(base).BERTH_GATE_URL)
+"""
+
+
 def part(document: Path, heading: str) -> str:
     """What stands below this heading, up to the next one."""
     return document.read_text().partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
@@ -39,6 +48,21 @@ def part(document: Path, heading: str) -> str:
 def commands(text: str) -> list[str]:
     """Lines to type: indented in a page, comments in a file of settings."""
     return re.findall(r"^(?:#   |    )((?:cp|docker) .*)$", text, re.MULTILINE)
+
+
+def asked(var: Path, program: list[str], **settings: str) -> str:
+    """What a program says in which only these settings are given."""
+    plain = {k: v for k, v in os.environ.items() if not k.startswith(("BERTH_", "DJANGO_"))}
+    done = subprocess.run(
+        [sys.executable, "-c", *program],
+        cwd=ROOT,
+        env={**plain, "BERTH_VAR": str(var), **settings},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 @pytest.mark.parametrize("place", ["guide", "file"])
@@ -61,21 +85,19 @@ def test_the_settings_for_other_machines_lead_them_and_workspaces_to_the_portal(
 ) -> None:
     block = part(ROOT / "docs/runbook/one-machine.md", "For other machines").split("```")[1]
     example = dict(re.findall(r"^(BERTH_\w+)=(\S+)", block, re.MULTILINE))
-    plain = {k: v for k, v in os.environ.items() if not k.startswith(("BERTH_", "DJANGO_"))}
-    env = {"DJANGO_SETTINGS_MODULE": "portal.settings.dev", "BERTH_VAR": str(tmp_path)}
-    done = subprocess.run(
-        [sys.executable, "-c", TOLD],
-        cwd=ROOT,
-        env={**plain, **env, **example},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    told: dict[str, Any] = json.loads(done.stdout)
+    env = {"DJANGO_SETTINGS_MODULE": "portal.settings.dev"}
+    told: dict[str, Any] = json.loads(asked(tmp_path, [TOLD], **env, **example))
     portal, gate = urlsplit(told["PUBLIC_URL"]), urlsplit(told["GATE_URL"])
     assert (portal.scheme, portal.port) == ("https", told["PORT"])
     assert (gate.scheme, gate.hostname, gate.port) == ("https", portal.hostname, told["GATE_PORT"])
     assert told["NOTEBOOK_SCHEME"] == "https"
     assert not str(portal.hostname).endswith(told["NOTEBOOK_DOMAIN"])
     assert told["answers"] == ["127.0.0.1", "berth.example.org"]
+
+
+def test_the_gate_is_where_the_portal_is_unless_it_is_said(tmp_path: Path) -> None:
+    urls = ["http://localhost:9000", "https://berth.example.org:9000", "https://berth.example.org"]
+    said = asked(tmp_path, [GATES, *urls, "https://berth.example.org:8443"], BERTH_PORT="9000")
+    beside = ["http://localhost:9004", "https://berth.example.org:9004"]
+    # what has another port, or none, is an entrance to both
+    assert said.split() == [*beside, "https://berth.example.org", "https://berth.example.org:8443"]
