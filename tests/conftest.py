@@ -13,6 +13,7 @@ from django.utils import translation
 
 pytest_plugins = [
     "tests.support.lanes",
+    "tests.support.second_tries",
     "tests.support.sparing",
     "tests.support.store_fixtures",
     "tests.support.database_fixtures",

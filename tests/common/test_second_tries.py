@@ -11,8 +11,10 @@ import pytest
 
 from tests.support.portal import ROOT
 
+pytestmark = pytest.mark.slow  # runs of pytest of their own
+
 # The first try ends with its clock run out, as the clock itself ends one.
-TRIED = """
+OUT_OF_TIME = """
 import signal
 tries = []
 def test_it():
@@ -21,24 +23,58 @@ def test_it():
     assert len(tries) == 2
     assert min(tries) > 0, tries
 """
-ALONE = ("-p", "no:cacheprovider", "-p", "no:django", "-p", "tests.support.lanes", "-c", os.devnull)
+HALF_MADE = """
+from pathlib import Path
+import pytest
+tries = []
+@pytest.fixture(scope="module")
+def late():
+    tries.append("late")
+    assert len(tries) == 2
+@pytest.fixture(scope="module")
+def chosen(request):
+    return request.getfixturevalue("late")
+@pytest.fixture(scope="module")
+def opened():
+    yield
+    Path("closed").write_text(str(len(tries)))
+def test_it(chosen, opened):
+    pass
+def test_another(opened):
+    assert not Path("closed").exists()
+"""
+PLUGINS = ("tests.support.lanes", "tests.support.second_tries")
+ALONE = ("-p", "no:cacheprovider", "-p", "no:django", "-c", os.devnull)
+TWICE = ("--timeout", "900", "--timeout-method", "signal", "--reruns", "1")
 
 
-@pytest.mark.slow  # a run of pytest of its own
-def test_a_second_try_has_a_clock_of_its_own(tmp_path: Path) -> None:
-    folder = tmp_path / "tests"
-    folder.mkdir()
-    (folder / "test_tried.py").write_text(TRIED)
+def tried(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
+    """Run the test of that text, which fails once."""
+    made = folder / "tests"
+    made.mkdir()
+    (made / "test_tried.py").write_text(text)
     outside = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
-    clock = ("--timeout", "900", "--timeout-method", "signal", "--reruns", "1")
+    plugins = [word for name in PLUGINS for word in ("-p", name)]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", *ALONE, *clock, "--rootdir", tmp_path, folder],
-        cwd=tmp_path,
+        [sys.executable, "-m", "pytest", *ALONE, *plugins, *TWICE, "--rootdir", folder, made],
+        cwd=folder,
         env={**outside, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         timeout=300,
         check=False,
     )
+    assert "1 rerun" in done.stdout, done.stdout + done.stderr
+    return done
+
+
+def test_a_second_try_has_a_clock_of_its_own(tmp_path: Path) -> None:
+    done = tried(tmp_path, OUT_OF_TIME)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "1 rerun" in done.stdout
+
+
+def test_a_second_try_makes_what_failed_and_ends_what_it_made(tmp_path: Path) -> None:
+    """Also what a fixture asks for by its name, and what only the second try came to."""
+    done = tried(tmp_path, HALF_MADE)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "closed").read_text() == "2"

@@ -15,7 +15,6 @@ import os
 import time
 from collections.abc import Generator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -26,7 +25,6 @@ BESIDE = ("browser", "deploy")
 LONG = ("browser", "server", "hubapi", "dataplane", "drivers", "runtime")  # minutes each
 PATIENCE_S = 75 * 60
 POLL_S = 1.0
-CLOCK = pytest.StashKey[Any]()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -90,16 +88,3 @@ def wait_for_cluster() -> None:
         if Path(word).read_text().strip() in (UP, ENDED):
             return
         time.sleep(POLL_S)
-
-
-@pytest.hookimpl(tryfirst=True, optionalhook=True)
-def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> None:
-    item.stash[CLOCK] = settings
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """A second try has as long as the first: by itself it has what that left over, or no end."""
-    if getattr(item, "execution_count", 1) > 1 and CLOCK in item.stash:
-        item.ihook.pytest_timeout_cancel_timer(item=item)
-        item.ihook.pytest_timeout_set_timer(item=item, settings=item.stash[CLOCK])
