@@ -33,10 +33,14 @@ API = "kube-apiserver"
 
 @dataclass
 class Found:
-    """Seconds from the return to the last right row, and how many never came right."""
+    """Seconds from the return to the last right row, and how many never came right.
+
+    ``bare``: seconds until a bare client had its one list, where it needed one.
+    """
 
     seconds: float
     wrong: int
+    bare: float
 
 
 def right_after(storm: Storm, truth: Truth, rows: Rows, fault: Callable[[], None]) -> Found:
@@ -55,7 +59,7 @@ def right_after(storm: Storm, truth: Truth, rows: Rows, fault: Callable[[], None
             time.sleep(0.1)
         for one in changing:
             one.result()
-    return Found(last - back, len(left))
+    return Found(last - back, len(left), max(0.0, truth.listed_at - back))
 
 
 def _pods(storm: Storm) -> list[dict[str, dict[str, str]]]:

@@ -119,6 +119,7 @@ class Truth:
     pods: dict[str, tuple[str, bool]] = field(default_factory=dict)  # uid → (pod's uid, ready)
     went: dict[str, float] = field(default_factory=dict)  # pod's uid → when that was seen
     over: threading.Event = field(default_factory=threading.Event)
+    listed_at: float = 0.0  # when the last whole list was there
 
     def start(self) -> None:
         self.over.clear()
@@ -139,6 +140,7 @@ class Truth:
         there = {_uid(pod) for pod in found["items"]}
         for uid in [uid for uid in self.pods if uid not in there]:
             del self.pods[uid]
+        self.listed_at = time.time()
         version = found["metadata"]["resourceVersion"]
         for event in self.kube.watch("/api/v1/pods", version, timeout_s=600, **selected):
             if self.over.is_set():

@@ -274,7 +274,8 @@ class Watcher:
                 log.warning("watch.release_failed", cluster=self.cluster_key)
 
     def _follow(self, driver: SupportsWatch, held: Held) -> None:
-        first, renewed = True, time.monotonic()
+        first, begun = True, time.monotonic()
+        renewed = begun
         self._watches_here(renewed)
         try:
             for batch in driver.watch(stop=self._stop.is_set):
@@ -285,6 +286,8 @@ class Watcher:
                 self.is_filling = batch is None
                 if batch is not None:
                     self._take(driver, batch, first=first)
+                    if first:
+                        self._tell_begun(len(batch), begun, self.last_beat)
                     first = False
                 if time.monotonic() - renewed > RENEW_S:
                     renewed = time.monotonic()
@@ -295,6 +298,15 @@ class Watcher:
                 close_old_connections()  # the next news may be long in coming
         finally:
             self.is_filling = False
+
+    def _tell_begun(self, workloads: int, begun: float, listed: float) -> None:
+        log.info(
+            "watch.begun",
+            cluster=self.cluster_key,
+            workloads=workloads,
+            listed_s=round(listed - begun, 1),
+            stored_s=round(time.monotonic() - listed, 1),
+        )
 
     def _take(self, driver: SupportsWatch, batch: list[Observation], *, first: bool) -> None:
         if first or batch:
