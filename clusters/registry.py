@@ -179,7 +179,7 @@ def driver_for(cluster_key: str) -> Driver:
         raise Unreachable(message)
     with _lock:
         again = _drivers.get(cluster_key)
-        if again is None or again.row.revision != cluster.revision:
+        if again is None or _which(again.row) != _which(cluster):
             forget(cluster_key)
             made = DRIVERS[cluster.driver](cluster)
             again = _drivers[cluster_key] = _Kept(made, cluster, time.monotonic())
@@ -192,12 +192,15 @@ def _is_fresh(cluster_key: str, kept: _Kept) -> bool:
     if cluster_key == "local" or time.monotonic() - kept.asked < REVISION_EVERY_S:
         return True
     found = (
-        Cluster.objects.filter(key=cluster_key, enabled=True)
-        .values_list("revision", flat=True)
-        .first()
+        Cluster.objects.filter(key=cluster_key, enabled=True).values_list("pk", "revision").first()
     )
     kept.asked = time.monotonic()
-    return found == kept.row.revision
+    return found == _which(kept.row)
+
+
+def _which(row: Cluster) -> tuple[int, int]:
+    """What a driver was made from: another cluster may have been attached by the same key."""
+    return row.pk, row.revision
 
 
 def row_for(cluster_key: str) -> Cluster:

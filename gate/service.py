@@ -42,7 +42,7 @@ def locate(key: str, known: str) -> Located | None:
     cluster = Cluster.objects.filter(key=key, enabled=True).first()
     if cluster is None:
         raise NotFound(_("This cluster is not attached any more."))
-    version = str(cluster.revision)
+    version = f"{cluster.pk}/{cluster.revision}"  # another one may have come by the same key
     if version == known:
         return None
     access = registry.access_of(cluster)

@@ -105,3 +105,20 @@ def test_a_driver_is_made_anew_when_its_row_was_changed_elsewhere(monkeypatch, d
         assert made[1].closed
     finally:
         registry.reset()
+
+
+def test_a_cluster_attached_by_the_key_of_another_gets_a_driver_of_its_own(monkeypatch, db):
+    """Detached and attached elsewhere, while this process had no reason to look."""
+    before = Cluster.objects.create(key="far", name="Far", driver="fake")
+    monkeypatch.setitem(registry.DRIVERS, "fake", lambda cluster: [cluster.pk])
+    monkeypatch.setattr(registry, "REVISION_EVERY_S", 0.0)
+    registry.reset()
+    try:
+        assert registry.driver_for("far") == [before.pk]
+        before.delete()
+        now = Cluster.objects.create(key="far", name="Far", driver="fake")
+        assert now.revision == 1
+        assert registry.driver_for("far") == [now.pk]
+        assert registry.row_for("far").pk == now.pk
+    finally:
+        registry.reset()

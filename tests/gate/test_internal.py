@@ -176,3 +176,25 @@ def test_where_the_key_is_the_handler_runs_at_once(greeting: None, settings: Any
     settings.BERTH_CLUSTER_PRIVATE_KEY = ["key"]
     settings.BERTH_GATE_INTERNAL_URL = "http://127.0.0.1:9"
     assert gateway.ask("test/greet", {"name": "me"}) == {"said": "hello me"}
+
+
+def test_streams_find_the_way_to_a_cluster_attached_by_the_key_of_another(
+    db: None, monkeypatch: Any
+) -> None:
+    from clusters.models import Cluster
+    from gate import service
+    from runtime.drivers.kubernetes.access import KubeAccess
+
+    def opened(cluster: Cluster) -> KubeAccess:
+        return KubeAccess(server=f"http://{cluster.name}", ca_pem="")
+
+    monkeypatch.setattr(service.registry, "access_of", opened)
+    before = Cluster.objects.create(key="far", name="old", driver="kubernetes")
+    known = service.locate("far", "")
+    assert known is not None
+    assert service.locate("far", known.version) is None
+    before.delete()
+    Cluster.objects.create(key="far", name="new", driver="kubernetes")
+    found = service.locate("far", known.version)
+    assert found is not None
+    assert found.endpoint.server == "http://new"
