@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 import yaml
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     PublicFormat,
@@ -60,7 +61,7 @@ def parse(text: str) -> KubeAccess:
     _only(context, _CONTEXT | _HARMLESS, _("the context"))
     if (context.get("cluster"), context.get("user")) != (cluster_name, user_name):
         raise KubeconfigError(_("The context names a cluster or user that is not in the file."))
-    if document.get("current-context", context_name) not in {"", context_name}:
+    if document.get("current-context", context_name) not in ("", context_name):  # or a list
         raise KubeconfigError(_("The current context is not in the file."))
     return _access(cluster, user)
 
@@ -210,7 +211,7 @@ def _check_pair(cert: str, key: str) -> None:
     try:
         ours = x509.load_pem_x509_certificate(cert.encode()).public_key()
         theirs = load_pem_private_key(key.encode(), password=None).public_key()
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise KubeconfigError(_("The client certificate or its key cannot be read.")) from error
     shape = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     if ours.public_bytes(*shape) != theirs.public_bytes(*shape):

@@ -200,6 +200,17 @@ def test_c1_no_credential_or_half_of_one_is_refused():
     refused(changed(user={"client-certificate-data": "!!", "client-key-data": b64(key)}))
 
 
+def test_c1_a_certificate_for_a_key_of_no_known_kind_is_refused():
+    cert, key = _pair("me")
+    der = x509.load_pem_x509_certificate(cert.encode()).public_bytes(serialization.Encoding.DER)
+    elliptic, unknown = bytes.fromhex("2a8648ce3d0201"), bytes.fromhex("2a8648ce3d027f")
+    assert elliptic in der
+    body = base64.encodebytes(der.replace(elliptic, unknown)).decode()
+    odd = f"-----BEGIN CERTIFICATE-----\n{body}-----END CERTIFICATE-----\n"
+    given = {"client-certificate-data": b64(odd), "client-key-data": b64(key)}
+    assert "cannot be read" in refused(changed(user={"token": None, **given}))
+
+
 def test_c1_the_authority_must_be_inside():
     refused(changed(cluster={"certificate-authority-data": None}))
     refused(changed(cluster={"certificate-authority-data": b64("hello")}))
@@ -235,4 +246,5 @@ def test_c1_a_name_that_stands_twice_is_refused():
 
 def test_c1_a_context_that_names_something_else_is_refused():
     refused(changed(context={"cluster": "other"}))
-    refused({**GOOD, "current-context": "other"})
+    for odd in ("other", ["c"], {"c": "c"}, None, 1):
+        assert "current" in refused({**GOOD, "current-context": odd})
