@@ -205,7 +205,9 @@ class Workloads:
             self._remove_secrets_of(job)
             self._jobs.remove(job)
         self._jobs.remove_pods(uid, namespace)
-        for secret in () if stray else (name, names.log_secret(name)):
+        # its files too: whoever removed its StatefulSet or Job by hand left nothing that names them
+        kept = (name, names.files_secret(name), names.log_secret(name))
+        for secret in () if stray else kept:
             self._client.delete("v1", "secrets", secret, namespace)
         self._locator.forget(uid)
 

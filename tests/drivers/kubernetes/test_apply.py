@@ -11,6 +11,7 @@ from runtime.reasons import Reason
 from tests.drivers.kubernetes.pieces import ended, pod, runs
 
 SETS, PODS, SECRETS = "/apis/apps/v1/statefulsets", "/api/v1/pods", "/api/v1/secrets"
+JOBS = "/apis/batch/v1/jobs"
 CLAIMS, VOLUMES = "/api/v1/persistentvolumeclaims", "/api/v1/persistentvolumes"
 
 
@@ -248,10 +249,27 @@ def test_e11_a_removal_leaves_nothing_but_the_volume(stub, driver):
     driver.remove("u1")
 
 
-def test_e11_a_secret_alone_is_removed_too(stub, driver):
-    driver.ensure(spec())
+def test_e11_secrets_alone_are_removed_too(stub, driver):
+    """Keys in files among them: somebody removed by hand what named them."""
+    driver.ensure(spec(secret_files=lambda: {"key.json": "{}"}))
+    assert (SECRETS, "ns/ws-k7-files") in stub.objects
     stub.drop(SETS, "ns", "ws-k7")
     driver.remove("u1")
+    assert stub.objects == {}
+
+
+def test_d13_files_of_an_earlier_run_of_a_job_go_with_it(stub, driver):
+    """The next run of a Job is a Job of its own, which knows nothing of the first one's files."""
+    job = {"once": True, "uid": "l1", "name": "l1", "probe": None}
+    driver.ensure(spec(**job, secret_files=lambda: {"key.json": "{}"}))
+    stub.drop(JOBS, "ns", "ws-l1")
+    driver.ensure(spec(**job, launch=2))
+    for _ in range(3):
+        try:
+            driver.remove("l1")
+        except NotYet:
+            continue
+        break
     assert stub.objects == {}
 
 
