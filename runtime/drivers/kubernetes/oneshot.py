@@ -2,8 +2,8 @@
 
 A Job that removes itself: nobody has to remember it. It is asked again and again until it has
 ended; asking twice makes one Job. One that failed stays for ``KEPT_S`` and is the answer for so
-long; the namespace's quota of Jobs bounds how many there are. The pod is as locked as any other
-there and has no network but what the namespace's policies give everybody.
+long. No more than ``MOST`` run at once in a namespace, and fetch images. The pod is as locked as
+any other there and has no network but what the namespace's policies give everybody.
 """
 
 from __future__ import annotations
@@ -14,11 +14,15 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from runtime.drivers.kubernetes import names
+from runtime.drivers.kubernetes import names, observe_job
 from runtime.drivers.kubernetes.client import KubeClient, Object, path_of
 from runtime.drivers.kubernetes.options import KubernetesOptions
+from runtime.protocol import Denied
+from runtime.reasons import Reason
 
 PROBE = f"{names.DOMAIN}/probe"
+KIND = "image-check"
+MOST = 5
 KEPT_S, LONGEST_S = 300, 300  # a failed one is not tried again while it is kept
 OUTPUT_MAX = 4096
 _OK = 200
@@ -52,6 +56,7 @@ def step(
     """Begin, or look how far it is. Call again while it is RUNNING."""
     job = client.get("batch/v1", "jobs", name, namespace)
     if job is None:
+        _require_room(client, namespace)
         client.apply(build(options, namespace=namespace, name=name, image=image, command=command))
         return Step(State.RUNNING)
     pods = client.list("v1", "pods", namespace, selector=f"{PROBE}={name}")
@@ -71,12 +76,21 @@ def step(
     return Step(State.RUNNING)
 
 
+def _require_room(client: KubeClient, namespace: str) -> None:
+    """Else who asks about a hundred images has every node fetch them, beside everybody's work."""
+    known = client.list("batch/v1", "jobs", namespace, selector=f"{names.KIND}={KIND}")
+    if sum(not observe_job.is_finished(job) for job in known) >= MOST:
+        message = f"{MOST} images are being looked into in this project."
+        raise Denied(message, reason=Reason.QUOTA_DENIED)
+
+
 def build(
     options: KubernetesOptions, *, namespace: str, name: str, image: str, command: Sequence[str]
 ) -> Object:
     """Return the Job. Pure."""
     user = options.run_as_user
-    labels = {PROBE: name, **({names.QUEUE: options.queue} if options.queue else {})}
+    queued = {names.QUEUE: options.queue} if options.queue else {}
+    labels = {PROBE: name, names.KIND: KIND, **queued}
     pod = {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,

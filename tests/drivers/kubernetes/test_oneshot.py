@@ -16,14 +16,14 @@ from tests.drivers.kubernetes.stub import Stub
 JOBS, PODS = "/apis/batch/v1/jobs", "/api/v1/pods"
 
 
-def step(stub: Stub, program: str = "x") -> Step:
+def step(stub: Stub, program: str = "x", name: str = "probe-1", namespace: str = "ns") -> Step:
     client = stub.client()
     try:
         return oneshot.step(
             client,
             KubernetesOptions(),
-            namespace="ns",
-            name="probe-1",
+            namespace=namespace,
+            name=name,
             image="a/b@sha256:1",
             command=(program, "--version"),
         )
@@ -97,6 +97,20 @@ def test_trouble_of_a_node_says_nothing_of_an_image(stub: Stub, said: str) -> No
     for _ in range(2):
         assert step(stub, command) == Step(State.FAILED, said[:300])
     assert stub.count("DELETE") == 0
+
+
+def test_five_at_once_are_enough_for_a_project(stub: Stub) -> None:
+    for number in range(5):
+        assert step(stub, name=f"probe-{number}").state is State.RUNNING
+    with pytest.raises(Denied) as caught:
+        step(stub, name="probe-5")
+    assert caught.value.reason == Reason.QUOTA_DENIED
+    assert step(stub, name="probe-5", namespace="another").state is State.RUNNING
+    assert step(stub, name="probe-4").state is State.RUNNING  # it is under way: only looked at
+    over = {"type": "Complete", "status": "True"}
+    stub.objects[(JOBS, "ns/probe-0")]["status"] = {"conditions": [over]}
+    assert step(stub, name="probe-5").state is State.RUNNING
+    assert (JOBS, "ns/probe-5") in stub.objects
 
 
 def test_a_full_quota_is_told_as_such(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
