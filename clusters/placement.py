@@ -20,6 +20,7 @@ from clusters.proofs import unproved
 from clusters.wording import work_words
 from common.errors import BerthError, Conflict, Forbidden, Unavailable, wrong
 from runtime import protocol as p
+from runtime.models import ONE_MACHINE
 from runtime.reasons import Reason
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def launch_refusal(cluster_key: str, project_uid: Any = None) -> str:
     """Return why nothing may start there now, or ''."""
     cluster = Cluster.objects.filter(key=cluster_key).first()
     if cluster is None:
-        return "" if cluster_key == "local" else _("There is no such cluster.")
+        return "" if cluster_key == ONE_MACHINE else _("There is no such cluster.")
     if not cluster.enabled:
         return _("The cluster %(name)s is switched off.") % {"name": cluster.name}
     if cluster.drain:

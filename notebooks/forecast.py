@@ -21,6 +21,7 @@ from clusters.node_room import Together
 from clusters.options import options_of
 from clusters.wording import things
 from notebooks.program import flavors_of
+from runtime.models import ONE_MACHINE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -65,7 +66,7 @@ class Room:
 
     def __init__(
         self,
-        cluster_key: str = "local",
+        cluster_key: str = ONE_MACHINE,
         project_uid: UUID | None = None,
         *,
         known: tuple[Cluster, list[KindUse]] | None = None,

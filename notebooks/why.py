@@ -16,11 +16,11 @@ from clusters.wording import waiting_sentence
 from notebooks.choices import StopReason
 from notebooks.pulling import pull_of
 from runtime import reasons
+from runtime.models import ONE_MACHINE
 from runtime.protocol import Phase, Resources
 from runtime.reasons import Fault, Reason, ReasonInfo
 
 STOPS = frozenset((Phase.STOPPED, Phase.STOPPING))
-ONE_MACHINE = "local"
 
 
 @dataclass(frozen=True)

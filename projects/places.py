@@ -25,6 +25,7 @@ from projects.contents import ContentSummary
 from projects.models import KubeGrant, Project, ProjectPlace
 from runtime.drivers.kubernetes import names
 from runtime.hints import hint, hint_uids
+from runtime.models import ONE_MACHINE
 from runtime.protocol import Desired, Phase
 
 if TYPE_CHECKING:
@@ -185,7 +186,7 @@ def pods_changed(transition: Transition) -> None:
     """Listener: somebody with a kubeconfig has another workspace, or one less."""
     row = transition.row
     owner, project = getattr(row, "owner_id", None), getattr(row, "project_id", None)
-    if owner is None or project is None or row.cluster_key == "local":
+    if owner is None or project is None or row.cluster_key == ONE_MACHINE:
         return
     has_left = transition.before == Phase.PENDING != transition.after
     if not transition.gone and not has_left:

@@ -6,6 +6,8 @@ from django.db.models import F, Q
 from common.ids import new_uid
 from runtime.protocol import Desired, Phase, Seen
 
+ONE_MACHINE = "local"  # the cluster that is this machine itself
+
 
 class Reconcilable(models.Model):
     """Base of every row that stands for something outside the database.
@@ -17,7 +19,7 @@ class Reconcilable(models.Model):
     KIND = ""  # set by each concrete model; the word used in labels and hints
 
     uid = models.UUIDField(default=new_uid, unique=True, editable=False)
-    cluster_key = models.CharField(max_length=63, default="local")
+    cluster_key = models.CharField(max_length=63, default=ONE_MACHINE)
     desired = models.CharField(
         max_length=16, choices=[(d.value, d.value) for d in Desired], default=Desired.RUNNING
     )

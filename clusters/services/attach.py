@@ -30,7 +30,7 @@ from common.errors import Conflict, Invalid, Unavailable, wrong
 from common.ids import slugify
 from events import services as events
 from runtime import bus
-from runtime.models import ObservedWorkload
+from runtime.models import ONE_MACHINE, ObservedWorkload
 from runtime.protocol import DriverError
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from accounts.principal import Principal
 
 _DRIVER = "kubernetes"
-_RESERVED = frozenset({"local", "new"})
+_RESERVED = frozenset({ONE_MACHINE, "new"})
 MAX_KUBECONFIG = 64 * 1024
 MAX_NAME = 120
 

@@ -12,6 +12,7 @@ from common import ids
 from common.clock import now
 from runtime import bus
 from runtime import protocol as p
+from runtime.models import ONE_MACHINE
 
 log = structlog.get_logger(__name__)
 
@@ -19,7 +20,7 @@ log = structlog.get_logger(__name__)
 def ensure_local_cluster() -> Cluster:
     """Return the row of this machine, made when missing, with the driver that settings name."""
     cluster, _made = Cluster.objects.get_or_create(
-        key="local", defaults={"name": "This machine", "driver": settings.BERTH_LOCAL_DRIVER}
+        key=ONE_MACHINE, defaults={"name": "This machine", "driver": settings.BERTH_LOCAL_DRIVER}
     )
     if cluster.driver != settings.BERTH_LOCAL_DRIVER:
         cluster.driver = settings.BERTH_LOCAL_DRIVER

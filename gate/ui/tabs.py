@@ -9,6 +9,7 @@ from django.utils.translation import gettext as _
 from notebooks import selectors, where
 from notebooks.ui import tabs
 from notebooks.ui.tabs import Tab
+from runtime.models import ONE_MACHINE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,14 +17,13 @@ if TYPE_CHECKING:
     from accounts.principal import Principal
     from notebooks.models import Workspace
 
-ONE_MACHINE = "local"  # answered without a query; other machines by their row
-
 
 def register() -> None:
     tabs.register(of)
 
 
 def of(who: Principal, row: Workspace) -> Sequence[Tab]:
+    # itself without a query; other machines by their row
     if row.cluster_key == ONE_MACHINE or where.cluster_of(row) is None:
         return []
     found = []

@@ -25,6 +25,7 @@ from loaders.models import Load
 from loaders.services.base import require_cluster
 from loaders.services.caches import is_cache_of, with_cache
 from loaders.spec import CACHE, FIXED, OF_CREDENTIAL, Spec, Wanted
+from runtime.models import ONE_MACHINE
 from volumes.choices import VolumeKind
 from volumes.models import Volume
 from volumes.selectors import volume_for_use, volumes_mountable
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from projects.models import Project
 
 KINDS = tuple(StoreKind.values)
-LOCAL = "local"
 
 
 def spec_for(*, who: Principal, project: Project, wanted: Wanted) -> Spec:
@@ -203,13 +203,13 @@ def find_volume(who: Principal, project: Project, said: str) -> Volume | None:
 
 
 def _default_cluster(project: Project) -> Cluster:
-    if settings.BERTH_LOCAL_CLUSTER and not Cluster.objects.filter(key=LOCAL).exists():
+    if settings.BERTH_LOCAL_CLUSTER and not Cluster.objects.filter(key=ONE_MACHINE).exists():
         ensure_local_cluster()  # nothing was looked at yet
-    hidden = set() if settings.BERTH_LOCAL_CLUSTER else {LOCAL}
+    hidden = set() if settings.BERTH_LOCAL_CLUSTER else {ONE_MACHINE}
     usable = [c for c in usable_clusters(project.uid) if not c.drain and c.key not in hidden]
     if not usable:
         raise Conflict(_("There is no cluster to run it on."), code="no-cluster")
-    usable.sort(key=lambda cluster: (cluster.key != LOCAL, _is_silent(cluster)))
+    usable.sort(key=lambda cluster: (cluster.key != ONE_MACHINE, _is_silent(cluster)))
     if len(usable) == 1:
         return usable[0]
     # where all refuse, the first one says why
@@ -218,7 +218,7 @@ def _default_cluster(project: Project) -> Cluster:
 
 def _is_silent(cluster: Cluster) -> bool:
     """Whether it does not answer; of one that was just attached nobody knows."""
-    return cluster.key != LOCAL and cluster.checked_at is not None and not cluster.reachable
+    return cluster.key != ONE_MACHINE and cluster.checked_at is not None and not cluster.reachable
 
 
 def _lets_in(cluster: Cluster, project: Project) -> bool:

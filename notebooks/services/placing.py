@@ -21,6 +21,7 @@ from common.errors import BerthError, Conflict, wrong
 from notebooks.choices import WorkspaceKind
 from notebooks.forecast import Rooms
 from notebooks.program import clean_slug, flavors_of
+from runtime.models import ONE_MACHINE
 from runtime.protocol import Resources
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from notebooks.spec import Spec, Wanted
     from projects.models import Project
 
-LOCAL = "local"
 # What one machine does not have; a preset may carry it for the clusters it also runs on.
 _CLUSTERS_ONLY = ("image", "command", "args", "ports", "pool", "network", "shm_mib")
 
@@ -50,10 +50,10 @@ def can_run(cluster: Cluster, preset: Preset) -> bool:
 
 def clusters_of(project: Project) -> list[Cluster]:
     """Return the clusters on which a project may start something now, this machine first."""
-    hidden = set() if settings.BERTH_LOCAL_CLUSTER else {LOCAL}
+    hidden = set() if settings.BERTH_LOCAL_CLUSTER else {ONE_MACHINE}
     found = placement.usable_clusters(project.uid)
-    if not hidden and all(c.key != LOCAL for c in found):
-        if not _is_known(LOCAL):
+    if not hidden and all(c.key != ONE_MACHINE for c in found):
+        if not _is_known(ONE_MACHINE):
             ensure_local_cluster()  # nothing was looked at yet
         found = placement.usable_clusters(project.uid)  # somebody may just have made it
     return sorted((c for c in found if not c.drain and c.key not in hidden), key=runs_images)
@@ -171,7 +171,7 @@ def _is_known(key: str) -> bool:
 
 def _known(key: str) -> Cluster:
     found = Cluster.objects.filter(key=key).first()
-    if found is None and key == LOCAL and settings.BERTH_LOCAL_CLUSTER:
+    if found is None and key == ONE_MACHINE and settings.BERTH_LOCAL_CLUSTER:
         return ensure_local_cluster()
     return _one(found)
 

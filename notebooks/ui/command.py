@@ -5,13 +5,14 @@ from __future__ import annotations
 from shlex import join
 from typing import TYPE_CHECKING, Any
 
+from runtime.models import ONE_MACHINE
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from notebooks.models import Preset
     from notebooks.services import Plan, Spec
 
-_THIS_MACHINE = "local"
 _ANY = "any"  # kind of GPU
 _FOLLOW_THE_IMAGE = ("command", "args", "ports")
 
@@ -24,7 +25,7 @@ def plan_command(plan: Plan, preset: Preset, project: str, *, several: bool) -> 
     spec, words = plan.spec, ["berth", "workspace", "launch", preset.slug]
     words += ["--project", project, "--name", plan.name]
     words += [*_size_words(spec, preset), *_program_words(spec, preset)]
-    if spec.cluster != preset.cluster_key and (several or spec.cluster != _THIS_MACHINE):
+    if spec.cluster != preset.cluster_key and (several or spec.cluster != ONE_MACHINE):
         words += ["--cluster", spec.cluster]
     if spec.time_limit_minutes != preset.time_limit_minutes:
         words += ["--time-limit", str(spec.time_limit_minutes or 0)]
@@ -56,7 +57,7 @@ def _program_words(spec: Spec, preset: Preset) -> list[str]:
     usual = _unsaid(spec, preset)
     if spec.kind != preset.kind:
         words += ["--kind", spec.kind]
-    if spec.cluster == _THIS_MACHINE:  # it runs JupyterLab from its own environments
+    if spec.cluster == ONE_MACHINE:  # it runs JupyterLab from its own environments
         return words
     for name in ("image", "pool", "network"):
         value = getattr(spec, name)

@@ -20,6 +20,7 @@ from notebooks.services import Spec, Wanted
 from notebooks.spec import MAX_MINUTES, MAX_NAME
 from notebooks.ui.attach_form import AttachForm
 from notebooks.ui.program_form import ProgramForm, program_initial
+from runtime.models import ONE_MACHINE
 from runtime.protocol import Phase
 
 if TYPE_CHECKING:
@@ -156,7 +157,7 @@ def _flavors(project: Project, row: Workspace | None) -> list[tuple[str, Any]]:
     found: dict[str, _Kind] = {}
     for use in on_clusters:
         found.setdefault(use.flavor.name, _Kind(use.flavor)).add(use.free, use.total)
-    for local in flavor_use("local") if key in {"", "local"} else []:
+    for local in flavor_use(ONE_MACHINE) if key in {"", ONE_MACHINE} else []:
         found.setdefault(local.flavor.name, _Kind(local.flavor)).add(local.free, local.total)
     return [(name, kind.label) for name, kind in found.items() if kind.total]
 

@@ -16,13 +16,13 @@ from notebooks.hub import open_url
 from notebooks.models import Workspace
 from notebooks.program import flavors_of
 from notebooks.pulling import pull_of
-from notebooks.services.placing import LOCAL
 from notebooks.ui.home import cards
 from notebooks.ui.reach import OnCluster, on_cluster
 from notebooks.ui.rights import may_keep
 from notebooks.why import info_of
 from projects.access import role_of
 from runtime import reasons
+from runtime.models import ONE_MACHINE
 from runtime.protocol import Desired, Phase
 from runtime.reasons import Reason
 from runtime.workload_state import RESTARTED
@@ -138,7 +138,7 @@ def _line(row: Workspace, steps: Sequence[Step], index: int) -> Line:
 
 def is_far(row: Workspace) -> bool:
     """Whether it runs on a cluster, where a start has other steps."""
-    return row.cluster_key != LOCAL
+    return row.cluster_key != ONE_MACHINE
 
 
 @dataclass(frozen=True)

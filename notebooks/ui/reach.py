@@ -14,6 +14,7 @@ from notebooks.ui import texts
 from notebooks.where import cluster_of, image_of, node_of, objects_of
 from projects.services import no_address
 from runtime.drivers.kubernetes import names
+from runtime.models import ONE_MACHINE
 
 if TYPE_CHECKING:
     from notebooks.models import Workspace
@@ -57,7 +58,7 @@ def ports_of(row: Workspace, *, may_open: bool) -> list[OpenPort]:
 
 
 def on_cluster(row: Workspace, *, is_owner: bool, may_open: bool) -> OnCluster | None:
-    cluster = None if row.cluster_key == "local" else cluster_of(row)
+    cluster = None if row.cluster_key == ONE_MACHINE else cluster_of(row)
     if cluster is None:
         return None
     options = options_of(cluster.options)

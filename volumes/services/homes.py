@@ -15,6 +15,7 @@ from common.clock import now
 from common.errors import BerthError
 from projects.choices import Role
 from projects.models import Membership, Project, ProjectPlace
+from runtime.models import ONE_MACHINE
 from runtime.protocol import Desired, Phase
 from volumes.choices import VolumeKind
 from volumes.models import Volume
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-LOCAL = "local"
 SHARED = "shared"
 RESERVED = frozenset({"home", SHARED})  # names of folders that are there unasked
 REPAIRED = 200  # projects in one turn
@@ -38,7 +38,7 @@ def home_ensure(
     principal: Principal | None,
     project: Project,
     owner: User,
-    cluster_key: str = LOCAL,
+    cluster_key: str = ONE_MACHINE,
 ) -> Volume:
     """Return the home of ``owner`` in ``project`` on a cluster; the first call makes the row."""
     wanted: dict[str, Any] = {"kind": VolumeKind.HOME, "owner": owner}
@@ -50,7 +50,7 @@ def home_ensure(
 
 
 def project_volume_ensure(
-    *, principal: Principal | None, project: Project, cluster_key: str = LOCAL
+    *, principal: Principal | None, project: Project, cluster_key: str = ONE_MACHINE
 ) -> Volume:
     """Return the volume that the project's members share there; the first call makes the row."""
     existing = _live(project, cluster_key, {"kind": VolumeKind.PROJECT})
