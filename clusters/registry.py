@@ -15,7 +15,7 @@ from clusters.models import Cluster
 from clusters.options import options_of
 from common import sealing
 from runtime import reconcilers
-from runtime.models import ObservedWorkload
+from runtime.models import ONE_MACHINE, ObservedWorkload
 from runtime.protocol import Driver, Unreachable
 from runtime.routers.base import Router
 
@@ -169,7 +169,7 @@ def driver_for(cluster_key: str) -> Driver:
     if kept is not None and _is_fresh(cluster_key, kept):
         return kept.driver
     cluster = Cluster.objects.filter(key=cluster_key, enabled=True).first()
-    if cluster is None and cluster_key == "local" and settings.BERTH_LOCAL_CLUSTER:
+    if cluster is None and cluster_key == ONE_MACHINE and settings.BERTH_LOCAL_CLUSTER:
         from clusters.services.health import ensure_local_cluster
 
         cluster = ensure_local_cluster()
@@ -189,7 +189,7 @@ def driver_for(cluster_key: str) -> Driver:
 
 def _is_fresh(cluster_key: str, kept: _Kept) -> bool:
     """Ask the row at most every few seconds; one machine's never changes."""
-    if cluster_key == "local" or time.monotonic() - kept.asked < REVISION_EVERY_S:
+    if cluster_key == ONE_MACHINE or time.monotonic() - kept.asked < REVISION_EVERY_S:
         return True
     found = (
         Cluster.objects.filter(key=cluster_key, enabled=True).values_list("pk", "revision").first()
