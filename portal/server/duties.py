@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import os
 import signal
 import threading
 import time
@@ -266,7 +267,12 @@ class Worker:
         celery_state.should_stop = 0
 
     def celery(self) -> None:
-        """Serve messages until a signal says to end."""
+        """Serve messages until a signal says to end.
+
+        Celery would run Django's checks first, and drop what they say: they import every page,
+        while the watch begins. The checks are for ``check`` and the tests.
+        """
+        os.environ.setdefault("CELERY_SKIP_CHECKS", "yes")
         app.Worker(
             pool="threads",
             concurrency=CELERY_THREADS,

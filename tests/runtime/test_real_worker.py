@@ -105,6 +105,28 @@ def test_e20_sigterm_before_celery_listens_drains_too(portal, worker, ready):
     assert '"drained": true' in young.log.read_text()
 
 
+BEGUN = """
+import sys
+import django
+django.setup()
+from portal.celery import prepare_broker
+from portal.server.duties import Worker
+prepare_broker()
+worker = Worker()
+worker._told_early()  # it ends as soon as it would listen
+worker.celery()
+found = [name in sys.modules for name in ("celery.worker.consumer", "portal.urls")]
+print(*found, file=sys.__stdout__)  # Celery has taken the other one for its log
+"""
+
+
+@pytest.mark.real
+def test_a_worker_reads_no_pages_before_it_works(portal):
+    """They are a third of what its start computes, beside the first look at what went meanwhile."""
+    portal.env["DJANGO_SETTINGS_MODULE"] = "portal.settings.dev"  # the others have no pages
+    assert portal.run("-W", "ignore", "-c", BEGUN).split() == ["True", "False"]
+
+
 @pytest.mark.real
 def test_celery_on_the_embedded_broker_wakes_and_leaves_strange_messages(portal, worker):
     portal.env["BERTH_TEST_NO_BUS"] = "1"
