@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 from collections.abc import Iterator
 from typing import Any
 
@@ -27,6 +28,9 @@ pytestmark = [
     pytest.mark.timeout(600),
 ]
 MANY = 24
+BEFORE = 6  # of three tests that each may be tried twice
+OLD_WEB, OLD_WORKER = ("old", "web"), ("old", "worker")
+NEW_WEB, NEW_WORKER = ("new", "web"), ("new", "worker")
 
 
 @pytest.fixture(scope="module")
@@ -67,21 +71,28 @@ def people(mixed: Mixed) -> Iterator[dict[str, httpx.Client]]:
     """The same person at a web process of each version; the older version works already."""
     made = mixed.migrate("old")
     assert made.returncode == 0, made.stderr
-    mixed.start("old", "web")
-    mixed.start("old", "worker")
+    mixed.run_only(OLD_WEB, OLD_WORKER)
     token = mixed.token("old")
     with mixed.api("old", token) as old, mixed.api("new", token) as new:
         yield {"old": old, "new": new}
 
 
 @pytest.fixture(scope="module")
-def before(mixed: Mixed, people: dict[str, httpx.Client]) -> dict[str, Any]:
-    """A workspace of the time before; the database is of the new version from now on."""
-    row = launch(people["old"], "demo", "before")
-    settled(mixed, people["old"], row)
+def before(mixed: Mixed, people: dict[str, httpx.Client]) -> list[dict[str, Any]]:
+    """Workspaces of the time before; the database is of the new version from now on."""
+    old = people["old"]
+    rows = [launch(old, "demo", f"before-{secrets.token_hex(2)}") for _ in range(BEFORE)]
+    for row in rows:
+        settled(mixed, old, row)
     made = mixed.migrate("new")
     assert made.returncode == 0, made.stderr
-    return row
+    return rows
+
+
+@pytest.fixture
+def aged(before: list[dict[str, Any]]) -> dict[str, Any]:
+    """One of them, that no other test has, nor an earlier try of this one."""
+    return before.pop()
 
 
 def launch(person: httpx.Client, project: str, name: str) -> dict[str, Any]:
@@ -91,8 +102,9 @@ def launch(person: httpx.Client, project: str, name: str) -> dict[str, Any]:
     return dict(ok(answer).json())
 
 
-def new_project(person: httpx.Client, slug: str) -> str:
+def new_project(person: httpx.Client, word: str) -> str:
     """Whoever launches first in a project gets a home there: one more row of an older table."""
+    slug = f"{word}-{secrets.token_hex(2)}"
     ok(person.post("projects", json={"name": slug, "slug": slug}))
     return slug
 
@@ -122,10 +134,11 @@ def starts(mixed: Mixed) -> dict[str, list[int]]:
 
 
 def test_e14_an_older_version_goes_on_while_the_database_is_ahead_of_it(
-    mixed: Mixed, people: dict[str, httpx.Client], before: dict[str, Any]
+    mixed: Mixed, people: dict[str, httpx.Client], aged: dict[str, Any]
 ) -> None:
+    mixed.run_only(OLD_WEB, OLD_WORKER)
     old = people["old"]
-    assert old.get(at(before)).json()["status"]["phase"] == "running"
+    assert old.get(at(aged)).json()["status"]["phase"] == "running"
     row = launch(old, new_project(old, "meanwhile"), "meanwhile")
     settled(mixed, old, row)
     assert starts(mixed)[row["uid"]] == [1]
@@ -135,33 +148,31 @@ def test_e14_an_older_version_goes_on_while_the_database_is_ahead_of_it(
 
 
 def test_e14_what_an_older_web_accepted_waits_in_the_queue_and_a_new_worker_does_it(
-    mixed: Mixed, people: dict[str, httpx.Client], before: dict[str, Any]
+    mixed: Mixed, people: dict[str, httpx.Client], aged: dict[str, Any]
 ) -> None:
-    mixed.stop("old", "worker")
+    mixed.run_only(OLD_WEB)
     old = people["old"]
     row = launch(old, new_project(old, "queued"), "queued")
-    ok(old.post(f"{at(before)}/stop"))
-    mixed.start("new", "worker")
+    ok(old.post(f"{at(aged)}/stop"))
+    mixed.run_only(OLD_WEB, NEW_WORKER)
     settled(mixed, old, row)
-    settled(mixed, old, before, "stopped")
-    ok(old.post(f"{at(before)}/start"))
-    settled(mixed, old, before)
+    settled(mixed, old, aged, "stopped")
+    ok(old.post(f"{at(aged)}/start"))
+    settled(mixed, old, aged)
     assert starts(mixed)[row["uid"]] == [1]
-    assert starts(mixed)[before["uid"]] == [1, 2]
+    assert starts(mixed)[aged["uid"]] == [1, 2]
 
 
 def test_e14_what_a_new_web_accepted_is_done_by_an_older_worker_that_started_later(
-    mixed: Mixed, people: dict[str, httpx.Client], before: dict[str, Any]
+    mixed: Mixed, people: dict[str, httpx.Client], aged: dict[str, Any]
 ) -> None:
-    for version, process in (("new", "worker"), ("old", "web")):
-        mixed.stop(version, process)
-    mixed.start("new", "web")
+    mixed.run_only(NEW_WEB)
     new = people["new"]
     row = launch(new, new_project(new, "back"), "back")
-    ok(new.delete(at(before)))
-    mixed.start("old", "worker")  # its pod was moved: the database is ahead when it begins
+    ok(new.delete(at(aged)))
+    mixed.run_only(NEW_WEB, OLD_WORKER)  # its pod was moved: the database is ahead when it begins
     settled(mixed, new, row)
-    gone(mixed, new, before)
+    gone(mixed, new, aged)
     ok(new.post(f"{at(row)}/stop"))
     settled(mixed, new, row, "stopped")
     assert starts(mixed)[row["uid"]] == [1]
@@ -169,11 +180,11 @@ def test_e14_what_a_new_web_accepted_is_done_by_an_older_worker_that_started_lat
     gone(mixed, new, row)
 
 
+@pytest.mark.usefixtures("before")
 def test_e14_workers_of_both_versions_do_many_launches_once_each_and_end_them(
-    mixed: Mixed, people: dict[str, httpx.Client], before: dict[str, Any]
+    mixed: Mixed, people: dict[str, httpx.Client]
 ) -> None:
-    mixed.start("old", "web")
-    mixed.start("new", "worker")
+    mixed.run_only(OLD_WEB, OLD_WORKER, NEW_WEB, NEW_WORKER)
     project = new_project(people["new"], "many")
     both = [people["old"], people["new"]]
     rows = [launch(both[n % 2], project, f"one-{n}") for n in range(MANY)]
@@ -186,8 +197,7 @@ def test_e14_workers_of_both_versions_do_many_launches_once_each_and_end_them(
         settled(mixed, both[n % 2], row, "stopped")
         words = [one["word"] for one in timeline(both[n % 2], row)]
         assert len(words) == len(set(words)), words
-    mixed.stop("old", "worker")  # the last of the older ones; the rest is the new one's
-    mixed.stop("old", "web")
+    mixed.run_only(NEW_WEB, NEW_WORKER)  # the last of the older ones end: the rest is the new one's
     for row in rows:
         ok(people["new"].delete(at(row)))
     for row in rows:

@@ -82,8 +82,21 @@ class Mixed:
                 stdout=log,
                 stderr=log,
             )
+        self.wait_ready(version, process)
+
+    def wait_ready(self, version: str, process: str) -> None:
         ready = {"web": 0, "worker": 7}[process] + self.ports[version]
         self.until(lambda: answers(f"http://127.0.0.1:{ready}/readyz"), f"{version} {process}")
+
+    def run_only(self, *wanted: tuple[str, str]) -> None:
+        """Stop the others, start those that do not run: an earlier try may have left any of them."""
+        for one in [one for one in self.running if one not in wanted]:
+            self.stop(*one)
+        for one in wanted:
+            if one in self.running:
+                self.wait_ready(*one)
+            else:
+                self.start(*one)
 
     def log(self, version: str, process: str) -> Path:
         return self.folder / f"{version}-{process}.log"
@@ -146,6 +159,8 @@ class Mixed:
         end = time.monotonic() + WITHIN_S
         while not (found := look()):
             ended = [name for name, one in self.running.items() if one.poll() is not None]
+            for name in ended:  # told once: a second try starts it again
+                del self.running[name]
             assert not ended, f"{ended} ended\n{self.tail()}"
             assert time.monotonic() < end, f"{what} took too long\n{self.tail()}"
             time.sleep(0.05)
