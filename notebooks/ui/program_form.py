@@ -10,6 +10,7 @@ from django.utils.translation import gettext_lazy as _
 
 from clusters import placement
 from notebooks.choices import WorkspaceKind
+from notebooks.program import MAX_PORTS
 from notebooks.services.placing import clusters_of, runs_images
 from notebooks.ui import texts
 
@@ -99,6 +100,9 @@ class ProgramForm(forms.Form):
             found = [(cluster.key, cluster.name) for cluster in usable]
             field.choices = [("", _("Where it starts first")), *found]
         self._offer(project, images)
+        if "ports" in self.fields:  # all that are set are in sight
+            lines = str(self["ports"].value() or "").count("\n") + 1
+            self.fields["ports"].widget.attrs["rows"] = max(2, min(lines, MAX_PORTS))
 
     def _offer(self, project: Project, clusters: list[Cluster]) -> None:
         keys = [cluster.key for cluster in clusters]
