@@ -14,7 +14,8 @@ from notebooks.hub import info_of, port_info_of
 from notebooks.nearness import near_its_data
 from notebooks.program import sidecar_port
 from notebooks.where import image_of, namespace_of
-from runtime.drivers.kubernetes.names import HOME, PORT
+from runtime.drivers.kubernetes.names import HOME, PORT, SECRETS
+from runtime.drivers.secret_files import placed
 from runtime.protocol import Mount, Probe, Sidecar, WorkloadSpec
 from volumes.mounting import mount_of
 
@@ -70,8 +71,11 @@ def pod_spec(row: Workspace, cluster: Cluster) -> WorkloadSpec:
     options = options_of(cluster.options)
     asked: dict[str, Any] = {"project_uid": row.project.uid, "pool": row.pool}
     keys = _keys(row)
+    # Here, where it is known which words are a person's: ``${port}`` of a shell is one of his.
+    keys = replace(keys, env={name: placed(text, SECRETS) for name, text in keys.env.items()})
     common = {
         **_common(row, keys),
+        "verbatim": True,
         "namespace": namespace_of(row, options),
         "image": image_of(row, options),
         "shm_mib": row.shm_mib,

@@ -193,6 +193,7 @@ class WorkloadSpec:
     placement: Placement = field(default_factory=Placement)
     network: Network = field(default_factory=Network)
     sidecars: tuple[Sidecar, ...] = ()
+    verbatim: bool = False  # a person's words are in command, args, env: nothing is put into them
     # ``~/volumes`` leads to the volumes, unless something else is there. By the image's own shell:
     # not for images that may have none.
     links_volumes: bool = False

@@ -232,6 +232,32 @@ def test_a_container_gets_a_sign_in_before_each_web_port_and_no_secret_of_its_ow
     assert len(tokens) == 2
 
 
+@pytest.mark.parametrize("kind", ["container", "notebook"])
+def test_a_persons_words_are_left_alone_and_his_credentials_are_found(
+    post, gpu, project, principal, mona, kind
+):
+    """``${port}`` is a shell's variable, and no port that Berth fills in."""
+    from credentials.services import Label, credential_add
+    from runtime.drivers.kubernetes.builders.pod import environment, template
+    from runtime.drivers.kubernetes.options import KubernetesOptions
+
+    fields = {"access_key": "AKIAIOSFODNN7EXAMPLE", "secret_key": "s" * 40, "region": "eu-west-1"}
+    credential_add(
+        principal=principal(mona), project=project, kind="s3", label=Label("k"), fields=fields
+    )
+    said = "port=5; echo ${port} {secrets}"
+    body = {"cluster": "gpu", "env": {"SAID": said}, "credentials": ["k"]}
+    if kind == "container":
+        body |= {**CONTAINER, "command": ["sh", "-c", said], "args": [said]}
+    found = spec(row_of(post(body)))
+    told = environment(found, {})
+    assert told["SAID"] == said
+    assert told["AWS_CONFIG_FILE"] == "/var/run/berth/secrets/aws-config"
+    main = template(found, KubernetesOptions(), labels={})["spec"]["containers"][0]
+    if kind == "container":
+        assert (main["command"][2], main["args"]) == (said, [said])
+
+
 def test_routes_lead_to_the_sign_in_of_each_port(post, gpu):
     row = row_of(post({**CONTAINER, "ports": [7860, 9000]}))
     seen = Observation(uid=str(row.uid), seen=Seen.READY, address="10.244.0.7:0")

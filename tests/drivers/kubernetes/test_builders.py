@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 import subprocess
 
 import pytest
@@ -226,6 +227,23 @@ def test_a_secret_is_not_a_template():
 def test_a_dollar_sign_in_a_command_is_meant_as_it_stands():
     made = workload.statefulset(spec(command=("echo", "$(HOME)", "$HOME")), OPTIONS)
     assert container(made)["command"] == ["echo", "$$(HOME)", "$HOME"]
+    words = ("$$", "kill $$; $$$(x) $$(y)", "a$", "$$$", "$($(z))", "${x}$$y")
+    made = workload.statefulset(spec(command=words), OPTIONS)
+    assert tuple(map(expanded, container(made)["command"])) == words
+
+
+def expanded(word: str) -> str:
+    """What a kubelet makes of it, where every variable is known."""
+    return re.sub(r"\$(?:\$|\([^)]*\))", lambda found: "$" if found[0] == "$$" else "!", word)
+
+
+def test_nothing_is_put_into_the_words_of_a_person():
+    said = ("sh", "-c", "port=5; echo ${port} ${secrets}")
+    for verbatim, wanted in ((True, said[2]), (False, "port=5; echo $8888 $" + names.SECRETS)):
+        given = spec(command=said, args=said, env={"SAID": said[2]}, verbatim=verbatim)
+        main = container(workload.statefulset(given, OPTIONS))
+        assert (main["command"][2], main["args"][2]) == (wanted, wanted)
+        assert pod.environment(given, {})["SAID"] == wanted
 
 
 # --- placement ------------------------------------------------------------------------------------

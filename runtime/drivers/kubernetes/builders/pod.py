@@ -7,6 +7,7 @@ image, a command, arguments, environment (in a Secret) and numbers (hostile case
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,6 +20,7 @@ from runtime.protocol import Mount, Probe, Sidecar, WorkloadSpec
 
 _GROUP_READS = 0o440  # the node gives secret files to root and the pod's group
 _NETWORKS = "k8s.v1.cni.cncf.io/networks"
+_EXPANDED = re.compile(r"\$\$+|\$(?=\()")
 START_S = 900  # how long the node waits for the first answer before it starts the pod anew
 # A link, and no mount below the home: the node would have to make folders in the home's storage,
 # which may refuse its root user; and who empties his home does not empty what others share.
@@ -99,7 +101,7 @@ def environment(spec: WorkloadSpec, secret: Mapping[str, str]) -> dict[str, str]
         ours["BERTH_VOLUMES"] = names.VOLUMES
     port = str(port_of(spec))
     asked = {
-        key: placed(value, names.SECRETS).replace("{port}", port)
+        key: value if spec.verbatim else placed(value, names.SECRETS).replace("{port}", port)
         for key, value in spec.env.items()
         if not _is_refused(key)
     }
@@ -129,9 +131,9 @@ def _main(
         "terminationMessagePolicy": "File",
     }
     if spec.command:
-        found["command"] = [_said(word, port) for word in spec.command]
+        found["command"] = [_said(word, spec) for word in spec.command]
     if spec.args:
-        found["args"] = [_said(word, port) for word in spec.args]
+        found["args"] = [_said(word, spec) for word in spec.args]
     if ports := _ports(spec):
         found["ports"] = ports
     if spec.probe is not None:
@@ -160,7 +162,7 @@ def _repository(image: str) -> str:
 
 def _sidecar(sidecar: Sidecar, name: str) -> dict[str, Any]:
     found: dict[str, Any] = {
-        "command": [_literal(word, sidecar.port) for word in sidecar.command],
+        "command": [_with_port(word, sidecar.port) for word in sidecar.command],
         "envFrom": [{"secretRef": {"name": names.sidecar_secret(name, sidecar.name)}}],
         "image": sidecar.image,
         "imagePullPolicy": "IfNotPresent",
@@ -263,10 +265,18 @@ def where(mount: Mount) -> str:
     return f"{names.VOLUMES}/{mount.name}"
 
 
-def _said(word: str, port: int) -> str:
-    return placed(_literal(word, port), names.SECRETS)
+def _said(word: str, spec: WorkloadSpec) -> str:
+    if spec.verbatim:
+        return _literal(word)
+    return placed(_with_port(word, port_of(spec)), names.SECRETS)
 
 
-def _literal(word: str, port: int) -> str:
-    """The kubelet would expand ``$(NAME)``; what a person wrote is meant as it stands."""
-    return word.replace("{port}", str(port)).replace("$(", "$$(")
+def _with_port(word: str, port: int) -> str:
+    return _literal(word.replace("{port}", str(port)))
+
+
+def _literal(word: str) -> str:
+    """The kubelet would expand ``$(NAME)`` and make one of ``$$``, which is a shell's own number;
+    what a person wrote is meant as it stands.
+    """
+    return _EXPANDED.sub(lambda found: found[0] * 2, word)
