@@ -44,6 +44,7 @@ AT_ONCE_S = 0.1  # what still comes after that is told in the next turn
 _FIRST_S = 30.0
 _TELL_S = 1.0
 _DENIED_S = 60.0
+_FORGOT_S = 5.0
 # A server that has just begun refuses for moments what it grants: its roles are not read yet.
 BELIEVED_S = 3.0
 # Words that come with every pod and tell nothing that the pod itself does not tell.
@@ -136,6 +137,8 @@ class Stream:
                 self._turn()
             except Expired:
                 self._version = ""
+                self._rest(pause)  # who forgets again at once is not asked for all without end
+                pause = min(pause * 2, _FORGOT_S)
                 continue
             except (Denied, NotYet) as error:
                 if self._is_denied_for_long():

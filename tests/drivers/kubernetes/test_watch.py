@@ -187,6 +187,26 @@ def test_e8_a_version_that_is_too_old_lists_again(stub, follow):
     assert watching.error is None
 
 
+def test_e8_a_server_that_forgets_at_once_is_not_listed_without_end(stub, follow):
+    watching = follow()
+    begun = time.monotonic()
+    stub.oldest = 10**9
+    before, wanted = listed(stub, SETS), 4
+    wait_for(lambda: listed(stub, SETS) >= before + wanted)
+    # the rests between them are of 0.1, 0.2, 0.4 s, give or take a half
+    assert time.monotonic() - begun > 0.3
+    time.sleep(1.5)
+    assert listed(stub, SETS) - before <= wanted + 1 + (time.monotonic() - begun)
+    stub.oldest = 0
+    put_set(stub, "a")
+    watching.until("a", Seen.CREATED)
+    assert watching.error is None
+
+
+def listed(stub, collection: str) -> int:
+    return sum(m == "GET" and p == collection and "limit" in q for m, p, q in list(stub.seen))
+
+
 def test_e8_a_connection_that_is_only_half_there_is_noticed(stub, follow):
     watching = follow()
     stub.frozen = True
