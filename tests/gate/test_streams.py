@@ -1,6 +1,7 @@
 """The streams of a cluster, against a server that runs real commands."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -146,6 +147,23 @@ async def test_c2_an_address_is_checked_before_it_is_used(kube: FakeKube) -> Non
         [part async for part in barred.log(POD)]
     assert kube.asked == []
     await barred.aclose()
+
+
+async def test_each_address_of_a_name_is_tried(
+    kube: FakeKube, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By what is read, as by what is opened: the first one may be of a family without a way."""
+    port = int(kube.url.rpartition(":")[2])
+    kind = (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "")
+
+    async def both(*_asked: object, **_more: object) -> list[tuple[object, ...]]:
+        return [(*kind, (address, port)) for address in ("127.0.0.2", "127.0.0.1")]
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", both)
+    named = KubeStreams(Endpoint(f"http://cluster.example:{port}"))
+    assert b"".join([part async for part in named.log(POD)]) == kube.log
+    assert await run(named, ["true"]) == (b"", b"", 0)
+    await named.aclose()
 
 
 async def test_a_redirect_is_not_followed(streams: KubeStreams, kube: FakeKube) -> None:

@@ -110,6 +110,12 @@ class CheckedBackend(httpcore.AnyIOBackend):
             self._endpoint.check(str(item[4][0]))
         options = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
         options += [(socket.IPPROTO_TCP, option, value) for option, value in _KEEPALIVE]
-        return await super().connect_tcp(
-            str(found[0][4][0]), port, timeout, local_address, socket_options or options
-        )
+        problem: Exception | None = None
+        for item in found:
+            try:
+                return await super().connect_tcp(
+                    str(item[4][0]), port, timeout, local_address, socket_options or options
+                )
+            except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
+                problem = error  # another address of the same name may answer
+        raise problem or httpcore.ConnectError(f"{host} has no address")
