@@ -6,6 +6,7 @@ import ipaddress
 import re
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from django.utils.translation import gettext as _
 
@@ -129,7 +130,7 @@ def check(options: ClusterOptions) -> ClusterOptions:
         if wrong := [p for p in getattr(options, name) if not _is_peer(p, name)]:
             bad[name] = [_("Not an address range: %(value)s.") % {"value": wrong[0]}]
     for name in ("hub_url", "kube_api_url"):
-        if (value := getattr(options, name)) and not _URL.match(value):
+        if (value := getattr(options, name)) and not _is_url(value):
             bad[name] = [_("An address that starts with http:// or https://.")]
     for name in ("scheduler", "queue", "storage_class"):
         if (value := getattr(options, name)) and not _NAME.match(value):
@@ -160,6 +161,14 @@ def _volumes(options: ClusterOptions) -> dict[str, list[str]]:
     if not 0 <= options.scratch_gib <= MAX_GIB:
         bad["scratch_gib"] = [_("A whole number from 0.")]
     return bad
+
+
+def _is_url(value: str) -> bool:
+    try:
+        parts = urlsplit(value)
+        return bool(_URL.match(value) and parts.hostname and parts.port != 0)
+    except ValueError:  # a port beyond the last one, half an IPv6 address
+        return False
 
 
 def _is_peer(value: str, name: str) -> bool:

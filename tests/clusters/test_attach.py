@@ -160,6 +160,9 @@ def test_a_second_one_of_the_same_name_is_refused(op):
         ({"volume_kind": "storageclass"}, "storage_class"),
         ({"nothing": 1}, "nothing"),
         ({"hub_url": "file:///etc/passwd"}, "hub_url"),
+        ({"hub_url": "http://portal:99999"}, "hub_url"),
+        ({"kube_api_url": "https://:6443"}, "kube_api_url"),
+        ({"kube_api_url": "https://[::1:6443"}, "kube_api_url"),
     ],
 )
 def test_wrong_options_are_refused_by_name(op, options, field):
