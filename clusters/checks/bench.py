@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from common.clock import now
+from runtime.drivers.kubernetes import names
 from runtime.protocol import DriverError
 
 if TYPE_CHECKING:
@@ -159,6 +160,10 @@ class Bench:
     def exit_code(self, namespace: str, name: str, runs_s: float = 0.0) -> int:
         return self.ended(namespace, name, runs_s).code
 
+    @property
+    def volume_uid(self) -> str:
+        return _volume_uid(self.mark)
+
     def remember_volume(self, name: str) -> None:
         self._volumes.append(name)
 
@@ -176,6 +181,9 @@ class Bench:
         for found in answer.body.get("items") or () if answer.ok else ():
             meta = found.get("metadata") or {}
             if _age_s(str(meta.get("creationTimestamp", ""))) > LEFT_OVER_S:
+                mark = str((meta.get("labels") or {}).get(MARK, ""))
+                # before what it is known by: volumes can't be listed
+                self._quietly(f"/api/v1/persistentvolumes/{names.volume(_volume_uid(mark))}")
                 self._quietly(f"/api/v1/namespaces/{meta.get('name')}")
 
     def _quietly(self, path: str) -> None:
@@ -280,6 +288,10 @@ class Bench:
             if waiting.get("reason") in {"ImagePullBackOff", "InvalidImageName"}:
                 why = waiting.get("message") or waiting["reason"]
                 raise ImageRefusedError(f"{container.get('image') or self.image}: {why}")
+
+
+def _volume_uid(mark: str) -> str:
+    return f"check-{mark}"
 
 
 def _address(status: Mapping[str, Any]) -> str | None:

@@ -144,7 +144,7 @@ def _make(subject: Subject, bench: Bench, where: str) -> str:
     from runtime.drivers.kubernetes.builders import volume as builders
 
     options: Any = driver_options(subject.cluster)
-    uid = f"check-{bench.mark}"
+    uid = bench.volume_uid
     if options.volume_kind == "directory":
         made = _plain(builders.volume(uid, where, options, project=uid, owner=uid), bench)
         bench.remember_volume(made["metadata"]["name"])

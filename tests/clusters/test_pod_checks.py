@@ -8,6 +8,8 @@ import pytest
 
 from clusters.checks import CHECKS, image, run, storage
 from clusters.checks.base import Answer
+from clusters.checks.bench import MARK
+from common.clock import now
 from tests.clusters.probing import Api, bench, ended, subject, waiting
 
 REFUSED = Answer(403, {"message": "pods is forbidden"})
@@ -157,6 +159,23 @@ def test_only_what_is_said_of_a_volume_is_its_fault(kind, api, state, words):
     found = asked("storage", api, volume_kind=kind, storage_class="fast")
     assert (found.state, words in found.text()) == (state, True), found.text()
     assert found.failed == (state == "unknown")
+
+
+@pytest.mark.django_db
+def test_e11_what_a_killed_check_left_goes_with_its_volume():
+    """Its volume was asked for by the name by which it is removed."""
+    api = Storage(ended(0))
+    begun = bench(api, check_image="registry.example/python3:1")
+    storage.act(subject(api, check_image="registry.example/python3:1"), begun)
+    volume = f"/api/v1/persistentvolumes/berth-check-{begun.mark}"
+    assert ("APPLY", volume) in api.asked
+    meta = {"name": "berth-check-x-a", "labels": {MARK: begun.mark}}
+    old = meta | {"creationTimestamp": "2026-01-01T00:00:00Z"}
+    young = meta | {"creationTimestamp": now().isoformat()}
+    left = Api(namespaces=Answer(200, {"items": [{"metadata": old}, {"metadata": young}]}))
+    bench(left).sweep()
+    deleted = [path for method, path in left.asked if method == "DELETE"]
+    assert deleted == [volume, "/api/v1/namespaces/berth-check-x-a"]
 
 
 UNMAPPED = (
