@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ SECONDS = 5.0
 LAYERS_MAX = 1000
 WORDS_MAX = 40
 GIB = 2**30
+_PORT = re.compile(r"\A[0-9]{1,5}\Z")  # what Python calls a digit may be no number
 
 
 def look(reference: Reference, login: Login | None, architectures: Sequence[str]) -> ImageFacts:
@@ -149,5 +151,5 @@ def _words(value: Any) -> list[str]:
 def _ports(value: Any) -> list[int]:
     """``{"8080/tcp": {}}`` → [8080]"""
     names = [str(name).partition("/") for name in list(_mapping(value))[:WORDS_MAX]]
-    found = {int(p) for p, _slash, kind in names if p.isdigit() and kind in {"", "tcp"}}
+    found = {int(p) for p, _slash, kind in names if _PORT.match(p) and kind in {"", "tcp"}}
     return sorted(p for p in found if 0 < p < 2**16)

@@ -126,6 +126,38 @@ def test_where_no_cluster_is_said_the_one_that_a_start_would_choose_decides(
     assert "Found" in answer
 
 
+def test_the_cluster_of_a_chosen_volume_decides_and_no_other_volume(
+    registry: Registry, as_user: Any, bob: Any, project: Any, settings: Any, monkeypatch: Any
+) -> None:
+    from clusters.models import Node
+    from common.clock import now
+    from notebooks.models import Preset
+    from tests.notebooks.cluster_world import attach
+    from volumes.models import Volume
+
+    settings.BERTH_LOCAL_CLUSTER = False
+    Preset.objects.create(slug="lab", name="Lab")
+    for key, machine in (("a-first", "amd64"), ("far", "arm64")):
+        cluster = attach(monkeypatch, key)
+        labels = {"kubernetes.io/arch": machine}
+        Node.objects.create(cluster=cluster, name="n", labels=labels, seen_at=now())
+    shared, data = (
+        Volume.objects.create(project=project, created_by=bob, cluster_key="far", **values)
+        for values in ({"name": "shared", "kind": "project"}, {"name": "data", "kind": "data"})
+    )
+    registry.image("arm", architecture="arm64")
+    form = {"image": f"{registry.host}/team/lab:arm", "preset": "lab", "cluster": ""}
+    offered = {f"volume-{shared.uid}": "rw", f"volume-{data.uid}": ""}
+    for said, good in (
+        (offered, False),
+        ({**offered, f"volume-{data.uid}": "ro"}, True),
+        ({**offered, f"volume-{shared.uid}": "ro"}, True),
+        ({"volume-": "rw"}, False),
+    ):
+        answer = as_user(bob).post("/projects/vision/images/check", {**form, **said})
+        assert ("Found" in answer.content.decode()) is good, said
+
+
 def test_a_missing_tag_is_said_in_words(registry: Registry, check: Any) -> None:
     found = check(f"{registry.host}/team/lab:none")
     assert (found["verdict"], found["problem"]) == ("bad", "not-found")
@@ -240,9 +272,8 @@ def test_nonsense_in_a_manifest_is_no_error_of_ours(
 
 
 def test_nonsense_in_a_configuration_is_left_out(registry: Registry, check: Any) -> None:
-    registry.image(
-        "1", User=7, Entrypoint="sh", Cmd=[{"a": 1}] * 500, ExposedPorts={"x": 1, "99999/tcp": 1}
-    )
+    ports = dict.fromkeys(("x", "99999/tcp", "²/tcp", "9" * 5000, "80\n"), 1)
+    registry.image("1", User=7, Entrypoint="sh", Cmd=[{"a": 1}] * 500, ExposedPorts=ports)
     found = check(f"{registry.host}/team/lab:1")
     assert found["verdict"] == "good"
     assert (found["ports"], len(found["command"])) == ([], 40)
