@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,8 @@ from playwright.sync_api import Page, Route, expect
 
 from benchmarks.lib import poll
 from tests.browser.test_live import open_live
+from tests.support.django_shell import DjangoShell
+from tests.support.migrated import beginning
 from tests.support.ports import free_port
 from tools import screens
 
@@ -26,28 +26,34 @@ pytestmark = [
 WITHIN_MS = 60_000
 # What the engine does at the end of a step: the row, what was seen of it, and the news.
 BECOME = """
-import django
-django.setup()
 from notebooks.models import Workspace
 from runtime import bus
 row = Workspace.objects.get(name="segmentation-service")
 Workspace.objects.filter(pk=row.pk).update(phase={phase!r}, desired={desired!r})
 bus.publish([f"workspace:{{row.uid}}"], {{"kind": "workspace", "uid": str(row.uid)}})
+answer = True
 """
 
 
 @pytest.fixture(scope="module")
 def portal() -> Iterator[screens.Portal]:
-    with screens.portal(free_port()) as running:
+    with screens.portal(free_port(), beginning) as running:
         yield running
 
 
+@pytest.fixture(scope="module")
+def shell(
+    portal: screens.Portal, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[DjangoShell]:
+    made = DjangoShell(portal.env, tmp_path_factory.mktemp("shell") / "shell.log")
+    yield made
+    made.close()
+
+
 @pytest.fixture
-def become(portal: screens.Portal) -> Iterator[Callable[..., None]]:
+def become(shell: DjangoShell) -> Iterator[Callable[..., None]]:
     def run(phase: str, desired: str = "running") -> None:
-        code = BECOME.format(phase=phase, desired=desired)
-        command = [sys.executable, "-c", code]
-        subprocess.run(command, env=portal.env, cwd=screens.ROOT, check=True, timeout=180)
+        shell.run(BECOME.format(phase=phase, desired=desired))
 
     yield run
     run("running")
@@ -115,8 +121,12 @@ def test_the_terminals_page_goes_on_when_the_workspace_runs(
     connect = page.locator("#terminal-connect")
     expect(start).to_be_visible()
     expect(connect).to_be_hidden()
+    keys = page.locator("#terminal-help")
+    expect(keys).to_be_hidden()  # nor are buttons and a screen shown that have no use
+    expect(page.get_by_role("button", name="Copy selection")).to_be_hidden()
     assert asked == []
     become("running")
+    expect(keys).to_be_visible(timeout=WITHIN_MS)
     expect(says).to_have_count(0, timeout=WITHIN_MS)
     poll(lambda: page.evaluate("true") and bool(asked), within_s=WITHIN_MS / 1000, every_s=0.1)
     assert "/gate/terminal/" in asked[0]
@@ -262,6 +272,26 @@ def test_who_walks_by_keyboard_stays_where_he_was(page: Page, gate: Gate) -> Non
     page.locator("#files-dialog-ok").press("Enter")
     expect(row(page, "a.txt")).to_have_count(0)
     has_focus(page, "Delete: z.txt")  # what stands in its place
+
+
+def test_an_empty_folder_is_said_and_no_empty_table_shown(page: Page, gate: Gate) -> None:
+    gate.tree["runs"] = []
+    table = page.locator(".files table")
+    expect(table).to_be_visible()
+    page.get_by_role("button", name="runs", exact=True).click()
+    expect(page.locator("#files-state")).to_have_text("This folder is empty.")
+    expect(table).to_be_hidden()
+
+
+def test_on_a_phone_the_folder_stands_on_a_line_above_the_buttons(page: Page, gate: Gate) -> None:
+    page.set_viewport_size(screens.NARROW)
+    folder, button = page.locator("#files-path").bounding_box(), page.locator("#files-mkdir")
+    upload = page.locator("label[for=files-upload]").bounding_box()
+    beside = button.bounding_box()
+    assert folder
+    assert upload
+    assert beside
+    assert folder["y"] + folder["height"] <= upload["y"] == beside["y"]
 
 
 def test_times_are_in_the_zone_of_the_profile(page: Page, gate: Gate) -> None:

@@ -41,7 +41,9 @@ def test_home_names_every_project_in_which_there_are_more(text, launch, alice, p
 
 def test_the_events_page_says_where_it_ends_and_leads_to_the_others(text, launch, alice):
     row = launch(alice)
-    assert "Only the newest" not in text(alice, url(row, "events/"))
+    few = text(alice, url(row, "events/"))
+    assert "Only the newest" not in few
+    assert few.count('<h2 class="section-title">') == 2  # each of two tables says what it is
     at = now() - timedelta(minutes=1)
     Event.objects.bulk_create(
         Event(verb="workspace.edited", target_kind="workspace", target_uid=str(row.uid), at=at)
