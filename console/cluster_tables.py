@@ -166,7 +166,7 @@ class NodeTable(Table):
         labels = record.node.labels
         names = sorted(labels, key=rank)[:SHOWN]
         shown = [(name.rsplit("/", 1)[-1], labels[name]) for name in names]
-        return format_html_join(" ", '<span class="mono">{}={}</span>', shown)
+        return format_html_join(" ", '<span class="mono">{}=<wbr>{}</span>', shown)
 
 
 class FlavorTable(Table):

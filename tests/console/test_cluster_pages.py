@@ -160,6 +160,16 @@ def test_the_page_has_the_checklist_with_fixes_and_says_what_follows(
     assert "Running" in page(op, "cluster")
 
 
+def test_what_to_do_has_the_whole_width_below_its_check(op: Any, cluster: Cluster) -> None:
+    for name, state in (("rights", "red"), ("version", "green"), ("queue", "unknown")):
+        fix = f"kubectl get {name}"
+        CheckResult.objects.create(cluster=cluster, name=name, state=state, fix=fix, at=now())
+    above, *below = page(op, "cluster").split('<tr class="check-fix"><td colspan="4">')
+    assert '<tr class="has-fix"><td class="check-name">' in above
+    shown = [part.split("</td>")[0] for part in below]
+    assert ["rights" in shown[0], "queue" in shown[1], len(shown)] == [True, True, 2]
+
+
 def test_what_must_be_mended_is_read_first(op: Any, cluster: Cluster) -> None:
     for name, state in (("version", "green"), ("storage", "red"), ("queue", "red")):
         CheckResult.objects.create(cluster=cluster, name=name, state=state, at=now())
@@ -204,7 +214,7 @@ def test_nodes_can_be_searched_and_filtered(op: Any, cluster: Cluster) -> None:
     assert names(ready="no") == {"t4-3"}
     assert names(pool="su1") == {f"h100-{i}" for i in range(5, 10)}
     assert "kubelet is silent" in op.get(url("cluster-nodes"), {"ready": "no"}).content.decode()
-    assert "su=1" in op.get(url("cluster-nodes"), {"q": "h100-7"}).content.decode()
+    assert "su=<wbr>1" in op.get(url("cluster-nodes"), {"q": "h100-7"}).content.decode()
 
 
 def test_settings_are_changed_and_wrong_ones_come_back_with_their_sentence(
