@@ -22,6 +22,7 @@ class Target:
     project: str
     namespace: str
     username: str
+    server_name: str = ""  # that its certificate proves, where that is not the server's own
 
 
 def with_plugin(target: Target, *, portal: str, grant: str) -> str:
@@ -48,6 +49,7 @@ def _file(target: Target, user: dict[str, Any]) -> str:
     context = f"{target.project}@{target.cluster}"
     who = f"{target.username}@{target.cluster}/{target.project}"
     authority = base64.b64encode(target.ca.encode()).decode()
+    name = {"tls-server-name": target.server_name} if target.server_name else {}
     said = {
         "apiVersion": "v1",
         "kind": "Config",
@@ -57,6 +59,7 @@ def _file(target: Target, user: dict[str, Any]) -> str:
                 "cluster": {
                     "server": target.server,
                     "certificate-authority-data": authority,
+                    **name,
                 },
             }
         ],

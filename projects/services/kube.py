@@ -159,10 +159,11 @@ def file_of(*, principal: Principal, grant: KubeGrant, portal: str, patience_s: 
     require(principal, grant.place.project, Permission.KUBE_USE)
     place = grant.place
     _reached(place.cluster_key)
-    server, ca = server_of(place.cluster_key)
+    server, ca, server_name = server_of(place.cluster_key)
     target = kubeconfig.Target(
         server=server,
         ca=ca,
+        server_name=server_name,
         cluster=place.cluster_key,
         project=place.project.slug,
         namespace=place.namespace,
@@ -174,13 +175,16 @@ def file_of(*, principal: Principal, grant: KubeGrant, portal: str, patience_s: 
     return kubeconfig.with_token(target, token=made.token)
 
 
-def server_of(cluster_key: str) -> tuple[str, str]:
-    """Return address and certificate authority (PEM) of a cluster's API server for people."""
+def server_of(cluster_key: str) -> tuple[str, str, str]:
+    """Return of a cluster's API server for people: address, certificate authority (PEM), and the
+    name in its certificate where that is another one.
+    """
     options = _options(cluster_key)
     if options.kube_api_url and options.kube_api_ca:
-        return options.kube_api_url, options.kube_api_ca
+        return options.kube_api_url, options.kube_api_ca, ""
     said = gateway.ask(ASK_SERVER, {"cluster": cluster_key})
-    return str(said["server"]), str(said["ca"])
+    # a gate of the release before says no name
+    return str(said["server"]), str(said["ca"]), str(said.get("server_name", ""))
 
 
 def connect() -> None:
@@ -234,7 +238,7 @@ def answer_token(payload: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def answer_server(payload: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Both are public; only who opens the credential knows them as attached."""
+    """All of it is public; only who opens the credential knows them as attached."""
     key = str(payload.get("cluster"))
     options = _options(key)
     try:
@@ -244,7 +248,11 @@ def answer_server(payload: Mapping[str, Any]) -> Mapping[str, Any]:
     if access is None:
         raise Unavailable(_("The gate to the clusters has no credential for this one."))
     pem = access.ca_pem.decode() if isinstance(access.ca_pem, bytes) else access.ca_pem
-    return {"server": options.kube_api_url or access.server, "ca": options.kube_api_ca or pem}
+    return {
+        "server": options.kube_api_url or access.server,
+        "ca": options.kube_api_ca or pem,
+        "server_name": "" if options.kube_api_url else access.tls_server_name,
+    }
 
 
 def _options(cluster_key: str) -> ClusterOptions:

@@ -8,12 +8,15 @@ import pytest
 import yaml
 
 from accounts.services import token_create, token_revoke, user_disable
+from clusters import registry
+from clusters.models import Cluster
 from common.clock import now
 from events.models import Event
 from notebooks.models import Workspace
 from projects import place_reconciler, services
 from projects.models import KubeGrant, ProjectPlace
 from runtime import engine
+from runtime.drivers.kubernetes.access import KubeAccess
 from tests.projects.cluster_double import KEY, TenantFake, alpha
 from volumes.models import Volume
 
@@ -63,6 +66,33 @@ def test_who_has_no_berth_is_told_how_to_get_it_and_where_to_sign_in(
     for said in (hint, *(page.content.decode() for page in pages)):
         assert "pip install ./cli" in said
         assert "berth login https://berth.example.org" in said
+
+
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        ({}, ("https://10.0.0.5:6443", "api.example.org")),
+        ({"kube_api_url": "https://k.example.org:6443"}, ("https://k.example.org:6443", None)),
+    ],
+)
+def test_the_name_that_the_attached_file_gives_the_server_is_in_that_of_people(
+    alpha: TenantFake,
+    project: Any,
+    bob: Any,
+    as_user: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    options: Any,
+    wanted: Any,
+) -> None:
+    """Else kubectl would refuse a certificate that Berth itself takes."""
+    attached = KubeAccess("https://10.0.0.5:6443", "PEM", tls_server_name="api.example.org")
+    monkeypatch.setattr(registry, "access_of", lambda _cluster: attached)
+    client = as_user(bob)
+    made = _make(client)
+    Cluster.objects.filter(key=KEY).update(options=options)
+    text = client.post(f"{API}/{made['id']}/file").json()["kubeconfig"]
+    said = yaml.safe_load(text)["clusters"][0]["cluster"]
+    assert (said["server"], said.get("tls-server-name")) == wanted
 
 
 def test_a_token_lives_a_quarter_of_an_hour_and_its_use_is_noted(
