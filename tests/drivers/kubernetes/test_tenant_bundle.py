@@ -103,6 +103,13 @@ class TestRules:
             assert rule["ipBlock"]["cidr"] == everything
             assert all((":" in c) == (family == 6) for c in rule["ipBlock"]["except"])
 
+    @pytest.mark.parametrize("blocked", [("0.0.0.0/0",), ("0.0.0.0/1", "128.0.0.0/1")])
+    def test_who_blocks_everything_opens_nothing(self, blocked: tuple[str, ...]) -> None:
+        """As without the internet: a range that excepts all of itself is refused by the server."""
+        made = builders.bundle(SPEC, replace(OPTIONS, blocked_cidrs=blocked))
+        none = builders.bundle(SPEC, replace(OPTIONS, blocked_cidrs=blocked, internet=False))
+        assert made == none
+
     def test_the_portal_of_a_chart_gets_its_rights_first_and_here_only(self) -> None:
         options = replace(OPTIONS, portal_role="berth-projects", portal_account="berth/worker")
         binding = builders.bundle(SPEC, options)[1]

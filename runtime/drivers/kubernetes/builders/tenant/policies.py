@@ -79,9 +79,9 @@ def build(
             "to": [peer(p) for p in options.hub_peers],
         }
         made.append(_policy(namespace, marks, "allow-hub", ["Egress"], egress=[rule]))
-    if options.internet:
-        closed = (*options.blocked_cidrs, *network.api, *network.nodes)
-        rule = {"to": internet(closed, network.family)}
+    closed = (*options.blocked_cidrs, *network.api, *network.nodes)
+    if options.internet and (to := internet(closed, network.family)):
+        rule = {"to": to}
         made.append(_policy(namespace, marks, "allow-internet", ["Egress"], egress=[rule]))
     if rules := named(options, network):
         made.append(_policy(namespace, marks, "allow-named", ["Egress"], egress=rules))
@@ -138,11 +138,14 @@ def internet(blocked: Iterable[str], family: int) -> list[Object]:
     """Return every public address of the cluster's family but ``blocked``.
 
     Only that family: an enforcer without the other one may stop at such a rule and then enforce
-    nothing at all (kube-router 1.6 does). What no rule names stays closed.
+    nothing at all (kube-router 1.6 does). What no rule names stays closed. Nothing where all of it
+    is blocked: a range without anything in it is refused by the API server.
     """
     closed = [ipaddress.ip_network(c) for c in (*NOT_PUBLIC, *blocked)]
     everything = "0.0.0.0/0" if family == 4 else "::/0"  # noqa: PLR2004 - the two there are
     left_out = [str(c) for c in _joined(closed, family)]
+    if left_out == [everything]:
+        return []
     return [{"ipBlock": {"cidr": everything, "except": left_out}}]
 
 
