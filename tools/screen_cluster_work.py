@@ -127,6 +127,7 @@ def _hold(project: Project, home: Volume, it: Holding) -> None:
         launch=1,
         phase_since=since,
         asked_at=since,
+        ready_at=since,
     )
     _seen(row, it.node)
     for minutes, share in ((30, it.before), (0, it.use)):
