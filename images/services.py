@@ -43,25 +43,25 @@ if TYPE_CHECKING:
 QUESTION = "image-check"
 ARCH_LABEL = "kubernetes.io/arch"
 USUAL = "amd64"
-Chooser = Callable[["Project", Mapping[str, Any]], str]
+Chooser = Callable[["Principal", "Project", Mapping[str, Any]], str]
 _choosers: list[Chooser] = []
 KEPT_S = 60.0  # a tag may be moved; for so long a start believes the last look
 UNSAID_S = 15.0  # of a silent registry: not every start waits for it
 
 
 def register_chooser(of: Chooser) -> None:
-    """``of(project, said)`` → key of the cluster where a start that says this would go; or ''."""
+    """``of(principal, project, said)`` → key of the cluster where such a start would go; or ''."""
     _choosers[:] = [of]
 
 
-def cluster_for(project: Project, said: Mapping[str, Any]) -> str:
+def cluster_for(principal: Principal, project: Project, said: Mapping[str, Any]) -> str:
     """Return the cluster that is said, else the one that a start would choose.
 
     ``said``: image and kind, and what else is known of what a start will ask for.
     """
     if cluster := str(said.get("cluster") or ""):
         return cluster
-    return _choosers[0](project, said) if _choosers else ""
+    return _choosers[0](principal, project, said) if _choosers else ""
 
 
 def image_check(

@@ -68,7 +68,7 @@ class Check(ProjectAPIView):
         finding = image_check(
             principal=self.principal,
             project=self.project,
-            cluster_key=cluster_for(self.project, said),
+            cluster_key=cluster_for(self.principal, self.project, said),
             reference=said["image"],
             kind=said["kind"],
         )

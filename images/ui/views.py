@@ -30,7 +30,7 @@ class Check(ProjectView):
         finding = reference and image_check(
             principal=self.principal,
             project=self.project,
-            cluster_key=cluster_for(self.project, said)[:63],
+            cluster_key=cluster_for(self.principal, self.project, said)[:63],
             reference=reference,
             kind=kind,
         )

@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 MOST = 20  # of each
 _MAX_WORD = 200
 _READ_ONLY = ":ro"
+# How a form says it: one field for each volume, named by its uid.
+VOLUME_FIELD = "volume-"
+WRITE, READ = "rw", "ro"
 
 Row = TypeVar("Row", bound="Model")
 

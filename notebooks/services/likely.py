@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from common.errors import BerthError
 from notebooks import selectors
 from notebooks.models import MAX_GPUS
+from notebooks.services.attaching import (
+    MOST,
+    READ,
+    VOLUME_FIELD,
+    WRITE,
+    attached_usually,
+    where_its_volumes_lie,
+)
 from notebooks.services.launch import default_preset
 from notebooks.services.specify import spec_for
 from notebooks.spec import Wanted
@@ -14,12 +23,13 @@ from notebooks.spec import Wanted
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from accounts.principal import Principal
     from projects.models import Project
 
 _WORDS = ("kind", "image", "gpu_flavor", "pool", "network")
 
 
-def likely_cluster(project: Project, said: Mapping[str, Any]) -> str:
+def likely_cluster(principal: Principal, project: Project, said: Mapping[str, Any]) -> str:
     """Return the cluster's key; '' where no cluster lets in what is said.
 
     ``said``: fields of the form, as they were sent.
@@ -30,8 +40,25 @@ def likely_cluster(project: Project, said: Mapping[str, Any]) -> str:
         **{name: str(said.get(name) or "") or None for name in _WORDS},  # type: ignore[arg-type]
     )
     try:
+        wanted = replace(wanted, volumes=_chosen(principal, project, said))
+        wanted = where_its_volumes_lie(principal, project, wanted)
         slug = str(said.get("preset") or "")
         preset = selectors.preset_get(project, slug[:40]) if slug else default_preset(project)
         return spec_for(project=project, preset=preset, wanted=wanted).cluster
     except BerthError:
         return ""
+
+
+def _chosen(principal: Principal, project: Project, said: Mapping[str, Any]) -> list[str]:
+    """Return the volumes that somebody chose: what the form offers by itself binds no start."""
+    modes = {
+        name.removeprefix(VOLUME_FIELD): mode
+        for name, mode in said.items()
+        if name.startswith(VOLUME_FIELD) and mode
+    }
+    if not modes:
+        return []
+    for seen in attached_usually(principal, project).volumes:
+        if modes.get(uid := str(seen.volume.uid)) == (READ if seen.read_only else WRITE):
+            del modes[uid]
+    return list(modes)[:MOST]

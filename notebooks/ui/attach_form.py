@@ -10,7 +10,15 @@ from django.utils.translation import gettext_lazy as _
 
 from credentials.selectors import credentials_usable
 from loaders.selectors import loads_visible_to
-from notebooks.services.attaching import MOST, attached_to, attached_usually, mountable
+from notebooks.services.attaching import (
+    MOST,
+    READ,
+    VOLUME_FIELD,
+    WRITE,
+    attached_to,
+    attached_usually,
+    mountable,
+)
 from projects.access import Permission, permissions_of
 from volumes.selectors import may_write
 
@@ -22,8 +30,6 @@ if TYPE_CHECKING:
     from volumes.models import Volume
 
 OFFERED = 50  # of each; more are reached by the API and the command line
-_VOLUME = "volume-"
-_WRITE, _READ = "rw", "ro"
 
 
 class AttachForm(forms.Form):
@@ -69,27 +75,27 @@ class AttachForm(forms.Form):
         key = row.cluster_key if row is not None else None
         self._is_new = row is None
         self._offered: dict[str, Volume] = {}
-        seen = {each.volume.uid: _READ if each.read_only else _WRITE for each in now.volumes}
+        seen = {each.volume.uid: READ if each.read_only else WRITE for each in now.volumes}
         rows = list(mountable(principal, project, key)[:OFFERED])
         several = len({volume.cluster_key for volume in rows}) > 1
         for volume in rows:
-            name = f"{_VOLUME}{volume.uid}"
+            name = f"{VOLUME_FIELD}{volume.uid}"
             label = f"{volume.name} · {volume.cluster_key}" if several else volume.name
             self.fields[name] = forms.ChoiceField(
                 label=label,
                 required=False,
-                choices=[("", _t("not there")), (_WRITE, _t("written")), (_READ, _t("only read"))],
+                choices=[("", _t("not there")), (WRITE, _t("written")), (READ, _t("only read"))],
             )
             self.initial[name] = seen.get(volume.uid, "")
             self._offered[name] = volume
 
     def choose_volume(self, principal: Principal, uid: str) -> None:
         """Have a new workspace see this volume from the first, where it is offered."""
-        name = f"{_VOLUME}{uid}"
+        name = f"{VOLUME_FIELD}{uid}"
         if (volume := self._offered.get(name)) is None:
             return
         writes = may_write(principal, volume) and not volume.is_full
-        self.initial.update({name: _WRITE if writes else _READ, "cluster": volume.cluster_key})
+        self.initial.update({name: WRITE if writes else READ, "cluster": volume.cluster_key})
         self.chosen_volume = uid
 
     def _offer_many(self, name: str, choices: list[tuple[str, str]], now: list[str]) -> None:
@@ -102,7 +108,7 @@ class AttachForm(forms.Form):
 
     @property
     def volume_fields(self) -> list[Any]:
-        return [self[name] for name in self.fields if name.startswith(_VOLUME)]
+        return [self[name] for name in self.fields if name.startswith(VOLUME_FIELD)]
 
     @property
     def has_attachments(self) -> bool:
@@ -116,7 +122,7 @@ class AttachForm(forms.Form):
         found: dict[str, Any] = {}
         if self._says_volumes():
             found["volumes"] = [
-                {"volume": name.removeprefix(_VOLUME), "read_only": data[name] == _READ}
+                {"volume": name.removeprefix(VOLUME_FIELD), "read_only": data[name] == READ}
                 for name in self._offered
                 if data.get(name) and not self._is_left_elsewhere(name)
             ][:MOST]
