@@ -22,7 +22,7 @@ from gate.files import views as files
 from gate.guard import Guard
 from gate.volumes import views as volumes
 from gate.volumes.carrying import Carrier
-from gate.web import as_error, cors, problem
+from gate.web import as_error, cors, refusal
 from runtime.drivers.kubernetes import addresses
 from runtime.drivers.kubernetes.endpoint import Endpoint
 from runtime.protocol import DriverError
@@ -85,7 +85,7 @@ class Gate:
             try:
                 return cors(await handler(request, self))
             except (BerthError, DriverError) as error:
-                return cors(problem(as_error(error)))
+                return refusal(request, as_error(error))
 
         return Route(path, answer, methods=[*(methods or ("GET",)), "OPTIONS"])
 

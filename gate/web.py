@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 from dataclasses import replace
 from typing import Any
@@ -10,9 +12,11 @@ from urllib.parse import urlsplit
 from django.conf import settings
 from django.http import HttpRequest
 from django.utils import translation
+from django.utils.html import format_html
+from django.utils.safestring import mark_safe
 from django.utils.translation import gettext as _
-from starlette.requests import HTTPConnection
-from starlette.responses import JSONResponse, Response
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.websockets import WebSocket
 
 from common.errors import BerthError, Forbidden, NotFound, Unavailable
@@ -103,6 +107,33 @@ def as_error(error: Exception) -> BerthError:
 def problem(error: BerthError) -> Response:
     body = problem_body(error.status, error.code, error.message, extra=error.extra)
     return JSONResponse(body, status_code=error.status, media_type=CONTENT_TYPE)
+
+
+_STYLE = (
+    "body{font:1rem/1.5 system-ui,sans-serif;max-width:40rem;margin:4rem auto;padding:0 1rem}"
+    "h1{font-size:1.5rem}"
+)
+_STYLE_HASH = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
+_PAGE = (
+    '<!doctype html><html lang="{}"><head><meta charset="utf-8">'
+    '<meta name="viewport" content="width=device-width"><title>{}</title>'
+    '<meta name="color-scheme" content="light dark"><style>{}</style></head>'
+    '<body><main><h1>{}</h1><p>{}</p><p><a href="{}">{}</a></p></main></body></html>'
+)
+
+
+def refusal(request: Request, error: BerthError) -> Response:
+    """Tell a program that it can't be; who followed a link reads it on a page."""
+    accepts = request.headers.get("accept", "")
+    if request.method not in SAFE or "text/html" not in accepts:
+        return cors(problem(error))
+    heading, home = _("This did not work"), (settings.BERTH_PUBLIC_URL, _("Home"))
+    language = translation.get_language() or settings.LANGUAGE_CODE
+    style = mark_safe(_STYLE)  # noqa: S308 - as it stands above
+    text = format_html(_PAGE, language, heading, style, heading, error.message, *home)
+    page = cors(HTMLResponse(text, status_code=error.status))
+    page.headers["Content-Security-Policy"] += f"; style-src 'sha256-{_STYLE_HASH}'"
+    return page
 
 
 def cors(response: Response) -> Response:

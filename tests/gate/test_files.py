@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import hashlib
+import html
 import io
 import os
 import subprocess
@@ -137,6 +138,24 @@ async def test_whether_a_download_would_be_refused_is_told_without_one(
         assert status == 204 or said.json()["detail"]
     rows = Event.objects.filter(verb="workspace.file-downloaded")
     assert not await sync_to_async(rows.exists)()
+
+
+async def test_who_follows_a_link_to_what_is_refused_reads_a_page(
+    files: httpx.AsyncClient, base: str, kube: FakeKube
+) -> None:
+    browser = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
+    asked = {"path": "gone"}
+    told = await files.get(f"{base}/download", params=asked)
+    read = await files.get(f"{base}/download", params=asked, headers=browser)
+    kinds = [said.headers["content-type"].partition(";")[0] for said in (told, read)]
+    assert kinds == ["application/problem+json", "text/html"]
+    assert (told.status_code, read.status_code) == (404, 404)
+    assert f"<p>{html.escape(told.json()['detail'])}</p>" in read.text
+    policy = read.headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'; frame-ancestors 'none'; style-src 'sha256-")
+    (kube.home / "a.txt").write_text("contents")
+    got = await files.get(f"{base}/download", params={"path": "a.txt"}, headers=browser)
+    assert (got.status_code, got.content) == (200, b"contents")
 
 
 @pytest.mark.parametrize("check", ["0", "1"])
