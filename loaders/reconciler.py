@@ -14,7 +14,7 @@ from loaders.choices import StopReason, Uploads
 from loaders.models import Load
 from loaders.services import uploads
 from loaders.specs import workload_spec
-from loaders.turns import COUNTED, Turn, closing_turn, turn_of
+from loaders.turns import COUNTED, Turn, closing_turn, sentence_of, turn_of
 from runtime.models import Reconcilable
 from runtime.protocol import Desired, InvalidSpec, NotYet, Observation, Phase, WorkloadSpec
 from runtime.reasons import Reason
@@ -46,9 +46,19 @@ class LoadReconciler(WorkloadReconciler):
     stop_grace_s: ClassVar[float] = 20.0  # it writes down how far it is
 
     def step(self, row: Load, observation: Observation | None) -> Outcome:
-        outcome = self._step(row, observation)
+        outcome = self._with_turn(row, self._step(row, observation))
         row.said = logs.last_words(row, outcome)  # type: ignore[attr-defined]  # for ``listeners``
         return outcome
+
+    def _with_turn(self, row: Load, outcome: Outcome) -> Outcome:
+        """Keep where it stands in line beside the sentence, for who reads another language."""
+        if outcome.external_ref is None:
+            return outcome
+        turn: Turn | None = getattr(row, "turn", None)
+        ref = {name: kept for name, kept in outcome.external_ref.items() if name != "turn"}
+        if turn is not None and not turn.is_now:
+            ref["turn"] = turn.as_ref()
+        return replace(outcome, external_ref=ref)
 
     def _step(self, row: Load, observation: Observation | None) -> Outcome:
         if row.uploads == Uploads.CLOSING and row.desired != Desired.RUNNING:
@@ -100,15 +110,7 @@ class LoadReconciler(WorkloadReconciler):
         row.turn = turn  # type: ignore[attr-defined]  # for ``step``, of this pass only
         if turn.is_now:
             return None
-        said = {"n": turn.bound, "position": turn.position, "far": COUNTED}
-        if turn.is_far and not closing:
-            return Reason.QUEUED, _(
-                "Waiting for its turn: %(n)d loads of the project run at once; "
-                "%(far)d or more are before it."
-            ) % said
-        return Reason.QUEUED, _(
-            "Waiting for its turn: %(n)d loads of the project run at once; position %(position)d."
-        ) % said
+        return Reason.QUEUED, sentence_of(turn.as_ref())
 
     def stop_reason(self, row: Load) -> str:
         reason = row.stop_reason or StopReason.PAUSED

@@ -16,12 +16,15 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db.models import Q, QuerySet
+from django.utils.translation import gettext as _
 
 from loaders.choices import Uploads
 from loaders.models import ACTIVE, Load
 from runtime.protocol import Desired, Phase
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from projects.models import Project
 
 REFRESHED = 20  # that are woken when one ends, so that their position is said anew
@@ -51,10 +54,27 @@ class Turn:
         """So many are before it that the engine counted no further."""
         return self.ahead >= COUNTED
 
+    def as_ref(self) -> dict[str, int]:
+        """Return it as the row keeps it, in numbers: each reader has them in his language."""
+        place = {"far": COUNTED} if self.is_far else {"position": self.position}
+        return {"bound": self.bound, **place}
+
     @property
     def look_again_s(self) -> float:
         """Who is far back looks seldom: those before it wake it (this is the net under that)."""
         return min(LOOK_AGAIN_MAX_S, LOOK_AGAIN_S * (1 + self.ahead / self.bound))
+
+
+def sentence_of(ref: Mapping[str, int]) -> str:
+    """Return in the reader's language what ``Turn.as_ref`` kept."""
+    if "far" in ref:
+        return _(
+            "Waiting for its turn: %(n)d loads of the project run at once; "
+            "%(far)d or more are before it."
+        ) % {"n": ref["bound"], "far": ref["far"]}
+    return _(
+        "Waiting for its turn: %(n)d loads of the project run at once; position %(position)d."
+    ) % {"n": ref["bound"], "position": ref["position"]}
 
 
 def bound() -> int:

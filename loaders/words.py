@@ -17,6 +17,7 @@ from clusters.wording import waiting_sentence
 from loaders.choices import Result, State, StopReason, Task, Uploads
 from loaders.codes import meaning_of
 from loaders.states import SETTLED, state_of
+from loaders.turns import sentence_of
 from runtime import reasons
 from runtime.protocol import Resources
 from runtime.reasons import Reason
@@ -60,8 +61,10 @@ def why_of(row: Load) -> Why:
 
 
 def _of_reason(row: Load) -> Why:
+    if row.reason == Reason.QUEUED and (turn := row.external_ref.get("turn")):
+        return Why(sentence_of(turn))
     if row.reason == Reason.QUEUED and row.message:
-        # its turn in the project: the words of the reason are of what is in use
+        # another line than that for the machine: the words of the reason are of what is in use
         return Why(row.message)
     return _why(str(reasons.info(row.reason).text), row.message)
 

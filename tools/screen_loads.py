@@ -111,7 +111,7 @@ def make(vision: Project, alice: User) -> dict[str, Load]:
             "embryos",
             phase="pending",
             reason="queued",
-            message="Waiting for its turn: 4 loads of the project run at once; position 1.",
+            external_ref={"turn": {"bound": 4, "position": 1}},
             started_at=None,
             files_found=0,
             bytes_found=0,

@@ -30,6 +30,19 @@ def test_the_others_wait_with_position_and_sentence(load, alice, settle):
     assert "2 loads of the project run at once; position 2" in rows[3].message
 
 
+def test_whose_turn_it_is_is_said_in_the_readers_language(load, alice, settle, as_user, end):
+    rows = [load(alice, f"s3://bucket/{n}") for n in range(4)]
+    settle()
+    alice.language = "ja"
+    alice.save()
+    page = as_user(alice).get(f"{BASE}{rows[3].uid}/").content.decode()
+    assert "順番を待っています" in page
+    assert "loads of the project run at once" not in page
+    end(rows[0])
+    rows[2].refresh_from_db()
+    assert "turn" not in rows[2].external_ref  # it came
+
+
 def test_who_ends_lets_the_next_one_in_and_the_rest_moves_up(load, alice, settle, end):
     rows = [load(alice, f"s3://bucket/{n}") for n in range(4)]
     settle()
