@@ -18,6 +18,7 @@ from typing import Any
 
 import uvicorn
 
+from common.loading import loading
 from gate.sockets import SocketProtocol
 
 DRAIN_S = 8.0
@@ -112,9 +113,10 @@ def main(argv: Sequence[str]) -> int:
         parser.add_argument(name, type=int)
     options = parser.parse_args(argv)
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings.dev")
-    import django
+    with loading():
+        import django
 
-    django.setup()
+        django.setup()
     from django.conf import settings
 
     address = "127.0.0.1" if settings.BERTH_BIND == "localhost" else settings.BERTH_BIND

@@ -44,6 +44,7 @@ SILENT_S = 600.0
 # What nobody waits for begins after the watch has read its clusters: a worker that follows one that
 # was killed is to know first what changed meanwhile.
 LATER_S = 20.0
+THAW_S = 6 * 3600.0
 
 
 def usage_tick() -> None:
@@ -224,7 +225,7 @@ class Worker:
             Loop("audit-seal", sealer.seal, sealer.EVERY_S, leased=True),
             Loop("mail", outbox.send_due, outbox.EVERY_S, leased=True),
             Loop("housekeeping", housekeeping.tick, housekeeping.EVERY_S, leased=True),
-            Loop("garbage", garbage.thaw, garbage.THAW_EVERY_S),
+            Loop("garbage", garbage.thaw, THAW_S, first_s=THAW_S),
         ]
 
     def start(self) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import gc
 from typing import Any
 
-THAW_EVERY_S = 6 * 3600.0
 _OLDEST = 2
 
 
@@ -23,10 +22,9 @@ def set_apart() -> None:
 
 
 def thaw() -> None:
-    """Look through everything once; not at the start, when nothing is set apart yet."""
-    if gc.get_freeze_count():
-        gc.unfreeze()
-        gc.collect()
+    """Look through everything once, what was loaded too."""
+    gc.unfreeze()
+    gc.collect()
 
 
 def _after(phase: str, info: dict[str, Any]) -> None:

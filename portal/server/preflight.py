@@ -11,6 +11,7 @@ import os
 import sys
 from typing import Any
 
+from common.loading import loading
 from portal.server.places import Places, Refusal, private_umask
 from portal.server.up import EXPLAINED
 
@@ -47,7 +48,8 @@ def setup() -> None:
     from django.core.exceptions import ImproperlyConfigured
 
     try:
-        django.setup()
+        with loading():
+            django.setup()
         from django.conf import settings
 
         _ = settings.BERTH_PORT

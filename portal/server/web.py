@@ -16,6 +16,8 @@ from typing import Any
 
 import uvicorn
 
+from common.loading import loading
+
 GRACE_S = 5
 
 
@@ -74,6 +76,10 @@ async def serve(public: socket.socket, *internal: socket.socket, drain_s: float 
 
 def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings.dev")
+    with loading():
+        import django
+
+        django.setup(set_prefix=False)  # as for any server: each request brings its own
     public, *internal = (socket.socket(fileno=int(number)) for number in sys.argv[1:])
     asyncio.run(serve(public, *internal))
 

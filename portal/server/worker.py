@@ -8,13 +8,16 @@ to the next worker, which finds it in the database.
 import os
 import sys
 
+from common.loading import loading
+
 
 def main() -> int:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings.dev")
-    import django
+    with loading():
+        import django
 
-    django.setup()
-    from portal.server.duties import Worker
+        django.setup()
+        from portal.server.duties import Worker
 
     return Worker().run()
 

@@ -127,6 +127,22 @@ def test_a_worker_reads_no_pages_before_it_works(portal):
     assert portal.run("-W", "ignore", "-c", BEGUN).split() == ["True", "False"]
 
 
+LOADED = """
+import gc
+from portal.server import preflight
+turns = []
+gc.callbacks.append(lambda phase, _: turns.append(phase))
+preflight.setup()
+print(len(turns) < 10, gc.get_freeze_count() > 50_000)
+"""
+
+
+@pytest.mark.real
+def test_the_collector_waits_while_a_process_loads_all_of_berth(portal):
+    portal.env["DJANGO_SETTINGS_MODULE"] = "portal.settings.dev"
+    assert portal.run("-W", "ignore", "-c", LOADED).split() == ["True", "True"]
+
+
 @pytest.mark.real
 def test_celery_on_the_embedded_broker_wakes_and_leaves_strange_messages(portal, worker):
     portal.env["BERTH_TEST_NO_BUS"] = "1"
