@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -70,6 +71,20 @@ def credentials_usable(
     own = Q(project__isnull=True, owner=who.user)
     wanted = [str(kind) for kind in (EMBEDDED if kinds is None else kinds)]
     return rows.filter(here | own, kind__in=wanted).order_by("name", "id")
+
+
+def credentials_named(
+    who: Principal,
+    project: Project,
+    rows: Collection[Credential],
+    kinds: Iterable[str] | None = None,
+) -> list[str]:
+    """Return how ``who`` names them: the id where another one that he may use has the same name."""
+    if not rows:
+        return []
+    same = credentials_usable(who, project, kinds).filter(name__in={row.name for row in rows})
+    found = Counter(same.order_by().values_list("name", flat=True))
+    return [str(row.uid) if found[row.name] > 1 else row.name for row in rows]
 
 
 def credential_for_use(

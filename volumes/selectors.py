@@ -65,6 +65,14 @@ def volumes_mountable(
     return rows.order_by("cluster_key", "kind", "name", "id")
 
 
+def volume_named(who: Principal, project: Project, volume: Volume) -> str:
+    """Return how ``who`` names it in work of his: the id where several have its name."""
+    rows = volumes_mountable(who, project)
+    is_home = volume.kind == VolumeKind.HOME
+    same = rows.filter(kind=VolumeKind.HOME) if is_home else rows.filter(name=volume.name)
+    return str(volume.uid) if same.order_by()[:2].count() > 1 else volume.mount_name
+
+
 def _at_rest(rows: QuerySet[Volume], cluster_key: str | None) -> QuerySet[Volume]:
     """Narrow to what is not being deleted, restored or handed over, on the cluster if named."""
     there = rows.filter(

@@ -19,7 +19,7 @@ from loaders import services
 from loaders.choices import Task
 from loaders.models import Load
 from loaders.ui.forms import NAMES, HowForm, LoadForm, edit_form
-from loaders.ui.shared import as_command, as_yaml
+from loaders.ui.shared import as_command, as_yaml, named
 from loaders.ui.views import LoadView
 from projects.access import Permission
 from projects.ui.base import ProjectView
@@ -119,12 +119,12 @@ def plan_context(view: ProjectView, form: LoadForm) -> dict[str, Any]:
         )
     except BerthError as error:
         return {"plan": None, "problems": [error.message]}
-    slug = view.project.slug
+    slug, rows = view.project.slug, named(view.principal, view.project, plan.spec)
     return {
         "plan": plan,
         "problems": [],
-        "plan_yaml": as_yaml(plan.name, slug, plan.spec),
-        "plan_command": as_command(plan.name, slug, plan.spec),
+        "plan_yaml": as_yaml(plan.name, slug, plan.spec, rows),
+        "plan_command": as_command(plan.name, slug, plan.spec, rows),
     }
 
 

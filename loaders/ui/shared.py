@@ -7,12 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from credentials.selectors import credentials_named
 from loaders.services import manifest_wrap, public_fields
+from loaders.services.specify import KINDS
+from volumes.selectors import volume_named
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from accounts.principal import Principal
     from loaders.spec import Spec
+    from projects.models import Project
 
 _KEYS = 10  # objects that a command names; the document names any number
 _FLAGS = {
@@ -32,13 +37,26 @@ def to_yaml(document: Mapping[str, Any]) -> str:
     return yaml.safe_dump(dict(document), sort_keys=False, allow_unicode=True)
 
 
-def as_yaml(name: str, project: str, spec: Spec) -> str:
-    return to_yaml(manifest_wrap(name, project, spec))
+def named(who: Principal, project: Project, spec: Spec) -> dict[str, str]:
+    """Return credential and volume by what means them alone: their names, else their ids."""
+    said: dict[str, str] = {}
+    if spec.credential is not None:
+        (said["credential"],) = credentials_named(who, project, [spec.credential], KINDS)
+    if spec.volume is not None:
+        said["volume"] = volume_named(who, project, spec.volume)
+    return said
 
 
-def as_command(name: str, project: str, spec: Spec) -> str:
+def as_yaml(name: str, project: str, spec: Spec, rows: Mapping[str, str]) -> str:
+    """``rows``: as they are ``named``."""
+    document = manifest_wrap(name, project, spec)
+    document["spec"] |= rows
+    return to_yaml(document)
+
+
+def as_command(name: str, project: str, spec: Spec, rows: Mapping[str, str]) -> str:
     """Return the ``berth`` command that makes the same load; "" where it would be too long."""
-    said = public_fields(spec)
+    said = {**public_fields(spec), **rows}
     if len(said["objects"] or ()) > _KEYS:
         return ""
     words = ["berth", "loads", "create", str(said["url"]), "--project", project, "--name", name]

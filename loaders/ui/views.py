@@ -17,7 +17,7 @@ from loaders import selectors, services
 from loaders.models import Load
 from loaders.ui.forms import FilterForm, filtered
 from loaders.ui.present import bar_of, shown
-from loaders.ui.shared import as_command, to_yaml
+from loaders.ui.shared import as_command, named, to_yaml
 from loaders.ui.tables import LoadTable, RunTable
 from projects.access import Permission
 from projects.ui.base import ProjectView
@@ -150,9 +150,13 @@ class Yaml(LoadView):
     def get(self, request: HttpRequest, project: str, load: UUID) -> HttpResponse:
         row = self.row()
         inside = selectors.sees_inside(self.principal, row)
-        command = as_command(row.name, row.project.slug, services.spec_of(row))
+        spec = services.spec_of(row)
+        rows = named(self.principal, row.project, spec)
+        command = as_command(row.name, row.project.slug, spec, rows)
+        document = services.manifest_of(row, inside=inside)
+        document["spec"] |= rows
         context = {
-            "document": to_yaml(services.manifest_of(row, inside=inside)),
+            "document": to_yaml(document),
             "command": command if inside else "",
         }
         return self.render(self.page(row, context))

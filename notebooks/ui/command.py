@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from runtime.models import ONE_MACHINE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from notebooks.models import Preset
     from notebooks.services import Plan, Spec
@@ -17,8 +17,12 @@ _ANY = "any"  # kind of GPU
 _FOLLOW_THE_IMAGE = ("command", "args", "ports")
 
 
-def plan_command(plan: Plan, preset: Preset, project: str, *, several: bool) -> str:
+def plan_command(
+    plan: Plan, preset: Preset, project: str, credentials: Sequence[str], *, several: bool
+) -> str:
     """Return the ``berth`` command that does the same; ``several``: there are clusters to choose.
+
+    ``credentials``: those of the plan as they are named (``credentials_named``).
 
     As in the file beside it, values of the environment are in it: whoever sees it typed them.
     """
@@ -29,7 +33,7 @@ def plan_command(plan: Plan, preset: Preset, project: str, *, several: bool) -> 
         words += ["--cluster", spec.cluster]
     if spec.time_limit_minutes != preset.time_limit_minutes:
         words += ["--time-limit", str(spec.time_limit_minutes or 0)]
-    words += _attached_words(plan)
+    words += _attached_words(plan, credentials)
     usual = preset.default_env
     for name, value in spec.env.items():
         if name not in usual or usual[name] != value:
@@ -95,14 +99,14 @@ def _port_words(spec: Spec) -> list[str]:
     return words
 
 
-def _attached_words(plan: Plan) -> list[str]:
+def _attached_words(plan: Plan, credentials: Sequence[str]) -> list[str]:
     words: list[str] = []
     for seen in plan.attached.volumes:
         words += ["--volume", f"{seen.volume.name}{':ro' if seen.read_only else ''}"]
     if not plan.attached.volumes and not plan.attached.with_shared:
         words += ["--no-volumes"]
-    for row in plan.attached.credentials:
-        words += ["--credential", row.name]
+    for name in credentials:
+        words += ["--credential", name]
     for load in plan.attached.needs:
         words += ["--needs", load.name]
     return words

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from django.http import HttpRequest, HttpResponse
@@ -11,6 +11,7 @@ from django.urls import reverse
 from django_tables2 import RequestConfig
 
 from common.errors import BerthError, Conflict, Forbidden, Invalid
+from credentials.selectors import credentials_named
 from notebooks import selectors, services
 from notebooks.models import Preset
 from notebooks.services import Plan
@@ -116,16 +117,17 @@ def plan_context(view: ProjectView, preset: Preset, form: SizeForm) -> dict[str,
         )
     except BerthError as error:
         return {"plan": None, "problems": [error.message]}
+    slug, several = view.project.slug, "cluster" in form.fields
+    keys = credentials_named(view.principal, view.project, plan.attached.credentials)
     return {
         "plan": plan,
         "problems": [],
-        "plan_yaml": plan_yaml(plan, view.project.slug),
-        "plan_command": plan_command(
-            plan, preset, view.project.slug, several="cluster" in form.fields
-        ),
+        "plan_yaml": plan_yaml(plan, slug, keys),
+        "plan_command": plan_command(plan, preset, slug, keys, several=several),
     }
 
 
-def plan_yaml(plan: Plan, project: str) -> str:
+def plan_yaml(plan: Plan, project: str, credentials: Sequence[str]) -> str:
     fields = {**public_fields(plan.spec), "env": dict(plan.spec.env), **plan.attached.public()}
+    fields["credentials"] = list(credentials)
     return to_yaml(services.manifest_wrap(plan.name, project, services.said(plan.preset, fields)))

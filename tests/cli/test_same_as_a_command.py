@@ -147,3 +147,17 @@ def test_volumes_and_credentials_and_none_of_them(same, principal, alice, mona, 
     assert "--volume shared" in command
     assert "--credential 'my key'" in command
     assert "--no-volumes" in same("lab", attach="1", cluster="gpu")
+
+
+def test_of_two_credentials_of_one_name_the_id_is_said(same, principal, mona, alice, project):
+    kind, given = "generic", {"given_as": "env", "values": {"TOKEN": "x"}}
+    of_project, own = (
+        credential_add(
+            principal=principal(who), project=where, kind=kind, label=Label("key"), fields=given
+        )
+        for who, where in ((mona, project), (alice, None))
+    )
+    usual = {"attach": "1", "cluster": "gpu"}
+    assert f"--credential {own.uid}" in same("lab", **usual, credentials=str(own.uid))
+    of_project.delete()
+    assert "--credential key" in same("lab", **usual, credentials=str(own.uid))

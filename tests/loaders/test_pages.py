@@ -186,6 +186,28 @@ def test_a_command_that_would_not_make_the_same_load_is_not_shown(text, alice, l
     assert "berth loads create" not in plan
 
 
+def test_the_command_names_by_its_id_what_has_the_name_of_another(
+    as_user, text, alice, project, shared, credential, load
+):
+    from volumes.models import Volume
+
+    theirs, own = credential("key"), credential("key", project=None)
+    Volume.objects.create(
+        project=project, created_by=alice, name="shared", kind="project", cluster_key="far"
+    )
+    asked = {"credential": str(own.uid), "url": "s3://bucket/a", "volume": str(shared.uid)}
+    plan = as_user(alice).post(f"{BASE}new/plan/", asked).content.decode()
+    assert f"--credential {own.uid}" in plan
+    assert f"--volume {shared.uid}" in plan
+    assert f"credential: {own.uid}" in plan
+    theirs.delete()
+    Volume.objects.filter(cluster_key="far").delete()
+    plan = as_user(alice).post(f"{BASE}new/plan/", asked).content.decode()
+    assert "--credential key --volume shared" in plan
+    row = load(alice, "s3://bucket/b", credential=str(own.uid))
+    assert "--credential key --volume shared" in text(alice, f"{row.uid}/yaml/")
+
+
 def test_the_command_for_a_volume_that_is_not_made_yet_makes_it(as_user, alice, project, api):
     from volumes.models import Volume
 
