@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.test_two_clicks import Visitor
+from tests.cluster.visitors import named
 from tests.support.portal import Portal
 
 pytestmark = [
@@ -29,7 +30,7 @@ APP = f'sh -c "echo a page of mine > index.html && exec python3 -m http.server -
 
 def fill(form: Any, image: str) -> None:
     form.get_by_label("Container", exact=True).check()
-    form.get_by_label("Name", exact=True).fill("demo")
+    form.get_by_label("Name", exact=True).fill(named("demo"))
     form.get_by_label("CPU cores", exact=True).fill("0.2")
     form.get_by_label("Memory in GiB", exact=True).fill("0.5")
     form.get_by_label("Image", exact=True).fill(image)

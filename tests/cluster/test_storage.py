@@ -59,12 +59,13 @@ def command(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(given, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def volume(portal: ClusteredPortal, ann: Person, storage: str) -> str:
-    """The path of a volume of ann's that can be copied."""
+    """The path of a volume of ann's that can be copied, of one try."""
+    key = named("copied")
     offered = {
-        "key": "copied",
-        "name": "Copied",
+        "key": key,
+        "name": key,
         "backing_kind": "storage-class",
         "options": {"storage_class": storage, "snapshot_class": storage},
         "can_snapshot": True,
@@ -72,7 +73,7 @@ def volume(portal: ClusteredPortal, ann: Person, storage: str) -> str:
     }
     with portal.api(portal.token("admin")) as api:
         ok(api.post("volume-classes", json=offered))
-    wanted = {"name": "sets", "size_mib": 1024, "volume_class": "copied", "cluster": KEY}
+    wanted = {"name": f"{key}-sets", "size_mib": 1024, "volume_class": key, "cluster": KEY}
     path = f"projects/demo/volumes/{ok(ann.api.post('projects/demo/volumes', json=wanted)).json()['id']}"
     until(lambda: ok(ann.api.get(path)).json()["can_snapshot"], LATE_S)
     return path
