@@ -15,6 +15,7 @@ from common.errors import Conflict, Invalid
 from common.ids import next_name
 from events import services as events
 from notebooks import selectors
+from notebooks.forecast import forecast
 from notebooks.models import Preset, Workspace
 from notebooks.services.attaching import (
     Attached,
@@ -32,7 +33,7 @@ from notebooks.services.specify import columns_of, spec_for, spec_of
 from notebooks.spec import PRIVATE, Wanted, clean_name
 from projects.access import Permission, require, roles_kept
 from quotas import services as quotas
-from runtime.protocol import Desired
+from runtime.protocol import Desired, Resources
 from volumes.services import home_ensure, volumes_hold
 
 if TYPE_CHECKING:
@@ -54,8 +55,13 @@ def workspace_launch(
     preset: Preset | None = None,
     wanted: Wanted | None = None,
     nonce: str = "",
+    must_fit: bool = False,
 ) -> Workspace:
-    """Make and start a workspace. Nothing is required: name and size come from the preset."""
+    """Make and start a workspace. Nothing is required: name and size come from the preset.
+
+    ``must_fit``: refuse what would wait without end, as pages do; who types a command or asks the
+    API may wait for a machine that is still to come.
+    """
     require_startable(principal, project)
     wanted = wanted or Wanted()
     preset = preset or default_preset(project)
@@ -65,6 +71,8 @@ def workspace_launch(
     attached = attached_wanted(
         principal=principal, project=project, cluster_key=spec.cluster, wanted=wanted
     )
+    if must_fit:
+        _require_fitting(project, spec)
     digest = digest_for(principal, project, spec)
     new = _New(preset, spec, wanted.name or "", nonce, digest, attached)
     for turn in range(1, _TURNS + 1):
@@ -80,6 +88,13 @@ def workspace_launch(
                     code="name-taken",
                 ) from error
     raise AssertionError  # the last turn returns or raises
+
+
+def _require_fitting(project: Project, spec: Spec) -> None:
+    size = Resources(spec.cpu_milli, spec.memory_mib, spec.gpus, spec.gpu_flavor)
+    said = forecast(size, cluster_key=spec.cluster, project_uid=project.uid)
+    if not said.fits:
+        raise Conflict(said.sentence, code="does-not-fit")
 
 
 def require_startable(principal: Principal, project: Project) -> None:

@@ -70,6 +70,7 @@ class Launch(ProjectView):
                 preset=preset,
                 wanted=form.wanted(),
                 nonce=request.POST.get("nonce", ""),
+                must_fit=True,
             )
         except (Invalid, Conflict, Forbidden) as error:
             return self._page(preset, form, refuse(request, form, error))

@@ -1,5 +1,6 @@
 """“Starts now” is promised only where it can be."""
 
+import html
 import json
 
 import pytest
@@ -115,6 +116,23 @@ def test_a_card_says_what_no_node_has_and_offers_no_start(
     form = text(alice, "/projects/vision/workspaces/launch/", preset="small")
     assert "Does not fit" in form
     assert f"No node of Cluster gpu has {lacking}." in form
+
+
+def test_the_form_starts_nothing_of_which_its_plan_says_that_it_does_not_fit(
+    gpu, as_user, alice, project
+):
+    form = {"preset": "small", "memory": "513", "nonce": "n1"}
+    page = "/projects/vision/workspaces/launch/"
+    refused = as_user(alice).post(page, form)
+    said = html.unescape(refused.content.decode())
+    assert refused.status_code == 409
+    assert said.count("No node of Cluster gpu has 513\N{NO-BREAK SPACE}GiB of memory.") == 2
+    assert 'value="513"' in said
+    assert not Workspace.objects.exists()
+    # who types a command may wait for a node that is still to come
+    asked = json.dumps({"preset": "small", "memory_mib": 513 * GIB})
+    assert as_user(alice).post(BASE, asked, "application/json").status_code == 202
+    assert as_user(alice).post(page, {**form, "memory": "512"}).status_code == 302
 
 
 def test_a_card_says_what_one_machine_lacks(presets, text, alice, project):
