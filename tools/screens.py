@@ -18,7 +18,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -67,12 +67,17 @@ def free_port() -> int:
 
 
 @contextmanager
-def portal(port: int = 0) -> Iterator[Portal]:
-    """Start a portal with the seeded world, at any port or this one; end it by its process id."""
+def portal(port: int = 0, begin: Callable[[Path], None] | None = None) -> Iterator[Portal]:
+    """Start a portal with the seeded world, at any port or this one; end it by its process id.
+
+    ``begin`` may leave a migrated database in its folder: to make one costs more than all else.
+    """
     folder = tempfile.mkdtemp(prefix="berth-screens-")
     port = port or free_port()
     for name in ("broker/queue", "broker/control", "broker/processed", "run/bus"):
         (Path(folder) / name).mkdir(parents=True)
+    if begin:
+        begin(Path(folder))
     env = {key: value for key, value in os.environ.items() if not key.startswith("BERTH_")}
     env |= {
         "BERTH_VAR": folder,

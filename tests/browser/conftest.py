@@ -12,6 +12,7 @@ from tests.cluster.conftest import devcluster as devcluster  # noqa: PLC0414 - a
 from tests.support.chromium import browser as open_browser
 from tests.support.chromium import executable
 from tests.support.clustered import ClusteredPortal
+from tests.support.migrated import beginning
 from tests.support.portal import Portal, environments
 from tests.support.ports import free_port
 from tools import screens
@@ -53,7 +54,7 @@ def portal(request: pytest.FixtureRequest) -> Portal:
 @pytest.fixture(scope="package")
 def pictured() -> Iterator[screens.Portal]:
     """The portal of the pictures: to fill it costs more than to look at it."""
-    with screens.portal(free_port()) as running:
+    with screens.portal(free_port(), beginning) as running:
         yield running
 
 

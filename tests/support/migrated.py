@@ -54,6 +54,11 @@ def head_start(target: Path, settings: str) -> None:
         fresh.unlink(missing_ok=True)
 
 
+def beginning(folder: Path) -> None:
+    """Leave the database of a portal of the developers' settings in its folder."""
+    head_start(folder / "berth.sqlite3", "portal.settings.dev")
+
+
 @contextmanager
 def postgres_database(settings: str = "") -> Iterator[str]:
     """Give the URL of a database of its own, dropped afterwards; empty without ``settings``."""
