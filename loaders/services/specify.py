@@ -183,14 +183,17 @@ def find_credential(who: Principal, project: Project, said: str) -> Credential |
 
 
 def find_volume(who: Principal, project: Project, said: str) -> Volume | None:
-    """Return the volume of that uid or name; for "" the project's own, None: not made yet."""
+    """Return the volume of that uid or name; for "" the project's own, None: not made yet.
+
+    Where the project has one on several clusters, one must be named.
+    """
     said = said.strip()
     if is_uid(said):
         return volume_for_use(who, project, UUID(said), write=True)
     rows = volumes_mountable(who, project)
     if not said:
-        found = list(rows.filter(kind=VolumeKind.PROJECT)[:1])
-        return volume_for_use(who, project, found[0].uid, write=True) if found else None
+        own = _own(project, list(rows.filter(kind=VolumeKind.PROJECT)))
+        return volume_for_use(who, project, own.uid, write=True) if own else None
     of_name = rows.filter(kind=VolumeKind.HOME) if said == "home" else rows.filter(name=said[:63])
     found = list(of_name[:2]) if "\0" not in said else []
     if not found and said == SHARED:  # so plans call the project's own before it is made
@@ -202,11 +205,27 @@ def find_volume(who: Principal, project: Project, said: str) -> Volume | None:
     return volume_for_use(who, project, found[0].uid, write=True)
 
 
+def _own(project: Project, found: list[Volume]) -> Volume | None:
+    """Return the project's own volume where a load may run now; Invalid where that is several."""
+    if len(found) > 1:
+        keys = {cluster.key for cluster in _usable(project)}
+        found = [row for row in found if row.cluster_key in keys] or found
+    if len(found) > 1:
+        ids = ", ".join(f"{row.cluster_key}: {row.uid}" for row in found)
+        said = _("The project has a volume of its own on several clusters: name one by its id.")
+        raise wrong("volume", f"{said} ({ids})")
+    return found[0] if found else None
+
+
+def _usable(project: Project) -> list[Cluster]:
+    hidden = set() if settings.BERTH_LOCAL_CLUSTER else {ONE_MACHINE}
+    return [c for c in usable_clusters(project.uid) if not c.drain and c.key not in hidden]
+
+
 def _default_cluster(project: Project) -> Cluster:
     if settings.BERTH_LOCAL_CLUSTER and not Cluster.objects.filter(key=ONE_MACHINE).exists():
         ensure_local_cluster()  # nothing was looked at yet
-    hidden = set() if settings.BERTH_LOCAL_CLUSTER else {ONE_MACHINE}
-    usable = [c for c in usable_clusters(project.uid) if not c.drain and c.key not in hidden]
+    usable = _usable(project)
     if not usable:
         raise Conflict(_("There is no cluster to run it on."), code="no-cluster")
     usable.sort(key=lambda cluster: (cluster.key != ONE_MACHINE, _is_silent(cluster)))

@@ -3,8 +3,10 @@
 import pytest
 
 from clusters.models import Cluster
+from common.errors import Invalid
 from loaders.services import Wanted, load_create, load_plan
 from tests.notebooks.cluster_world import attach
+from volumes.models import Volume
 
 IMAGE = "registry.example.org/data:1"
 REFUSED = [  # by what the first cluster is, by its name
@@ -63,3 +65,21 @@ def test_where_every_cluster_refuses_the_first_one_says_why(two, planned):
     plan = planned()
     assert (plan.spec.cluster_key, plan.allowed) == ("a-first", False)
     assert "Cluster a-first" in plan.refusal
+
+
+def test_of_several_volumes_of_the_project_one_must_be_named(two, planned, alice, project):
+    two(options={"data_image": IMAGE})
+    own = {"project": project, "created_by": alice, "name": "shared", "kind": "project"}
+    keys = ("a-first", "b-second")
+    one, other = (Volume.objects.create(cluster_key=key, **own) for key in keys)
+    with pytest.raises(Invalid) as refused:
+        planned()
+    (said,) = refused.value.fields["volume"]
+    assert "on several clusters" in said
+    assert said.endswith(f"(a-first: {one.uid}, b-second: {other.uid})")
+    Cluster.objects.filter(key="a-first").update(drain=True)
+    assert planned().spec.volume == other
+    # where none takes anything the answer is the same as before
+    Cluster.objects.update(drain=True)
+    with pytest.raises(Invalid, match="on several clusters"):
+        planned()
