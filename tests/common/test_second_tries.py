@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from threading import Timer
 
 import pytest
 
-from tests.support.portal import ROOT
+from tests.support.portal import ROOT, Portal
 
 pytestmark = pytest.mark.slow  # runs of pytest of their own
 
@@ -78,3 +80,22 @@ def test_a_second_try_makes_what_failed_and_ends_what_it_made(tmp_path: Path) ->
     done = tried(tmp_path, HALF_MADE)
     assert done.returncode == 0, done.stdout + done.stderr
     assert (tmp_path / "closed").read_text() == "2"
+
+
+def test_a_second_try_is_not_given_the_first_ones_answer_by_the_portals_shell(
+    tmp_path: Path,
+) -> None:
+    def end(*_: object) -> None:
+        raise TimeoutError
+
+    portal = Portal(var=tmp_path)
+    before = signal.signal(signal.SIGUSR1, end)
+    try:
+        assert portal.shell("answer = 'one'") == "one"
+        Timer(0.5, os.kill, (os.getpid(), signal.SIGUSR1)).start()
+        with pytest.raises(TimeoutError):
+            portal.shell("import time; time.sleep(20); answer = 'late'")
+        assert portal.shell("answer = 'two'") == "two"
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+        portal.close()

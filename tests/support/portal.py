@@ -121,7 +121,7 @@ class Portal:
 
     def shell(self, code: str) -> Any:
         """Run ``code`` in Django; what it assigns to ``answer`` comes back as JSON."""
-        if self._shell is not None and self._shell.env != self.env:
+        if self._shell is not None and (self._shell.env != self.env or self._shell.has_ended()):
             self._end_shell()
         if self._shell is None:
             self._shell = DjangoShell(self.env, self.var / "shell.log")
