@@ -1,5 +1,6 @@
 """What the run of tests spares itself leaves each test what it would have had."""
 
+import gc
 import ssl
 from pathlib import Path
 from types import SimpleNamespace
@@ -83,3 +84,21 @@ def test_only_a_file_of_which_no_test_would_run_is_left_unread(
     file.write_text("pytestmark = [mark.django_db, mark.slow]\n")
     config = SimpleNamespace(option=SimpleNamespace(markexpr=expression))
     assert bool(sparing.pytest_ignore_collect(file, config)) is is_left_out
+
+
+@pytest.mark.parametrize("was_on", [True, False])
+def test_no_garbage_is_looked_for_while_tests_are_collected_also_when_that_fails(
+    was_on: bool,
+) -> None:
+    before = gc.isenabled()
+    try:
+        for fails in (False, True):
+            (gc.enable if was_on else gc.disable)()
+            collecting = sparing.pytest_collection()
+            next(collecting)
+            assert not gc.isenabled()
+            with pytest.raises(KeyError if fails else StopIteration):
+                collecting.throw(KeyError) if fails else collecting.send(None)
+            assert gc.isenabled() is was_on
+    finally:
+        (gc.enable if before else gc.disable)()
