@@ -16,6 +16,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from common.loading import loading
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -69,14 +71,15 @@ class DjangoShell:
 
 
 def serve() -> None:
-    import django
+    with loading():  # and no fork looks at, and so copies, what it got from here
+        import django
 
-    django.setup()
-    from django.core.management.commands.shell import Command
-    from django.urls import get_resolver
+        django.setup()
+        from django.core.management.commands.shell import Command
+        from django.urls import get_resolver
 
-    _ = get_resolver().url_patterns  # what most codes import, so that no fork does it again
-    names = Command().get_namespace()
+        _ = get_resolver().url_patterns  # what most codes import, so that no fork does it again
+        names = Command().get_namespace()
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what codes print is no answer
     for line in sys.stdin:

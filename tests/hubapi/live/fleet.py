@@ -28,6 +28,7 @@ from cryptography.x509.oid import NameOID
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
+from tests.support.migrated import head_start
 from tests.support.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -184,6 +185,7 @@ _prepared: list[Path] = []  # one migrated and seeded database, copied for every
 def database_for(folder: Path, env: dict[str, str]) -> None:
     if not _prepared:
         made = Path(tempfile.mkdtemp(prefix="berth-hub-")) / "portal.sqlite3"
+        head_start(made, "portal.settings.test")
         subprocess.run(
             [sys.executable, "-m", "tests.hubapi.live.portal", "prepare"],
             cwd=ROOT,
