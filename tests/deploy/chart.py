@@ -99,18 +99,7 @@ def push(env: dict[str, str], registry: str) -> dict[str, str]:
 class Release:
     def __init__(self, state: dict[str, Any], kube: Kube, folder: Path) -> None:
         self.state, self.kube, self.folder = state, kube, folder
-        self.first: dict[str, Any] = {}
         self.chosen: dict[str, Any] = {}
-        self.is_there = False
-
-    def begin(self, chosen: dict[str, Any]) -> None:
-        """Install where nothing is left of another time; return when all of it works."""
-        self.first = chosen
-        self.uninstall()
-        self.wipe()
-        self.install(chosen)
-        until("web", lambda: self.ready("web") == 3)
-        until("the rest", lambda: all(self.ready(name) for name in ("worker", "gate", "proxy")))
 
     def install(self, chosen: dict[str, Any], verb: str = "install") -> None:
         self.chosen = chosen
@@ -120,10 +109,8 @@ class Release:
             self.state, verb, RELEASE, CHART, "-n", NAMESPACE, "-f", file, "--create-namespace"
         )
         assert done.returncode == 0, done.stderr
-        self.is_there = True
 
     def uninstall(self) -> None:
-        self.is_there = False
         done = run_helm(self.state, "uninstall", RELEASE, "-n", NAMESPACE, "--wait")
         assert done.returncode == 0 or "not found" in done.stderr, done.stderr
 

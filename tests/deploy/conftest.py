@@ -67,10 +67,14 @@ def release(
     except Exception as error:  # noqa: BLE001 - whatever keeps it from being built
         pytest.skip(f"helm can't be built here: {error}")
     one = Release(devcluster, kube, tmp_path_factory.mktemp("release"))
+    one.uninstall()
+    one.wipe()
     lab = devcluster["images"]["jupyterlab"]["reference"]
     tags = chart.push(built, devcluster["registry"])
     try:
-        one.begin(chart.values(devcluster["registry"], tags, lab))
+        one.install(chart.values(devcluster["registry"], tags, lab))
+        until("web", lambda: one.ready("web") == 3)
+        until("the rest", lambda: all(one.ready(name) for name in ("worker", "gate", "proxy")))
         yield one
     finally:
         one.uninstall()
@@ -85,10 +89,8 @@ def operator(release: Release) -> Browser:
     return browser
 
 
-@pytest.fixture
+@pytest.fixture(scope="package")
 def project(release: Release) -> str:
-    """Its namespace is another one where the release had to begin again."""
-
     def look() -> list[str]:
         return [name for name in release.namespaces() if name.startswith(f"{PREFIX}demo")]
 
@@ -103,8 +105,6 @@ def gateway(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Traefik]:
     """The same release behind a real Gateway from now on, in the way docs/deploy.md says."""
-    if not release.is_there:  # an earlier try has ended it
-        release.begin(release.first)
     edge, folder = f"test-{secrets.token_hex(4)}", tmp_path_factory.mktemp("gateway")
     with gateway_api(kube), ExitStack() as stack:
         traefik = Traefik(kube, devcluster, edge, folder, DOMAIN, HOST)

@@ -2,12 +2,12 @@
 
 import os
 import signal
+import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from uuid import uuid4
 
 import httpx
@@ -18,9 +18,10 @@ from tests.cluster.traefik import Traefik
 from tests.deploy import chart
 from tests.deploy.chart import DOMAIN, HOST, NAMESPACE, PREFIX, Browser, Release, until
 from tests.deploy.front import Visitor
-from tests.deploy.launching import Launches, Load, say
+from tests.deploy.launching import Launches
 
 pytestmark = [pytest.mark.deploy, pytest.mark.cluster, pytest.mark.timeout(1800)]
+TRIES = 10
 
 
 def test_the_api_server_takes_every_object_of_the_chart(
@@ -194,6 +195,58 @@ def test_the_notebook_proxy_reaches_the_internal_listener_and_nothing_else(
 # --- Three replicas ----------------------------------------------------------------------------------
 
 
+class Load:
+    """Requests one after another in a few threads, each on a connection of its own."""
+
+    def __init__(self, address: str, threads: int = 4) -> None:
+        self.url = f"http://{address}/accounts/login/"
+        self.stop = threading.Event()
+        self.lock = threading.Lock()
+        self.sent, self.failed, self.lost = 0, 0, 0
+        self.why: Counter[str] = Counter()
+        self.threads = [threading.Thread(target=self._run) for _ in range(threads)]
+
+    def __enter__(self) -> Self:
+        for thread in self.threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop.set()
+        for thread in self.threads:
+            thread.join()
+
+    def _run(self) -> None:
+        while not self.stop.is_set():
+            first = self._ask()
+            second = first or any(self._again() for _ in range(TRIES))
+            with self.lock:
+                self.sent += 1
+                self.failed += not first
+                self.lost += not second
+
+    def _again(self) -> bool:
+        """What an ingress does for a GET that nobody answered."""
+        time.sleep(0.2)
+        return self._ask()
+
+    def _ask(self) -> bool:
+        try:
+            headers = {"Host": HOST, "X-Forwarded-Proto": "https"}
+            answer = httpx.get(self.url, headers=headers, trust_env=False, timeout=90)
+        except httpx.HTTPError as error:
+            self.why[type(error).__name__] += 1
+            return False
+        if answer.status_code != httpx.codes.OK:
+            self.why[str(answer.status_code)] += 1
+        return answer.status_code == httpx.codes.OK
+
+
+def say(what: str, load: Load) -> None:
+    counts = f"{load.sent} requests, {load.failed} failed once, {load.lost} lost"
+    print(f"{what}: {counts} {dict(load.why)}")  # noqa: T201 - a measurement
+
+
 def kill(pod: dict[str, Any]) -> int:
     """SIGKILL to every process of a pod on this machine, as the kernel does it; how many."""
     uid = pod["metadata"]["uid"]
@@ -219,13 +272,6 @@ def restarts(release: Release, pod: dict[str, Any]) -> int:
     return restarts_of(now)
 
 
-@pytest.fixture
-def replicas(release: Release) -> None:
-    """All of them: an earlier try may just have killed one."""
-    until("replicas", lambda: release.ready("web") == 3)
-
-
-@pytest.mark.usefixtures("replicas")
 def test_a_killed_replica_costs_no_request_that_is_tried_again(
     release: Release, record_property: Any
 ) -> None:
@@ -253,11 +299,10 @@ def test_a_killed_replica_costs_no_request_that_is_tried_again(
     assert load.lost == 0, load.why
 
 
-@pytest.fixture
-def launches(
-    release: Release, operator: Browser, replicas: None, devcluster: dict[str, Any]
-) -> Iterator[Launches]:
-    """What is launched goes at the end, that of a failed try too."""
+def test_no_launch_is_lost_or_doubled_while_replicas_are_killed(
+    release: Release, operator: Browser, devcluster: dict[str, Any], record_property: Any
+) -> None:
+    """With a key each is asked for until it is answered; every one is there once, and runs."""
     program = {"image": devcluster["images"]["tool"]["reference"], "command": ["sleep", "600"]}
     body = {**SIZE, "kind": "container", "cpu_milli": 100, "memory_mib": 256, **program}
 
@@ -266,20 +311,8 @@ def launches(
         assert browser.sign_in(release.secret("BERTH_ADMIN_PASSWORD")).is_redirect
         return browser
 
-    made = Launches(WORKSPACES, body, sign_in, most=10)
-    yield made
-    until("replicas", lambda: release.ready("web") == 3)
-    for uid in made.made.values():
-        deleted = operator.ask("DELETE", f"{WORKSPACES}/{uid}")
-        assert deleted.status_code < httpx.codes.BAD_REQUEST, deleted.text
-
-
-def test_no_launch_is_lost_or_doubled_while_replicas_are_killed(
-    release: Release, operator: Browser, launches: Launches, record_property: Any
-) -> None:
-    """With a key each is asked for until it is answered; every one is there once, and runs."""
-    victims = []
-    with launches:
+    with Launches(WORKSPACES, body, sign_in, most=10) as launches:
+        victims = []
         for number in (0, 1):
             until("some", lambda least=3 * number + 2: launches.answered() >= least)
             victims.append(release.pods("web")[number])
@@ -296,6 +329,10 @@ def test_no_launch_is_lost_or_doubled_while_replicas_are_killed(
     assert len(set(launches.made.values())) == len(launches.made) == launches.most
     for uid in launches.made.values():
         until("running", lambda u=uid: phase_of(operator, u) == "running", 300)
+    for uid in launches.made.values():
+        deleted = operator.ask("DELETE", f"{WORKSPACES}/{uid}")
+        assert deleted.status_code < httpx.codes.BAD_REQUEST, deleted.text
+    until("replicas", lambda: release.ready("web") == 3)
 
 
 def phase_of(browser: Browser, uid: str) -> str:
