@@ -33,7 +33,7 @@ def row(as_user, alice, project, gpu, settle):
     )
     made = Workspace.objects.get(short_id=answer.json()["id"])
     driver_for("gpu").script(str(made.uid), never_ready=True)
-    made = settle(made)
+    made = settle(made, rounds=8)  # one that never gets ready is asked for ever
     Workspace.objects.filter(pk=made.pk).update(image_digest=DIGEST)
     made.refresh_from_db()
     return made
