@@ -141,14 +141,17 @@ def copy(text: object, label: str = "") -> SafeString:
 def meter(
     used: float | None, total: float | None, label: str = "", words: str = ""
 ) -> dict[str, Any]:
-    """A bar with its numbers in words. Unknown is said, never drawn as nought."""
+    """A bar with its numbers in words. Unknown is said, never drawn as nought.
+
+    Its colours begin where the words do: nearly full at nine tenths, red when it is full.
+    """
     share = None if used is None or not total else max(0.0, min(1.0, used / total))
     return {
         "label": label,
         "words": words,
         "share": share,
         "percent": None if share is None else round(share * 100),
-        "tone": "" if share is None or share < 0.75 else "warning" if share < 0.95 else "danger",  # noqa: PLR2004
+        "tone": "" if share is None or share < 0.9 else "warning" if share < 1 else "danger",  # noqa: PLR2004
         "used": used,
         "total": total,
     }

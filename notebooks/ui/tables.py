@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import django_tables2 as tables
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
@@ -39,8 +39,10 @@ class WorkspaceTable(tables.Table):
     def render_owner(self, record: Workspace) -> str:
         return record.owner.label
 
-    def render_size(self, record: Workspace) -> str:
-        return workspace_size(record)
+    def render_size(self, record: Workspace) -> SafeString:
+        parts = ((part,) for part in workspace_size(record).split(" · "))
+        # a kind breaks at its hyphen otherwise
+        return format_html_join(" · ", '<span class="text-nowrap">{}</span>', parts)
 
     def render_started(self, value: Any) -> SafeString | str:
         return ago(value)
