@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import yaml
 
 from berth_cli.client import EXIT_ERROR, EXIT_NOT_FOUND, EXIT_USAGE, ApiError, Client
 from berth_cli.context import options, session
@@ -62,7 +63,8 @@ def kube_config(
     if token_hours is not None:
         body |= {"kind": "token", "hours": token_hours}
     if target is not None:
-        _check(Path(target))  # first: a file that nobody can have would count among one's own
+        # first: a file that nobody can have would count among one's own
+        _check(Path(target), context=f"{s.project}@{body['cluster']}")
     made = s.client.post(base, body)
     text = str(_ask(s.client, f"{base}/{made['id']}/file")["kubeconfig"])
     if target is None:
@@ -91,14 +93,34 @@ def _one(client: Client, base: str, word: str) -> dict[str, Any]:
     return same[0]
 
 
-def _check(path: Path) -> None:
-    """Refuse what can't be written; a folder that is missing is made."""
+def _check(path: Path, *, context: str) -> None:
+    """Refuse what can't be written or holds something else; a folder that is missing is made."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise ApiError(f"{path.parent} can't be made: {error.strerror}", EXIT_USAGE) from error
     if path.is_dir() or not os.access(path.parent, os.W_OK):
         raise ApiError(f"{path} can't be written.", EXIT_USAGE)
+    if path.exists() and not _is_replaceable(path, context):
+        raise ApiError(
+            f"{path} holds something else, which would be lost. Name another file: kubectl reads"
+            f" several together (KUBECONFIG={path}:OTHER).",
+            EXIT_USAGE,
+        )
+
+
+def _is_replaceable(path: Path, context: str) -> bool:
+    """Whether the file is empty or one that an earlier call wrote for the same place."""
+    try:
+        held = yaml.safe_load(path.read_text())
+    except (OSError, ValueError, yaml.YAMLError):
+        return False
+    if held is None:
+        return True
+    contexts = held.get("contexts") if isinstance(held, dict) else None
+    if not isinstance(contexts, list) or len(contexts) != 1:
+        return False
+    return isinstance(contexts[0], dict) and contexts[0].get("name") == context
 
 
 def _write(path: Path, text: str) -> None:

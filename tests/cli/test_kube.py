@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
-from runtime import engine
 from tests.cli.conftest import read
 from tests.projects.cluster_double import KEY, TenantFake, alpha
+from tests.support import driving
 
 pytestmark = pytest.mark.django_db(transaction=True)
 __all__ = ["alpha"]
@@ -43,6 +43,47 @@ def test_a_folder_that_is_missing_is_made_and_one_that_cannot_be_asks_for_nothin
     for place in refused:
         assert berth("kube-config", "-f", str(place), token=secret).exit_code == 2
     assert len(read(berth("kube-config", "--list", "-o", "json", token=secret))) == 1
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        "contexts: [{name: their-own}]",
+        "contexts: [{name: vision@gpu}, {name: their-own}]",
+        "some notes",
+        "{broken",
+        b"\xff\xfe",
+    ],
+)
+def test_a_file_that_holds_something_else_is_not_replaced(
+    alpha: TenantFake,
+    project: Any,
+    bob: Any,
+    berth: Any,
+    token_of: Any,
+    tmp_path: Path,
+    held: str | bytes,
+) -> None:
+    secret, target = token_of(bob), tmp_path / "config"
+    before = (
+        held if isinstance(held, bytes) else held.replace("vision@gpu", f"vision@{KEY}").encode()
+    )
+    target.write_bytes(before)
+    done = berth("kube-config", "-f", str(target), token=secret)
+    assert done.exit_code == 2
+    assert "would be lost" in str(done.exception)
+    assert target.read_bytes() == before
+    assert not read(berth("kube-config", "--list", "-o", "json", token=secret))
+
+
+def test_an_empty_file_and_one_of_the_same_place_are_written_again(
+    alpha: TenantFake, project: Any, bob: Any, berth: Any, token_of: Any, tmp_path: Path
+) -> None:
+    secret, target = token_of(bob), tmp_path / "config"
+    target.touch()
+    for _time in range(2):
+        assert berth("kube-config", "-f", str(target), token=secret).exit_code == 0
+    assert yaml.safe_load(target.read_text())["current-context"] == f"vision@{KEY}"
 
 
 def test_kubeconfigs_are_listed_and_taken_back_by_name_or_id(
@@ -97,7 +138,7 @@ def test_kubectl_gets_an_exec_credential(
 ) -> None:
     secret = token_of(bob)
     plugin = yaml.safe_load(berth("kube-config", token=secret).stdout)["users"][0]["user"]["exec"]
-    engine.run_due()
+    driving.run_due()
     asked = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential"}
     monkeypatch.setenv("KUBERNETES_EXEC_INFO", json.dumps(asked))
     arguments = [a for a in plugin["args"] if not a.startswith("http")]
