@@ -332,31 +332,3 @@ def jitter(seconds: float) -> float:
 def _rows(reconciler: Reconciler) -> models.QuerySet[Any]:
     rows: models.QuerySet[Any] = reconciler.model._default_manager.all()  # noqa: SLF001
     return rows
-
-
-def due(kind: str, *, horizon_s: float = 0.0, limit: int = 200) -> list[int]:
-    """Return the primary keys of due, free rows of one kind, longest overdue first."""
-    at = now()
-    rows = _rows(reconcilers.reconciler_for(kind)).filter(
-        Q(lease_until__isnull=True) | Q(lease_until__lt=at),
-        deleted_at__isnull=True,
-        next_reconcile_at__lte=at + timedelta(seconds=horizon_s),
-    )
-    return list(rows.order_by("next_reconcile_at").values_list("pk", flat=True)[:limit])
-
-
-def run_due(*, horizon_s: float = 5.0, rounds: int = 30) -> int:
-    """Drive every row that is due within ``horizon_s`` until all is quiet; for tests.
-
-    Returns how many passes were made. Ends after ``rounds`` when something never settles.
-    """
-    passes = 0
-    for _round in range(rounds):
-        did = 0
-        for kind in reconcilers.registered():
-            for pk in due(kind, horizon_s=horizon_s):
-                did += reconcile_one(kind, pk, horizon_s=horizon_s)
-        passes += did
-        if not did:
-            break
-    return passes

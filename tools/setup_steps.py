@@ -41,9 +41,10 @@ def prepare_server() -> Path:
 
 
 def prepare_developers() -> Path:
+    """The tests and tools, on the interpreter that the portal itself runs on."""
     check_folder()
     uv = find_uv(TOOLS)
-    base = Path(sys.executable)
+    base = base_python()
     python = environment("developers'", DEV_VENV, LOCKS / "dev.txt", base, uv)
     node = node_program(base, uv)
     node_packages(node, developers=True)

@@ -12,6 +12,7 @@ from berth_cli import client, main
 from berth_cli.client import ApiError
 
 from tests.cli.conftest import read
+from tests.support import driving
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -30,11 +31,10 @@ spec:
 def world(project, db):
     from clusters import registry
     from notebooks.services import ensure_default_presets
-    from runtime import engine
 
     registry.reset()
     ensure_default_presets()
-    yield engine
+    yield
     registry.reset()
 
 
@@ -112,7 +112,7 @@ def test_an_error_is_one_harmless_sentence(monkeypatch, capsys, error, said):
 def test_launch_list_show_stop_resume_extend_and_delete(ann, world):
     made = read(ann("workspace", "launch", "jupyterlab", "--name", "lab", "-o", "json"))
     assert made["status"]["phase"] == "pending"
-    world.run_due()
+    driving.run_due()
     shown = read(ann("workspace", "show", "lab", "-o", "json"))
     assert shown["status"]["phase"] == "running"
     listed = ann("workspace", "list")
@@ -121,21 +121,21 @@ def test_launch_list_show_stop_resume_extend_and_delete(ann, world):
     opened = ann("workspace", "open", "lab", "--print")
     assert opened.stdout.strip() == shown["status"]["url"]
     assert ann("workspace", "stop", "lab").exit_code == 0
-    world.run_due()
+    driving.run_due()
     assert ann("workspace", "open", "lab", "--print").exit_code == 5
     assert ann("workspace", "resume", made["id"]).exit_code == 0
-    world.run_due()
+    driving.run_due()
     assert read(ann("workspace", "show", "lab", "-o", "json"))["launch"] == 2
     wrong = ann("workspace", "delete", "lab", stdin="other\n")
     assert wrong.exit_code == 2
     assert ann("workspace", "delete", "lab", stdin="lab\n").exit_code == 0
-    world.run_due()
+    driving.run_due()
     assert read(ann("workspace", "list", "-o", "json")) == []
 
 
 def test_wait_follows_the_state_and_ends_when_it_runs(ann, world):
     made = read(ann("workspace", "launch", "-o", "json"))
-    world.run_due()
+    driving.run_due()
     again = ann("workspace", "resume", made["id"], "--wait", "-o", "json")
     assert again.exit_code in {0, 5}  # it runs already: done, or said so
     timed_out = ann("workspace", "stop", made["id"], "--wait", "--timeout", "0.1")

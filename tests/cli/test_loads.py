@@ -14,6 +14,7 @@ from berth_cli import loads, logs
 from berth_cli.client import EXIT_NOT_FOUND
 
 from tests.cli.conftest import read, told_apart
+from tests.support import driving
 
 Run = Callable[..., Any]
 
@@ -43,14 +44,13 @@ def moves(monkeypatch: pytest.MonkeyPatch, machine: Any) -> list[dict[str, Any]]
     from loaders.models import Load
     from loaders.reports import parse, report_store
     from loaders.services.ending import request_stop
-    from runtime import engine
     from runtime.hints import hint
     from tests.loaders.conftest import body_of
 
     steps: list[dict[str, Any]] = []
 
     def sleep(_seconds: float) -> None:
-        engine.run_due()
+        driving.run_due()
         row = Load.objects.latest("pk")
         if not steps:
             return
@@ -62,7 +62,7 @@ def moves(monkeypatch: pytest.MonkeyPatch, machine: Any) -> list[dict[str, Any]]
                 with transaction.atomic():
                     request_stop(row, reason=StopReason.CANCELLED, actor=None)
             hint(row)
-            engine.run_due()
+            driving.run_due()
             return
         Load.objects.filter(pk=row.pk).update(reported_at=None)
         report_store(row.uid, parse(body_of(row, **step)))
@@ -209,11 +209,10 @@ def test_a_log_is_printed_harmlessly_and_followed_to_its_last_words(
     berth: Run, me: Any, machine: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from loaders.models import Load
-    from runtime import engine
     from runtime.hints import hint
 
     berth("loads", "create", "s3://bucket/images", **me)
-    engine.run_due()
+    driving.run_due()
     row = Load.objects.get()
     machine.write_log(str(row.uid), "\x1b[2Jlisting\n")
 
@@ -221,7 +220,7 @@ def test_a_log_is_printed_harmlessly_and_followed_to_its_last_words(
         machine.write_log(str(row.uid), "its last words\n")
         machine.exit(str(row.uid), code=4)
         hint(row)
-        engine.run_due()
+        driving.run_due()
 
     monkeypatch.setattr(logs, "time", SimpleNamespace(sleep=sleep))
     done = berth("loads", "logs", "images", **me)

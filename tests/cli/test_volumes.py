@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.cli.conftest import read
+from tests.support import driving
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -20,27 +21,26 @@ spec:
 
 
 @pytest.fixture
-def engine(project):
+def world(project):
     from clusters import registry
     from clusters.services import ensure_local_cluster
-    from runtime import engine
 
     registry.reset()
     ensure_local_cluster()
-    yield engine
+    yield
     registry.reset()
 
 
 @pytest.fixture
-def ann(berth, token_of, alice, engine):
+def ann(berth, token_of, alice, world):
     token = token_of(alice)
     return lambda *args, stdin=None: berth("volumes", *args, token=token, stdin=stdin)
 
 
-def test_a_volume_from_its_making_to_its_end(ann, engine):
+def test_a_volume_from_its_making_to_its_end(ann, world):
     made = read(ann("create", "set", "--size", "2GiB", "-o", "json"))
     assert made["size_limit_mib"] == 2048
-    engine.run_due()
+    driving.run_due()
     assert read(ann("show", "set", "-o", "json"))["phase"] == "running"
     assert read(ann("resize", "set", "3g", "-o", "json"))["size_limit_mib"] == 3072
     assert "set" in ann("list").stdout
@@ -50,22 +50,22 @@ def test_a_volume_from_its_making_to_its_end(ann, engine):
     assert "being deleted" in ann("list", "--deleted").stdout
     assert read(ann("restore", "other", "-o", "json"))["desired"] == "running"
     assert ann("delete", "other", "--yes", "--now").exit_code == 0
-    engine.run_due()
+    driving.run_due()
     assert read(ann("list", "--kind", "data", "-o", "json")) == []
 
 
-def test_snapshots_and_transfers(ann, engine):
+def test_snapshots_and_transfers(ann, world):
     ann("create", "set", "--size", "2g")
-    engine.run_due()
+    driving.run_due()
     assert ann("snapshot", "create", "set", "--name", "one").exit_code == 0
-    engine.run_due()
+    driving.run_due()
     assert "one" in ann("snapshot", "list", "set").stdout
     assert ann("snapshot", "restore", "set", "one", stdin="no\n").exit_code == 2
     assert ann("snapshot", "restore", "set", "one", "--yes").exit_code == 0
-    engine.run_due()
+    driving.run_due()
     assert ann("snapshot", "restore", "set", "two", "--yes").exit_code == 4
     assert ann("snapshot", "delete", "set", "one").exit_code == 0
-    engine.run_due()
+    driving.run_due()
     assert ann("transfer", "ask", "set", "nowhere").exit_code == 0
     assert ann("transfer", "withdraw", "set").exit_code == 0
     assert ann("transfer", "inbox").exit_code == 0

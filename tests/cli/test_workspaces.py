@@ -13,6 +13,7 @@ from berth_cli.output import moment
 
 from tests.cli.conftest import read, told_apart
 from tests.notebooks.cluster_world import attach
+from tests.support import driving
 
 pytestmark = pytest.mark.django_db(transaction=True)
 CONTAINER = ("--kind", "container", "--image", "team/app:1", "--cluster", "gpu")
@@ -22,12 +23,11 @@ CONTAINER = ("--kind", "container", "--image", "team/app:1", "--cluster", "gpu")
 def world(project, db, monkeypatch):
     from clusters import registry
     from notebooks.services import ensure_default_presets
-    from runtime import engine
 
     registry.reset()
     ensure_default_presets()
     attach(monkeypatch)
-    yield engine
+    yield
     registry.reset()
 
 
@@ -40,7 +40,7 @@ def ann(berth, token_of, alice, world):
 def _launched(ann, world, name, *words):
     made = ann("workspace", "launch", "jupyterlab", "--name", name, *CONTAINER, *words)
     assert made.exit_code == 0, made.exception
-    world.run_due()
+    driving.run_due()
 
 
 @pytest.fixture

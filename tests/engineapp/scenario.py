@@ -26,6 +26,7 @@ from common.clock import now  # noqa: E402
 from runtime import engine, hints, incarnation, killpoints, routes, sweep  # noqa: E402
 from runtime.models import Lease, Route  # noqa: E402
 from tests.engineapp.models import Note, Thing  # noqa: E402
+from tests.support import driving  # noqa: E402
 
 
 def child(act, *args):
@@ -73,13 +74,13 @@ def want(pk, desired):
 
 
 def settle():
-    engine.run_due()
+    driving.run_due()
 
 
 def work_until_killed(point, nth):
     incarnation.beat()
     killpoints._armed, killpoints._left = point, nth
-    engine.run_due()
+    driving.run_due()
 
 
 def take_over():
@@ -87,7 +88,7 @@ def take_over():
     Lease.objects.filter(name__startswith="worker:").update(until=now())
     incarnation.beat()
     sweep.free_dead_leases()
-    engine.run_due()
+    driving.run_due()
     for proxy in routes.proxies():
         routes.resync(proxy)
 
@@ -154,7 +155,7 @@ def race_worker():
     done = 0
     end = time.monotonic() + 120
     while time.monotonic() < end:
-        due = engine.due("thing", horizon_s=1)
+        due = driving.due("thing", horizon_s=1)
         for pk in due:
             done += engine.reconcile_one("thing", pk, horizon_s=1)
         if not due and not Thing.objects.exclude(phase="running").exists():

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from tests.support import driving
+
 
 @pytest.fixture(autouse=True)
 def world(db: None) -> Iterator[Any]:
@@ -20,10 +22,9 @@ def world(db: None) -> Iterator[Any]:
 
 @pytest.fixture
 def settle() -> Callable[..., Any]:
-    from runtime import engine
 
     def run(row: Any = None) -> Any:
-        engine.run_due()
+        driving.run_due()
         if row is not None:
             row.refresh_from_db()
         return row

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from tests.support import driving
+
 SECRET = "the-secret-of-the-store"
 
 
@@ -62,10 +64,9 @@ def credential(project: Any, alice: Any) -> Callable[..., Any]:
 @pytest.fixture
 def settle() -> Callable[..., Any]:
     """Let the engine work until all is quiet; return the row as it is then."""
-    from runtime import engine
 
     def run(row: Any = None, **options: Any) -> Any:
-        engine.run_due(**options)
+        driving.run_due(**options)
         if row is not None:
             row.refresh_from_db()
         return row

@@ -7,6 +7,7 @@ import pytest
 from common.clock import now
 from events.models import Event
 from loaders.models import Load
+from tests.support import driving
 
 BASE = "/projects/vision/loads/"
 
@@ -118,10 +119,9 @@ def test_names_from_a_store_are_text_in_the_page(as_user, alice, load, settle, r
 
 
 def test_buttons_are_those_that_make_sense(as_user, text, alice, vera, load, end, report):
-    from runtime import engine
 
     def settle(row):
-        engine.run_due()
+        driving.run_due()
         row.refresh_from_db()
         return row
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from tests.support import driving
+
 
 @pytest.fixture(autouse=True)
 def world(db: None) -> Iterator[Any]:
@@ -29,10 +31,9 @@ def presets(db: None) -> Any:
 @pytest.fixture
 def settle() -> Callable[..., Any]:
     """Let the engine work until all is quiet; return the row as it is then."""
-    from runtime import engine
 
     def run(row: Any = None, **options: Any) -> Any:
-        engine.run_due(**options)
+        driving.run_due(**options)
         if row is not None:
             row.refresh_from_db()
         return row

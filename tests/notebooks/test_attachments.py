@@ -12,6 +12,7 @@ from notebooks.models import Workspace
 from projects.models import Membership, Project
 from runtime.protocol import Desired, Phase
 from tests.notebooks.cluster_world import attach
+from tests.support import driving
 from volumes.models import Volume
 
 SECRET = "wJalrXUtnFEMIK7MDENGbPxRfiCYEXAMPLEKEYAB"
@@ -120,17 +121,16 @@ def test_what_a_workspace_may_have_written_is_to_be_measured_after_its_end(
     api, presets, project, alice, data, principal
 ):
     from notebooks.services import workspace_stop
-    from runtime import engine
 
     read = _volume(principal(alice), project, "read")
     said = [{"volume": "data", "read_only": False}, {"volume": "read", "read_only": True}]
     assert api(alice, "POST", BASE, {"volumes": said, "name": "one"}).status_code == 202
     row = Workspace.objects.get()
-    engine.run_due()
+    driving.run_due()
     asked = Volume.objects.filter(measure_asked_at__isnull=False)
     assert not asked.exists()
     workspace_stop(principal=principal(alice), workspace=row)
-    engine.run_due()
+    driving.run_due()
     assert {v.pk for v in asked} == {row.home.pk, data.pk}
     assert read.pk not in {v.pk for v in asked}
 
@@ -139,23 +139,22 @@ def test_a_stopped_workspace_whose_volume_became_full_starts_with_a_warning(
     api, as_user, presets, project, alice, data, principal
 ):
     from notebooks.services import workspace_stop
-    from runtime import engine
 
     said = [{"volume": "data", "read_only": False}]
     made = api(alice, "POST", BASE, {"volumes": said, "name": "one"}).json()
     row = Workspace.objects.get()
-    engine.run_due()
+    driving.run_due()
     workspace_stop(principal=principal(alice), workspace=row)
-    engine.run_due()
+    driving.run_due()
     Volume.objects.filter(pk=data.pk).update(size_limit_mib=1, used_bytes=2 * 1024 * 1024)
     answer = api(alice, "POST", f"{BASE}/{made['id']}/start")
     assert answer.status_code == 202, answer.content
-    engine.run_due()
+    driving.run_due()
     row.refresh_from_db()
     assert (row.phase, row.launch) == ("running", 2)
     assert "“data”" in row.steps.filter(launch=2, word="accepted").get().message
     workspace_stop(principal=principal(alice), workspace=row)
-    engine.run_due()
+    driving.run_due()
     page = as_user(alice).post(f"/projects/vision/workspaces/{made['id']}/start/", follow=True)
     assert "Full: “data”." in page.content.decode()
 

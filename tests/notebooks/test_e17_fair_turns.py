@@ -70,6 +70,8 @@ def slow_pool(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(engine, "reconcile_one", look)
     pool = sweep.Pool(threads=1)
     pool.submit("workspace", 0)
+    while not looked:
+        threading.Event().wait(0.01)
 
     def all_of_it() -> list[sweep.Item]:
         held.set()

@@ -11,10 +11,10 @@ from notebooks import services
 from notebooks.models import Preset, Sample, Workspace
 from notebooks.services import Wanted, sampling
 from projects.models import Membership
-from runtime import engine
 from runtime.drivers.fake import FakeDriver
 from runtime.models import ObservedWorkload, Route
 from runtime.use_sources import Holder, UseSource
+from tests.support import driving
 
 
 def test_the_time_limit_warns_once_and_then_stops_with_its_reason(launch, alice, settle):
@@ -66,7 +66,7 @@ def test_waiting_in_the_queue_does_not_use_up_the_time(launch, alice, presets, s
 
     row = launch(alice, "large")
     driver_for("local").script(str(row.uid), never_ready=True)
-    engine.run_due(rounds=3)
+    driving.run_due(rounds=3)
     row.refresh_from_db()
     assert row.ends_at is None
 

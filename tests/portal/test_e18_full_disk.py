@@ -7,7 +7,7 @@ from django.db import OperationalError
 from django.test import Client
 
 from notebooks.models import Workspace
-from runtime import engine
+from tests.support import driving
 
 EVERYTHING = 2**40  # MiB: more than any disk has
 BASE = "/api/v1/projects/vision/workspaces"
@@ -45,7 +45,7 @@ def post(client: Client, path: str, body: Any = None) -> Any:
 def running(presets: Any, project: Any, alice: Any, as_user: Any) -> Any:
     made = post(as_user(alice), BASE, {"name": "before"})
     assert made.status_code == 202, made.content
-    engine.run_due()
+    driving.run_due()
     return Workspace.objects.get()
 
 
@@ -69,7 +69,7 @@ def test_reading_goes_on_with_a_banner_and_what_runs_stays(
     full: Any, running: Any, alice: Any, as_user: Any, operator: Any
 ) -> None:
     full(is_full=True)
-    engine.run_due()
+    driving.run_due()
     running.refresh_from_db()
     assert running.phase == "running"
     assert as_user(alice).get(BASE).json()
@@ -86,7 +86,7 @@ def test_what_makes_room_works(full: Any, running: Any, alice: Any, as_user: Any
     full(is_full=True)
     path = f"{BASE}/{running.short_id}"
     assert post(as_user(alice), f"{path}/stop").status_code == 202
-    engine.run_due()
+    driving.run_due()
     running.refresh_from_db()
     assert running.phase == "stopped"
     assert post(as_user(alice), f"{path}/start").status_code == 507

@@ -8,6 +8,7 @@ from django.test import Client
 from django.urls import URLResolver, get_resolver
 
 from portal.read_only import ENDS, NAMES
+from tests.support import driving
 
 EVERYTHING = 2**40  # MiB: more than any disk has
 FULL = 507
@@ -17,14 +18,13 @@ FULL = 507
 def volume(db: None, project: Any, bob: Any, principal: Any) -> Iterator[Any]:
     from clusters import registry
     from clusters.services import ensure_local_cluster
-    from runtime import engine
     from volumes import services
 
     registry.reset()
     ensure_local_cluster()
     wanted = services.NewVolume(name="set", size_mib=2048)
     row = services.volume_create(principal=principal(bob), project=project, wanted=wanted)
-    engine.run_due()
+    driving.run_due()
     yield row
     registry.reset()
 

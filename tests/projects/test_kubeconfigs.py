@@ -15,9 +15,9 @@ from events.models import Event
 from notebooks.models import Workspace
 from projects import place_reconciler, services
 from projects.models import KubeGrant, ProjectPlace
-from runtime import engine
 from runtime.drivers.kubernetes.access import KubeAccess
 from tests.projects.cluster_double import KEY, TenantFake, alpha
+from tests.support import driving
 from volumes.models import Volume
 
 pytestmark = pytest.mark.django_db
@@ -28,7 +28,7 @@ API = "/api/v1/projects/vision/kubeconfigs"
 def _make(client: Any, **body: Any) -> dict[str, Any]:
     answer = client.post(API, {"cluster": KEY, **body}, content_type="application/json")
     assert answer.status_code == 201, answer.content
-    engine.run_due()
+    driving.run_due()
     found: dict[str, Any] = answer.json()
     return found
 
@@ -154,7 +154,7 @@ def test_revoking_takes_the_rights_away(
     made = _make(client)
     assert _users(alpha)
     assert client.delete(f"{API}/{made['id']}").status_code == 204
-    engine.run_due()
+    driving.run_due()
     assert _users(alpha) == {}
     assert client.post(f"{API}/{made['id']}/token").status_code == 404
 
@@ -182,7 +182,7 @@ def test_a3_who_leaves_or_is_disabled_loses_kubectl(
     _make(as_user(vera))
     services.member_remove(principal=principal(operator), project=project, user=bob)
     user_disable(who=principal(operator), user=vera)
-    engine.run_due()
+    driving.run_due()
     assert _users(alpha) == {}
     assert not KubeGrant.objects.filter(revoked_at__isnull=True).exists()
 
@@ -195,7 +195,7 @@ def test_a_grant_that_ended_is_removed_by_itself(
     assert place.next_reconcile_at is not None
     KubeGrant.objects.update(expires_at=now() - timedelta(seconds=1))
     ProjectPlace.objects.update(next_reconcile_at=now())
-    engine.run_due()
+    driving.run_due()
     assert _users(alpha) == {}
     assert as_user(bob).post(f"{API}/{made['id']}/token").status_code == 404
 
@@ -256,7 +256,7 @@ class TestPages:
         page = "/projects/vision/kubectl"
         assert page in client.get("/projects/vision/").content.decode()
         client.post(page, {"cluster": KEY, "kind": "exec", "hours": 8, "name": "thinkpad-9"})
-        engine.run_due()
+        driving.run_due()
         html = client.get(page).content.decode()
         assert "thinkpad-9" in html
         grant = KubeGrant.objects.get()
@@ -309,7 +309,7 @@ def test_rights_that_somebody_removed_by_hand_are_made_again_when_asked_for(
     asked = alpha.ensured
     alpha.places[namespace] = replace(alpha.places[namespace], kube_users=())
     assert client.post(f"{API}/{made['id']}/token").json()["code"] == "preparing"
-    engine.run_due()
+    driving.run_due()
     assert alpha.ensured > asked
     assert client.post(f"{API}/{made['id']}/token").status_code == 200
 
@@ -323,7 +323,7 @@ def test_rights_that_the_cluster_has_not_heard_of_are_asked_for_again_and_not_ma
     answer = client.post(f"{API}/{made['id']}/token")
     assert (answer.status_code, answer.json()["code"]) == (409, "preparing")
     assert client.get(API).json()["results"][0]["last_used_at"] is None
-    engine.run_due()
+    driving.run_due()
     assert alpha.ensured == asked
     assert client.post(f"{API}/{made['id']}/token").status_code == 200
 

@@ -10,9 +10,10 @@ from events.models import Event
 from projects import contents, places, services
 from projects.contents import ContentSummary
 from projects.models import Project, ProjectPlace
-from runtime import engine, observe, ports
+from runtime import observe, ports
 from runtime.protocol import Observation, Seen
 from tests.projects.cluster_double import KEY, TenantFake, alpha
+from tests.support import driving
 
 pytestmark = pytest.mark.django_db
 __all__ = ["alpha"]
@@ -22,7 +23,7 @@ __all__ = ["alpha"]
 def place(alpha: TenantFake, project: Any) -> ProjectPlace:
     made = places.place_ensure(project=project, cluster_key=KEY)
     assert made is not None
-    engine.run_due()
+    driving.run_due()
     made.refresh_from_db()
     return made
 
@@ -38,14 +39,14 @@ def _watch(monkeypatch: pytest.MonkeyPatch, place: ProjectPlace, version: int, *
         detail={"namespace": place.namespace, **seen},
     )
     observe.store(KEY, [said], full=False)
-    engine.run_due(horizon_s=0.0)  # what waits some seconds before it repairs again is let wait
+    driving.run_due(horizon_s=0.0)  # what waits some seconds before it repairs again is let wait
 
 
 def test_a_new_project_gets_a_namespace_on_every_cluster(
     alpha: TenantFake, alice: Any, principal: Any
 ) -> None:
     made = services.project_create(principal=principal(alice), name="Über Sprache / 音声")
-    engine.run_due()
+    driving.run_due()
     place = ProjectPlace.objects.get(project=made)
     assert place.phase == "running"
     assert place.namespace in alpha.places
@@ -64,7 +65,7 @@ def test_the_first_launch_waits_until_the_namespace_is_there(
 ) -> None:
     assert ports.tenant_ready(KEY, str(project.uid))
     assert ProjectPlace.objects.count() == 1
-    engine.run_due()
+    driving.run_due()
     assert ports.tenant_ready(KEY, str(project.uid)) is None
 
 
@@ -116,7 +117,7 @@ def test_changed_options_are_applied_to_every_namespace(
     place.refresh_from_db()
     assert place.next_reconcile_at is not None  # after the workers have heard of it
     ProjectPlace.objects.update(next_reconcile_at=place.created_at)
-    engine.run_due()
+    driving.run_due()
     assert alpha.ensured == asked + 1
     assert not Event.objects.filter(verb="place.repaired").exists()
 
@@ -130,13 +131,13 @@ def test_a_deleted_project_goes_with_its_namespace_after_all_that_is_in_it(
     services.project_request_delete(
         principal=principal(alice), project=place.project, confirm="vision"
     )
-    engine.run_due()
+    driving.run_due()
     place.refresh_from_db()
     assert place.phase == "deleting"
     assert place.namespace in alpha.places
     left.clear()
     alpha.ending = 2
-    engine.run_due()
+    driving.run_due()
     assert alpha.places == {}
     assert Project.objects.get(pk=place.project_id).deleted_at is not None
 

@@ -8,7 +8,7 @@ from django.conf import settings
 from events.models import Event
 from projects import contents
 from projects.models import Membership, Project
-from runtime import engine
+from tests.support import driving
 
 pytestmark = pytest.mark.django_db
 URL = "/api/v1/projects"
@@ -182,14 +182,14 @@ def test_a_deleted_project_waits_for_its_contents_and_goes_last(
     client = as_user(alice)
     response = client.delete(f"{URL}/vision?confirm=vision")
     assert (response.status_code, response.json()["status"]["phase"]) == (202, "deleting")
-    engine.run_due(rounds=2)
+    driving.run_due(rounds=2)
     project.refresh_from_db()
     assert project.deleted_at is None
     assert "2 books" in project.message
     assert client.get(f"{URL}/vision").status_code == 200
 
     shelf.count = 0
-    engine.run_due()
+    driving.run_due()
     project.refresh_from_db()
     assert project.deleted_at is not None
     assert not Membership.objects.filter(project=project).exists()

@@ -9,8 +9,8 @@ import pytest
 from clusters import registry
 from common.clock import now
 from runtime import hints
-from runtime.engine import run_due
 from tests.engineapp.models import Note, Thing
+from tests.support.driving import run_due
 from tests.support.migrated import head_start, postgres_database
 from tools.provision_tests import Services
 

@@ -17,6 +17,7 @@ from runtime import engine, orphans, routes
 from runtime.models import Route
 from runtime.protocol import Device, Health, Phase
 from tests.engineapp.models import Note, Thing
+from tests.support import driving
 
 pytestmark = pytest.mark.django_db
 
@@ -74,7 +75,7 @@ def do(act, things, clock):
         case ("wait", seconds):
             clock.shift(seconds)
         case ("run",):
-            engine.run_due(rounds=3)
+            driving.run_due(rounds=3)
 
 
 def never_too_much():
@@ -126,14 +127,14 @@ def test_everything_converges_and_no_device_is_held_twice(acts):
         registry.driver_for("local").heal()
         registry.router().down = False
         for _quiet in range(12):
-            engine.run_due()
+            driving.run_due()
             clock.shift(100)
             never_too_much()
         routes.resync(registry.router())  # what the route keeper does every few seconds
         for _sighting in range(2):  # what is done every minute
             orphans.collect_orphans()
             clock.shift(100)
-        engine.run_due()
+        driving.run_due()
         for thing in Thing.objects.all():
             agrees(thing)
         # Each launch was made at most once; only one that vanished before anybody noted that

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.support import driving
+
 API = "/api/v1/projects/vision/volumes"
 JSON = "application/json"
 
@@ -26,9 +28,7 @@ def machine(db: None) -> Iterator[Any]:
 
 @pytest.fixture
 def settle() -> Callable[..., int]:
-    from runtime import engine
-
-    return engine.run_due
+    return driving.run_due
 
 
 @pytest.fixture

@@ -23,8 +23,9 @@ from clusters import services as clusters
 from common.clock import now
 from projects.models import Membership, Project
 from quotas.models import Limit, Reservation
-from runtime import engine, killpoints
+from runtime import killpoints
 from tests.engineapp.scenario import child, take_over, work_until_killed
+from tests.support import driving
 from volumes import services
 from volumes.models import Volume, VolumeSnapshot
 
@@ -59,18 +60,18 @@ def make():
 def made():
     """A volume that is there, holds something and has a copy of it."""
     pk = make()
-    engine.run_due()
+    driving.run_due()
     row = Volume.objects.get(pk=pk)
     driver().fill_volume(row.uid, BYTES)
     services.volume_measure_soon(uids=[row.uid])
-    engine.run_due()
+    driving.run_due()
     return pk
 
 
 def copied():
     pk = made()
     services.snapshot_create(principal=who(), volume=Volume.objects.get(pk=pk), name="copy")
-    engine.run_due()
+    driving.run_due()
     return pk
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from runtime import engine
+from tests.support import driving
 from volumes import services
 from volumes.models import Volume
 
@@ -35,7 +35,7 @@ def test_its_size_is_unknown_until_it_was_measured(home, as_user, vera):
     client = as_user(vera)
     assert client.get(API).json()["results"][0]["used_bytes"] is None
     assert "not measured yet" in client.get("/projects/vision/volumes/").content.decode()
-    engine.run_due()
+    driving.run_due()
     home.refresh_from_db()
     assert (home.phase, home.used_bytes) == ("running", 0)
     assert driver_for("local").calls("ensure_volume") >= 1
@@ -44,9 +44,9 @@ def test_its_size_is_unknown_until_it_was_measured(home, as_user, vera):
 def test_a_machine_that_does_not_answer_changes_nothing_known(home):
     from clusters.registry import driver_for
 
-    engine.run_due()
+    driving.run_due()
     driver_for("local").fail("ensure_volume", "unreachable", times=-1)
-    engine.run_due(horizon_s=3600, rounds=2)
+    driving.run_due(horizon_s=3600, rounds=2)
     home.refresh_from_db()
     assert home.phase == "running"
     assert home.failures > 0
@@ -55,9 +55,9 @@ def test_a_machine_that_does_not_answer_changes_nothing_known(home):
 def test_a_volume_that_is_there_stays_so_while_the_cluster_refuses(home):
     from clusters.registry import driver_for
 
-    engine.run_due()
+    driving.run_due()
     driver_for("local").fail("ensure_volume", "denied", times=-1)
-    engine.run_due(horizon_s=3600, rounds=1)
+    driving.run_due(horizon_s=3600, rounds=1)
     home.refresh_from_db()
     assert (home.phase, home.reason) == ("running", "denied")
 
@@ -90,11 +90,11 @@ def test_removal_waits_for_what_uses_it(home, project):
     holders.register(question)
     try:
         services.volumes_request_delete(actor=None, project=project)
-        engine.run_due(rounds=2)
+        driving.run_due(rounds=2)
         home.refresh_from_db()
         assert (home.phase, home.deleted_at) == ("deleting", None)
         uses[0] = False
-        engine.run_due()
+        driving.run_due()
         home.refresh_from_db()
         assert home.deleted_at is not None
     finally:

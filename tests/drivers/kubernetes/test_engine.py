@@ -9,13 +9,13 @@ from clusters import registry
 from common.clock import now
 from runtime import ports, workload_state
 from runtime.drivers.kubernetes import names
-from runtime.engine import run_due
 from runtime.protocol import Phase
 from runtime.reasons import Reason
 from tests.drivers.kubernetes.pieces import ended, pod, runs, unschedulable, waits
 from tests.drivers.kubernetes.stub import Stub
 from tests.engineapp.models import Note, Thing
 from tests.engineapp.reconciler import ThingReconciler
+from tests.support.driving import run_due
 
 SETS, PODS = "/apis/apps/v1/statefulsets", "/api/v1/pods"
 
