@@ -39,10 +39,11 @@ types: ## types, model changes without a migration, Django's own checks
 	$(DEV)/mypy .
 	$(DEV)/python manage.py makemigrations --check --dry-run --settings portal.settings.test
 
-# Each worker collects all tests: those with a browser are none of these, and import much. So do two
-# plug-ins: one's tests of the whole schema are slow, nothing uses the other.
+# Six workers for two cores: a good part of the tests' time is waiting, and whoever has no test left
+# takes some of another's. Each collects all tests: those with a browser are none of these, and
+# import much. So do two plug-ins: one's tests of the whole schema are slow, nothing uses the other.
 unit: ## unit tests only
-	BERTH_EXAMPLES=5 $(DEV)/pytest -n 4 -m "$(UNIT)" --ignore=tests/browser \
+	BERTH_EXAMPLES=5 $(DEV)/pytest -n 6 --dist worksteal -m "$(UNIT)" --ignore=tests/browser \
 		-p no:schemathesis -p no:faker $(ARGS)
 
 dev: ## the developers' environment in .venv
