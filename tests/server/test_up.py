@@ -193,11 +193,10 @@ def test_down_ends_everything(portal: Portal) -> None:
 
 
 @pytest.fixture
-def fresh(tmp_path: Path) -> dict[str, str]:
+def fresh(open_folder: Path) -> dict[str, str]:
     names = ("BERTH_", "DJANGO_")
     env = {k: v for k, v in os.environ.items() if not k.startswith(names)}
-    tmp_path.chmod(0o755)
-    return {**env, "BERTH_VAR": str(tmp_path / "var"), "BERTH_PORT": str(free_ports(7))}
+    return {**env, "BERTH_VAR": str(open_folder / "var"), "BERTH_PORT": str(free_ports(7))}
 
 
 @pytest.mark.parametrize("offset", [0, 1, 2, 3])

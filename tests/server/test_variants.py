@@ -53,9 +53,9 @@ def certificate(folder: Path) -> tuple[Path, Path]:
 
 
 def test_with_a_certificate_browsers_get_tls_and_workloads_the_plain_internal_listener(
-    tmp_path: Path,
+    open_folder: Path,
 ) -> None:
-    cert, key = certificate(tmp_path)
+    cert, key = certificate(open_folder)
     port = free_ports(7)
     portal = Portal(
         {
