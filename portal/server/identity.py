@@ -25,6 +25,7 @@ def service_user(places: Places) -> pwd.struct_passwd | None:
         warn(problem)
         return None
     hand_over(places, user)
+    require_way_in(places, user)
     return user
 
 
@@ -59,31 +60,28 @@ def create() -> pwd.struct_passwd | None:
 def cannot_run(user: pwd.struct_passwd) -> str:
     """Why this user can't run what lies here; empty when it can."""
     try:
-        done = subprocess.run(
-            [sys.executable, "-I", "-c", CHECK],
-            user=user.pw_uid,
-            group=user.pw_gid,
-            extra_groups=[],
-            cwd="/",
-            env={"PATH": os.defpath},
-            capture_output=True,
-            check=False,
-        )
+        if not succeeds_as(user, CHECK):
+            return f"the user {NAME} can't use the Python packages beside {sys.executable}"
     except OSError:
         return f"the user {NAME} can't run {sys.executable} (a folder above it is closed)"
-    if done.returncode:
-        return f"the user {NAME} can't use the Python packages beside {sys.executable}"
-    reader = [sys.executable, "-I", "-c", f"open({str(ROOT / 'manage.py')!r}).close()"]
+    if not succeeds_as(user, f"open({str(ROOT / 'manage.py')!r}).close()"):
+        return f"the user {NAME} can't read {ROOT}; move it to /opt or /srv"
+    return ""
+
+
+def succeeds_as(user: pwd.struct_passwd, code: str) -> bool:
+    """Whether this Python code ends well as that user; an OSError if it can't run Python."""
     done = subprocess.run(
-        reader,
+        [sys.executable, "-I", "-c", code],
         user=user.pw_uid,
         group=user.pw_gid,
         extra_groups=[],
         cwd="/",
+        env={"PATH": os.defpath},
         capture_output=True,
         check=False,
     )
-    return f"the user {NAME} can't read {ROOT}; move it to /opt or /srv" if done.returncode else ""
+    return not done.returncode
 
 
 def hand_over(places: Places, user: pwd.struct_passwd) -> None:
@@ -108,6 +106,16 @@ def hand_over(places: Places, user: pwd.struct_passwd) -> None:
     except OSError as error:
         message = f"{error.filename} can't be prepared: {error.strerror}."
         raise Refusal(message) from error
+
+
+def require_way_in(places: Places, user: pwd.struct_passwd) -> None:
+    """What is the portal's own is of no use to it below a folder that it may not enter."""
+    if not succeeds_as(user, f"import os; os.listdir({str(places.run)!r})"):
+        message = (
+            f"The user {NAME}, which runs the portal, can't reach {places.var}: a folder above it"
+            f" is closed. Let {NAME} pass there (chmod o+x), or name another folder with BERTH_VAR."
+        )
+        raise Refusal(message)
 
 
 def own(folder: Path, user: pwd.struct_passwd) -> None:

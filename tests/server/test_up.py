@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from benchmarks.lib import poll
+from portal.server import identity
 from tests.support.portal import ROOT, Portal, free_ports
 
 pytestmark = pytest.mark.real
@@ -239,3 +240,16 @@ def test_an_open_address_without_tls_is_refused(fresh: dict[str, str]) -> None:
     done = berth({**fresh, "BERTH_BIND": "0.0.0.0"}, "up")
     assert done.returncode == 1
     assert "needs TLS" in done.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only as root does the portal take another user")
+def test_a_closed_folder_above_is_one_sentence(fresh: dict[str, str], open_folder: Path) -> None:
+    user = identity.existing() or identity.create()
+    if user is None or identity.cannot_run(user):
+        pytest.skip("the user berth can't run what lies here")
+    open_folder.chmod(0o700)
+    done = berth(fresh, "up")
+    assert done.returncode == 1
+    assert f"can't reach {fresh['BERTH_VAR']}: a folder above it is closed" in done.stderr
+    assert "BERTH_VAR" in done.stderr
+    assert "Traceback" not in done.stderr
