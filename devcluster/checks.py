@@ -10,7 +10,8 @@ from devcluster import images
 from devcluster.layout import HOST, PORTS, Layout, cache, has_bridge
 from devcluster.processes import Processes
 from devcluster.programs import unbuilt
-from tools.setup_shell import SetupError, run
+from tools.setup_debian import install_debian
+from tools.setup_shell import SetupError
 
 # Debian's package for each program or folder that must be there.
 PACKAGES = {
@@ -114,15 +115,8 @@ def taken(address: str, port: int) -> bool:
 
 def install_packages() -> None:
     wanted = lacking_packages()
-    if not wanted:
-        return
-    # Debian starts a new service at once; the cluster has a containerd of its own.
-    env = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8", "RUNLEVEL": "1"}
-    patient = ["-o", "DPkg::Lock::Timeout=600"]
-    quiet = ["-qq", "-o", "Dpkg::Use-Pty=0", "-o", "Dpkg::Options::=--force-confold"]
-    run(["apt-get", *patient, "update", "-qq"], env=env)
-    command = ["apt-get", *patient, "install", *quiet, "-y", "--no-install-recommends"]
-    run([*command, *wanted], env=env)
+    if wanted:
+        install_debian(wanted)
 
 
 def require(layout: Layout) -> None:

@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tools.setup_shell import SetupError, run, say, step, works
+from tools.setup_debian import install_debian
+from tools.setup_shell import SetupError, say, step, works
 from tools.setup_steps import (
     LOCKS,
     ROOT,
@@ -108,16 +109,9 @@ def install(packages: list[str]) -> None:
     if os.geteuid() != 0 or not shutil.which("apt-get"):
         say(f"  not here, and not installed (that needs root on Debian): {', '.join(packages)}")
         return
-    env = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"}
-    # Debian starts a new server at once; the tests start their own.
-    quiet = ["-qq", "-o", "Dpkg::Use-Pty=0", "-o", "Dpkg::Options::=--force-confold"]
     try:
         with step(f"Installing from Debian: {', '.join(packages)}"):
-            run(["apt-get", "update", "-qq"], env=env)
-            run(
-                ["apt-get", "install", *quiet, "-y", "--no-install-recommends", *packages],
-                env={**env, "RUNLEVEL": "1"},
-            )
+            install_debian(packages)
     except SetupError as error:
         say(f"  could not be installed, so its tests are left out: {error}")
 
