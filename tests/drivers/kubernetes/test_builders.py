@@ -206,7 +206,8 @@ def test_c4_what_reaches_into_the_node_is_left_out():
     assert told == {
         "HOME": "/home/berth",
         "LD_LIBRARY_PATH": "/l",
-        "LD_PRELOAD": "",  # also what the image itself sets
+        "LD_AUDIT": "",  # also what the image itself sets
+        "LD_PRELOAD": "",
         "NVIDIA_DRIVER_CAPABILITIES": "compute,utility",
     }
 

@@ -31,6 +31,8 @@ _SIDECAR = {
     "requests": {"cpu": "20m", "memory": "96Mi"},
     "limits": {"cpu": "500m", "memory": "256Mi"},
 }
+# What the node's GPU hooks would load from an image's own environment: emptied (C4).
+_LOADED = ("LD_AUDIT", "LD_PRELOAD")
 _LOCKED = {
     "allowPrivilegeEscalation": False,
     "capabilities": {"drop": ["ALL"]},
@@ -92,7 +94,7 @@ def port_of(spec: WorkloadSpec) -> int:
 def environment(spec: WorkloadSpec, secret: Mapping[str, str]) -> dict[str, str]:
     """Everything the main container is told, later ones win. Kept in a Secret."""
     ours = {"HOME": names.HOME} if any(m.role == "home" for m in spec.mounts) else {}
-    ours["LD_PRELOAD"] = ""  # an image may set what the node's GPU hooks would load (C4)
+    ours |= dict.fromkeys(_LOADED, "")
     if spec.resources.gpus:
         ours["NVIDIA_DRIVER_CAPABILITIES"] = "compute,utility"
     else:
