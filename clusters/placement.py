@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from django.utils.translation import gettext as _
 
-from clusters.accelerators import terms
+from clusters.choosing import (
+    kept_off,
+    kinds_in,
+    nodes_with,
+    pools_with,
+    tolerations_of,
+)
 from clusters.demand import Demand, demand_on
 from clusters.models import Cluster, Flavor, NetworkProfile, Pool
 from clusters.options import options_of
@@ -166,21 +172,24 @@ def placement_for(
 ) -> p.Placement:
     """Return which nodes will do, or raise with the field that is wrong.
 
-    Taints of a pool are tolerated by work that names the pool, or a kind of GPU that it lists.
+    Taints of a pool are tolerated by work that names the pool, a network in it, or a kind of GPU
+    that it lists.
     """
-    pools, usable, chosen = _within(cluster_key, kind, project_uid, pool, network, kinds=bool(gpus))
-    labels = dict(chosen.node_labels) if chosen else {}
-    avoid = _avoid([row for row in pools if not row.admits(kind, project_uid)], labels)
+    pools, usable, bound = _within(cluster_key, kind, project_uid, pool, network, kinds=bool(gpus))
+    foreign = [row for row in pools if not row.admits(kind, project_uid)]
     if not gpus:
-        tolerations = _tolerations([chosen] if chosen else [])
-        return p.Placement(node_labels=labels, tolerations=tolerations, avoid=avoid)
-    hidden = _hidden(pools, kind, project_uid)
-    flavors = _flavors(cluster_key, gpu_flavor, hidden, chosen)
+        labels, found = nodes_with([], bound)
+        return p.Placement(
+            node_labels=labels,
+            any_of=tuple(term for _rank, term in found),
+            tolerations=tolerations_of(bound),
+            avoid=kept_off(foreign, bound),
+        )
+    flavors, bound = _kinds(cluster_key, gpu_flavor, _hidden(pools, kind, project_uid), bound)
+    labels, found = nodes_with(flavors, bound)
     resource = flavors[0].resource if flavors else p.Placement.resource
     wanted = {flavor.name for flavor in flavors}
     holding = [row for row in usable if wanted & {f.name for f in row.flavors.all()}]
-    tolerations = _tolerations([chosen] if chosen else holding)
-    found = [(rank, t) for rank, f in enumerate(flavors) for t in terms(f.node_labels)]
     return p.Placement(
         resource=resource,
         node_labels=labels,
@@ -188,8 +197,8 @@ def placement_for(
         # "any kind" has no order; kinds that were named are liked as they were named (A3)
         ranks=tuple(rank for rank, _term in found) if "," in gpu_flavor else (),
         # nodes with devices are often tainted by the device's own name
-        tolerations=({"key": resource, "operator": "Exists"}, *tolerations),
-        avoid=avoid,
+        tolerations=({"key": resource, "operator": "Exists"}, *tolerations_of(bound or holding)),
+        avoid=kept_off(foreign, bound),
     )
 
 
@@ -203,8 +212,9 @@ def kinds_given(
     network: str = "",
 ) -> list[str]:
     """Return every kind that ``placement_for`` lets such work have: each limit of one counts it."""
-    pools, _usable, chosen = _within(cluster_key, kind, project_uid, pool, network)
-    found = _flavors(cluster_key, gpu_flavor, _hidden(pools, kind, project_uid), chosen)
+    pools, _usable, bound = _within(cluster_key, kind, project_uid, pool, network)
+    hidden = _hidden(pools, kind, project_uid)
+    found, _bound = _kinds(cluster_key, gpu_flavor, hidden, bound)
     if not found:  # no kind is known there: the first node with such a device will do
         found = list(Flavor.objects.filter(resource=p.Placement.resource))
     return [flavor.name for flavor in found]
@@ -269,15 +279,16 @@ def _pools(cluster_key: str, *, kinds: bool = True) -> list[Pool]:
 
 def _within(
     cluster_key: str, kind: str, project_uid: Any, pool: str, network: str, *, kinds: bool = True
-) -> tuple[list[Pool], list[Pool], Pool | None]:
-    """Return all pools, those that the work may use, and the one that it is bound to."""
+) -> tuple[list[Pool], list[Pool], list[Pool]]:
+    """Return all pools, those that the work may use, and those of which it needs one."""
     pools = _pools(cluster_key, kinds=kinds)
     chosen = _chosen_pool(pools, pool, kind, project_uid)
     usable = [chosen] if chosen else [row for row in pools if row.admits(kind, project_uid)]
     profile = _profile(cluster_key, network, project_uid, pool) if network else None
+    bound = [chosen] if chosen else []
     if profile is not None and chosen is None:
-        usable, chosen = _pools_with(profile, usable)
-    return pools, usable, chosen
+        bound = _wired(profile, usable)
+    return pools, usable, bound
 
 
 def _chosen_pool(pools: list[Pool], name: str, kind: str, project_uid: Any) -> Pool | None:
@@ -297,23 +308,6 @@ def _chosen_pool(pools: list[Pool], name: str, kind: str, project_uid: Any) -> P
     return found
 
 
-def _tolerations(pools: Iterable[Pool]) -> tuple[Mapping[str, str], ...]:
-    found: list[Mapping[str, str]] = []
-    for pool in pools:
-        found += [entry for entry in pool.tolerations if entry not in found]
-    return tuple(found)
-
-
-def _avoid(foreign: Iterable[Pool], labels: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    """Labels of pools that are reserved for others; a reserved pool has one label."""
-    found: dict[str, tuple[str, ...]] = {}
-    for pool in foreign:
-        for name, value in list(pool.node_labels.items())[:1]:
-            if labels.get(name) != value and value not in found.get(name, ()):
-                found[name] = (*found.get(name, ()), value)
-    return found
-
-
 def _hidden(pools: Iterable[Pool], kind: str, project_uid: Any) -> set[str]:
     """Kinds that exist only in pools which are reserved for others."""
     theirs: set[str] = set()
@@ -324,28 +318,39 @@ def _hidden(pools: Iterable[Pool], kind: str, project_uid: Any) -> set[str]:
     return theirs - ours
 
 
-def _flavors(cluster_key: str, asked: str, hidden: set[str], pool: Pool | None) -> list[Flavor]:
-    """Return the kinds that will do. ``asked``: '' any, 'a,b' any of, a liked more than b."""
+def _kinds(
+    cluster_key: str, asked: str, hidden: set[str], bound: list[Pool]
+) -> tuple[list[Flavor], list[Pool]]:
+    """Return the kinds that will do, and which of the pools may have one.
+
+    ``asked``: '' any, 'a,b' any of, a liked more than b.
+    """
     cluster = Cluster.objects.filter(key=cluster_key).first()
     if cluster is None:
         raise Unavailable(_("There is no such cluster."))
     there = set(cluster.kinds or {}) - hidden
-    if pool is not None and (inside := {f.name for f in pool.flavors.all()}):
-        there &= inside
+    if bound:
+        there = kinds_in(bound, there)
     rows = {f.name: f for f in Flavor.objects.order_by("position", "name")}
-    if not asked:
-        known = [f for name, f in rows.items() if name in there and f.node_labels]
-        return [f for f in known if f.resource == known[0].resource]
     names = list(dict.fromkeys(name.strip() for name in asked.split(",") if name.strip()))
     if wrong := [name for name in names if name not in there or not rows.get(name)]:
-        _raise_flavor(
-            _("%(cluster)s has no GPU of the kind %(kind)s that this work may use.")
-            % {"cluster": cluster.name, "kind": wrong[0]}
-        )
+        _raise_no_kind(cluster, wrong[0])
     found = [rows[name] for name in names]
+    if not names:
+        known = [f for name, f in rows.items() if name in there and f.node_labels]
+        found = [f for f in known if f.resource == known[0].resource]
     if len({f.resource for f in found}) > 1:
         _raise_flavor(_("These kinds of device can't stand for each other: choose one."))
-    return found
+    if len(bound) > 1 and not (bound := pools_with(bound, found)):
+        _raise_no_kind(cluster, found[0].name)
+    return found, bound
+
+
+def _raise_no_kind(cluster: Cluster, name: str) -> None:
+    _raise_flavor(
+        _("%(cluster)s has no GPU of the kind %(kind)s that this work may use.")
+        % {"cluster": cluster.name, "kind": name}
+    )
 
 
 def _raise_flavor(message: str) -> None:
@@ -371,18 +376,18 @@ def _profile(cluster_key: str, name: str, project_uid: Any, pool: str) -> Networ
     return row
 
 
-def _pools_with(profile: NetworkProfile, usable: list[Pool]) -> tuple[list[Pool], Pool | None]:
-    """Without a chosen pool, work with an extra network goes where that network is."""
+def _wired(profile: NetworkProfile, usable: list[Pool]) -> list[Pool]:
+    """Without a chosen pool, work with an extra network goes to one of those that have it."""
     wired = {row.pk for row in profile.pools.all()}
     if not wired:
-        return usable, None
+        return []
     inside = [row for row in usable if row.pk in wired]
     if not inside:
         message = _("None of the pools that this work may use has the network %(name)s.") % {
             "name": profile.name
         }
         raise wrong("network", message)
-    return inside, inside[0]
+    return inside
 
 
 def _is_for(row: NetworkProfile, project_uid: Any) -> bool:

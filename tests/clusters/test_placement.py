@@ -9,6 +9,7 @@ from clusters.models import CheckResult, Cluster, Flavor, NetworkProfile, Pool
 from clusters.placement import (
     engine_placement,
     kinds_for,
+    kinds_given,
     launch_refusal,
     network_for,
     networks_on,
@@ -172,6 +173,77 @@ def test_l4_the_network_decides_the_pool(wired):
     assert found.node_labels == {"berth.dev/pool": "fabric"}
     with pytest.raises(Invalid, match="None of the pools"):
         place("", kind="notebook", network="rdma")
+
+
+A100 = {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}
+SPOT = {"key": "spot", "operator": "Exists", "effect": "NoSchedule"}
+
+
+@pytest.fixture
+def twice(wired, cluster, reserved):
+    """The network is in two parts of the cluster: one with H100s, one with A100s."""
+    other = Pool.objects.create(
+        cluster=cluster, name="rails", node_labels={"rack": "7"}, tolerations=[SPOT], position=1
+    )
+    other.flavors.set(Flavor.objects.filter(name__in=["a100-80", "a100-40"]))
+    wired.pools.set([reserved, other])
+    return other
+
+
+def wire(gpu_flavor="", **more):
+    return place(gpu_flavor, kind="distributed", network="rdma", **more)
+
+
+def test_l4_a_network_in_several_pools_leaves_the_choice_between_them(twice):
+    found = wire()
+    assert found.node_labels == {}
+    assert {"berth.dev/pool": "fabric", **H100} in found.any_of
+    assert {"rack": "7", **A100} in found.any_of
+    assert len(found.any_of) == 3  # an A100 of 40 GB is in the second, too
+    assert found.tolerations == (OWN, TAINT, SPOT)
+    assert found.ranks == ()
+
+
+def test_c11_a_kind_goes_to_that_pool_with_the_network_which_has_it(twice):
+    found = wire("a100-80")
+    assert (found.node_labels, found.any_of) == ({"rack": "7"}, (A100,))
+    assert found.tolerations == (OWN, SPOT)
+    asked = {"gpu_flavor": "a100-80", "kind": "distributed", "project_uid": MINE}
+    assert kinds_given("east", network="rdma", **asked) == ["a100-80"]
+    with pytest.raises(Invalid, match="no GPU of the kind t4"):
+        wire("t4")
+
+
+def test_a3_the_order_of_kinds_holds_across_the_pools_with_the_network(twice):
+    found = wire("a100-80,h100-80")
+    assert found.any_of == ({"rack": "7", **A100}, {"berth.dev/pool": "fabric", **H100})
+    assert found.ranks == (0, 1)
+
+
+def test_c11_a_pool_of_which_no_kind_is_known_may_have_any(twice, reserved):
+    twice.flavors.clear()
+    reserved.flavors.clear()
+    labels = ({"berth.dev/pool": "fabric", **A100}, {"rack": "7", **A100})
+    assert wire("a100-80").any_of == labels
+    # one whose nodes are of another kind by their very label has none
+    Pool.objects.filter(pk=twice.pk).update(node_labels=H100)
+    assert wire("a100-80").node_labels == {"berth.dev/pool": "fabric"}
+    Pool.objects.filter(pk=reserved.pk).update(node_labels={**H100, "rack": "8"})
+    with pytest.raises(Invalid, match="no GPU of the kind a100-80"):
+        wire("a100-80")
+
+
+def test_l4_work_without_gpus_may_go_to_each_pool_with_the_network(twice):
+    NetworkProfile.objects.update(per_gpu=False)
+    found = wire(gpus=0)
+    assert found.any_of == ({"berth.dev/pool": "fabric"}, {"rack": "7"})
+    assert found.tolerations == (TAINT, SPOT)
+
+
+def test_c16_of_the_pools_with_a_network_one_that_is_reserved_for_others_is_kept_off(twice):
+    found = place("a100-80", kind="notebook", network="rdma")
+    assert found.node_labels == {"rack": "7"}
+    assert found.avoid == {"berth.dev/pool": ("fabric",)}
 
 
 def test_l3_the_network_of_another_project_is_the_same_as_none(wired):
