@@ -25,6 +25,8 @@ MAX_GIB = 1024 * 1024
 _PATH = re.compile(r"\A/[A-Za-z0-9._/-]{1,200}\Z")
 _URL = re.compile(r"\Ahttps?://[A-Za-z0-9.\[\]:-]+(:\d+)?(/[A-Za-z0-9._/-]*)?\Z")
 _NAME = re.compile(r"\A[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?\Z")
+_ROLE = re.compile(r"\A[A-Za-z0-9]([A-Za-z0-9.:-]{0,251}[A-Za-z0-9])?\Z")
+_ACCOUNT = re.compile(r"\A[a-z0-9][a-z0-9-]{0,62}/[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?\Z")
 _LABEL = re.compile(r"\A[a-z0-9]([-a-z0-9]{0,40}[a-z0-9])?-?\Z")
 
 
@@ -135,9 +137,24 @@ def check(options: ClusterOptions) -> ClusterOptions:
     for name in ("scheduler", "queue", "storage_class"):
         if (value := getattr(options, name)) and not _NAME.match(value):
             bad[name] = [_("Not a name that a cluster accepts.")]
-    if bad := _volumes(options) | bad:
+    if bad := _volumes(options) | _account(options) | bad:
         raise Invalid(_("The cluster's settings are not valid."), fields=bad)
     return options
+
+
+def _account(options: ClusterOptions) -> dict[str, list[str]]:
+    """Half of it would bind nothing, and only the self-check would say so."""
+    role, account = options.portal_role, options.portal_account
+    bad: dict[str, list[str]] = {}
+    if role and not _ROLE.match(role):
+        bad["portal_role"] = [_("Not a name that a cluster accepts.")]
+    if account and not _ACCOUNT.match(account):
+        bad["portal_account"] = [_("The namespace and the name: namespace/name.")]
+    if role and not account:
+        bad["portal_account"] = [_("Name the account that has the role.")]
+    if account and not role:
+        bad["portal_role"] = [_("Name the role of the account.")]
+    return bad
 
 
 def _volumes(options: ClusterOptions) -> dict[str, list[str]]:

@@ -153,6 +153,23 @@ class OptionsForm(GroupedForm):
         _("API server for people's kubectl"), max_length=200, help_text=_("Empty: as attached.")
     )
     kube_api_ca = area(_("Its certificate authority"), rows=2, help_text=_("Empty: as attached."))
+    portal_role = exact(
+        _("Role inside projects"),
+        max_length=253,
+        help_text=_(
+            "The ClusterRole that Berth's account has only in the namespaces of projects:"
+            " berth-projects, if the account was made by the chart. Empty: its rights hold"
+            " everywhere."
+        ),
+    )
+    portal_account = exact(
+        _("Account that gets it"),
+        max_length=317,
+        help_text=_(
+            "The service account of the kubeconfig, as namespace/name: berth/berth, if it was made"
+            " by the chart. Empty: as above."
+        ),
+    )
     trusted = forms.BooleanField(
         label=_("All projects trust each other"),
         required=False,
@@ -187,6 +204,11 @@ class OptionsForm(GroupedForm):
             _("Images"),
             _("What is used where nothing else is named."),
             ("default_image", "sidecar_image", "data_image", "check_image"),
+        ),
+        (
+            _("Berth's own rights"),
+            _("For an account that may do little outside the namespaces of projects."),
+            ("portal_role", "portal_account"),
         ),
         (
             _("kubectl"),

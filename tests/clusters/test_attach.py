@@ -158,6 +158,10 @@ def test_a_second_one_of_the_same_name_is_refused(op):
         ({"run_as_user": 0}, "run_as_user"),
         ({"run_as_user": True}, "run_as_user"),
         ({"volume_kind": "storageclass"}, "storage_class"),
+        ({"portal_role": "a role", "portal_account": "berth/berth"}, "portal_role"),
+        ({"portal_role": "berth-projects", "portal_account": "berth"}, "portal_account"),
+        ({"portal_role": "berth-projects"}, "portal_account"),  # half of it binds nothing
+        ({"portal_account": "berth/berth"}, "portal_role"),
         ({"nothing": 1}, "nothing"),
         ({"hub_url": "file:///etc/passwd"}, "hub_url"),
         ({"hub_url": "http://portal:99999"}, "hub_url"),

@@ -126,6 +126,26 @@ def test_an_unticked_box_of_the_whole_form_is_a_choice(op: Any) -> None:
     assert Cluster.objects.get().options["internet"] is False
 
 
+def test_a_small_account_is_attached_and_changed_by_the_forms_alone(op: Any) -> None:
+    """What its self-check needs: the role that it has only in the namespaces of projects."""
+    form = op.get(reverse("console:cluster-attach")).context["form"]
+    data = {f.html_name: f.value() for f in form if f.value() not in {None, False}}
+    data |= {"name": "East", "kubeconfig": kubeconfigs.good()}
+    own = {"portal_role": "berth-projects", "portal_account": "berth/berth"}
+    assert op.post(reverse("console:cluster-attach"), {**data, **own}).status_code == 302
+    assert own.items() <= Cluster.objects.get().options.items()
+
+    settings = op.get(url("cluster-settings")).context["form"]
+    now_set = {f.html_name: f.value() for f in settings if f.value() not in {None, False}}
+    assert own.items() <= now_set.items()
+    half = op.post(url("cluster-settings"), {**now_set, "portal_account": ""})
+    assert half.status_code == 400
+    assert half.context["form"].errors.keys() == {"portal_account"}
+    none = dict.fromkeys(own, "")
+    assert op.post(url("cluster-settings"), {**now_set, **none}).status_code == 302
+    assert none.items() <= Cluster.objects.get().options.items()
+
+
 def test_the_list_shows_what_is_free_of_each_kind(op: Any, cluster: Cluster) -> None:
     text = op.get(reverse("console:clusters")).content.decode()
     for words in ("East", "Answers", "h100-80", "0 of 80", "v1.36.3"):
