@@ -194,4 +194,8 @@ class KubeconfigRevoke(SettingsView):
 
 
 def revoked(grant: KubeGrant) -> str:
-    return _("“%(name)s” opens nothing any more (within a minute at most).") % {"name": grant}
+    """The cluster asks for rights when a stream is opened: one that is open ends by itself only."""
+    return _(
+        "“%(name)s” opens nothing any more (within a minute at most). What is already open goes on"
+        " until it is closed, or the workspace is stopped."
+    ) % {"name": grant}

@@ -269,6 +269,21 @@ class TestPages:
         client.get(page)  # says that it was revoked
         assert "thinkpad-9" not in client.get(page).content.decode()
 
+    def test_a3_where_one_is_revoked_it_says_what_goes_on(
+        self, alpha: TenantFake, project: Any, bob: Any, mona: Any, as_user: Any
+    ) -> None:
+        """The cluster asks for rights when a stream begins: an open shell is not cut."""
+        _make(as_user(bob))
+        grant, page = KubeGrant.objects.get(), "/projects/vision/kubectl"
+        for client, url in (
+            (as_user(bob), "/settings/kubeconfigs"),
+            (as_user(bob), page),
+            (as_user(mona), page),
+        ):
+            assert "goes on until it is closed" in client.get(url).content.decode()
+        done = as_user(bob).post(f"{page}/{grant.uid}/revoke", follow=True).content.decode()
+        assert "What is already open goes on" in done
+
     def test_they_are_searched_by_name_place_and_person(
         self, alpha: TenantFake, project: Any, bob: Any, mona: Any, as_user: Any
     ) -> None:
