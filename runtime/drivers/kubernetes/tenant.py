@@ -73,28 +73,45 @@ class Tenants:
     # --- make it as it should be ----------------------------------------------------------------
     def ensure(self, spec: TenantSpec) -> tuple[str, ...]:
         """Write what differs; return the ``Kind/name`` of it. NotYet while an old one ends."""
-        network = replace(self._network(), nodes=spec.closed)
-        wanted = builders.bundle(spec, self._options, network)
         found = self._own_namespace(spec)
-        live = {} if found is None else self._live(spec.namespace, found)
         before = expected_of(found)
         secrets = builders.secret_versions(spec)
+        revoked = _revoked(before, secrets)
+        left = self._revoke(spec.namespace, revoked)
+        network = replace(self._network(), nodes=spec.closed)
+        wanted = builders.bundle(spec, self._options, network)
+        live = {} if found is None else self._live(spec.namespace, found)
         expected = digest.digests(wanted) | {
             f"Secret/{name}": digest.short(version) for name, version in secrets.items()
         }
         if found is None:
             self._client.apply(wanted[0])
         todo = [o for o in wanted[1:] if not _is_same(o, live)]
-        # The portal's own rights come first; the API server may see them a moment later.
+        stale = ({*live, *before} - set(expected) - revoked) | left
+        # The portal's own rights come first and go last; the API server may see them a moment
+        # later.
         own = [o for o in todo if digest.key_of(o) == _PORTAL]
-        written = self._write(own)
+        written = [*(revoked - left), *self._write(own)]
         pauses = _PAUSES if own else ()
         with self._settling(spec.namespace):
+            written += _patient(lambda: self._prune(spec.namespace, stale - {_PORTAL}), pauses)
             written += _patient(lambda: self._write([o for o in todo if o not in own]), pauses)
             written += _patient(lambda: self._write_secrets(spec, expected, before), pauses)
             written += self._write_namespace(wanted[0], found, expected)
-            written += self._prune(spec.namespace, {*live, *before} - set(expected))
+            written += self._prune(spec.namespace, stale & {_PORTAL})
         return tuple(sorted(written))
+
+    def _revoke(self, namespace: str, keys: set[str]) -> set[str]:
+        """End tokens before anything else is read, built or written; return what has to wait.
+
+        The annotation by which we know of their secrets is still the old one: whoever is cut short
+        here, or is refused with all the rest, finds them again.
+        """
+        try:
+            self._prune(namespace, keys)
+        except Denied:  # our own rights may be what is missing: they are written next
+            return keys
+        return set()
 
     @contextmanager
     def _settling(self, namespace: str) -> Iterator[None]:
@@ -297,6 +314,11 @@ def expected_of(namespace: Object | None) -> dict[str, str]:
     except ValueError:
         return {}
     return {str(k): str(v) for k, v in found.items()} if isinstance(found, dict) else {}
+
+
+def _revoked(before: Mapping[str, str], secrets: Mapping[str, str]) -> set[str]:
+    """Return ``Secret/name`` of grants that were made and are not wanted any more."""
+    return {k for k in before if k.startswith("Secret/")} - {f"Secret/{name}" for name in secrets}
 
 
 def _annotation(namespace: Object) -> str:

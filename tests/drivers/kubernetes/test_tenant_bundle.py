@@ -3,8 +3,12 @@
 ``BERTH_UPDATE_GOLDEN=1`` writes the files in ``golden/tenant`` anew; read the difference.
 """
 
+import builtins
 import copy
+import itertools
 import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,9 +19,18 @@ import yaml
 from runtime.drivers.kubernetes.answers import Answer
 from runtime.drivers.kubernetes.builders import tenant as builders
 from runtime.drivers.kubernetes.builders.tenant import digest, limits, policies
+from runtime.drivers.kubernetes.client import plural_of
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.drivers.kubernetes.tenant import Tenants, place_observation
-from runtime.protocol import InvalidSpec, KubeUser, NotYet, Seen, TenantSpec
+from runtime.protocol import (
+    Denied,
+    InvalidSpec,
+    KubeUser,
+    NotYet,
+    Seen,
+    TenantSpec,
+    Unreachable,
+)
 
 GOLDEN = Path(__file__).parent / "golden" / "tenant"
 PLACE = "0b6a4c1e-0000-4000-8000-00000000000a"
@@ -38,6 +51,13 @@ USERS = (
     KubeUser(ALICE, viewer=True, pods=("ws-b2-0", "ws-a1-0"), grants=(GRANT,)),
     KubeUser("b0b00000-0000-4000-8000-000000000003", viewer=True),
 )
+
+
+# The person keeps one of two kubeconfigs, so his account stays.
+GONE = "90e00000-0000-4000-8000-000000000004"
+TWO_GRANTS = (replace(USERS[0], grants=(GRANT, GONE)),)
+ONE_GRANT = (replace(USERS[0], grants=(GRANT,)),)
+KEPT, REVOKED = "Secret/grant-6ea470000000", "Secret/grant-90e000000000"
 
 
 def _compare(name: str, objects: list[dict[str, Any]]) -> None:
@@ -129,17 +149,23 @@ class Api:
     def __init__(self) -> None:
         self.objects: dict[str, dict[str, Any]] = {}
         self.writes: list[str] = []
+        self.refuse: Callable[[str], Exception | None] = lambda _act: None
         self._version = 0
+
+    def write(self, act: str) -> None:
+        if error := self.refuse(act):
+            raise error
+        self.writes.append(act)
 
     def apply(self, obj: Any) -> dict[str, Any]:
         key = digest.key_of(obj)
-        self.writes.append(f"apply {key}")
+        self.write(f"apply {key}")
         return self._keep(key, {**self.objects.get(key, {}), **copy.deepcopy(dict(obj))})
 
     def request(self, method: str, path: str, params: Any, body: Any) -> Answer:
         del path, params
         key = digest.key_of(body)
-        self.writes.append(f"{method} {key}")
+        self.write(f"{method} {key}")
         self._keep(key, copy.deepcopy(dict(body)))
         return Answer(method, 200, b"{}")
 
@@ -151,27 +177,59 @@ class Api:
 
     def get(self, api_version: str, plural: str, name: str, namespace: str = "") -> Any:
         del api_version, namespace
-        kind = {"namespaces": "Namespace", "secrets": "Secret"}.get(plural, "")
-        return copy.deepcopy(self.objects.get(f"{kind}/{name}"))
+        found = [o for o in self._all(plural) if o["metadata"]["name"] == name]
+        return copy.deepcopy(found[0]) if found else None
 
     def list(
         self, api_version: str, plural: str, namespace: str = "", selector: str = ""
     ) -> list[dict[str, Any]]:
         del api_version, namespace, selector
-        found = [o for o in self.objects.values() if f"{o['kind'].lower()}s" == plural.lower()]
-        if plural == "networkpolicies":
-            found = [o for o in self.objects.values() if o["kind"] == "NetworkPolicy"]
-        return copy.deepcopy(found)
+        return copy.deepcopy(self._all(plural))
+
+    def _all(self, plural: str) -> builtins.list[dict[str, Any]]:
+        return [o for o in self.objects.values() if plural_of(o["kind"]) == plural]
 
     def delete(self, api_version: str, plural: str, name: str, namespace: str = "") -> None:
         del api_version, namespace
-        for key in [k for k in self.objects if k.endswith(f"/{name}")]:
-            if f"{self.objects[key]['kind'].lower()}s" == plural:
-                self.writes.append(f"delete {key}")
+        for key in [digest.key_of(o) for o in self._all(plural)]:
+            if key.endswith(f"/{name}"):
+                self.write(f"delete {key}")
                 del self.objects[key]
 
     def post(self, path: str, body: Any) -> dict[str, Any] | None:
         raise AssertionError((path, body))
+
+
+class KilledError(BaseException):
+    """What a SIGKILL is to a test that goes on."""
+
+
+class DyingApi(Api):
+    """Whoever writes to it dies at one of its writes."""
+
+    _left = 0
+    _lost = False
+
+    def dies_at(self, nth: int, *, lost: bool) -> None:
+        self._left, self._lost = nth, lost
+
+    def apply(self, obj: Any) -> dict[str, Any]:
+        with self._write():
+            return super().apply(obj)
+
+    def delete(self, *args: Any, **kwargs: Any) -> None:
+        with self._write():
+            super().delete(*args, **kwargs)
+
+    @contextmanager
+    def _write(self) -> Iterator[None]:
+        self._left -= 1
+        dies = not self._left
+        if dies and not self._lost:
+            raise KilledError
+        yield
+        if dies:
+            raise KilledError
 
 
 class TestEnsure:
@@ -209,6 +267,99 @@ class TestEnsure:
         written = tenants.ensure(SPEC)
         assert "Secret/grant-6ea470000000" in written
         assert not any("user-" in key or "grant-" in key for key in api.objects)
+
+    @pytest.mark.parametrize("lost", [False, True])
+    def test_e1_a_revoked_grant_is_found_again_wherever_the_worker_was_killed(
+        self, *, lost: bool
+    ) -> None:
+        """``lost``: the cluster did it, and the worker died before it heard so."""
+        for nth in itertools.count(1):
+            api = DyingApi()
+            _tenants(api).ensure(replace(SPEC, kube_users=TWO_GRANTS))
+            api.dies_at(nth, lost=lost)
+            try:
+                _tenants(api).ensure(replace(SPEC, kube_users=ONE_GRANT))
+            except KilledError:
+                _tenants(api).ensure(replace(SPEC, kube_users=ONE_GRANT))
+                assert REVOKED not in api.objects, nth
+                assert KEPT in api.objects
+            else:
+                assert nth > 2  # it was killed at every write there is
+                return
+
+    def test_e7_a_revoked_grant_is_found_again_after_its_removal_failed(self) -> None:
+        api = Api()
+        tenants = _tenants(api)
+        tenants.ensure(replace(SPEC, kube_users=TWO_GRANTS))
+        api.refuse = lambda act: (
+            Unreachable("The cluster answers with an error (500): no") if "delete" in act else None
+        )
+        with pytest.raises(Unreachable):
+            tenants.ensure(replace(SPEC, kube_users=ONE_GRANT))
+        api.refuse = lambda _act: None
+        assert REVOKED in tenants.ensure(replace(SPEC, kube_users=ONE_GRANT))
+        assert REVOKED not in api.objects
+        assert tenants.ensure(replace(SPEC, kube_users=ONE_GRANT)) == ()
+
+    def test_a3_a_revocation_waits_for_no_other_write(self) -> None:
+        """One object that the cluster does not take must not keep a token alive."""
+        api = Api()
+        tenants = _tenants(api)
+        tenants.ensure(replace(SPEC, kube_users=TWO_GRANTS))
+        del api.objects["NetworkPolicy/allow-dns"]
+        api.refuse = lambda act: InvalidSpec("not a label") if "apply" in act else None
+        with pytest.raises(InvalidSpec):
+            tenants.ensure(replace(SPEC, kube_users=ONE_GRANT))
+        assert REVOKED not in api.objects
+
+    def test_a3_a_revocation_does_not_wait_for_a_bundle_that_can_not_be_built(self) -> None:
+        api = Api()
+        _tenants(api).ensure(replace(SPEC, kube_users=TWO_GRANTS))
+        wrong = _tenants(api, replace(OPTIONS, blocked_cidrs=("nowhere",)))
+        with pytest.raises(ValueError, match="nowhere"):
+            wrong.ensure(replace(SPEC, kube_users=ONE_GRANT))
+        assert REVOKED not in api.objects
+
+    def test_a3_a_registry_sign_in_that_can_not_be_opened_keeps_no_token_alive(self) -> None:
+        def sealed() -> dict[str, tuple[str, str]]:
+            raise RuntimeError("the key is gone")
+
+        api = Api()
+        tenants = _tenants(api)
+        tenants.ensure(replace(SPEC, kube_users=TWO_GRANTS))
+        spec = replace(SPEC, kube_users=ONE_GRANT, registries=sealed, registries_version="2")
+        with pytest.raises(RuntimeError):
+            tenants.ensure(spec)
+        assert REVOKED not in api.objects
+
+    def test_what_is_not_wanted_any_more_goes_before_anything_is_written(self) -> None:
+        api = Api()
+        _tenants(api).ensure(replace(SPEC, kube_users=TWO_GRANTS))
+        api.writes.clear()
+        options = replace(OPTIONS, internet=False, blocked_cidrs=(), dns_peers=("kube-system/x",))
+        _tenants(api, options).ensure(SPEC)
+        words = [w.partition(" ")[0] for w in api.writes]
+        assert words.count("delete") == 6  # two secrets; account, role, binding; the internet
+        assert "delete" not in words[6:]
+
+    def test_our_own_rights_go_last(self) -> None:
+        api = Api()
+        given = replace(OPTIONS, portal_role="berth-projects", portal_account="berth/worker")
+        _tenants(api, given).ensure(SPEC)
+        api.writes.clear()
+        _tenants(api).ensure(SPEC)
+        assert api.writes[-1] == "delete RoleBinding/berth-portal"
+
+    def test_a3_a_revocation_that_our_own_missing_rights_refuse_comes_after_them(self) -> None:
+        api = Api()
+        given = replace(OPTIONS, portal_role="berth-projects", portal_account="berth/worker")
+        tenants = _tenants(api, given)
+        tenants.ensure(replace(SPEC, kube_users=TWO_GRANTS))
+        del api.objects["RoleBinding/berth-portal"]
+        own = "RoleBinding/berth-portal"
+        api.refuse = lambda act: None if own in act or own in api.objects else Denied("no")
+        assert REVOKED in tenants.ensure(replace(SPEC, kube_users=ONE_GRANT))
+        assert REVOKED not in api.objects
 
     def test_a_registry_password_is_opened_only_when_its_version_changed(self) -> None:
         api, opened = Api(), []
@@ -253,8 +404,8 @@ class TestEnsure:
         assert _seen(api).seen == Seen.MISSING
 
 
-def _tenants(api: Any) -> Tenants:
-    return Tenants(api, OPTIONS)
+def _tenants(api: Any, options: KubernetesOptions = OPTIONS) -> Tenants:
+    return Tenants(api, options)
 
 
 def _seen(api: Api) -> Any:
