@@ -1,5 +1,8 @@
 """E7: an API server that is away, slow, busy or forgetful costs time and nothing else."""
 
+import contextlib
+import itertools
+import socket
 import time
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -127,10 +130,58 @@ def test_another_authority_is_not_believed(stub, tmp_path):
     stranger.stop()
 
 
-def test_c2_a_redirect_is_not_followed(stub, client):
-    stub.fault = times(9, lambda h: h.say(307, {}, Location="http://169.254.169.254/"))
-    with pytest.raises(Unreachable):
+@pytest.fixture
+def elsewhere() -> Iterator[socket.socket]:
+    """Where a redirect leads: it listens, and who is connected to it waits in its line."""
+    with socket.create_server(("127.0.0.1", 0)) as made:
+        made.setblocking(False)
+        yield made
+
+
+def was_asked(listener: socket.socket) -> bool:
+    """Whether anybody connected; the client has given up by then, so nobody comes later."""
+    try:
+        listener.accept()[0].close()
+    except BlockingIOError:
+        return False
+    return True
+
+
+def watched(client: KubeClient) -> None:
+    with client.stream(SECRETS, {"watch": "1"}, silence_s=5) as answer:
+        assert answer.status in REDIRECTS
+
+
+REDIRECTS = (301, 302, 303, 307, 308)
+ASKED = {
+    "read": lambda client: client.get("v1", "secrets", "a", "ns"),
+    "written": lambda client: client.apply(secret()),
+    "asked once": lambda client: client.read_once("/metrics", {}),
+    "watched": watched,
+}
+
+
+@pytest.mark.parametrize("how", ASKED)
+def test_c2_a_redirect_is_not_followed(stub, client, elsewhere, how):
+    """Not even where its address would be allowed: it is never connected to."""
+    client.patience = Patience(connect=1, read=1, total=2, attempts=2, pause=0.01)
+    ways = list(itertools.product(REDIRECTS, ("http", "https")))
+    for status, scheme in ways:
+        there = f"{scheme}://127.0.0.1:{elsewhere.getsockname()[1]}/"
+        stub.fault = times(1, lambda h, s=status, t=there: h.say(s, {}, Location=t))
+        with contextlib.suppress(Unreachable):  # a stream, and what is asked once, show the answer
+            ASKED[how](client)
+        assert not was_asked(elsewhere), (status, scheme)
+    assert len(stub.seen) == len(ways)
+
+
+def test_c2_a_redirect_on_the_same_server_is_not_followed_either(stub, client):
+    stub.put(SECRETS, secret("b"))
+    there = "/api/v1/namespaces/ns/secrets/b"
+    stub.fault = times(1, lambda h: h.say(307, {}, Location=there))
+    with pytest.raises(Unreachable, match="307"):
         client.get("v1", "secrets", "a", "ns")
+    assert [path for _method, path, _query in stub.seen] == ["/api/v1/namespaces/ns/secrets/a"]
 
 
 def test_a_mounted_token_that_rotated_is_read_again(stub, tmp_path):
