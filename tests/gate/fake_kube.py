@@ -34,6 +34,7 @@ class FakeKube:
         self.asked: list[str] = []
         self.log = b"one\ntwo\n"
         self.refuse: tuple[int, str] | None = None
+        self.location = ""  # where a refusal that is a redirect leads
         self.running: set[asyncio.subprocess.Process] = set()
         self.protocols = [V5, V4]
         self._server: Server | None = None
@@ -68,7 +69,10 @@ class FakeKube:
         self.asked.append(request.path)
         if self.refuse is not None:
             code, message = self.refuse
-            return _json(code, {"kind": "Status", "message": message})
+            answer = _json(code, {"kind": "Status", "message": message})
+            if self.location:
+                answer.headers["Location"] = self.location
+            return answer
         if "/log?" in request.path:
             return Response(200, "OK", Headers({"Content-Length": str(len(self.log))}), self.log)
         return None

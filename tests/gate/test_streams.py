@@ -166,10 +166,25 @@ async def test_each_address_of_a_name_is_tried(
     await named.aclose()
 
 
-async def test_a_redirect_is_not_followed(streams: KubeStreams, kube: FakeKube) -> None:
-    kube.refuse = (302, "elsewhere")
-    with pytest.raises(Unreachable):
-        await streams.exec(POD, ["true"])
+@pytest.mark.parametrize("scheme", ["http", "ws"])
+async def test_c2_a_redirect_is_not_followed(
+    streams: KubeStreams, kube: FakeKube, scheme: str
+) -> None:
+    """Not even where its address would be allowed: nobody is connected to it."""
+    with socket.create_server(("127.0.0.1", 0)) as elsewhere:
+        elsewhere.setblocking(False)
+        port = elsewhere.getsockname()[1]
+        for kube.location in (f"{scheme}://127.0.0.1:{port}/", "/of/the/same/server"):
+            for code in (301, 302, 303, 307, 308):
+                kube.refuse = (code, "elsewhere")
+                before = len(kube.asked)
+                with pytest.raises(Unreachable):
+                    await streams.exec(POD, ["true"])
+                with pytest.raises(Unreachable):
+                    [part async for part in streams.log(POD)]
+                assert len(kube.asked) == before + 2
+                with pytest.raises(BlockingIOError):  # nobody waits to be let in
+                    elsewhere.accept()
 
 
 def test_how_a_command_ended() -> None:

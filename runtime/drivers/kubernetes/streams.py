@@ -24,6 +24,7 @@ from websockets.exceptions import (
     InvalidHandshake,
     InvalidMessage,
     InvalidStatus,
+    InvalidURI,
 )
 from websockets.typing import Subprotocol
 
@@ -185,6 +186,8 @@ class KubeStreams:
         except InvalidStatus as error:
             raise _refused(error.response.status_code, bytes(error.response.body or b"")) from error
         except (InvalidHandshake, InvalidMessage, OSError, TimeoutError, ValueError) as error:
+            raise Unreachable(_lost(error)) from error
+        except InvalidURI as error:  # of a redirect to a page, which is not followed either
             raise Unreachable(_lost(error)) from error
 
 
