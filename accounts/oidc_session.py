@@ -10,10 +10,8 @@ import time
 from datetime import datetime
 from typing import Any
 
-import requests
 import structlog
 from allauth.socialaccount.models import SocialLogin
-from allauth.socialaccount.providers.oauth2.client import OAuth2Error
 from django.conf import settings
 from django.contrib.auth import logout
 from django.core.cache import cache
@@ -23,15 +21,11 @@ from accounts import groups
 from accounts.crypto import seal, unseal
 from accounts.models import User
 from accounts.oidc.adapter import OidcAdapter
+from accounts.oidc.renewal import TROUBLE, Refused, claims_of, end_of, good_until, renew
 from accounts.services.sessions import session_forget
 
 KEY = "berth_oidc"
 GRACE = 120  # seconds that a provider is forgiven who says neither yes nor no
-# A no to this person (RFC 6749 5.2, OpenID Connect Core 3.1.2.6). Every other error tells of the
-# client, of the provider or of what stands before it, as a rate limit does.
-_NO = frozenset({"invalid_grant", "interaction_required", "login_required", "consent_required"})
-_DEFAULT_LIFE = 8 * 3600  # the provider says nothing about time
-_TIMEOUT = 5
 _log = structlog.get_logger(__name__)
 
 
@@ -64,11 +58,10 @@ def is_over(request: HttpRequest) -> bool:
     if not cache.add(f"berth-oidc-renew:{request.session.session_key}", 1, timeout=15):
         return time.time() > state["until"] + GRACE
     try:
-        answer = _renew(request, refresh)
-        if answer is None:
-            return True
-        _prolong(request, state, answer)
-    except (requests.RequestException, OAuth2Error, ValueError, KeyError) as error:
+        _renew(request, state, refresh)
+    except Refused:
+        return True
+    except TROUBLE as error:
         _log.warning("oidc_refresh_failed", error=type(error).__name__)
         return time.time() > state["until"] + GRACE
     return False
@@ -81,48 +74,13 @@ def end(request: HttpRequest) -> None:
         session_forget(user=user, session_key=key)
 
 
-def _renew(request: HttpRequest, refresh: str) -> dict[str, Any] | None:
-    """Return the provider's new tokens and claims, or None when it says no to this person."""
+def _renew(request: HttpRequest, state: dict[str, Any], refresh: str) -> None:
     adapter = OidcAdapter(request)
-    app = adapter.get_provider().app
-    body = {"grant_type": "refresh_token", "refresh_token": refresh}
-    auth = (app.client_id, app.secret) if adapter.basic_auth else None
-    if auth is None:
-        body |= {"client_id": app.client_id, "client_secret": app.secret}
-    response = requests.post(
-        adapter.access_token_url, data=body, auth=auth, timeout=_TIMEOUT, allow_redirects=False
-    )
-    if _says_no(response):
-        return None
-    response.raise_for_status()
-    answer: dict[str, Any] = response.json()
-    if not isinstance(answer, dict):
-        raise OAuth2Error("What answers there is not where tokens are renewed.")
-    claims = {}
-    if isinstance(answer.get("id_token"), str):
-        claims = adapter.verified_claims(app, answer["id_token"])
-    return {"tokens": answer, "claims": claims}
-
-
-def _says_no(response: requests.Response) -> bool:
-    if not 400 <= response.status_code < 500:  # noqa: PLR2004 - HTTP
-        return False
-    try:
-        said = response.json()
-    except ValueError:
-        return False
-    return isinstance(said, dict) and str(said.get("error")) in _NO
-
-
-def _prolong(request: HttpRequest, state: dict[str, Any], answer: dict[str, Any]) -> None:
-    tokens, claims = answer["tokens"], answer["claims"]
-    if claims and claims.get("sub") != state["sub"]:
-        raise OAuth2Error("The renewed token tells of somebody else.")
-    life = int(tokens.get("expires_in") or 0)
-    until = time.time() + life if life > 0 else _until(None, claims)
+    tokens = renew(adapter, refresh)
+    claims = claims_of(adapter, tokens, state["sub"])
     fresh = tokens.get("refresh_token")
     request.session[KEY] = state | {
-        "until": until,
+        "until": good_until(tokens, claims),
         "refresh": seal(fresh) if fresh else state["refresh"],
     }
     if settings.BERTH_OIDC_GROUPS_CLAIM in claims and isinstance(request.user, User):
@@ -132,7 +90,4 @@ def _prolong(request: HttpRequest, state: dict[str, Any], answer: dict[str, Any]
 def _until(expires_at: datetime | None, claims: dict[str, Any]) -> float:
     if settings.BERTH_OIDC_SESSION_MINUTES:
         return time.time() + 60 * settings.BERTH_OIDC_SESSION_MINUTES
-    said = [float(claims["exp"])] if claims.get("exp") else []
-    if expires_at is not None:
-        said.append(expires_at.timestamp())
-    return max(said) if said else time.time() + _DEFAULT_LIFE
+    return end_of(expires_at, claims)

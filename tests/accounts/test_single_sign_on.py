@@ -14,8 +14,9 @@ from allauth.account.models import EmailAddress
 from allauth.socialaccount.models import SocialAccount
 from django.test import Client
 
-from accounts import groups, hooks, oidc_session
+from accounts import groups, hooks
 from accounts.models import User
+from accounts.oidc import renewal
 from events.models import Event
 from tests.accounts.conftest import PASSWORD
 
@@ -67,7 +68,7 @@ def provider(provider_process, settings, monkeypatch):
     provider_process.lie()
     # it is another process of this machine, which may stand still: that is no silent provider
     settings.SOCIALACCOUNT_REQUESTS_TIMEOUT = 60
-    monkeypatch.setattr(oidc_session, "_TIMEOUT", 60)
+    monkeypatch.setattr(renewal, "TIMEOUT", 60)
     settings.BERTH_OIDC_ISSUER = provider_process.url
     settings.BERTH_OIDC_CLIENT_ID = "berth"
     settings.BERTH_OIDC_CLIENT_SECRET = "provider-secret"
