@@ -20,6 +20,12 @@ KNOWN = re.compile(
     r"|habana\.ai/gaudi|google\.com/tpu|aws\.amazon\.com/neuron(core)?|rebellions\.ai/.+"
     r"|huawei\.com/Ascend.+|furiosa\.ai/.+)\Z"
 )
+# Of these, what is a part of a device, or counts something of it; and how labels say the same.
+_PART = re.compile(
+    r"\Anvidia\.com/mig-|\.shared\Z|\Agpu\.intel\.com/(?!(i915|xe)\Z)"
+    r"|\Aaws\.amazon\.com/neuroncore\Z|\Ahuawei\.com/Ascend\w+-"
+)
+_PART_PRODUCT = re.compile(r"-MIG-\d|-SHARED\Z")
 # Labels in which vendors name the product; the first that a node carries counts.
 PRODUCT_LABELS = (
     "nvidia.com/gpu.product",
@@ -64,6 +70,14 @@ def fits(flavor: Any, labels: Mapping[str, str], resource: str) -> bool:
     if flavor.resource != resource or not flavor.node_labels:
         return False
     return all(labels.get(name) in values for name, values in flavor.node_labels.items())
+
+
+def is_part(flavor: Any) -> bool:
+    """Whether a device of this kind is not a whole one: a slice, or one that several share."""
+    if _PART.search(flavor.resource):
+        return True
+    values = [value for values in (flavor.node_labels or {}).values() for value in values]
+    return any(_PART_PRODUCT.search(value) for value in values)
 
 
 def offers(

@@ -1,15 +1,31 @@
-"""Which nodes kinds of GPU and pools together leave to work. Pure."""
+"""What "any kind" means, and which nodes kinds of GPU and pools together leave. Pure."""
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
-from clusters.accelerators import terms
+from clusters.accelerators import is_part, terms
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from clusters.models import Flavor, Pool
+
+
+def any_kind(counted: Iterable[tuple[Flavor, int]]) -> list[Flavor]:
+    """Return the kinds of which one will do for "any", given how many there are of each.
+
+    Whole devices of one resource, since a pod names one: that of which there are the most; of
+    equally many the first. What is free at the moment does not count: a program is made for one
+    maker's devices, and limits are held for these kinds before anything is placed.
+    """
+    whole = [(flavor, n) for flavor, n in counted if flavor.node_labels and not is_part(flavor)]
+    sums: Counter[str] = Counter()
+    for flavor, n in whole:
+        sums[flavor.resource] += n
+    most = max(sums, key=lambda resource: sums[resource], default="")
+    return [flavor for flavor, _n in whole if flavor.resource == most]
 
 
 def kinds_in(pools: Sequence[Pool], names: Iterable[str]) -> set[str]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from django.utils.translation import gettext as _
 
 from clusters.choosing import (
+    any_kind,
     kept_off,
     kinds_in,
     nodes_with,
@@ -337,8 +338,7 @@ def _kinds(
         _raise_no_kind(cluster, wrong[0])
     found = [rows[name] for name in names]
     if not names:
-        known = [f for name, f in rows.items() if name in there and f.node_labels]
-        found = [f for f in known if f.resource == known[0].resource]
+        found = any_kind((f, cluster.kinds[n]["total"]) for n, f in rows.items() if n in there)
     if len({f.resource for f in found}) > 1:
         _raise_flavor(_("These kinds of device can't stand for each other: choose one."))
     if len(bound) > 1 and not (bound := pools_with(bound, found)):

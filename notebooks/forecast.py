@@ -16,6 +16,7 @@ from django.utils.translation import ngettext
 
 from clusters import placement
 from clusters import selectors as clusters
+from clusters.choosing import any_kind
 from clusters.models import Claim, Cluster
 from clusters.node_room import Together
 from clusters.options import options_of
@@ -78,6 +79,7 @@ class Room:
         self._free: Counter[str] = Counter()
         self._largest: Counter[str] = Counter()  # most on one node
         self._labels: dict[str, str] = {}  # of the kinds, in the order in which they are shown
+        self._any: list[str] = []  # what somebody may get who names no kind
         self._waiting: list[Claim] = []
         self._is_one_machine = True
         self._cpu_left = self._memory_left = 0
@@ -99,9 +101,12 @@ class Room:
         promised = options_of(cluster.options).cpu_overcommit
         self._cpu_total = int(capacity.get("largest_cpu_milli") or 0) * promised
         self._memory_total = int(capacity.get("largest_memory_mib") or 0)
+        # as the placement does, or "starts now" would count what is never given
+        self._any = [flavor.name for flavor in any_kind((use.flavor, use.total) for use in kinds)]
         for use in kinds:
-            self._labels[use.flavor.name] = use.flavor.label
-            for key in ("", use.flavor.name):
+            name = use.flavor.name
+            self._labels[name] = use.flavor.label
+            for key in ("", name) if name in self._any else (name,):
                 self._total[key] += use.total
                 self._free[key] += use.free
                 self._largest[key] = max(self._largest[key], use.largest)
@@ -115,6 +120,7 @@ class Room:
             for key in {"", flavor or ""}:
                 self._total[key] += 1
                 self._free[key] += healthy and hold is None
+        self._any = list(self._labels)
         use = clusters.machine_use(cluster)
         self._cpu_total = int(use.cpu_milli_total * _factor("BERTH_CPU_OVERCOMMIT", 4.0))
         self._memory_total = int(use.memory_mib_total * _factor("BERTH_MEMORY_OVERCOMMIT", 1.0))
@@ -129,8 +135,8 @@ class Room:
         return self._sum(self._total, flavor)
 
     def kinds(self, flavor: str = "") -> list[KindFree]:
-        """Return what there is of each of some kinds; of every one when none is named."""
-        names = flavors_of(flavor) or list(self._labels)
+        """Return what there is of each of some kinds; when none is named, of those that will do."""
+        names = flavors_of(flavor) or self._any
         return [
             KindFree(self._labels.get(name, name), self._free[name], self._total[name])
             for name in names
@@ -138,7 +144,7 @@ class Room:
         ]
 
     def _sum(self, counted: Counter[str], flavor: str) -> int:
-        """Return how many of any of some kinds; of all when none is named."""
+        """Return how many of any of some kinds; of all that will do when none is named."""
         return sum(counted[name] for name in flavors_of(flavor) or [""])
 
     def ask(self, wanted: Resources, *, uid: UUID | None = None) -> Forecast:
@@ -218,7 +224,7 @@ class Room:
         """Whether one node has as many free ones; what is not known is in nobody's way."""
         if wanted.gpus <= 1 or self._cluster is None:
             return True
-        names = flavors_of(wanted.gpu_flavor) or list(self._labels)
+        names = flavors_of(wanted.gpu_flavor) or self._any
         most = [self._together.most(self._cluster, name) for name in names]
         return any(free is None or free >= wanted.gpus for free in most)
 

@@ -10,6 +10,7 @@ from django.db.models import Q
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
+from clusters.accelerators import is_part
 from clusters.models import Cluster, Device, Flavor
 from common.errors import Conflict, Forbidden, wrong
 from common.ids import slugify
@@ -108,11 +109,12 @@ def ensure_gpu_preset() -> Preset | None:
 
 
 def _has_gpus() -> bool:
-    """Whether this machine has a GPU, or nodes of a cluster offer one to anybody."""
+    """Whether this machine has a GPU, or nodes of a cluster offer a whole one to anybody."""
     if Device.objects.exists():
         return True
     kinds = Cluster.objects.filter(enabled=True).values_list("kinds", flat=True)
-    return any(kind.get("total", 0) > 0 for found in kinds for kind in (found or {}).values())
+    there = {name for found in kinds for name, kind in (found or {}).items() if kind.get("total")}
+    return bool(there) and not all(map(is_part, Flavor.objects.filter(name__in=there)))
 
 
 def _was_deleted(values: Mapping[str, Any]) -> bool:

@@ -84,6 +84,60 @@ def test_any_kind_gives_all_there_are(cluster):
     assert len(place("").any_of) == 5
 
 
+AMD = {"labels": {"amd.com/gpu.product-name": "MI300X"}}
+A30 = {"labels": {"nvidia.com/gpu.product": "NVIDIA-A30", "nvidia.com/gpu.memory": "24576"}}
+SLICES = {"nvidia.com/mig-1g.6gb": 400}
+
+
+def more(*nodes):
+    nodes_store(cluster_key="east", changes=NodeChanges(seen=nodes))
+
+
+def test_c11_any_kind_is_a_whole_device_of_the_resource_of_which_there_is_the_most(cluster):
+    more(
+        node("amd", **AMD, accelerators={"amd.com/gpu": 8}),
+        node("a30", **A30, accelerators=SLICES),
+    )
+    found = place("")  # by name, "a30-mig-1g-6gb" would be the first
+    assert (found.resource, len(found.any_of)) == ("nvidia.com/gpu", 5)
+    more(node("many", **AMD, accelerators={"amd.com/gpu": 500}))
+    found = place("")
+    assert found.resource == "amd.com/gpu"
+    assert found.any_of == ({"amd.com/gpu.product-name": "MI300X"},)
+    assert place("a30-mig-1g-6gb").resource == "nvidia.com/mig-1g.6gb"  # who names a part has it
+
+
+def test_a17_of_equally_many_the_operators_order_decides(cluster):
+    full = (node("h", "h100-80", 8), node("amd", **AMD, accelerators={"amd.com/gpu": 8}))
+    nodes_store(cluster_key="east", changes=NodeChanges(seen=full, full=True))
+    assert place("").resource == "nvidia.com/gpu"
+    Flavor.objects.filter(name="h100-80").update(position=1)
+    assert place("").resource == "amd.com/gpu"
+
+
+@pytest.mark.parametrize(
+    ("resource", "product"),
+    [
+        ("nvidia.com/mig-1g.6gb", "NVIDIA-A30"),
+        ("nvidia.com/gpu.shared", "NVIDIA-A30"),
+        ("nvidia.com/gpu", "NVIDIA-A30-MIG-1g.6gb"),
+        ("nvidia.com/gpu", "NVIDIA-A30-SHARED"),
+        ("gpu.intel.com/millicores", "Max"),
+        ("aws.amazon.com/neuroncore", "trn1"),
+        ("huawei.com/Ascend310P-2c", "x"),
+    ],
+)
+def test_a17_a_part_of_a_device_is_never_any_kind(cluster, resource, product):
+    label = {"nvidia.com/gpu.product": product}
+    more(node("n", labels=label, accelerators={resource: 999}))
+    assert [f.resource for f in Flavor.objects.filter(node_labels__has_key=next(iter(label)))]
+    found = place("")
+    assert (found.resource, len(found.any_of)) == ("nvidia.com/gpu", 5)
+    parts = node("n", labels=label, accelerators={resource: 999})
+    nodes_store(cluster_key="east", changes=NodeChanges(seen=(parts,), full=True))
+    assert place("").any_of == ()  # nothing but parts: it waits for a whole one
+
+
 def test_without_a_gpu_no_kind_is_asked_for(cluster):
     assert place("", gpus=0).any_of == ()
 

@@ -64,6 +64,13 @@ def test_a_cluster_with_gpus_brings_one_preset_and_home_says_what_is_free_by_kin
     assert project.workspaces.get().cluster_key == cluster.key
 
 
+def test_a17_a_cluster_that_has_nothing_but_parts_of_gpus_offers_no_whole_one(cluster):
+    told(node("n", accelerators={"nvidia.com/mig-1g.6gb": 4}))
+    assert offered() == []
+    told(node("n", accelerators={"nvidia.com/mig-1g.6gb": 4}), node("h", "h100-80"))
+    assert offered() == ["jupyterlab-gpu"]
+
+
 def test_a_launch_that_says_nothing_takes_no_gpu(cluster, as_user, project, alice):
     told(*fleet())
     made = as_user(alice).post(

@@ -5,7 +5,8 @@ import json
 
 import pytest
 
-from clusters.models import Cluster
+from clusters.models import Cluster, Flavor
+from clusters.placement import placement_for
 from clusters.services import nodes_store
 from common.clock import now
 from notebooks.forecast import Room, Rooms
@@ -170,6 +171,54 @@ def test_what_others_pods_hold_of_a_node_is_not_free_together(plan, gpu):
     nodes_store(cluster_key="gpu", changes=taken)
     assert plan(gpus=3, gpu_flavor="h100-80")["starts_now"] is True
     assert plan(gpus=4, gpu_flavor="h100-80")["starts_now"] is False
+
+
+AMD = node("amd", labels={"gpu": "mi300x"}, accelerators={"amd.com/gpu": 4})
+SLICES = node(
+    "a30",
+    labels={"nvidia.com/gpu.product": "NVIDIA-A30", "nvidia.com/gpu.memory": "24576"},
+    accelerators={"nvidia.com/mig-1g.6gb": 28},
+)
+
+
+@pytest.fixture
+def mixed(gpu):
+    """Beside the H100s some of another maker, and parts of which there are more than of all."""
+    Flavor.objects.create(
+        name="mi300x", label="MI300X", resource="amd.com/gpu", node_labels={"gpu": ["mi300x"]}
+    )
+    nodes_store(cluster_key="gpu", changes=NodeChanges(seen=(AMD, SLICES)))
+
+
+def placed(project):
+    asked = {"gpus": 1, "gpu_flavor": "", "kind": "notebook", "project_uid": project.uid}
+    return placement_for("gpu", **asked)
+
+
+def test_c11_of_any_kind_only_that_is_counted_which_would_be_asked_for(
+    mixed, plan, held, project, alice, text
+):
+    assert placed(project).resource == "nvidia.com/gpu"
+    room = Room("gpu", project.uid)
+    assert (room.free_gpus(), room.total_gpus()) == (16, 16)
+    assert [kind.label for kind in room.kinds()] == ["H100"]
+    for name in ("n0", "n1", "n2", "n3"):
+        assert plan(gpus=1)["starts_now"] is True
+        held(4, name)
+    assert plan(gpus=1)["starts_now"] is False  # of AMD's and of parts some are free
+    Preset.objects.filter(slug="small").update(gpus=1)
+    assert "MI300X" not in text(alice)
+    Preset.objects.filter(slug="small").update(gpu_flavor="mi300x")
+    assert "MI300X: 4 of 4 free" in text(alice)
+
+
+def test_a17_where_there_are_only_parts_no_node_has_a_whole_one(gpu, plan, project):
+    nodes_store(cluster_key="gpu", changes=NodeChanges(seen=(SLICES,), full=True))
+    assert placed(project).any_of == ()
+    assert any(
+        said.startswith("No node of Cluster gpu has 1") for said in plan(gpus=1)["sentences"]
+    )
+    assert plan(gpus=1, gpu_flavor="a30-mig-1g-6gb")["starts_now"] is True
 
 
 def test_many_clusters_cost_as_many_queries_as_one(
