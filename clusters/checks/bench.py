@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from common.clock import now
 from runtime.drivers.kubernetes import names
+from runtime.drivers.kubernetes.builders import devices
 from runtime.protocol import DriverError
 
 if TYPE_CHECKING:
@@ -228,7 +229,7 @@ class Bench:
             "image": image,
             "command": ["python3", "-c", script],
             # first: what follows may name it as $(NODE_ADDRESS)
-            "env": [_NODE_ADDRESS, *({"name": k, "value": v} for k, v in env.items())],
+            "env": [_NODE_ADDRESS, *devices.named({**env, **devices.NONE})],
             "resources": {
                 "requests": {"cpu": "10m", "memory": "32Mi"},
                 "limits": {"cpu": "500m", "memory": "128Mi"},

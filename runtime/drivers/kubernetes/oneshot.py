@@ -15,6 +15,7 @@ from enum import StrEnum
 from typing import Any
 
 from runtime.drivers.kubernetes import names, observe_job
+from runtime.drivers.kubernetes.builders import devices
 from runtime.drivers.kubernetes.client import KubeClient, Object, path_of
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.protocol import Denied
@@ -123,10 +124,7 @@ def _container(image: str, command: Sequence[str]) -> Object:
         "name": names.MAIN,
         "image": image,
         "command": [word.replace("$(", "$$(") for word in command],
-        "env": [
-            {"name": "HOME", "value": "/tmp"},  # noqa: S108 - inside the image
-            {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"},
-        ],
+        "env": devices.named({"HOME": "/tmp", **devices.NONE}),  # noqa: S108 - inside the image
         "resources": {
             "limits": {"cpu": "1", "memory": "512Mi", "ephemeral-storage": "1Gi"},
             "requests": {"cpu": "50m", "memory": "64Mi"},

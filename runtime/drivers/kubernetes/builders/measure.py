@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from runtime.drivers.kubernetes import names
+from runtime.drivers.kubernetes.builders import devices
 from runtime.drivers.kubernetes.options import KubernetesOptions
 
 WALKS_S = 600  # then it says what it has
@@ -84,10 +85,7 @@ def _container(options: KubernetesOptions) -> dict[str, Any]:
     words = ["--root", _ROOT, "--seconds", str(WALKS_S)]
     return {
         "command": ["python3", "-m", "dataplane.measuring", *words],
-        "env": [
-            {"name": "BERTH_VOLUMES", "value": names.VOLUMES},
-            {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"},
-        ],
+        "env": devices.named({"BERTH_VOLUMES": names.VOLUMES, **devices.NONE}),
         "image": options.data_image,
         "imagePullPolicy": "IfNotPresent",
         "name": names.MAIN,

@@ -11,6 +11,7 @@ import hashlib
 from typing import Any
 
 from runtime.drivers.kubernetes import names
+from runtime.drivers.kubernetes.builders import devices
 from runtime.drivers.kubernetes.builders.tenant import POD_SECURITY_VERSION, access
 from runtime.drivers.kubernetes.builders.volume import nfs_source, plain
 from runtime.drivers.kubernetes.options import KubernetesOptions
@@ -121,6 +122,7 @@ def job(verb: str, volume_uid: str, on: Backing, options: KubernetesOptions) -> 
     marks = {names.INSTANCE: names.instance(options.namespace_prefix)}
     container = {
         "command": ["python3", "-I", "-c", SCRIPT, verb, plain(volume_uid)],
+        "env": devices.named(devices.NONE),
         "image": options.data_image or options.default_image,
         "imagePullPolicy": "IfNotPresent",
         "name": names.MAIN,

@@ -13,6 +13,7 @@ from typing import Any
 
 from runtime.drivers import mount_names
 from runtime.drivers.kubernetes import names
+from runtime.drivers.kubernetes.builders import devices
 from runtime.drivers.kubernetes.builders.placing import gpu_labels, placing
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.drivers.secret_files import placed
@@ -31,8 +32,6 @@ _SIDECAR = {
     "requests": {"cpu": "20m", "memory": "96Mi"},
     "limits": {"cpu": "500m", "memory": "256Mi"},
 }
-# What the node's GPU hooks would load from an image's own environment: emptied (C4).
-_LOADED = ("LD_AUDIT", "LD_PRELOAD")
 _LOCKED = {
     "allowPrivilegeEscalation": False,
     "capabilities": {"drop": ["ALL"]},
@@ -94,26 +93,22 @@ def port_of(spec: WorkloadSpec) -> int:
 def environment(spec: WorkloadSpec, secret: Mapping[str, str]) -> dict[str, str]:
     """Everything the main container is told, later ones win. Kept in a Secret."""
     ours = {"HOME": names.HOME} if any(m.role == "home" for m in spec.mounts) else {}
-    ours |= dict.fromkeys(_LOADED, "")
-    if spec.resources.gpus:
-        ours["NVIDIA_DRIVER_CAPABILITIES"] = "compute,utility"
-    else:
-        ours["NVIDIA_VISIBLE_DEVICES"] = "void"  # an image may say "all"
+    ours |= devices.GIVEN if spec.resources.gpus else devices.NONE
     if any(m.role == "data" for m in spec.mounts):
         ours["BERTH_VOLUMES"] = names.VOLUMES
     port = str(port_of(spec))
     asked = {
         key: value if spec.verbatim else placed(value, names.SECRETS).replace("{port}", port)
         for key, value in spec.env.items()
-        if not _is_refused(key)
+        if not devices.is_refused(key)
     }
     # a secret is what it is: a password may hold any text
     return {**asked, **spec.network.env, **secret, **ours}
 
 
-def _is_refused(name: str) -> bool:
-    """What reaches into the node's own hooks before the container is one (C4)."""
-    return name.startswith(("LD_", "NVIDIA_")) and name != "LD_LIBRARY_PATH"
+def beside(sidecar: Sidecar) -> dict[str, str]:
+    """Everything a helper is told; GPUs are the main container's. Kept in a Secret."""
+    return {**sidecar.env, **sidecar.secret_env(), **devices.NONE}
 
 
 def _main(

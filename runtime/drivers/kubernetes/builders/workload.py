@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from runtime.drivers.kubernetes import names
-from runtime.drivers.kubernetes.builders.pod import environment, template
+from runtime.drivers.kubernetes.builders.pod import beside, environment, template
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.protocol import FINAL_EXITS, WorkloadSpec
 
@@ -90,7 +90,7 @@ def secrets(
         found.append(secret(_meta(spec, options, names.files_secret(name)), files))
     for sidecar in spec.sidecars:
         meta = _meta(spec, options, names.sidecar_secret(name, sidecar.name))
-        found.append(secret(meta, {**sidecar.env, **sidecar.secret_env()}))
+        found.append(secret(meta, beside(sidecar)))
     return found
 
 
