@@ -28,6 +28,13 @@ _NAME = re.compile(r"\A[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?\Z")
 _ROLE = re.compile(r"\A[A-Za-z0-9]([A-Za-z0-9.:-]{0,251}[A-Za-z0-9])?\Z")
 _ACCOUNT = re.compile(r"\A[a-z0-9][a-z0-9-]{0,62}/[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?\Z")
 _LABEL = re.compile(r"\A[a-z0-9]([-a-z0-9]{0,40}[a-z0-9])?-?\Z")
+_DNS = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
+_PODS = re.compile(rf"\A{_DNS}/{_DNS}\Z")
+# The name of a label: up to 63 characters, behind a domain if it likes; ours are ours to give.
+_KEY = re.compile(
+    rf"\A(?!berth\.dev/)(?=[^/]{{1,253}}/|[^/]*\Z)({_DNS}(\.{_DNS})*/)?"
+    r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?\Z"
+)
 
 
 @dataclass(frozen=True)
@@ -128,16 +135,13 @@ def check(options: ClusterOptions) -> ClusterOptions:
         bad["namespace_prefix"] = [_("Small letters, digits and “-”, at most 20 characters.")]
     if not 1 <= options.run_as_user < 2**31:
         bad["run_as_user"] = [_("A user number from 1.")]
-    for name in PEERS:
-        if wrong := [p for p in getattr(options, name) if not _is_peer(p, name)]:
-            bad[name] = [_("Not an address range: %(value)s.") % {"value": wrong[0]}]
     for name in ("hub_url", "kube_api_url"):
         if (value := getattr(options, name)) and not _is_url(value):
             bad[name] = [_("An address that starts with http:// or https://.")]
     for name in ("scheduler", "queue", "storage_class"):
         if (value := getattr(options, name)) and not _NAME.match(value):
             bad[name] = [_("Not a name that a cluster accepts.")]
-    if bad := _volumes(options) | _account(options) | bad:
+    if bad := _volumes(options) | _account(options) | _words(options) | bad:
         raise Invalid(_("The cluster's settings are not valid."), fields=bad)
     return options
 
@@ -154,6 +158,22 @@ def _account(options: ClusterOptions) -> dict[str, list[str]]:
         bad["portal_account"] = [_("Name the account that has the role.")]
     if account and not role:
         bad["portal_role"] = [_("Name the role of the account.")]
+    return bad
+
+
+def _words(options: ClusterOptions) -> dict[str, list[str]]:
+    """What goes into objects of every project: the cluster would refuse all of them at once."""
+    bad: dict[str, list[str]] = {}
+    for name in PEERS:
+        if wrong := [p for p in getattr(options, name) if not _is_peer(p, name)]:
+            sentence = (
+                _("Not an address range: %(value)s.")
+                if name in RANGES
+                else _("Neither an address range nor namespace/app: %(value)s.")
+            )
+            bad[name] = [sentence % {"value": wrong[0][:80]}]
+    if odd := [key for key in options.extra if not _KEY.match(key)]:
+        bad["extra"] = [_("Not a name of a label of your own: %(value)s.") % {"value": odd[0][:80]}]
     return bad
 
 
@@ -191,13 +211,13 @@ def _is_url(value: str) -> bool:
 def _is_peer(value: str, name: str) -> bool:
     if name == "allowed_cidrs":
         return _is_opening(value)
-    if name not in RANGES and re.fullmatch(r"[a-z0-9-]+/[a-z0-9-]+", value):
+    if name not in RANGES and _PODS.match(value):
         return True
     try:
         ipaddress.ip_network(value)
     except ValueError:
         return False
-    return True
+    return "%" not in value  # a zone is one machine's own word for its network
 
 
 def _is_opening(value: str) -> bool:

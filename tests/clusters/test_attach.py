@@ -167,12 +167,33 @@ def test_a_second_one_of_the_same_name_is_refused(op):
         ({"hub_url": "http://portal:99999"}, "hub_url"),
         ({"kube_api_url": "https://:6443"}, "kube_api_url"),
         ({"kube_api_url": "https://[::1:6443"}, "kube_api_url"),
+        ({"proxy_peers": ["berth/-proxy"]}, "proxy_peers"),
+        ({"hub_peers": [f"berth/{'x' * 64}"]}, "hub_peers"),
+        ({"dns_peers": ["fe80::1%eth0"]}, "dns_peers"),
+        ({"extra": {"cost center": "a"}}, "extra"),
+        ({"extra": {"-cost": "a"}}, "extra"),
+        ({"extra": {"Example.org/cost": "a"}}, "extra"),
+        ({"extra": {"a/b/c": "a"}}, "extra"),
+        ({"extra": {"x" * 64: "a"}}, "extra"),
+        ({"extra": {f"{'x.' * 127}org/cost": "a"}}, "extra"),
+        ({"extra": {"berth.dev/project": "a"}}, "extra"),
+        ({"extra": {"": "a"}}, "extra"),
     ],
 )
 def test_wrong_options_are_refused_by_name(op, options, field):
     answer = attach(op, options=options)
     assert answer.status_code == 400
     assert field in answer.json()["fields"]
+
+
+def test_peers_and_labels_that_a_cluster_takes_are_stored(op):
+    given = {
+        "proxy_peers": ["berth/proxy-2", "10.0.0.0/8", "fd00::/8"],
+        "extra": {"cost-center": "Physics & Astronomy", "example.org/Team_1.a": ""},
+    }
+    assert attach(op, options=given).status_code == 201
+    stored = Cluster.objects.get().options
+    assert {name: stored[name] for name in given} == given
 
 
 def test_a_new_credential_makes_a_new_driver(op):

@@ -3,10 +3,12 @@
 import re
 import uuid
 
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from runtime.drivers.kubernetes import names
+from runtime.drivers.kubernetes.builders.tenant import access
+from runtime.protocol import KubeUser
 
 _LABEL = re.compile(r"\A[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?\Z")
 _VALUE = re.compile(r"\A(([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9])?\Z")
@@ -35,6 +37,28 @@ def test_any_workload_has_a_valid_name_and_pod(name, uid):
 def test_names_that_differ_stay_different(one, other, uid):
     if one != other:
         assert names.workload(one, str(uid)) != names.workload(other, str(uid))
+
+
+@given(st.uuids())
+def test_any_persons_objects_have_valid_names(uid):
+    """Cut to twelve digits, so that the names of a person's account, role and secret are short."""
+    for made in (access.account_name(str(uid)), access.grant_name(str(uid))):
+        assert _LABEL.match(made)
+        assert len(made) <= 18
+
+
+@given(st.uuids(), st.uuids(), st.uuids())
+def test_persons_and_grants_that_differ_have_objects_of_their_own(project, one, other):
+    """Uids are drawn by lot, so that their first 48 bits tell a project's people apart."""
+    assume(one.hex[:12] != other.hex[:12])
+    assert access.grant_name(str(one)) != access.grant_name(str(other))
+    users = [KubeUser(str(u), viewer=True, grants=(str(u),)) for u in (one, other)]
+    made = access.build(f"berth-{project}", {}, users)
+    assert len({(o["kind"], o["metadata"]["name"]) for o in made}) == len(made) == 7
+    for obj in made:
+        if obj["kind"] == "RoleBinding":
+            (subject,) = obj["subjects"]
+            assert obj["roleRef"]["name"] == subject["name"] == obj["metadata"]["name"]
 
 
 @given(st.text(max_size=200))

@@ -7,6 +7,7 @@ import builtins
 import copy
 import itertools
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,6 +16,8 @@ from typing import Any
 
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
 from runtime.drivers.kubernetes.answers import Answer
 from runtime.drivers.kubernetes.builders import tenant as builders
@@ -53,6 +56,7 @@ USERS = (
 )
 
 
+_VALUE = re.compile(r"\A(([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9])?\Z")
 # The person keeps one of two kubeconfigs, so his account stays.
 GONE = "90e00000-0000-4000-8000-000000000004"
 TWO_GRANTS = (replace(USERS[0], grants=(GRANT, GONE)),)
@@ -137,6 +141,20 @@ class TestRules:
         assert binding["subjects"] == [
             {"kind": "ServiceAccount", "name": "worker", "namespace": "berth"}
         ]
+
+    @given(
+        st.dictionaries(st.from_regex(r"\A[a-z]{1,8}\Z"), st.text(max_size=100), max_size=4),
+        st.text(max_size=100),
+    )
+    def test_any_text_of_an_operator_makes_labels_that_a_cluster_takes(
+        self, extra: dict[str, str], given: str
+    ) -> None:
+        spec = replace(SPEC, kube_users=TWO_GRANTS, labels={"given": given})
+        options = replace(OPTIONS, extra=extra)
+        made = [*builders.bundle(spec, options), *builders.secrets(spec, options).values()]
+        for labels in (o["metadata"]["labels"] for o in made):
+            assert all(_VALUE.match(value) for value in labels.values())
+            assert labels["berth.dev/project"] == PROJECT
 
     def test_quantities_are_canonical(self) -> None:
         assert [limits.decimal(n) for n in (0, 500, 5000, 12_345)] == ["0", "500", "5k", "12345"]

@@ -73,4 +73,5 @@ def secret_versions(spec: TenantSpec) -> dict[str, str]:
 
 def _marks(spec: TenantSpec, options: KubernetesOptions) -> dict[str, str]:
     own = names.labels(options.namespace_prefix, uid=spec.uid, kind=PLACE, project=spec.project)
-    return {**options.extra, **spec.labels, **own}
+    given = {**options.extra, **spec.labels}  # an operator's words
+    return {**{key: names.label_value(value) for key, value in given.items()}, **own}
