@@ -150,13 +150,18 @@ class KubeClient:
                 return
             params["continue"] = said["continue"]
 
-    def apply(self, obj: Mapping[str, Any], *, manager: str = names.MANAGER) -> Object:
-        """Server-side apply: it is as described afterwards, whoever changed it before."""
+    def apply(
+        self, obj: Mapping[str, Any], *, manager: str = names.MANAGER, dry_run: bool = False
+    ) -> Object:
+        """Server-side apply: it is as described afterwards, whoever changed it before.
+
+        ``dry_run``: only whether it would be taken.
+        """
         meta = obj["metadata"]
         path = path_of(
             obj["apiVersion"], plural_of(obj["kind"]), meta["name"], meta.get("namespace", "")
         )
-        params = {"fieldManager": manager, "force": "true"}
+        params = {"fieldManager": manager, "force": "true", "dryRun": "All" if dry_run else ""}
         return _object(raise_for(self.request("PATCH", path, params, obj, APPLY)))
 
     def patch(

@@ -56,6 +56,11 @@ _PLURALS = {kind: (version, plural) for version, plural, kind in WATCHED} | {
     "Secret": ("v1", "secrets")
 }
 _PORTAL = f"RoleBinding/{access.PORTAL}"
+# What an API server never changes in an object that is there, by kind.
+_FIXED: dict[str, Callable[[Object], Any]] = {
+    "RoleBinding": lambda o: o.get("roleRef"),
+    "ResourceQuota": lambda o: (o.get("spec") or {}).get("scopes") or [],
+}
 _PAUSES = (0.1, 0.2, 0.4, 0.8)
 _PARALLEL = 8
 _NETWORK_KEPT_S = 600.0
@@ -158,17 +163,34 @@ class Tenants:
         return [digest.key_of(o) for o in objects]
 
     def _put(self, obj: Object) -> None:
-        """Apply; where that leaves what somebody added, or is refused, put ours in its place."""
+        """Apply; where that leaves what somebody added, or can't change it, put ours in its place.
+
+        What is refused for another reason leaves the one that is there: it may be the last guard.
+        """
         try:
             made = self._client.apply(obj)
-        except InvalidSpec:  # an immutable field was changed by hand (roleRef)
+            if digest.digest({**made, "kind": obj["kind"]}) != digest.digest(obj):
+                self._overwrite(obj, made["metadata"]["resourceVersion"])
+        except InvalidSpec:
+            if not self._is_fixed_otherwise(obj):
+                raise
             self._replace(obj)
-            return
-        if digest.digest({**made, "kind": obj["kind"]}) != digest.digest(obj):
-            self._overwrite(obj, made["metadata"]["resourceVersion"])
+
+    def _is_fixed_otherwise(self, obj: Object) -> bool:
+        """Whether the one that is there says otherwise what can't be changed in its kind."""
+        of = _FIXED.get(obj["kind"])
+        if of is None:
+            return False
+        meta = obj["metadata"]
+        found = self._client.get(*_PLURALS[obj["kind"]], meta["name"], meta["namespace"])
+        return found is not None and of(found) != of(obj)
 
     def _replace(self, obj: Object) -> None:
-        self._delete(obj["kind"], obj["metadata"]["name"], obj["metadata"]["namespace"])
+        """Ask by a name that nothing has whether ours would be taken, before the old one goes."""
+        meta = obj["metadata"]
+        again = {**obj, "metadata": {**meta, "name": f"{meta['name']}-again"}}
+        self._client.apply(again, dry_run=True)
+        self._delete(obj["kind"], meta["name"], meta["namespace"])
         self._client.apply(obj)
 
     def _overwrite(self, obj: Object, resource_version: str) -> None:

@@ -256,9 +256,11 @@ def _handler(stub: Stub) -> type[BaseHTTPRequestHandler]:
                 meta = {"resourceVersion": str(stub.version())}
                 self.say(200, {"kind": "List", "metadata": meta, "items": rows})
 
-        def patch(self, collection: str, namespace: str, name: str, _query: dict[str, str]) -> None:
+        def patch(self, collection: str, namespace: str, name: str, query: dict[str, str]) -> None:
             known = stub.objects.get((collection, f"{namespace}/{name}"))
-            if "apply" in self.headers["Content-Type"]:
+            if query.get("dryRun"):
+                self.say(200, self.given)
+            elif "apply" in self.headers["Content-Type"]:
                 made = {**self.given, "status": (known or {}).get("status", {})}
                 self.say(200, stub.put(collection, made))
             elif known is None:
