@@ -121,6 +121,19 @@ class TestRules:
         wanted = ipaddress.ip_network(address)
         assert any(wanted.version == c.version and wanted.subnet_of(c) for c in closed)
 
+    def test_c10_pods_with_public_addresses_are_not_the_internet(self) -> None:
+        """Else a pod that no policy of its own closes is open to every tenant."""
+        options = replace(OPTIONS, pod_cidrs=("198.51.100.0/24", "2001:db8:5::/48"))
+        network = policies.Network(api=("192.0.2.1",), nodes=("192.0.2.64/26",))
+        made = builders.bundle(SPEC, options, network)
+        (rule,) = next(o for o in made if o["metadata"]["name"] == "allow-internet")["spec"][
+            "egress"
+        ]
+        closed = rule["to"][0]["ipBlock"]["except"]
+        assert {"198.51.100.0/24", "192.0.2.1/32", "192.0.2.64/26", "203.0.113.0/24"} < set(closed)
+        six = policies.build("ns", {}, options, policies.Network(family=6))
+        assert "2001:db8:5::/48" in str(six[-1])
+
     def test_only_the_clusters_own_address_family_is_named(self) -> None:
         for family, everything in ((4, "0.0.0.0/0"), (6, "::/0")):
             (rule,) = policies.internet(("203.0.113.0/24", "2001:db8::/32"), family)

@@ -79,7 +79,7 @@ def build(
             "to": [peer(p) for p in options.hub_peers],
         }
         made.append(_policy(namespace, marks, "allow-hub", ["Egress"], egress=[rule]))
-    closed = (*options.blocked_cidrs, *network.api, *network.nodes)
+    closed = (*options.blocked_cidrs, *options.pod_cidrs, *network.api, *network.nodes)
     if options.internet and (to := internet(closed, network.family)):
         rule = {"to": to}
         made.append(_policy(namespace, marks, "allow-internet", ["Egress"], egress=[rule]))
