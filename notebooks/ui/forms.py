@@ -70,7 +70,9 @@ class SizeForm(ProgramForm, AttachForm):
         label=_("Kind of GPU"),
         required=False,
         widget=forms.CheckboxSelectMultiple(attrs={"data-ordered": _("Prefer")}),
-        help_text=_("Several: any of them, the upper ones preferred. None: a whole one of any kind."),
+        help_text=_(
+            "Several: any of them, the upper ones preferred. None: a whole one of any kind."
+        ),
     )
     time_limit_minutes = forms.IntegerField(
         label=_("Time limit in minutes"),

@@ -16,6 +16,7 @@ from typing import Any
 
 from runtime.drivers.kubernetes import names, observe_job
 from runtime.drivers.kubernetes.builders import devices
+from runtime.drivers.kubernetes.builders.pod import is_for_all
 from runtime.drivers.kubernetes.client import KubeClient, Object, path_of
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.protocol import Denied
@@ -104,7 +105,7 @@ def build(
             "seccompProfile": {"type": "RuntimeDefault"},
         },
         "terminationGracePeriodSeconds": 1,
-        "containers": [_container(image, command)],
+        "containers": [_container(image, command, _pull(image, options))],
     }
     return {
         "apiVersion": "batch/v1",
@@ -119,10 +120,16 @@ def build(
     }
 
 
-def _container(image: str, command: Sequence[str]) -> Object:
+def _pull(image: str, options: KubernetesOptions) -> str:
+    """As for work: who asks whether an image is there must not be shown another project's."""
+    return "IfNotPresent" if is_for_all(image, options) else "Always"
+
+
+def _container(image: str, command: Sequence[str], pull: str) -> Object:
     return {
         "name": names.MAIN,
         "image": image,
+        "imagePullPolicy": pull,
         "command": [word.replace("$(", "$$(") for word in command],
         "env": devices.named({"HOME": "/tmp", **devices.NONE}),  # noqa: S108 - inside the image
         "resources": {

@@ -48,6 +48,23 @@ def test_one_that_failed_is_not_tried_again_while_it_is_kept(stub: Stub) -> None
     assert (job["activeDeadlineSeconds"], job["ttlSecondsAfterFinished"]) == (300, 300)
 
 
+@pytest.mark.parametrize(
+    ("image", "policy"),
+    [
+        ("registry.example.org/other/private:1", "Always"),
+        ("registry.example.org/a@sha256:1", "Always"),
+        ("registry.example.org/ours:2", "IfNotPresent"),
+    ],
+)
+def test_c10_what_another_project_pulled_with_its_sign_in_is_asked_for_again(
+    image: str, policy: str
+) -> None:
+    options = KubernetesOptions(default_image="registry.example.org/ours:1")
+    job = oneshot.build(options, namespace="ns", name="probe-1", image=image, command=("x",))
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    assert container["imagePullPolicy"] == policy
+
+
 def test_one_that_took_too_long_is_not_tried_again_while_it_is_kept(stub: Stub) -> None:
     step(stub)
     over = {"type": "Failed", "status": "True", "message": "was active longer than its deadline"}

@@ -120,7 +120,7 @@ def _main(
         "image": spec.image,
         # Asked at the registry each time: what another project pulled with its sign-in must not
         # start here from the node's store without one.
-        "imagePullPolicy": "IfNotPresent" if _is_for_all(spec.image, options) else "Always",
+        "imagePullPolicy": "IfNotPresent" if is_for_all(spec.image, options) else "Always",
         "name": names.MAIN,
         "resources": _resources(spec, options),
         "securityContext": _LOCKED,
@@ -145,7 +145,7 @@ def _main(
     return found
 
 
-def _is_for_all(image: str, options: KubernetesOptions) -> bool:
+def is_for_all(image: str, options: KubernetesOptions) -> bool:
     """Whether it is one of the cluster's own images, which every project may have."""
     own = {_repository(one) for one in (options.default_image, options.data_image) if one}
     return _repository(image) in own
