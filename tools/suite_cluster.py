@@ -5,9 +5,11 @@ A cold machine compiles for half an hour.  The tests learn by one word in a file
 """
 
 import os
+import signal
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 from tools.setup_shell import say
@@ -62,7 +64,7 @@ class Cluster:
         """Whether all went well and nothing is left; a cluster that was there before stays."""
         self.leaving = True
         if self.child and self.thread.is_alive():
-            self.child.terminate()
+            end_all_of(self.child.pid)
         if self.thread.ident:
             self.thread.join()
         if not self.started:
@@ -74,14 +76,14 @@ class Cluster:
         """Runs one command of the cluster's; its lines are shown as they come."""
         if self.leaving:
             return 1
-        command = [sys.executable, "-u", "-m", "devcluster", *words]
         with subprocess.Popen(
-            command,
+            command_of(*words),
             cwd=ROOT,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            start_new_session=True,  # so that what it started can be ended with it
         ) as self.child:
             for line in self.child.stdout or ():
                 if line.strip():
@@ -94,9 +96,18 @@ class Cluster:
         fresh.replace(self.word)
 
 
+def command_of(*words: str) -> list[str]:
+    return [sys.executable, "-u", "-m", "devcluster", *words]
+
+
+def end_all_of(session: int) -> None:
+    """A compiler goes on without the one who called it, for minutes and with both cores."""
+    with suppress(ProcessLookupError):
+        os.killpg(session, signal.SIGTERM)
+
+
 def verb(name: str, *, quiet: bool = True) -> int:
-    command = [sys.executable, "-m", "devcluster", name]
     out = subprocess.DEVNULL if quiet else None
     return subprocess.run(
-        command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=out, check=False
+        command_of(name), cwd=ROOT, stdin=subprocess.DEVNULL, stdout=out, check=False
     ).returncode
