@@ -13,6 +13,7 @@ from django.utils.translation import get_language
 
 from clusters.models import Cluster, Node
 from clusters.options import options_of
+from clusters.placement import placement_for
 from common.errors import BerthError, Invalid
 from common.oci.problems import ImageProblem, Problem
 from common.oci.reference import BadReference, Reference, parse
@@ -39,6 +40,7 @@ from runtime.protocol import Phase
 if TYPE_CHECKING:
     from accounts.principal import Principal
     from projects.models import Project
+    from runtime.protocol import Placement
 
 QUESTION = "image-check"
 ARCH_LABEL = "kubernetes.io/arch"
@@ -151,9 +153,21 @@ def answer(asked: Mapping[str, Any]) -> Mapping[str, Any]:
             cluster_key=str(asked["cluster"]),
             namespace=str(asked["namespace"]),
             image=name.pinned(facts.digest),
+            placement=_placement(asked),
         )
     finding = judged(name, facts, kind=str(asked["kind"]), run_as=int(asked["run_as"]))
     return unlearned(finding, probing=probing, why=why).as_json()
+
+
+def _placement(asked: Mapping[str, Any]) -> Placement:
+    """Return where a notebook of the project may run that asks for nothing."""
+    return placement_for(
+        str(asked["cluster"]),
+        gpus=0,
+        gpu_flavor="",
+        kind=NOTEBOOK,
+        project_uid=UUID(str(asked["project"])),
+    )
 
 
 def _namespace(project: Project, cluster_key: str) -> str:

@@ -22,6 +22,7 @@ from runtime.reasons import Reason
 
 if TYPE_CHECKING:
     from runtime.drivers.kubernetes.oneshot import Step
+    from runtime.protocol import Placement
 
 COMMAND: Sequence[str] = ("jupyterhub-singleuser", "--version")
 _VERSION = re.compile(r"^\s*([0-9]{1,4}\.[0-9]{1,4}(?:\.[0-9a-z]{1,12}){0,3})\s*$", re.MULTILINE)
@@ -36,12 +37,14 @@ def forget_old(facts: ImageFacts) -> None:
         facts.singleuser = ""
 
 
-def learn(facts: ImageFacts, *, cluster_key: str, namespace: str, image: str) -> tuple[bool, str]:
+def learn(
+    facts: ImageFacts, *, cluster_key: str, namespace: str, image: str, placement: Placement
+) -> tuple[bool, str]:
     """Ask, or look how far it is: (still under way, why nothing could be learned)."""
     from runtime.drivers.kubernetes.oneshot import State
 
     try:
-        found = _step(facts, cluster_key, namespace, image)
+        found = _step(facts, cluster_key, namespace, image, placement)
     except DriverError as error:
         return False, _why(error)
     if found is None:
@@ -65,18 +68,20 @@ def _why(error: DriverError) -> str:
     return str(error)
 
 
-def _step(facts: ImageFacts, cluster_key: str, namespace: str, image: str) -> Step | None:
+def _step(
+    facts: ImageFacts, cluster_key: str, namespace: str, image: str, placement: Placement
+) -> Step | None:
     from runtime.drivers.kubernetes import oneshot
     from runtime.drivers.kubernetes.driver import KubernetesDriver
 
     driver = driver_for(cluster_key)
     if not isinstance(driver, KubernetesDriver):
         return None
-    return oneshot.step(
-        driver.client,
-        driver.options,
+    program = oneshot.Program(
         namespace=namespace,
         name=f"probe-{facts.digest.partition(':')[2][:20]}",
         image=image,
         command=COMMAND,
+        placement=placement,
     )
+    return oneshot.step(driver.client, driver.options, program)

@@ -16,6 +16,7 @@ from runtime.protocol import (
     NodeChanges,
     NotYet,
     Observation,
+    Placement,
     TenantSpec,
     WorkloadSpec,
 )
@@ -111,8 +112,11 @@ class SupportsGrowth(Protocol):
 class SupportsMeasuring(Protocol):
     """Sizes that a program beside the data finds out, which takes its time."""
 
-    def measure_volume(self, volume_uid: str) -> Measured | None:
-        """Begin, or look how far it is: NotYet while under way. None: it can't be told now."""
+    def measure_volume(self, volume_uid: str, placement: Placement) -> Measured | None:
+        """Begin, or look how far it is: NotYet while under way. None: it can't be told now.
+
+        ``placement``: where the program may run, if not beside what has the volume.
+        """
 
     def end_measuring(self, volume_uid: str) -> None:
         """Let go of the volume. Missing is success."""

@@ -18,6 +18,7 @@ from runtime.capabilities import SupportsMeasuring
 from runtime.protocol import DriverError, NotYet, Unreachable
 from volumes import holders
 from volumes.models import Volume
+from volumes.nearness import placement_beside
 
 if TYPE_CHECKING:
     from runtime.capabilities import SupportsVolumes
@@ -67,8 +68,9 @@ def _measured(driver: SupportsMeasuring, row: Volume) -> Look:
         if _others(row, at) >= AT_ONCE:
             return Look(row.used_bytes, requeue_s=FULL_S)
         began = at
+    where = placement_beside(row.cluster_key, row, row.KIND, row.project)
     try:
-        found = driver.measure_volume(str(row.uid))
+        found = driver.measure_volume(str(row.uid), where)
     except NotYet as under_way:
         return Look(row.used_bytes, {"measuring_since": began}, under_way.retry_in)
     except Unreachable:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from runtime.drivers.kubernetes.builders import measure
-from runtime.protocol import Measured, Mount, NotYet, Seen
+from runtime.protocol import Measured, Mount, NotYet, Placement, Seen
 from tests.cluster.test_data import ended, log_of, once, removed, wiped
 from tests.drivers.kubernetes.harness import Ground, ground_of, wait_for
 from tests.support.cluster_state import cluster_state
@@ -30,7 +30,7 @@ def ground() -> Iterator[Ground]:
 def measured(ground: Ground, volume: str) -> Measured:
     def look() -> Measured | None:
         try:
-            return ground.driver.measure_volume(volume)
+            return ground.driver.measure_volume(volume, Placement())
         except NotYet:
             return None
 
@@ -88,7 +88,7 @@ def test_a_volume_that_goes_does_not_wait_for_its_measurement(ground: Ground) ->
     volume = f"v{ground.namespace}"
     fill(ground, volume, "mkdir many; cd many; seq 1 20000 | xargs touch; echo done")
     with pytest.raises(NotYet):
-        ground.driver.measure_volume(volume)
+        ground.driver.measure_volume(volume, Placement())
     ground.driver.end_measuring(volume)
     wiped(ground, volume)
     wait_for(lambda: job_of(ground, volume) is None, seconds=LATE_S, every=0.2)

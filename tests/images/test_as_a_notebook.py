@@ -7,10 +7,11 @@ import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
-from clusters.models import Cluster
+from clusters.models import Cluster, Pool
 from common.clock import now
 from images.models import ImageFacts
 from projects.models import ProjectPlace
@@ -68,6 +69,19 @@ def say(stub: Stub, text: str) -> None:
 
 def is_asked(stub: Stub) -> bool:
     return any(where == JOBS for where, _key in stub.objects)
+
+
+def test_c16_its_program_runs_on_no_node_that_is_reserved_for_another_project(
+    stub: Stub, check: Any
+) -> None:
+    cluster, labels = Cluster.objects.get(key="gpu"), {"berth.dev/pool": "fabric"}
+    Pool.objects.create(cluster=cluster, name="f", node_labels=labels, project_uids=[str(uuid4())])
+    assert check()["probing"]
+    (job,) = (found for (where, _key), found in stub.objects.items() if where == JOBS)
+    affinity = job["spec"]["template"]["spec"]["affinity"]["nodeAffinity"]
+    (term,) = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    kept_off = {"key": "berth.dev/pool", "operator": "NotIn", "values": ["fabric"]}
+    assert term == {"matchExpressions": [kept_off]}
 
 
 def test_trouble_of_a_node_does_not_brand_an_image(stub: Stub, check: Any) -> None:

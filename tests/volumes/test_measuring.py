@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 import time_machine
 
+from clusters.models import Cluster, Pool
 from common.clock import now
 from common.errors import Conflict
 from notifications.models import Notification
-from runtime.protocol import DriverError, Measured, NotYet, Unreachable
+from runtime.protocol import DriverError, Measured, NotYet, Placement, Unreachable
 from tests.volumes.conftest import API
 from volumes import measuring, selectors, services
 from volumes.models import Volume
@@ -27,12 +28,14 @@ class Beside:
         self.answer: Measured | Exception | None = NotYet("busy", retry_in=10.0)
         self.asked: list[str] = []
         self.let_go: list[str] = []
+        self.where = Placement()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._machine, name)
 
-    def measure_volume(self, volume_uid: str) -> Measured | None:
+    def measure_volume(self, volume_uid: str, placement: Placement) -> Measured | None:
         self.asked.append(volume_uid)
+        self.where = placement
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer
@@ -87,6 +90,18 @@ def test_a_new_one_is_measured_after_a_moment_and_ready_at_once(row, beside, lat
     assert row.used_at == now() - timedelta(seconds=10)  # when it began
     assert selectors.room_left(row) == 724 * MIB
     assert row.percent == 29
+
+
+def test_c16_the_program_is_kept_off_what_is_reserved_for_others(row, beside, later):
+    cluster = Cluster.objects.get(key=row.cluster_key)
+    labels = {"berth.dev/pool": "fabric"}
+    pool = Pool.objects.create(cluster=cluster, name="f", node_labels=labels, kinds=["endpoint"])
+    later(601, row)
+    assert beside.where.avoid == {"berth.dev/pool": ("fabric",)}
+    pool.kinds, pool.project_uids = [], [str(row.project.uid)]
+    pool.save()
+    later(10, row)
+    assert beside.where.avoid == {}
 
 
 def measured(row: Volume, beside: Beside, later: Any, found: Measured) -> None:

@@ -40,6 +40,7 @@ from runtime.protocol import (
     NodeChanges,
     NodeFacts,
     Observation,
+    Placement,
     Seen,
     TenantSpec,
     WorkloadSpec,
@@ -205,8 +206,8 @@ class KubernetesDriver:
         del volume_uid
         return None
 
-    def measure_volume(self, volume_uid: str) -> Measured | None:
-        return self._measuring.measure(volume_uid)
+    def measure_volume(self, volume_uid: str, placement: Placement) -> Measured | None:
+        return self._measuring.measure(volume_uid, placement)
 
     def end_measuring(self, volume_uid: str) -> None:
         self._measuring.end(volume_uid)

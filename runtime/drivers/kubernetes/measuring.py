@@ -16,7 +16,7 @@ from runtime.drivers.kubernetes.builders import measure as build
 from runtime.drivers.kubernetes.client import KubeClient, Object
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.drivers.kubernetes.volumes import Volumes
-from runtime.protocol import DriverError, Measured, NotYet
+from runtime.protocol import DriverError, Measured, NotYet, Placement
 
 _BATCH, _JOBS = "batch/v1", "jobs"
 _ASK_AGAIN_S = 2.0
@@ -32,7 +32,7 @@ class Measuring:
         self._options = options
         self._volumes = volumes
 
-    def measure(self, volume_uid: str) -> Measured | None:
+    def measure(self, volume_uid: str, placement: Placement) -> Measured | None:
         """Begin, or look how far it is; the Job goes when its answer was read."""
         where = self._volumes.namespace_of(volume_uid)
         if not where or not self._options.data_image:
@@ -40,7 +40,7 @@ class Measuring:
         name = build.job_name(volume_uid)
         found = self._client.get(_BATCH, _JOBS, name, where)
         if found is None:
-            return self._begin(volume_uid, where)
+            return self._begin(volume_uid, where, placement)
         if found["metadata"].get("deletionTimestamp") or not observe_job.is_finished(found):
             raise NotYet("The volume is being measured.", retry_in=_ASK_AGAIN_S)
         said = self._last_words(found)
@@ -57,17 +57,19 @@ class Measuring:
         if where:
             self._client.delete(_BATCH, _JOBS, build.job_name(volume_uid), where)
 
-    def _begin(self, volume_uid: str, where: str) -> Measured | None:
+    def _begin(self, volume_uid: str, where: str, placement: Placement) -> Measured | None:
         claim = self._volumes.claim(volume_uid, where)
         if claim is None or claim["metadata"].get("deletionTimestamp"):
             return None
         if (claim.get("status") or {}).get("phase") != "Bound":
             return Measured(0) if _is_untouched(claim) else None
         if _MANY_NODES in (claim["spec"].get("accessModes") or []):
-            beside = None
-        elif (beside := self._beside_its_user(claim)) is None:
+            found: Placement | build.Beside | None = placement
+        else:
+            found = self._beside_its_user(claim)
+        if found is None:
             return None
-        self._client.apply(build.job(volume_uid, where, self._options, beside=beside))
+        self._client.apply(build.job(volume_uid, where, self._options, found))
         raise NotYet("The volume is being measured.", retry_in=_ASK_AGAIN_S)
 
     def _beside_its_user(self, claim: Object) -> build.Beside | None:

@@ -15,11 +15,11 @@ from enum import StrEnum
 from typing import Any
 
 from runtime.drivers.kubernetes import names, observe_job
-from runtime.drivers.kubernetes.builders import devices
+from runtime.drivers.kubernetes.builders import devices, placing
 from runtime.drivers.kubernetes.builders.pod import is_for_all
 from runtime.drivers.kubernetes.client import KubeClient, Object, path_of
 from runtime.drivers.kubernetes.options import KubernetesOptions
-from runtime.protocol import Denied
+from runtime.protocol import Denied, Placement
 from runtime.reasons import Reason
 
 PROBE = f"{names.DOMAIN}/probe"
@@ -46,24 +46,28 @@ class Step:
     text: str = ""
 
 
-def step(
-    client: KubeClient,
-    options: KubernetesOptions,
-    *,
-    namespace: str,
-    name: str,
-    image: str,
-    command: Sequence[str],
-) -> Step:
+@dataclass(frozen=True)
+class Program:
+    """What is run, and where: nodes that are reserved for others do not even fetch the image."""
+
+    namespace: str
+    name: str
+    image: str
+    command: Sequence[str]
+    placement: Placement
+
+
+def step(client: KubeClient, options: KubernetesOptions, program: Program) -> Step:
     """Begin, or look how far it is. Call again while it is RUNNING."""
+    namespace, name = program.namespace, program.name
     job = client.get("batch/v1", "jobs", name, namespace)
     if job is None:
         _require_room(client, namespace)
-        client.apply(build(options, namespace=namespace, name=name, image=image, command=command))
+        client.apply(build(options, program))
         return Step(State.RUNNING)
     pods = client.list("v1", "pods", namespace, selector=f"{PROBE}={name}")
     for pod in pods:
-        found = _of(pod, command[0])
+        found = _of(pod, program.command[0])
         if found.state is State.DONE:
             return Step(State.DONE, _output(client, namespace, pod["metadata"]["name"]))
         if found.state is State.ABSENT:
@@ -86,10 +90,9 @@ def _require_room(client: KubeClient, namespace: str) -> None:
         raise Denied(message, reason=Reason.QUOTA_DENIED)
 
 
-def build(
-    options: KubernetesOptions, *, namespace: str, name: str, image: str, command: Sequence[str]
-) -> Object:
+def build(options: KubernetesOptions, program: Program) -> Object:
     """Return the Job. Pure."""
+    name = program.name
     user = options.run_as_user
     queued = {names.QUEUE: options.queue} if options.queue else {}
     labels = {PROBE: name, names.KIND: KIND, **queued}
@@ -105,12 +108,13 @@ def build(
             "seccompProfile": {"type": "RuntimeDefault"},
         },
         "terminationGracePeriodSeconds": 1,
-        "containers": [_container(image, command, _pull(image, options))],
+        "containers": [_container(program.image, program.command, _pull(program.image, options))],
+        **placing.nodes(program.placement),
     }
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": {"name": name, "namespace": namespace, "labels": labels},
+        "metadata": {"name": name, "namespace": program.namespace, "labels": labels},
         "spec": {
             "activeDeadlineSeconds": LONGEST_S,
             "backoffLimit": 0,

@@ -12,7 +12,7 @@ from runtime.drivers.kubernetes.builders import measure
 from runtime.drivers.kubernetes.driver import KubernetesDriver
 from runtime.drivers.kubernetes.measuring import parsed
 from runtime.drivers.kubernetes.options import KubernetesOptions
-from runtime.protocol import Backing, DriverError, Measured, NotYet
+from runtime.protocol import Backing, DriverError, Measured, NotYet, Placement
 from tests.drivers.kubernetes.goldens import check
 from tests.drivers.kubernetes.stub import Stub
 
@@ -37,7 +37,7 @@ def have(stub: Stub, driver: KubernetesDriver, on: Backing | None = None, **stat
 
 def begin(driver: KubernetesDriver) -> None:
     with pytest.raises(NotYet):
-        driver.measure_volume("v1")
+        driver.measure_volume("v1", Placement())
 
 
 def end(stub: Stub, said: str, *, word: str = "Complete", owner: str = "") -> None:
@@ -59,8 +59,8 @@ def test_what_measures_a_volume() -> None:
     beside = measure.Beside("n1", ({"key": "nvidia.com/gpu", "operator": "Exists"},))
     check(
         "measure",
-        measure.job("v1", "ns", options),
-        measure.job("v1", "ns", options, beside=beside),
+        measure.job("v1", "ns", options, Placement()),
+        measure.job("v1", "ns", options, beside),
     )
 
 
@@ -70,7 +70,7 @@ def test_it_is_asked_once_and_told_once(stub: Stub, driver: KubernetesDriver) ->
     begin(driver)
     assert sum(1 for _m, path, *_ in stub.seen if "measure-vol-v1" in path) >= 1
     end(stub, json.dumps({"bytes": 4096, "whole": True, "seconds": 0.5, "entries": 1}))
-    assert driver.measure_volume("v1") == Measured(4096, whole=True, seconds=0.5)
+    assert driver.measure_volume("v1", Placement()) == Measured(4096, whole=True, seconds=0.5)
     assert (JOBS, JOB) not in stub.objects  # the next one asks anew
     begin(driver)
 
@@ -80,7 +80,7 @@ def test_only_the_pod_of_the_job_is_believed(stub: Stub, driver: KubernetesDrive
     begin(driver)
     end(stub, json.dumps({"bytes": 0, "whole": True, "seconds": 0.1}), owner="somebody-else")
     with pytest.raises(DriverError, match="nobody says why"):
-        driver.measure_volume("v1")
+        driver.measure_volume("v1", Placement())
 
 
 @pytest.mark.parametrize(
@@ -116,15 +116,15 @@ def test_a_measurement_that_failed_is_said(stub: Stub, driver: KubernetesDriver)
         "containerStatuses": [{"state": {"terminated": {"reason": "OOMKilled"}}}]
     }
     with pytest.raises(DriverError, match="OOMKilled"):
-        driver.measure_volume("v1")
+        driver.measure_volume("v1", Placement())
     assert (JOBS, JOB) not in stub.objects
 
 
 def test_without_an_image_or_a_claim_nothing_is_known(stub: Stub, driver: KubernetesDriver) -> None:
-    assert driver.measure_volume("v1") is None
+    assert driver.measure_volume("v1", Placement()) is None
     bare = stub.driver()
     have(stub, bare)
-    assert bare.measure_volume("v1") is None
+    assert bare.measure_volume("v1", Placement()) is None
     bare.close()
     assert (JOBS, JOB) not in stub.objects
 
@@ -134,7 +134,7 @@ def test_what_nobody_had_yet_is_empty_and_stays_unbound(
 ) -> None:
     have(stub, driver, RWO)
     stub.objects[(CLAIMS, "ns/vol-v1")]["status"] = {"phase": "Pending"}
-    assert driver.measure_volume("v1") == Measured(0)
+    assert driver.measure_volume("v1", Placement()) == Measured(0)
     assert (JOBS, JOB) not in stub.objects
 
 
@@ -155,8 +155,25 @@ def test_what_has_contents_from_elsewhere_is_not_known_to_be_empty(
     claim = stub.objects[(CLAIMS, "ns/vol-v1")]
     claim["spec"] |= more
     claim["status"] = {"phase": phase} if phase else {}
-    assert driver.measure_volume("v1") is None
+    assert driver.measure_volume("v1", Placement()) is None
     assert (JOBS, JOB) not in stub.objects
+
+
+def test_c16_it_is_kept_off_nodes_that_are_reserved_for_others(
+    stub: Stub, driver: KubernetesDriver
+) -> None:
+    have(stub, driver)
+    near = ({"pool": "east"},)
+    with pytest.raises(NotYet):
+        driver.measure_volume("v1", Placement(avoid={"pool": ("fabric",)}, near=near))
+    pod = stub.objects[(JOBS, JOB)]["spec"]["template"]["spec"]
+    affinity = pod["affinity"]["nodeAffinity"]
+    (term,) = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    kept_off = {"key": "pool", "operator": "NotIn", "values": ["fabric"]}
+    assert term == {"matchExpressions": [kept_off]}
+    (liked,) = affinity["preferredDuringSchedulingIgnoredDuringExecution"]
+    assert liked["preference"]["matchExpressions"][0]["values"] == ["east"]
+    assert "tolerations" not in pod
 
 
 class TestOneNodeAtATime:
@@ -190,7 +207,7 @@ class TestOneNodeAtATime:
         have(stub, driver, RWO)
         if phase:
             self.uses(stub, phase)
-        assert driver.measure_volume("v1") is None
+        assert driver.measure_volume("v1", Placement()) is None
         assert (JOBS, JOB) not in stub.objects
 
     def test_what_one_pod_may_have_is_left_to_it(
@@ -198,7 +215,7 @@ class TestOneNodeAtATime:
     ) -> None:
         have(stub, driver, ONE_POD)
         self.uses(stub)
-        assert driver.measure_volume("v1") is None
+        assert driver.measure_volume("v1", Placement()) is None
 
 
 def test_it_lets_go_of_what_is_to_be_removed(stub: Stub, driver: KubernetesDriver) -> None:

@@ -9,7 +9,7 @@ import pytest
 from runtime.drivers.kubernetes import oneshot
 from runtime.drivers.kubernetes.oneshot import State, Step
 from runtime.drivers.kubernetes.options import KubernetesOptions
-from runtime.protocol import Denied
+from runtime.protocol import Denied, Placement
 from runtime.reasons import Reason
 from tests.drivers.kubernetes.stub import Stub
 
@@ -19,14 +19,14 @@ JOBS, PODS = "/apis/batch/v1/jobs", "/api/v1/pods"
 def step(stub: Stub, program: str = "x", name: str = "probe-1", namespace: str = "ns") -> Step:
     client = stub.client()
     try:
-        return oneshot.step(
-            client,
-            KubernetesOptions(),
+        asked = oneshot.Program(
             namespace=namespace,
             name=name,
             image="a/b@sha256:1",
             command=(program, "--version"),
+            placement=Placement(avoid={"pool": ("fabric",)}),
         )
+        return oneshot.step(client, KubernetesOptions(), asked)
     finally:
         client.close()
 
@@ -60,9 +60,18 @@ def test_c10_what_another_project_pulled_with_its_sign_in_is_asked_for_again(
     image: str, policy: str
 ) -> None:
     options = KubernetesOptions(default_image="registry.example.org/ours:1")
-    job = oneshot.build(options, namespace="ns", name="probe-1", image=image, command=("x",))
+    asked = oneshot.Program("ns", "probe-1", image, ("x",), Placement())
+    job = oneshot.build(options, asked)
     (container,) = job["spec"]["template"]["spec"]["containers"]
     assert container["imagePullPolicy"] == policy
+
+
+def test_c16_an_image_runs_on_no_node_that_is_reserved_for_others(stub: Stub) -> None:
+    step(stub)
+    pod = stub.objects[(JOBS, "ns/probe-1")]["spec"]["template"]["spec"]
+    required = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    kept_off = {"key": "pool", "operator": "NotIn", "values": ["fabric"]}
+    assert required == {"nodeSelectorTerms": [{"matchExpressions": [kept_off]}]}
 
 
 def test_one_that_took_too_long_is_not_tried_again_while_it_is_kept(stub: Stub) -> None:
@@ -145,7 +154,8 @@ def test_a_full_quota_is_told_as_such(stub: Stub, monkeypatch: pytest.MonkeyPatc
     driver = stub.driver()
     monkeypatch.setattr(singleuser, "driver_for", lambda _key: driver)
     facts = singleuser.ImageFacts(digest="sha256:" + "1" * 64)
-    probing, why = singleuser.learn(facts, cluster_key="c", namespace="ns", image="a/b")
+    asked = {"cluster_key": "c", "namespace": "ns", "image": "a/b", "placement": Placement()}
+    probing, why = singleuser.learn(facts, **asked)
     driver.close()
     assert not probing
     assert why == "too many are under way in this project; try again later."

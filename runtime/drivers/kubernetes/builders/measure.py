@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from runtime.drivers.kubernetes import names
-from runtime.drivers.kubernetes.builders import devices
+from runtime.drivers.kubernetes.builders import devices, placing
 from runtime.drivers.kubernetes.options import KubernetesOptions
+from runtime.protocol import Placement
 
 WALKS_S = 600  # then it says what it has
 LONGEST_S = 900  # with being placed and its image pulled
@@ -37,10 +38,8 @@ def job(
     volume_uid: str,
     namespace: str,
     options: KubernetesOptions,
-    *,
-    beside: Beside | None = None,
+    where: Placement | Beside,
 ) -> dict[str, Any]:
-    """``beside`` None: anywhere."""
     name, user = job_name(volume_uid), options.run_as_user
     marks = {names.INSTANCE: names.instance(options.namespace_prefix), names.KIND: "measuring"}
     pod: dict[str, Any] = {
@@ -62,10 +61,7 @@ def job(
             {"name": _ROOT, "persistentVolumeClaim": {"claimName": names.claim(volume_uid)}}
         ],
     }
-    if beside is not None:
-        pod["affinity"] = _on(beside.node)
-        if beside.tolerations:
-            pod["tolerations"] = [dict(one) for one in beside.tolerations]
+    pod |= _on(where) if isinstance(where, Beside) else placing.nodes(where)
     if options.user_namespaces:
         pod["hostUsers"] = False
     return {
@@ -107,7 +103,10 @@ def _container(options: KubernetesOptions) -> dict[str, Any]:
     }
 
 
-def _on(node: str) -> dict[str, Any]:
-    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
-    terms = {"nodeSelectorTerms": [term]}
-    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+def _on(beside: Beside) -> dict[str, Any]:
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [beside.node]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+    found: dict[str, Any] = {"affinity": {"nodeAffinity": required}}
+    if beside.tolerations:
+        found["tolerations"] = [dict(one) for one in beside.tolerations]
+    return found

@@ -14,28 +14,30 @@ _HEAVIEST = 100
 
 
 def placing(spec: WorkloadSpec, options: KubernetesOptions) -> dict[str, Any]:
-    """Return the fields of a pod's spec that choose its node."""
-    found: dict[str, Any] = {}
-    if spec.placement.node_labels:
-        found["nodeSelector"] = dict(sorted(spec.placement.node_labels.items()))
-    affinity: dict[str, Any] = {}
-    if terms := _terms(spec.placement):
-        affinity["nodeAffinity"] = {
-            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}
-        }
-    ordered = _liked(spec.placement)
-    if liked := ordered or _near(spec.placement):
-        node = affinity.setdefault("nodeAffinity", {})
-        node["preferredDuringSchedulingIgnoredDuringExecution"] = liked
+    """Return the fields of a workload's pod that choose its node."""
+    found = nodes(spec.placement)
     # Where an order is asked for, being together must not outweigh it: both count the same.
-    if spec.resources.gpus and not options.scheduler and not ordered:
-        affinity["podAffinity"] = _together()
-    if affinity:
-        found["affinity"] = affinity
-    if spec.placement.tolerations:
-        found["tolerations"] = [_toleration(t) for t in spec.placement.tolerations]
+    if spec.resources.gpus and not options.scheduler and not _liked(spec.placement):
+        found.setdefault("affinity", {})["podAffinity"] = _together()
     if spec.resources.gpus and options.scheduler:
         found["schedulerName"] = options.scheduler
+    return found
+
+
+def nodes(placement: Placement) -> dict[str, Any]:
+    """Return the same of any pod of a tenant, however short its work is."""
+    found: dict[str, Any] = {}
+    if placement.node_labels:
+        found["nodeSelector"] = dict(sorted(placement.node_labels.items()))
+    affinity: dict[str, Any] = {}
+    if terms := _terms(placement):
+        affinity["requiredDuringSchedulingIgnoredDuringExecution"] = {"nodeSelectorTerms": terms}
+    if liked := _liked(placement) or _near(placement):
+        affinity["preferredDuringSchedulingIgnoredDuringExecution"] = liked
+    if affinity:
+        found["affinity"] = {"nodeAffinity": affinity}
+    if placement.tolerations:
+        found["tolerations"] = [_toleration(t) for t in placement.tolerations]
     return found
 
 
