@@ -5,13 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from django.core.cache import cache
 from django.utils.translation import get_language
 
-from clusters.models import Cluster, Node
+from clusters.architectures import architectures_of, kept_to
+from clusters.models import Cluster
 from clusters.options import options_of
 from clusters.placement import placement_for
 from common.errors import BerthError, Invalid
@@ -32,6 +34,7 @@ from images.findings import (
     unlearned,
 )
 from images.lookup import SECONDS, look
+from images.models import ImageFacts
 from projects.access import Permission, require
 from projects.models import ProjectPlace
 from runtime import gateway
@@ -43,8 +46,6 @@ if TYPE_CHECKING:
     from runtime.protocol import Placement
 
 QUESTION = "image-check"
-ARCH_LABEL = "kubernetes.io/arch"
-USUAL = "amd64"
 Chooser = Callable[["Principal", "Project", Mapping[str, Any]], str]
 _choosers: list[Chooser] = []
 KEPT_S = 60.0  # a tag may be moved; for so long a start believes the last look
@@ -136,6 +137,17 @@ def pinned(reference: str, digest: str) -> str:
     return parse(reference).pinned(digest)
 
 
+def architectures_for(cluster: Cluster, digest: str) -> tuple[str, ...]:
+    """Return the kinds of machine that an image must stay on; nothing where any will do.
+
+    What a digest has is known for ever, so a launch keeps it with the digest that it pinned.
+    """
+    if not digest or len(there := architectures_of(cluster)) == 1:
+        return ()
+    found = ImageFacts.objects.filter(digest=digest).values_list("platforms", flat=True).first()
+    return kept_to(there, found or ())
+
+
 def answer(asked: Mapping[str, Any]) -> Mapping[str, Any]:
     """Handle the question where registries may be asked: in the gate."""
     name = parse(str(asked["reference"]))
@@ -153,21 +165,22 @@ def answer(asked: Mapping[str, Any]) -> Mapping[str, Any]:
             cluster_key=str(asked["cluster"]),
             namespace=str(asked["namespace"]),
             image=name.pinned(facts.digest),
-            placement=_placement(asked),
+            placement=_placement(asked, facts),
         )
     finding = judged(name, facts, kind=str(asked["kind"]), run_as=int(asked["run_as"]))
     return unlearned(finding, probing=probing, why=why).as_json()
 
 
-def _placement(asked: Mapping[str, Any]) -> Placement:
-    """Return where a notebook of the project may run that asks for nothing."""
-    return placement_for(
+def _placement(asked: Mapping[str, Any], facts: ImageFacts) -> Placement:
+    """Return where a notebook of the project may run that has this image and asks for nothing."""
+    found = placement_for(
         str(asked["cluster"]),
         gpus=0,
         gpu_flavor="",
         kind=NOTEBOOK,
         project_uid=UUID(str(asked["project"])),
     )
+    return replace(found, architectures=kept_to(asked["architectures"], facts.platforms))
 
 
 def _namespace(project: Project, cluster_key: str) -> str:
@@ -189,16 +202,6 @@ def _question(project: Project, cluster_key: str, name: Reference, kind: str) ->
         "run_as": options.run_as_user,
         "architectures": architectures_of(cluster),
     }
-
-
-def architectures_of(cluster: Cluster | None) -> list[str]:
-    """Return what kinds of machine the cluster has, the commonest first."""
-    count: dict[str, int] = {}
-    labels = Node.objects.filter(cluster=cluster).values_list("labels", flat=True)
-    for found in labels if cluster else ():
-        name = str(found.get(ARCH_LABEL) or USUAL)
-        count[name] = count.get(name, 0) + 1
-    return sorted(count, key=lambda name: -count[name]) or [USUAL]
 
 
 def _cache_key(project_uid: UUID, name: Reference, asked: Mapping[str, Any]) -> str:

@@ -10,6 +10,7 @@ from clusters.placement import engine_network, engine_placement
 from credentials.embedding import Embedded, embed
 from credentials.selectors import credentials_for_launch
 from hubapi import services as hub
+from images.services import architectures_for
 from notebooks.hub import info_of, port_info_of
 from notebooks.nearness import near_its_data
 from notebooks.program import sidecar_port
@@ -89,6 +90,7 @@ def pod_spec(row: Workspace, cluster: Cluster) -> WorkloadSpec:
                 **asked,
             ),
             near=near_its_data(row),
+            architectures=architectures_for(cluster, row.image_digest if row.image else ""),
         ),
         "network": engine_network(row.cluster_key, name=row.network, gpus=row.gpus, **asked),
     }

@@ -123,6 +123,7 @@ class Placement:
     tolerations: tuple[Mapping[str, str], ...] = ()
     avoid: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # label → values it lacks
     near: tuple[Mapping[str, str], ...] = ()  # liked more than others; none is needed
+    architectures: tuple[str, ...] = ()  # the node is one of these, as Kubernetes names them
 
 
 @dataclass(frozen=True)

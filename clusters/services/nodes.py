@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from django.db import transaction
 
 from clusters import accelerators, hooks
+from clusters.architectures import commonest
 from clusters.models import Cluster, Flavor, Node, Pool
 from common.clock import now
 from common.outbound.addresses import is_public
@@ -34,6 +35,7 @@ _FACTS = (
 MOST_RANGES = 200
 _SUMS = ("total", "out", "held", "nodes", "largest")
 _LARGEST = ("largest_cpu_milli", "largest_memory_mib")  # of one node: nothing is split over several
+_SIZES = (*_LARGEST, "architectures")  # what earlier versions did not keep
 _UPDATED = [name.removesuffix("_id") for name in _FACTS] + ["seen_at"]
 
 
@@ -58,7 +60,7 @@ def nodes_store(*, cluster_key: str, changes: NodeChanges) -> int:
         gone |= set(known) - {facts.name for facts in changes.seen}
     news = _note_held(cluster, changes, gone)
     ranges = _note_ranges(cluster, changes)
-    if not (changed or gone or news or ranges) and set(_LARGEST) <= set(cluster.capacity):
+    if not (changed or gone or news or ranges) and set(_SIZES) <= set(cluster.capacity):
         return 0
     _write(cluster, changed, gone)
     _sum_up(cluster, [node for name, node in known.items() if name not in gone], flavors)
@@ -177,6 +179,7 @@ def _sum_up(cluster: Cluster, nodes: Collection[Node], flavors: Iterable[Flavor]
         "nodes": count,
         "nodes_ready": ready,
         **largest,
+        "architectures": commonest(node.labels for node in nodes),
     }
     cluster.save(update_fields=["kinds", "capacity", "held"])
     bus.publish(["operators"], {"kind": "cluster", "uid": str(cluster.uid)})

@@ -6,6 +6,7 @@ import ipaddress
 import pytest
 
 from clusters import hooks
+from clusters.architectures import architectures_of
 from clusters.models import Cluster, Flavor, Node
 from clusters.placement import uses
 from clusters.selectors import node_ranges
@@ -37,6 +38,20 @@ def test_the_whole_fleet_is_recognised_by_kind_without_any_setting(cluster):
     assert cluster.capacity["nodes"] == cluster.capacity["nodes_ready"] == 37
     assert Node.objects.filter(flavor__name="h100-80").count() == 10
     assert Flavor.objects.get(name="h100-80").label == "NVIDIA H100 80GB HBM3"
+
+
+def test_c9_the_kinds_of_machine_are_kept_with_the_cluster_the_commonest_first(cluster):
+    kinds = ("arm64", "amd64", "amd64", "")  # the last does not say
+    seen = [node(f"n{i}", labels={"kubernetes.io/arch": k}) for i, k in enumerate(kinds)]
+    nodes_store(cluster_key="east", changes=full(*seen))
+    cluster.refresh_from_db()
+    assert cluster.capacity["architectures"] == ["amd64", "arm64"]
+    del cluster.capacity["architectures"]  # as an earlier version left it
+    cluster.save()
+    assert architectures_of(cluster) == ["amd64", "arm64"]
+    nodes_store(cluster_key="east", changes=full(*seen))
+    cluster.refresh_from_db()
+    assert cluster.capacity["architectures"] == ["amd64", "arm64"]
 
 
 def test_a_node_keeps_the_facts_that_people_ask_for(cluster):

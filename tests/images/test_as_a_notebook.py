@@ -12,11 +12,13 @@ from uuid import uuid4
 import pytest
 
 from clusters.models import Cluster, Pool
+from clusters.services import nodes_store
 from common.clock import now
 from images.models import ImageFacts
 from projects.models import ProjectPlace
 from runtime.drivers.kubernetes.oneshot import PROBE
-from runtime.protocol import Phase
+from runtime.protocol import NodeChanges, Phase
+from tests.clusters.fleet import node
 from tests.drivers.kubernetes.stub import Stub
 from tests.images.conftest import Registry
 
@@ -82,6 +84,19 @@ def test_c16_its_program_runs_on_no_node_that_is_reserved_for_another_project(
     (term,) = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
     kept_off = {"key": "berth.dev/pool", "operator": "NotIn", "values": ["fabric"]}
     assert term == {"matchExpressions": [kept_off]}
+
+
+def test_c9_its_program_runs_on_a_machine_that_the_image_is_made_for(
+    stub: Stub, check: Any
+) -> None:
+    seen = tuple(node(kind, labels={"kubernetes.io/arch": kind}) for kind in ("amd64", "arm64"))
+    nodes_store(cluster_key="gpu", changes=NodeChanges(seen=seen, full=True))
+    assert check()["probing"]
+    (job,) = (found for (where, _key), found in stub.objects.items() if where == JOBS)
+    affinity = job["spec"]["template"]["spec"]["affinity"]["nodeAffinity"]
+    (term,) = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    machines = {"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"]}
+    assert term == {"matchExpressions": [machines]}
 
 
 def test_trouble_of_a_node_does_not_brand_an_image(stub: Stub, check: Any) -> None:

@@ -7,8 +7,13 @@ from typing import Any
 
 import pytest
 
+from clusters import registry as registry_of_clusters
+from clusters.services import nodes_store
 from images.models import ImageFacts
 from notebooks.models import Workspace
+from notebooks.reconciler import WorkspaceReconciler
+from runtime.protocol import NodeChanges
+from tests.clusters.fleet import node
 from tests.images.conftest import Registry
 from tests.notebooks.cluster_world import attach
 from tests.notebooks.conftest import presets  # noqa: F401 - a fixture
@@ -53,6 +58,56 @@ def test_c9_a_launch_pins_what_the_tag_means_now(launch: Any, registry: Registry
     registry.image("1", User="1000", Cmd=["b"])  # the tag was moved
     row.refresh_from_db()
     assert row.image_digest == first
+
+
+def machines(*kinds: str) -> None:
+    """Nodes of the cluster, each of one kind of processor; '' does not say."""
+    labels = [{"kubernetes.io/arch": kind} if kind else {} for kind in kinds]
+    seen = tuple(node(f"n{number}", labels=said) for number, said in enumerate(labels))
+    nodes_store(cluster_key="gpu", changes=NodeChanges(seen=seen, full=True))
+    registry_of_clusters.reset()  # what is known of a cluster is kept for some seconds
+
+
+def kept_to() -> tuple[str, ...]:
+    """Where the newest workspace may run."""
+    return WorkspaceReconciler().spec_of(Workspace.objects.latest("id")).placement.architectures
+
+
+def test_c9_among_several_kinds_of_machine_an_image_stays_on_those_it_is_made_for(
+    launch: Any, registry: Registry
+) -> None:
+    amd, arm = registry.image("amd"), registry.image("arm", architecture="arm64")
+    registry.index("both", arm64=arm, amd64=amd)
+    machines("amd64", "amd64", "arm64")
+    for tag, wanted in (("amd", ("amd64",)), ("arm", ("arm64",)), ("both", ())):
+        answer = launch(tag, name=tag)
+        assert answer.status_code == 202, answer.content
+        assert kept_to() == wanted, tag
+    machines("amd64", "arm64", "riscv64")  # the fact is kept with the digest
+    assert kept_to() == ("amd64", "arm64")
+
+
+def test_c9_where_machines_do_not_differ_or_nothing_is_known_any_will_do(
+    launch: Any, registry: Registry
+) -> None:
+    registry.image("1")
+    machines("amd64", "")
+    assert launch("1").status_code == 202
+    assert kept_to() == ()
+    machines("amd64", "arm64")
+    assert kept_to() == ("amd64",)
+    Workspace.objects.update(image_digest="")  # its registry was silent
+    assert kept_to() == ()
+
+
+def test_c9_a_name_of_a_processor_that_is_none_reaches_no_cluster(
+    launch: Any, registry: Registry
+) -> None:
+    odd = registry.image("odd", architecture="amd 64; $(x)")
+    registry.index("1", **{"amd64": registry.image("amd"), "amd 64; $(x)": odd, "ARM": odd})
+    machines("amd64", "arm64")
+    assert launch("1").status_code == 202
+    assert kept_to() == ("amd64",)
 
 
 def test_c9_an_image_that_is_known_to_be_no_notebook_is_refused_as_one(

@@ -272,6 +272,15 @@ def test_reserved_nodes_are_kept_off_also_when_any_kind_will_do():
     ]
 
 
+def test_c9_an_image_stays_on_machines_that_it_is_made_for():
+    """By itself, and in each of several terms."""
+    alone = spec(placement=Placement(architectures=("arm64", "amd64")))
+    kinds = ({"gpu": "h100"}, {"gpu": "a100"})
+    placement = Placement(any_of=kinds, architectures=("amd64",), avoid={"pool": ("x",)})
+    gpus = spec(resources=Resources(gpus=1), placement=placement)
+    check("machines", *(workload.statefulset(given, OPTIONS) for given in (alone, gpus)))
+
+
 @pytest.mark.parametrize(("milli", "text"), [(1000, "1"), (2500, "2500m"), (500, "500m")])
 def test_cpu_is_written_as_the_api_server_writes_it(milli, text):
     made = container(workload.statefulset(spec(resources=Resources(cpu_milli=milli)), OPTIONS))

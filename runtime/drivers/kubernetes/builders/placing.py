@@ -9,7 +9,7 @@ from runtime.drivers.kubernetes import names
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.protocol import Placement, WorkloadSpec
 
-_HOSTNAME = "kubernetes.io/hostname"
+_HOSTNAME, _ARCH = "kubernetes.io/hostname", "kubernetes.io/arch"
 _HEAVIEST = 100
 
 
@@ -48,12 +48,14 @@ def gpu_labels(spec: WorkloadSpec) -> dict[str, str]:
 
 def _terms(placement: Placement) -> list[dict[str, Any]]:
     """One term for each acceptable set of labels; each keeps off what must be avoided."""
+    machines = sorted(placement.architectures)
+    runs = [{"key": _ARCH, "operator": "In", "values": machines}] if machines else []
     avoided = [
         {"key": key, "operator": "NotIn", "values": sorted(values)}
         for key, values in sorted(placement.avoid.items())
     ]
     kinds: Iterable[Mapping[str, str]] = placement.any_of or ({},)
-    wanted = [[*_carries(labels), *avoided] for labels in kinds]
+    wanted = [[*_carries(labels), *runs, *avoided] for labels in kinds]
     return [{"matchExpressions": term} for term in wanted if term]
 
 
