@@ -16,13 +16,15 @@ from dataplane.addresses import PORT_MAX, opening
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-VOLUME_KINDS = ("directory", "storageclass")
+STORAGE_CLASS, NFS, DIRECTORY = "storageclass", "nfs", "directory"
+VOLUME_KINDS = (STORAGE_CLASS, NFS, DIRECTORY)  # the most usual first
 ACCESS_MODES = ("ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 MAX_PREFIX = 20  # the project's short name and its number must fit behind it
 MAX_PEERS = 50
 MAX_OVERCOMMIT = 100
 MAX_GIB = 1024 * 1024
 _PATH = re.compile(r"\A/[A-Za-z0-9._/-]{1,200}\Z")
+_HOST = re.compile(r"\A(?=.{1,253}\Z)[A-Za-z0-9]([A-Za-z0-9.:-]*[A-Za-z0-9])?\Z")
 _URL = re.compile(r"\Ahttps?://[A-Za-z0-9.\[\]:-]+(:\d+)?(/[A-Za-z0-9._/-]*)?\Z")
 _NAME = re.compile(r"\A[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?\Z")
 _ROLE = re.compile(r"\A[A-Za-z0-9]([A-Za-z0-9.:-]{0,251}[A-Za-z0-9])?\Z")
@@ -54,9 +56,11 @@ class ClusterOptions:
     blocked_cidrs: tuple[str, ...] = ()  # never reachable, besides private ranges
     allowed_cidrs: tuple[str, ...] = ()  # range[:port] reachable besides public ones (a store)
     pod_cidrs: tuple[str, ...] = ()  # where its pods are; (): anywhere but the portal itself
-    volume_kind: str = "directory"
+    volume_kind: str = DIRECTORY  # of a row that says nothing; forms and the chart say another
     volume_path: str = "/var/lib/berth/volumes"  # directory: on every node (shared) or the only one
-    storage_class: str = ""  # storageclass
+    storage_class: str = ""  # storageclass; "": the one that the cluster takes by itself
+    nfs_server: str = ""  # nfs
+    nfs_export: str = ""  # nfs: its top must be writable for run_as_user
     volume_size_gib: int = 100  # shown size of a claim without a limit of its own
     volume_access_mode: str = "ReadWriteMany"  # ReadWriteOnce where the storage can't share
     scratch_gib: int = 20  # what a workload may write outside its volumes; 0: no limit
@@ -181,12 +185,10 @@ def _volumes(options: ClusterOptions) -> dict[str, list[str]]:
     bad: dict[str, list[str]] = {}
     if options.volume_kind not in VOLUME_KINDS:
         bad["volume_kind"] = [_("One of: %(names)s.") % {"names": ", ".join(VOLUME_KINDS)}]
-    if options.volume_kind == "storageclass" and not options.storage_class:
-        bad["storage_class"] = [_("Name the storage class.")]
-    parts = options.volume_path.split("/")
-    fine = _PATH.match(options.volume_path) and ".." not in parts
-    if options.volume_kind == "directory" and not fine:
+    if options.volume_kind == DIRECTORY and not _is_path(options.volume_path):
         bad["volume_path"] = [_("An absolute path on the nodes.")]
+    if options.volume_kind == NFS:
+        bad |= _export(options)
     if options.volume_access_mode not in ACCESS_MODES:
         bad["volume_access_mode"] = [_("One of: %(names)s.") % {"names": ", ".join(ACCESS_MODES)}]
     if not 1 <= options.volume_size_gib <= MAX_GIB:
@@ -198,6 +200,19 @@ def _volumes(options: ClusterOptions) -> dict[str, list[str]]:
     if not 0 <= options.scratch_gib <= MAX_GIB:
         bad["scratch_gib"] = [_("A whole number from 0.")]
     return bad
+
+
+def _export(options: ClusterOptions) -> dict[str, list[str]]:
+    bad: dict[str, list[str]] = {}
+    if not _HOST.match(options.nfs_server):
+        bad["nfs_server"] = [_("The name or address of the server.")]
+    if options.nfs_export != "/" and not _is_path(options.nfs_export):
+        bad["nfs_export"] = [_("An absolute path that the server exports.")]
+    return bad
+
+
+def _is_path(value: str) -> bool:
+    return bool(_PATH.match(value)) and not {".", ".."} & set(value.split("/"))
 
 
 def _is_url(value: str) -> bool:

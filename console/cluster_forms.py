@@ -8,13 +8,29 @@ from typing import Any
 from django import forms
 from django.utils.translation import gettext_lazy as _
 
-from clusters.options import ACCESS_MODES, PEERS, RANGES, VOLUME_KINDS, ClusterOptions
+from clusters.options import (
+    ACCESS_MODES,
+    DIRECTORY,
+    NFS,
+    PEERS,
+    RANGES,
+    STORAGE_CLASS,
+    VOLUME_KINDS,
+    ClusterOptions,
+)
 from console import lines
 from console.fields import EXACT, area, choice, exact, search_field
 from console.grouped import GroupedForm
 from console.views.base import FilterForm
 
 ATTENTION = "attention"
+HOMES = {
+    STORAGE_CLASS: _("made by a storage class"),
+    NFS: _("folders on an NFS server"),
+    DIRECTORY: _("directories on the nodes (shared, or there is one node)"),
+}
+# What most clusters have: some class, whose volumes one node at a time may mount.
+USUAL = ClusterOptions(volume_kind=STORAGE_CLASS, volume_access_mode="ReadWriteOnce")
 
 
 def kubeconfig_field() -> forms.CharField:
@@ -93,16 +109,32 @@ class OptionsForm(GroupedForm):
     )
     volume_kind = forms.ChoiceField(
         label=_("Homes are"),
-        choices=[
-            (VOLUME_KINDS[0], _("directories on the nodes (shared, or there is one node)")),
-            (VOLUME_KINDS[1], _("made by a storage class")),
-        ],
+        choices=[(kind, HOMES[kind]) for kind in VOLUME_KINDS],
+        help_text=_(
+            "A storage class fits a cloud or a CSI driver. Directories need a program of yours that"
+            " makes them on the nodes: Berth does not."
+        ),
+    )
+    storage_class = exact(
+        _("Storage class"), max_length=63, help_text=_("Empty: the cluster's default class.")
+    )
+    volume_access_mode = forms.ChoiceField(
+        label=_("Access mode"),
+        choices=[(m, m) for m in ACCESS_MODES],
+        help_text=_(
+            "Of a storage class. ReadWriteMany where it can: with another mode, all that uses a"
+            " volume at one time must be on one node."
+        ),
+    )
+    nfs_server = exact(
+        _("NFS server"), max_length=253, help_text=_("As the nodes reach it: a name or an address.")
+    )
+    nfs_export = exact(
+        _("NFS export"),
+        max_length=200,
+        help_text=_("Its top must be writable for the user number in containers."),
     )
     volume_path = exact(_("Directory on the nodes"), max_length=200)
-    storage_class = exact(_("Storage class"), max_length=63)
-    volume_access_mode = forms.ChoiceField(
-        label=_("Access mode"), choices=[(m, m) for m in ACCESS_MODES]
-    )
     volume_size_gib = forms.IntegerField(label=_("Size of a home in GiB"), min_value=1)
     scratch_gib = forms.IntegerField(
         label=_("Space outside of volumes in GiB"),
@@ -188,9 +220,11 @@ class OptionsForm(GroupedForm):
             _("How homes are made."),
             (
                 "volume_kind",
-                "volume_path",
                 "storage_class",
                 "volume_access_mode",
+                "nfs_server",
+                "nfs_export",
+                "volume_path",
                 "volume_size_gib",
                 "scratch_gib",
             ),
@@ -253,10 +287,10 @@ class AttachForm(OptionsForm):
         """Fill in defaults where only name and kubeconfig were sent."""
         if "options" in posted:
             return posted
-        return {**cls.initial_of(ClusterOptions()), **posted}
+        return {**cls.initial_of(USUAL), **posted}
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        kwargs.setdefault("initial", self.initial_of(ClusterOptions()) | {"options": "shown"})
+        kwargs.setdefault("initial", self.initial_of(USUAL) | {"options": "shown"})
         super().__init__(*args, **kwargs)
 
 

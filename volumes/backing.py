@@ -11,7 +11,7 @@ from typing import Any
 
 from django.utils.translation import gettext as _
 
-from clusters.options import ACCESS_MODES, ClusterOptions
+from clusters.options import ACCESS_MODES, DIRECTORY, NFS, ClusterOptions
 from common.errors import wrong
 from volumes.choices import BackingKind
 
@@ -44,7 +44,7 @@ OPTIONS: Mapping[str, Mapping[str, tuple[bool, str, Check]]] = {
         "driver": (False, NFS_DRIVER, lambda v: bool(_NAME.match(v))),
     },
     BackingKind.STORAGE_CLASS: {
-        "storage_class": (True, "", lambda v: bool(_NAME.match(v))),
+        "storage_class": (False, "", lambda v: bool(_NAME.match(v))),
         "access_mode": (False, ACCESS_MODES[0], lambda v: v in ACCESS_MODES),
         "snapshot_class": (False, "", lambda v: bool(_NAME.match(v))),
     },
@@ -78,12 +78,12 @@ def derived_of(options: ClusterOptions, *, one_machine: bool) -> tuple[str, dict
     """Return kind and options that say the same as a cluster's own settings."""
     if one_machine:
         return BackingKind.DIRECTORY, {}
-    if options.volume_kind == "directory":
+    if options.volume_kind == DIRECTORY:
         return BackingKind.DIRECTORY, {"path": options.volume_path}
-    return BackingKind.STORAGE_CLASS, {
-        "storage_class": options.storage_class,
-        "access_mode": options.volume_access_mode,
-    }
+    if options.volume_kind == NFS:
+        return BackingKind.NFS, {"server": options.nfs_server, "export": options.nfs_export}
+    named = {"storage_class": options.storage_class} if options.storage_class else {}
+    return BackingKind.STORAGE_CLASS, {**named, "access_mode": options.volume_access_mode}
 
 
 def can_shrink(kind: str) -> bool:

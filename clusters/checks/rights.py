@@ -11,6 +11,7 @@ from django.conf import settings
 from django.utils.translation import gettext_noop as _n
 
 from clusters.checks.base import Finding, green, red, undecided
+from clusters.options import STORAGE_CLASS
 from runtime.routers.gateway import ProxyService
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ def allowed(subject: Subject, act: Act, namespace: str) -> bool | None:
 
 def needed(subject: Subject, bench: Bench) -> Finding:
     where = bench.namespace("a")
-    acts = NEEDED + (VOLUMES if subject.options.volume_kind == "directory" else ())
+    acts = NEEDED + (VOLUMES if subject.options.volume_kind != STORAGE_CLASS else ())
     acts += _routes(subject)
     answers = _settled(subject, acts, where, bench.settles_s)
     lacking = [act for act, answer in answers.items() if answer is False]

@@ -9,51 +9,97 @@ from django.utils.translation import gettext_noop as _n
 
 from clusters.checks.base import Finding, green, probe_ended, red, unknown
 from clusters.checks.bench import NOT_FOUND, TooLongError
+from clusters.options import DIRECTORY, NFS, STORAGE_CLASS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from clusters.checks.base import Subject
+    from clusters.checks.base import Answer, Subject
     from clusters.checks.bench import Bench
 
 NAME = "storage"
 DENIED = 10  # no end that anything but WRITER gives
+# In a folder of its own, which goes again: the top of an export is what others have, too.
 WRITER = f"""
-import sys
+import sys, tempfile
 try:
-    with open("/data/probe", "w") as file:
-        file.write("berth")
-    print(open("/data/probe").read())
+    with tempfile.TemporaryDirectory(dir="/data", prefix=".berth-check-") as folder:
+        with open(folder + "/probe", "w") as file:
+            file.write("berth")
+        print(open(folder + "/probe").read())
 except OSError as error:
     print(error)
     sys.exit({DENIED})
 """
-UNUSED = _n("The volume could not be used: %(why)s")
+# What to set, and where; the first words are the cluster's own.
+UNUSED = {
+    STORAGE_CLASS: _n(
+        "The volume could not be used: %(why)s. Storage class and access mode (%(mode)s) are set"
+        " under Settings → Storage, or by cluster.storage in the chart's values."
+    ),
+    NFS: _n(
+        "The volume could not be used: %(why)s. Every node must be able to mount the export. It is"
+        " set under Settings → Storage, or by cluster.storage in the chart's values."
+    ),
+    DIRECTORY: _n(
+        "The volume could not be used: %(why)s. Berth does not make directories: a program of"
+        " yours must, below %(path)s on every node. If there is none, let homes be of a storage"
+        " class or on NFS: under Settings → Storage, or by cluster.storage in the chart's values."
+    ),
+}
+UNMAPPABLE = _n("The volume could not be used: %(why)s")
+NO_DEFAULT = _n(
+    "The cluster has no default storage class. Name a class under Settings → Storage, or by"
+    " cluster.storage.className in the chart's values."
+)
 UNMAPPED = re.compile(r"MOUNT_ATTR_IDMAP|mount_setattr|idmap", re.IGNORECASE)  # runc, crun
 _MAPPING = "findmnt -n -o FSTYPE -T FOLDER  # idmapped mounts: ext4, xfs, btrfs, tmpfs; not nfs"
 UNMOUNTED = {"FailedMount", "FailedAttachVolume", "FailedMapVolume"}
 
 
 def act(subject: Subject, bench: Bench) -> Finding:
-    options, grows = subject.options, True
-    if options.volume_kind == "storageclass":
-        path = f"/apis/storage.k8s.io/v1/storageclasses/{options.storage_class}"
-        found = subject.api.ask("GET", path)
+    options = subject.options
+    by_class = options.volume_kind == STORAGE_CLASS
+    name, grows = options.storage_class if by_class else "", True
+    if name:
+        found = _class(subject, name)
         if found.status == NOT_FOUND:
             return red(
                 NAME,
                 _n("There is no storage class “%(name)s”."),
-                name=options.storage_class,
+                name=name,
                 fix="kubectl get storageclass",
             )
-        # Who may not read classes can use them: then nothing is said of growth.
-        grows = not found.ok or found.body.get("allowVolumeExpansion") is True
+        grows = _may_grow(found)
     if not bench.image:
         return unknown(NAME, _n("Set a check image: a pod is needed to see it."))
     where = bench.namespace("a")
     claim = _make(subject, bench, where)
+    if by_class and not name:
+        given = _given(subject, where, claim)
+        if given == "":
+            return red(NAME, NO_DEFAULT, fix="kubectl get storageclass")
+        name = given or ""
+        grows = not name or _may_grow(_class(subject, name))
     bench.start(where, "writer", WRITER, claim=claim)
-    return _written(subject, bench, where, claim) or _done(grows=grows, name=options.storage_class)
+    return _written(subject, bench, where, claim) or _done(grows=grows, name=name)
+
+
+def _class(subject: Subject, name: str) -> Answer:
+    return subject.api.ask("GET", f"/apis/storage.k8s.io/v1/storageclasses/{name}")
+
+
+def _may_grow(found: Answer) -> bool:
+    """Who may not read classes can use them: then nothing is said of growth."""
+    return not found.ok or found.body.get("allowVolumeExpansion") is True
+
+
+def _given(subject: Subject, where: str, claim: str) -> str | None:
+    """Return which class the cluster took by itself, "" for none, None where it does not say."""
+    found = subject.api.ask("GET", f"/api/v1/namespaces/{where}/persistentvolumeclaims/{claim}")
+    if not found.ok:
+        return None
+    return str((found.body.get("spec") or {}).get("storageClassName") or "")
 
 
 def _written(subject: Subject, bench: Bench, where: str, claim: str) -> Finding | None:
@@ -66,7 +112,7 @@ def _written(subject: Subject, bench: Bench, where: str, claim: str) -> Finding 
         why = _trouble(subject, where, claim, error.status)
         if not why:  # a slow pull or a full cluster is no fault of the volume
             raise
-        return red(NAME, UNUSED, why=why[:200], fix=_fix(subject))
+        return _unused(subject, why)
     if end.code == DENIED:
         return red(
             NAME,
@@ -86,7 +132,7 @@ def _unmapped(subject: Subject, said: str) -> Finding | None:
     """
     if not subject.options.user_namespaces or not UNMAPPED.search(said):
         return None
-    return red(NAME, UNUSED, why=said[-200:], fix=_MAPPING)
+    return red(NAME, UNMAPPABLE, why=said[-200:], fix=_MAPPING)
 
 
 def _trouble(subject: Subject, where: str, claim: str, pod: Mapping[str, Any]) -> str:
@@ -132,21 +178,37 @@ def _done(*, grows: bool, name: str) -> Finding:
     )
 
 
+def _unused(subject: Subject, why: str) -> Finding:
+    options = subject.options
+    values = {"mode": options.volume_access_mode, "path": options.volume_path}
+    why = why[:200].rstrip(" .")
+    return red(NAME, UNUSED[options.volume_kind], why=why, **values, fix=_fix(subject))
+
+
 def _fix(subject: Subject) -> str:
-    if subject.options.volume_kind == "directory":
-        return "kubectl get pv -l berth.dev/kind=volume  # and: does the provisioner run?"
-    return f"kubectl describe storageclass {subject.options.storage_class}"
+    options = subject.options
+    if options.volume_kind == DIRECTORY:
+        return "kubectl get pv -l berth.dev/kind=volume  # and: does what makes directories run?"
+    if options.volume_kind == NFS:
+        return (
+            f"mount -t nfs {options.nfs_server}:{options.nfs_export} /mnt && ls -ldn /mnt"
+            f"  # on a node; user {options.run_as_user} must be allowed to write there"
+        )
+    return f"kubectl describe storageclass {options.storage_class}".rstrip()
 
 
 def _make(subject: Subject, bench: Bench, where: str) -> str:
-    """A claim, and its volume where directories are used, by the same builders as homes."""
+    """A claim, and its volume where no class makes it, by the same builders as homes."""
     from clusters.registry import driver_options
     from runtime.drivers.kubernetes.builders import volume as builders
 
     options: Any = driver_options(subject.cluster)
     uid = bench.volume_uid
-    if options.volume_kind == "directory":
+    if options.volume_kind != STORAGE_CLASS:
         made = _plain(builders.volume(uid, where, options, project=uid, owner=uid), bench)
+        if options.volume_kind == NFS:  # its folder would be made by a Job; here the top is tried
+            on = builders.resolved(None, options)
+            made["spec"] |= builders.nfs_source(on, "")
         bench.remember_volume(made["metadata"]["name"])
         bench.apply(f"/api/v1/persistentvolumes/{made['metadata']['name']}", made)
     claim = _plain(builders.claim(uid, where, options, project=uid, owner=uid), bench)

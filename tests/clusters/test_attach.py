@@ -157,7 +157,12 @@ def test_a_second_one_of_the_same_name_is_refused(op):
         ({"volume_path": "/var/../etc\n"}, "volume_path"),
         ({"run_as_user": 0}, "run_as_user"),
         ({"run_as_user": True}, "run_as_user"),
-        ({"volume_kind": "storageclass"}, "storage_class"),
+        ({"volume_kind": "floppy"}, "volume_kind"),
+        ({"volume_kind": "storageclass", "storage_class": "A B"}, "storage_class"),
+        ({"volume_kind": "nfs"}, "nfs_server"),
+        ({"volume_kind": "nfs", "nfs_server": "-oproxy", "nfs_export": "/x"}, "nfs_server"),
+        ({"volume_kind": "nfs", "nfs_server": "nfs.example"}, "nfs_export"),
+        ({"volume_kind": "nfs", "nfs_server": "a", "nfs_export": "/x/../etc"}, "nfs_export"),
         ({"portal_role": "a role", "portal_account": "berth/berth"}, "portal_role"),
         ({"portal_role": "berth-projects", "portal_account": "berth"}, "portal_account"),
         ({"portal_role": "berth-projects"}, "portal_account"),  # half of it binds nothing
@@ -194,6 +199,20 @@ def test_peers_and_labels_that_a_cluster_takes_are_stored(op):
     assert attach(op, options=given).status_code == 201
     stored = Cluster.objects.get().options
     assert {name: stored[name] for name in given} == given
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"volume_kind": "storageclass"},  # the one that the cluster takes by itself
+        {"volume_kind": "storageclass", "storage_class": "gold"},
+        {"volume_kind": "nfs", "nfs_server": "10.0.0.1", "nfs_export": "/"},
+        {"volume_kind": "directory", "volume_path": "/mnt/shared"},
+    ],
+)
+def test_homes_lie_on_each_kind_of_storage(op, options):
+    assert attach(op, options=options).status_code == 201
+    assert options.items() <= Cluster.objects.get().options.items()
 
 
 def test_a_new_credential_makes_a_new_driver(op):

@@ -110,6 +110,7 @@ PROVISIONING = event("PersistentVolumeClaim", "Provisioning", "is provisioning",
 REFUSES = event("PersistentVolumeClaim", "ProvisioningFailed", "quota of the pool")
 UNMOUNTED = event("Pod", "FailedMount", "no such directory")
 CROWDED = event("Pod", "FailedScheduling", "0/3 nodes")
+CLAIM_OF = {"spec": {"storageClassName": "standard"}}
 
 
 class Storage(Api):
@@ -122,7 +123,7 @@ class Storage(Api):
     def ask(self, method, path, body=None, params=None):
         if "persistentvolumeclaims" in path:
             self.claim = path.rpartition("/")[2]
-            return Answer(200, {"status": {"phase": self.phase}})
+            return Answer(200, {**CLAIM_OF, "status": {"phase": self.phase}})
         if path.endswith("/events"):
             told = [self._named(event) for event in self.events]
             return Answer(200, {"items": told})
@@ -134,7 +135,7 @@ class Storage(Api):
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("kind", ["storageclass", "directory"])
+@pytest.mark.parametrize("kind", ["storageclass", "nfs", "directory"])
 @pytest.mark.parametrize(
     ("api", "state", "words"),
     [
@@ -222,6 +223,70 @@ def test_a_class_that_may_not_be_read_is_tried_all_the_same(answer, state, words
     found = asked("storage", api, volume_kind="storageclass", storage_class="fast")
     assert (found.state, words in found.text()) == (state, True), found.text()
     assert ("can't be made larger" in found.text()) == (answer.status == 200)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("claim", "class_", "state", "words"),
+    [
+        (Answer(200, CLAIM_OF), {"allowVolumeExpansion": True}, "green", "made as homes are."),
+        (Answer(200, CLAIM_OF), {}, "green", "“standard” does not allow it"),
+        (Answer(200, {"spec": {}}), {}, "red", "no default storage class"),
+        (
+            lambda body: Answer(200 if body else 403, {"message": "may not be read"}),
+            {},
+            "green",
+            "made as homes are.",
+        ),
+    ],
+)
+def test_a_class_that_is_not_named_is_the_one_that_the_cluster_takes(claim, class_, state, words):
+    api = Api(persistentvolumeclaims=claim, storageclasses=Answer(200, class_), pods=ended(0))
+    found = asked("storage", api, volume_kind="storageclass")
+    assert (found.state, words in found.text()) == (state, True), found.text()
+    assert ("cluster.storage.className" in found.text()) == (state == "red")
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"volume_kind": "directory", "volume_path": "/mnt/all"}, ("/mnt/all", "a program of")),
+        (
+            {"volume_kind": "storageclass", "volume_access_mode": "ReadWriteOnce"},
+            ("ReadWriteOnce",),
+        ),
+        ({"volume_kind": "nfs"}, ("mount the export",)),
+    ],
+)
+def test_a_volume_that_can_not_be_used_says_what_to_set_and_where(options, told):
+    api = Storage(pod(PLACED), [UNMOUNTED], "Bound")
+    text = asked("storage", api, **options).text()
+    for words in ("no such directory", "Settings → Storage", "cluster.storage", *told):
+        assert words in text, text
+
+
+@pytest.mark.django_db
+def test_of_an_export_the_top_is_tried_and_left_as_it_was():
+    """The folder of a volume is made by a Job in another namespace; nothing of that is here yet."""
+    made = []
+    api = Storage(ended(0), persistentvolumes=lambda body: made.append(body) or Answer(200, {}))
+    options = {"volume_kind": "nfs", "nfs_server": "nfs.example", "nfs_export": "/vols"}
+    options |= {"check_image": "registry.example/python3:1"}
+    one = subject(api, **options)
+    one.cluster.options = options
+    assert storage.act(one, bench(api, **options)).state == "green"
+    (volume,) = [body for body in made if body]
+    assert volume["spec"]["nfs"] == {"server": "nfs.example", "path": "/vols"}
+    assert volume["spec"]["persistentVolumeReclaimPolicy"] == "Retain"
+
+
+def test_the_writer_leaves_nothing_behind(tmp_path):
+    (tmp_path / "probe").write_text("of others")
+    script = storage.WRITER.replace("/data", str(tmp_path))
+    subprocess.run([sys.executable, "-c", script], env=os.environ, check=True)
+    assert [one.name for one in tmp_path.iterdir()] == ["probe"]
+    assert (tmp_path / "probe").read_text() == "of others"
 
 
 def test_the_writer_says_by_its_end_that_it_may_not_write(tmp_path):

@@ -126,6 +126,28 @@ def test_an_unticked_box_of_the_whole_form_is_a_choice(op: Any) -> None:
     assert Cluster.objects.get().options["internet"] is False
 
 
+def test_the_storage_that_most_clusters_have_comes_first(op: Any) -> None:
+    """Nothing makes directories on an ordinary cluster; some storage class it has."""
+    form = op.get(reverse("console:cluster-attach")).context["form"]
+    assert form["volume_kind"].value() == form.fields["volume_kind"].choices[0][0] == "storageclass"
+    op.post(reverse("console:cluster-attach"), {"name": "East", "kubeconfig": kubeconfigs.good()})
+    made = Cluster.objects.get().options
+    found = [made[name] for name in ("volume_kind", "storage_class", "volume_access_mode")]
+    assert found == ["storageclass", "", "ReadWriteOnce"]
+    assert "default storage class" in page(op, "cluster")
+
+
+def test_what_homes_lie_on_is_changed_and_shown(op: Any, cluster: Cluster) -> None:
+    form = op.get(url("cluster-settings")).context["form"]
+    data = {f.html_name: f.value() for f in form if f.value() not in {None, False}}
+    lacking = op.post(url("cluster-settings"), {**data, "volume_kind": "nfs"})
+    assert lacking.status_code == 400
+    assert lacking.context["form"].errors.keys() == {"nfs_server", "nfs_export"}
+    served = {"volume_kind": "nfs", "nfs_server": "nfs.example", "nfs_export": "/vols"}
+    assert op.post(url("cluster-settings"), {**data, **served}).status_code == 302
+    assert "nfs.example:/vols" in page(op, "cluster")
+
+
 def test_a_small_account_is_attached_and_changed_by_the_forms_alone(op: Any) -> None:
     """What its self-check needs: the role that it has only in the namespaces of projects."""
     form = op.get(reverse("console:cluster-attach")).context["form"]

@@ -46,6 +46,29 @@ def test_every_cluster_has_a_default_from_its_options(kube, project, bob):
     assert ClassPlace.objects.filter(cluster=kube, is_default=True).count() == 1
 
 
+@pytest.mark.parametrize(
+    ("options", "kind", "derived"),
+    [
+        ({"volume_kind": "storageclass"}, "storage-class", {"access_mode": "ReadWriteMany"}),
+        (
+            {"volume_kind": "nfs", "nfs_server": "nfs.example", "nfs_export": "/vols"},
+            "nfs",
+            {"server": "nfs.example", "export": "/vols"},
+        ),
+    ],
+)
+def test_the_class_of_a_cluster_may_be_its_own_default_or_an_nfs_server(
+    kube, options, kind, derived
+):
+    from volumes.services.classes import default_class
+
+    kube.options |= options
+    kube.save()
+    row = default_class("kube")
+    assert (row.backing_kind, row.options) == (kind, derived)
+    assert clean_options(kind, row.options) == derived  # as the form of classes gives it back
+
+
 def test_operators_make_change_and_delete_and_nobody_else_does(
     as_user, operator, auditor, alice, kube
 ):

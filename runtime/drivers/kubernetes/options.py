@@ -19,7 +19,9 @@ class KubernetesOptions:
     pod_cidrs: tuple[str, ...] = ()  # where its pods are; (): anywhere but here
     volume_kind: str = "directory"
     volume_path: str = "/var/lib/berth/volumes"
-    storage_class: str = ""
+    storage_class: str = ""  # "": the one that the cluster takes by itself
+    nfs_server: str = ""
+    nfs_export: str = ""
     volume_size_gib: int = 100
     volume_access_mode: str = "ReadWriteMany"
     scheduler: str = ""

@@ -71,6 +71,19 @@ def test_a_kind_that_names_less_takes_the_clusters_own():
     assert volume.resolved(None, by_class).options["storage_class"] == "fast"
     given = volume.resolved(Backing("storage-class", {"storage_class": "x"}), by_class)
     assert given.options == {"storage_class": "x", "access_mode": "ReadWriteMany"}
+    served = KubernetesOptions(volume_kind="nfs", nfs_server="nfs.example", nfs_export="/vols")
+    assert volume.resolved(Backing(size_mib=10240), served) == ON_NFS
+
+
+@pytest.mark.parametrize("on", [None, Backing("storage-class", {})])
+def test_a_class_that_is_not_named_is_left_to_the_cluster(on):
+    """An empty name would be "no class", and nothing would ever make the volume."""
+    options = KubernetesOptions(volume_kind="storageclass", volume_access_mode="ReadWriteOnce")
+    made = volume.claim(HOME, NS, options, **WHO, backing=on)
+    assert "storageClassName" not in made["spec"]
+    assert made["spec"]["accessModes"] == ["ReadWriteOnce"]
+    ours = volume.claim(HOME, NS, options, **WHO, backing=ON_NFS)
+    assert ours["spec"]["storageClassName"] == ""
 
 
 @pytest.mark.parametrize("uid", ["../b", "a/b", "", "..", ".hidden", "a" * 200])

@@ -39,6 +39,9 @@ def resolved(backing: Backing | None, options: KubernetesOptions) -> Backing:
     if options.volume_kind == "directory":
         given = {"path": options.volume_path}
         return replace(found, kind=DIRECTORY, options=given)
+    if options.volume_kind == "nfs":
+        given = {"server": options.nfs_server, "export": options.nfs_export}
+        return replace(found, kind=NFS, options=given)
     given = {"storage_class": options.storage_class, "access_mode": options.volume_access_mode}
     return replace(found, kind=CLASS, options=given)
 
@@ -140,8 +143,10 @@ def claim(
     spec: dict[str, Any] = {
         "accessModes": ["ReadWriteMany" if ours else on.options["access_mode"]],
         "resources": {"requests": {"storage": size_of(on, options)}},
-        "storageClassName": "" if ours else on.options["storage_class"],
     }
+    # left out, the cluster takes its default class; "" would be none at all
+    if ours or on.options.get("storage_class"):
+        spec["storageClassName"] = "" if ours else on.options["storage_class"]
     meta = _meta(volume_uid, options, project=project, owner=owner)
     notes = {names.BACKING: on.kind}
     if ours:
