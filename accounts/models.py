@@ -33,6 +33,8 @@ class User(AbstractBaseUser, PermissionsMixin):
     is_active = models.BooleanField(default=True)
     is_staff = models.BooleanField(default=False)  # unused; allauth and Django look for it
     disabled_at = models.DateTimeField(null=True)
+    # By the identity provider's no, not by an operator: its next yes lifts it (services.refusals).
+    disabled_by_provider = models.BooleanField(default=False, db_default=False)
     # Part of every session's hash: raising it ends all sessions of the person at once.
     session_epoch = models.PositiveIntegerField(default=0)
     date_joined = models.DateTimeField(auto_now_add=True)
@@ -56,6 +58,11 @@ class User(AbstractBaseUser, PermissionsMixin):
         return self.language or settings.LANGUAGE_CODE
 
     @property
+    def is_refused(self) -> bool:
+        """Kept out by the identity provider, until it says yes again."""
+        return self.disabled_by_provider and not self.is_active
+
+    @property
     def is_operator(self) -> bool:
         return self.is_active and self.platform_role == PlatformRole.OPERATOR
 
@@ -74,6 +81,34 @@ class User(AbstractBaseUser, PermissionsMixin):
             secret=secret,
             algorithm="sha256",
         ).hexdigest()
+
+
+class ProviderGrant(models.Model):
+    """One refresh token per person, by which the identity provider is asked about him.
+
+    Only while ``BERTH_OIDC_REFUSED`` is ``person`` (accounts.oidc_grants). Leaves with the link to
+    the identity. Without a token it says why the person can't be asked about.
+    """
+
+    user = models.OneToOneField(User, on_delete=models.CASCADE, related_name="provider_grant")
+    # No constraint: a process of the version before unlinks an identity without this row.
+    account = models.ForeignKey(
+        "socialaccount.SocialAccount",
+        on_delete=models.CASCADE,
+        related_name="+",
+        db_constraint=False,
+    )
+    refresh = models.TextField(blank=True, default="")  # sealed
+    until = models.DateTimeField()  # sessions last as long, and a little longer
+    asked_at = models.DateTimeField(db_index=True)  # also who asks: its answer is for this time
+    # A question was sent whose answer nobody knows: the token may have been used up by it.
+    is_unsure = models.BooleanField(default=False)
+    groups_at = models.DateTimeField(null=True)  # when they were handed on
+    refuse_at = models.DateTimeField(null=True)  # kept out from then on, unless he signs in
+    said = models.CharField(max_length=200, blank=True, default="")  # the provider, as it refused
+
+    def __str__(self) -> str:
+        return str(self.account_id)
 
 
 class ApiToken(models.Model):

@@ -4,6 +4,9 @@ At sign-in the provider's tokens say how long they hold. When that time is over,
 asks the provider with the refresh token (kept encrypted in the session row): a yes prolongs
 the session and brings fresh groups, a no ends it. Without a refresh token it ends then.
 ``BERTH_OIDC_SESSION_MINUTES`` replaces the provider's times by a fixed one.
+
+While ``BERTH_OIDC_REFUSED`` is ``person`` the token is kept once for the person instead, and a
+duty of the worker asks (accounts.oidc_grants): sessions last as long as it hears yes.
 """
 
 import time
@@ -17,7 +20,7 @@ from django.contrib.auth import logout
 from django.core.cache import cache
 from django.http import HttpRequest
 
-from accounts import groups
+from accounts import groups, oidc_grants
 from accounts.crypto import seal, unseal
 from accounts.models import User
 from accounts.oidc.adapter import OidcAdapter
@@ -39,10 +42,16 @@ def begin(request: HttpRequest, user: User, sociallogin: SocialLogin) -> None:
     token = sociallogin.token
     refresh = token.token_secret if token is not None else ""
     expires = token.expires_at if token is not None else None
+    is_kept = oidc_grants.is_on() and oidc_grants.keep(
+        user, sociallogin.account, refresh, end_of(expires, claims)
+    )
+    if oidc_grants.is_on() and not is_kept:
+        _log.warning("oidc_no_refresh_token", user=str(user.uid))
     request.session[KEY] = {
         "until": _until(expires, claims),
-        "refresh": seal(refresh) if refresh else "",
+        "refresh": seal(refresh) if refresh and not is_kept else "",
         "sub": str(claims.get("sub", "")),
+        "is_kept": is_kept,
     }
 
 
@@ -51,8 +60,23 @@ def is_over(request: HttpRequest) -> bool:
     state = request.session.get(KEY)
     if not isinstance(state, dict) or time.time() < state["until"]:
         return False
+    if settings.BERTH_OIDC_SESSION_MINUTES:
+        return True
+    if state.get("is_kept"):
+        return _is_kept_over(request, state)
+    return _is_refused(request, state)
+
+
+def end(request: HttpRequest) -> None:
+    user, key = request.user, request.session.session_key
+    logout(request)
+    if isinstance(user, User) and key:
+        session_forget(user=user, session_key=key)
+
+
+def _is_refused(request: HttpRequest, state: dict[str, Any]) -> bool:
     refresh = unseal(state["refresh"]) if state["refresh"] else None
-    if settings.BERTH_OIDC_SESSION_MINUTES or not refresh:
+    if not refresh:
         return True
     # Providers that rotate refresh tokens answer the second of two racing requests with a no.
     if not cache.add(f"berth-oidc-renew:{request.session.session_key}", 1, timeout=15):
@@ -67,11 +91,14 @@ def is_over(request: HttpRequest) -> bool:
     return False
 
 
-def end(request: HttpRequest) -> None:
-    user, key = request.user, request.session.session_key
-    logout(request)
-    if isinstance(user, User) and key:
-        session_forget(user=user, session_key=key)
+def _is_kept_over(request: HttpRequest, state: dict[str, Any]) -> bool:
+    """Whether nobody has heard a yes about the person for longer than is forgiven."""
+    until = oidc_grants.lasts_until(request.user) if isinstance(request.user, User) else 0.0
+    if time.time() > until + GRACE:
+        return True
+    if until > state["until"]:
+        request.session[KEY] = state | {"until": until}
+    return False
 
 
 def _renew(request: HttpRequest, state: dict[str, Any], refresh: str) -> None:

@@ -11,7 +11,7 @@ from django.db.models import Q, QuerySet
 from django.utils.translation import gettext as _
 
 from accounts.choices import PlatformRole
-from accounts.models import ApiToken, SshKey, User
+from accounts.models import ApiToken, ProviderGrant, SshKey, User
 from accounts.principal import Principal
 from common.clock import now
 from common.errors import NotFound
@@ -89,6 +89,14 @@ def user_get(uid: UUID | str) -> User:
     if found is None:
         raise NotFound(_("There is no such person."))
     return found
+
+
+def refusal_of(user: User) -> str:
+    """Return what the identity provider said when it refused this person."""
+    if user.is_active:
+        return ""
+    said = ProviderGrant.objects.filter(user=user).values_list("said", flat=True).first()
+    return said or ""
 
 
 _BROWSERS = {

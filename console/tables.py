@@ -61,6 +61,8 @@ class UserTable(Table):
     def render_is_active(self, record: Any) -> Any:
         if record.is_active:
             return tags.badge(_t("Active"), "good")
+        if record.is_refused:
+            return tags.badge(_t("Refused by the identity provider"), "warning", "ban")
         return tags.badge(_t("Disabled"), "quiet", "ban")
 
 

@@ -32,6 +32,7 @@ DUTIES: dict[str, Promise] = {
     "notebook-tokens": _("Takes back notebooks' tokens"),
     "orphans": _("Removes work that nobody knows any more"),
     "routes": _("Keeps the addresses of workspaces in the proxy"),
+    "people-at-provider": _("Asks the identity provider about people"),
     "sweep": _("Finds what is due"),
     "watch": _("Watches %(of)s"),
     "worker": _("A worker"),

@@ -166,6 +166,31 @@ KINDS: dict[str, Kind] = {
             "lock",
             always=True,  # the mail comes from the sign-in pages themselves
         ),
+        Kind(
+            "account.sign-in-again",
+            _("You must sign in again to keep your access"),
+            _(
+                "The identity provider can't be asked about you any more. Sign in within a day: "
+                "until then everything goes on; after that your API tokens and SSH keys are "
+                "refused and running work ends."
+            ),
+            "alert-triangle",
+            mail=True,
+            always=True,
+        ),
+        Kind(
+            "account.refused",
+            _("The identity provider refused you"),
+            _(
+                "The identity provider refused you. Your API tokens and SSH keys are "
+                "refused and running work ends; files stay. If that is wrong, sign in again: "
+                "your access comes back with it."
+            ),
+            "ban",
+            mail=True,
+            always=True,
+            is_for_people=False,
+        ),
     )
 }
 

@@ -59,14 +59,18 @@ def mail_queue(
     url: str = "",
     user: Any = None,
     key: str = "",
+    language: str = "",
 ) -> None:
-    """Put one mail into the outbox. ``params`` must hold no secret (kinds.register_mail_url)."""
+    """Put one mail into the outbox. ``params`` must hold no secret (kinds.register_mail_url).
+
+    ``language`` is of an address for which there is no ``user``.
+    """
     at = now()
     window = f"{kind}:{key}:{int(at.timestamp() // WINDOW.total_seconds())}"[:160] if key else ""
     row = Mail(
         user=user,
         to=to,
-        language=getattr(user, "language", "") or "",
+        language=getattr(user, "language", "") or language,
         kind=kind,
         params=dict(params),
         url=url,

@@ -14,6 +14,7 @@ from django.conf import settings
 from django.db import transaction
 from django.forms import BaseForm
 from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
 from django.utils.translation import gettext as _
 
 from accounts import hooks, invitations, oidc_session
@@ -84,8 +85,11 @@ class AccountAdapter(DefaultAccountAdapter):
             verb="user.sign-in-denied",
             ip=client_ip(request),
             name=user.username,
-            message="disabled",
+            message="refused by the identity provider" if user.is_refused else "disabled",
         )
+        if user.is_refused:
+            said = {"is_refused": True, "provider": settings.BERTH_OIDC_NAME}
+            return render(request, "account/account_inactive.html", said)
         return super().respond_user_inactive(request, user)
 
     def logout(self, request: HttpRequest) -> None:

@@ -18,6 +18,7 @@ from accounts.models import User
 from accounts.names import free_username
 from accounts.principal import Principal
 from accounts.services import record_denied
+from accounts.services.refusals import user_readmit
 from common.middleware import client_ip
 from events import services as events
 
@@ -73,8 +74,13 @@ class SocialAccountAdapter(DefaultSocialAccountAdapter):
         return user
 
     def pre_social_login(self, request: HttpRequest, sociallogin: SocialLogin) -> None:
-        """Refuse when the verified address belongs to an account that never verified it."""
+        """Refuse when the verified address belongs to an account that never verified it.
+
+        Somebody whom the provider had refused is let in again: this is its yes.
+        """
         connects = sociallogin.state.get("process") == AuthProcess.CONNECT
+        if sociallogin.is_existing and not connects and sociallogin.user.is_refused:
+            user_readmit(user=sociallogin.user, ip=client_ip(request))
         if connects or sociallogin.is_existing or not sociallogin.email_addresses:
             return
         email = sociallogin.email_addresses[0].email

@@ -124,6 +124,7 @@ class UserOut(serializers.ModelSerializer[User]):
             "date_joined",
             "last_login",
             "disabled_at",
+            "disabled_by_provider",
         ]
         read_only_fields = fields
 

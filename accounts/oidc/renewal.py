@@ -27,6 +27,10 @@ class Refused(Exception):  # noqa: N818 - an answer, and no fault
         self.description = description
 
 
+class SomebodyElse(OAuth2Error):  # noqa: N818 - as Refused
+    """The new tokens are another person's."""
+
+
 def renew(adapter: OidcAdapter, refresh: str) -> dict[str, Any]:
     """Return the provider's new tokens; Refused is its no, one of TROUBLE is neither."""
     app = adapter.get_provider().app
@@ -51,7 +55,7 @@ def claims_of(adapter: OidcAdapter, tokens: dict[str, Any], sub: str) -> dict[st
         return {}
     claims = adapter.verified_claims(adapter.get_provider().app, tokens["id_token"])
     if claims.get("sub") != sub:
-        raise OAuth2Error("The renewed token tells of somebody else.")
+        raise SomebodyElse("The renewed token tells of somebody else.")
     return claims
 
 

@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _
 
 from accounts import hooks, invitations
 from accounts.choices import PlatformRole, Theme
-from accounts.models import ApiToken, DeviceLogin, User, username_validator
+from accounts.models import ApiToken, DeviceLogin, ProviderGrant, User, username_validator
 from accounts.principal import Principal
 from accounts.services.sessions import sessions_end_all
 from accounts.timezones import is_timezone
@@ -116,11 +116,13 @@ def profile_update(
 def user_disable(*, who: Principal | None, user: User, reason: str = "") -> User:
     """Cut everything the person has: sessions, tokens, notebooks; files stay."""
     require_operator(who)
-    if user.is_active:
-        _keep_one_operator(user, _("The last active operator can't be disabled."))
+    if user.is_active or user.disabled_by_provider:
+        keep_one_operator(user, _("The last active operator can't be disabled."))
         user.is_active = False
         user.disabled_at = now()
-        user.save(update_fields=["is_active", "disabled_at"])
+        user.disabled_by_provider = False  # no sign-in lifts what an operator did
+        user.save(update_fields=["is_active", "disabled_at", "disabled_by_provider"])
+    ProviderGrant.objects.filter(user=user).delete()
     ApiToken.objects.filter(user=user, revoked_at__isnull=True).update(revoked_at=now())
     DeviceLogin.objects.filter(user=user, used_at__isnull=True).update(denied_at=now())
     sessions_end_all(user=user)
@@ -136,7 +138,9 @@ def user_enable(*, who: Principal | None, user: User) -> User:
     if not user.is_active:
         user.is_active = True
         user.disabled_at = None
-        user.save(update_fields=["is_active", "disabled_at"])
+        user.disabled_by_provider = False
+        user.save(update_fields=["is_active", "disabled_at", "disabled_by_provider"])
+        ProviderGrant.objects.filter(user=user).delete()
         events.record(actor=who, verb="user.enabled", target=user)
     return user
 
@@ -149,7 +153,7 @@ def set_platform_role(*, who: Principal | None, user: User, platform_role: str) 
     if wanted == user.platform_role:
         return user
     if wanted != PlatformRole.OPERATOR:
-        _keep_one_operator(user, _("The last active operator can't give up the role."))
+        keep_one_operator(user, _("The last active operator can't give up the role."))
     before, user.platform_role = user.platform_role, wanted
     user.save(update_fields=["platform_role"])
     events.record(
@@ -180,7 +184,8 @@ def require_operator(who: Principal | None) -> None:
         raise Forbidden(_("Only operators may do this."))
 
 
-def _keep_one_operator(user: User, sentence: str) -> None:
+def keep_one_operator(user: User, sentence: str) -> None:
+    """Raise Conflict when nobody else could operate."""
     if user.platform_role != PlatformRole.OPERATOR or not user.is_active:
         return
     # Locked in one order, so that two operators who demote each other can't both succeed.

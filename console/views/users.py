@@ -10,7 +10,7 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 
 from accounts.models import ApiToken, User
-from accounts.selectors import device_of
+from accounts.selectors import device_of, refusal_of
 from accounts.services import operators, people
 from common.errors import Invalid
 from common.ui.answers import show_error
@@ -93,6 +93,7 @@ class UserDetail(PersonView):
         return self.render(
             {
                 "person": person,
+                "refused": refusal_of(person),
                 "role_form": forms.RoleForm(initial={"platform_role": person.platform_role}),
                 "sessions": rows,
                 "tokens": ApiToken.objects.filter(user=person).order_by("-id")[:20],

@@ -14,6 +14,7 @@ from celery.worker import state as celery_state
 from django.conf import settings
 from django.db import DatabaseError, close_old_connections, connection
 
+from accounts import oidc_grants
 from clusters import farewell, in_cluster
 from clusters import services as clusters
 from clusters.checks import run as checks
@@ -218,6 +219,7 @@ class Worker:
             Loop("orphans", orphans.collect_orphans, 60.0, leased=True, first_s=LATER_S),
             Loop("notebook-tokens", cutting.Keeper().tick, cutting.Keeper.EVERY_S, leased=True),
             Loop("notebook-activity", activity.poll, activity.POLL_S, leased=True),
+            Loop("people-at-provider", oidc_grants.ask_due, CHECK_S, leased=True),
             Loop("workspace-limits", notebooks.limits_enforce, 15.0, leased=True),
             Loop("load-schedules", loaders.loads_enforce, 15.0, leased=True),
             Loop("load-retries", loaders.retries_run, CHECK_S, leased=True),

@@ -40,6 +40,10 @@ BERTH_OIDC_SCOPES = words("OIDC_SCOPES", "openid,profile,email")
 BERTH_OIDC_LINK_VERIFIED_EMAIL = flag("OIDC_LINK_VERIFIED_EMAIL", default=True)
 # 0: the session ends with the provider's token (it is renewed while the provider agrees).
 BERTH_OIDC_SESSION_MINUTES = number("OIDC_SESSION_MINUTES", 0)
+# What the provider's no to a refresh token ends: the session, or all that the person has.
+BERTH_OIDC_REFUSED = text("OIDC_REFUSED", "session")
+# With "person": how often the provider is asked about each person.
+BERTH_OIDC_ASK_SECONDS = number("OIDC_ASK_SECONDS", 40)
 
 MFA_ADAPTER = "accounts.adapters.mfa.MFAAdapter"
 MFA_SUPPORTED_TYPES = ["totp", "recovery_codes", "webauthn"]

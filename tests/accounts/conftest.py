@@ -1,13 +1,18 @@
 """Fresh counters for each test: throttles and activity live in memory."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from django.core.cache import cache
 from django.test import Client
 
 from accounts import activity, fair_use
+from accounts.oidc import renewal
 from accounts.services import denials
+from tests.accounts.provider import Provider
 
 PASSWORD = "correct horse battery"
 
@@ -56,3 +61,40 @@ def api():
         return Client(headers={"Authorization": f"Bearer {secret}"})
 
     return make
+
+
+@pytest.fixture(scope="session")
+def provider_process():
+    script = Path(__file__).with_name("oidc_server.py")
+    process = subprocess.Popen(
+        [sys.executable, str(script)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    try:
+        yield Provider(int(process.stdout.readline()))
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+@pytest.fixture
+def provider(provider_process, settings, monkeypatch):
+    provider_process.lie()
+    # it is another process of this machine, which may stand still: that is no silent provider
+    settings.SOCIALACCOUNT_REQUESTS_TIMEOUT = 60
+    monkeypatch.setattr(renewal, "TIMEOUT", 60)
+    settings.BERTH_OIDC_ISSUER = provider_process.url
+    settings.BERTH_OIDC_CLIENT_ID = "berth"
+    settings.BERTH_OIDC_CLIENT_SECRET = "provider-secret"
+    settings.BERTH_OIDC_NAME = "Example University"
+    provider_process.person(
+        "dora-1",
+        preferred_username="dora",
+        name="Dora D.",
+        email="dora@example.org",
+        email_verified=True,
+    )
+    return provider_process

@@ -2,12 +2,16 @@
 
 ``python oidc_server.py`` prints its port. The honest part is oidc-provider-mock; ``PUT /lies``
 changes what it answers: claims of the id_token, its key or algorithm, userinfo, tokens,
-the discovery document.
+the discovery document. ``renewed``: claims of the id_token that a renewal brings. ``rotate``: each refresh token is good for once; ``lost``: it does as it was
+asked, and its answer does not arrive.
 """
 
 import json
 import os
+import secrets
+import time
 import warnings
+from dataclasses import replace
 
 os.environ["AUTHLIB_INSECURE_TRANSPORT"] = "1"
 warnings.simplefilter("ignore")
@@ -41,6 +45,10 @@ def broken():
 @app.after_request
 def lie(response):
     path = flask.request.path
+    if path == "/oauth2/token" and response.status_code == 200:
+        _rotate(response)
+        if LIES.get("lost"):
+            return flask.make_response("gone", 502)
     if response.status_code != 200 or not LIES or "body" in LIES:
         return response
     if path == "/oauth2/token":
@@ -52,6 +60,17 @@ def lie(response):
     return response
 
 
+def _rotate(response):
+    old = flask.request.form.get("refresh_token", "")
+    known = storage.get_refresh_token(old)
+    if not LIES.get("rotate") or known is None:
+        return
+    storage.remove_refresh_token(old)
+    fresh = secrets.token_urlsafe(24)
+    storage.store_refresh_token(replace(known, token=fresh))
+    _change(response, lambda d: d.update(refresh_token=fresh))
+
+
 def _change(response, how):
     data = json.loads(response.get_data())
     how(data)
@@ -59,11 +78,20 @@ def _change(response, how):
 
 
 def _tokens(data):
+    if "renewed" in LIES and flask.request.form.get("grant_type") == "refresh_token":
+        data["id_token"] = _renewed(LIES["renewed"])
     if "id_token" in data:
         data["id_token"] = _id_token(data["id_token"])
     data.update(LIES.get("tokens", {}))
     for name in [k for k, v in data.items() if v is None]:
         del data[name]
+
+
+def _renewed(claims):
+    at = int(time.time())
+    issuer = flask.request.host_url.rstrip("/")
+    said = {"iss": issuer, "aud": "berth", "iat": at, "exp": at + 9 * 3600}
+    return jwt.encode(said | claims, storage.jwk.as_pem(is_private=True), algorithm="RS256")
 
 
 def _id_token(raw):

@@ -1,13 +1,8 @@
 """Single sign-on against a real OpenID provider in its own process, honest and lying (A14)."""
 
-import html
 import re
-import subprocess
-import sys
 import time
-from pathlib import Path
 
-import httpx
 import pytest
 import time_machine
 from allauth.account.models import EmailAddress
@@ -16,93 +11,11 @@ from django.test import Client
 
 from accounts import groups, hooks
 from accounts.models import User
-from accounts.oidc import renewal
 from events.models import Event
 from tests.accounts.conftest import PASSWORD
+from tests.accounts.provider import forwarded_to, sign_in, signed_in, start
 
 pytestmark = pytest.mark.django_db
-
-
-class Provider:
-    def __init__(self, port):
-        self.url = f"http://127.0.0.1:{port}"
-        self.http = httpx.Client(base_url=self.url, timeout=60, trust_env=False)
-
-    def person(self, sub, **claims):
-        assert self.http.put(f"/users/{sub}", json=claims).status_code == 204
-
-    def lie(self, **lies):
-        assert self.http.put("/lies", json=lies).status_code == 204
-
-    def end_sessions(self, sub):
-        assert self.http.post(f"/users/{sub}/revoke-tokens").status_code == 204
-
-    def consent(self, where, sub):
-        """Sign in at the provider as ``sub``; return the path to come back to."""
-        answer = self.http.post(where, data={"sub": sub})
-        assert answer.status_code == 302, answer.text
-        back = answer.headers["location"]
-        assert back.startswith("http://testserver/accounts/oidc/callback/")
-        return back.removeprefix("http://testserver")
-
-
-@pytest.fixture(scope="session")
-def provider_process():
-    script = Path(__file__).with_name("oidc_server.py")
-    process = subprocess.Popen(
-        [sys.executable, str(script)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
-    try:
-        yield Provider(int(process.stdout.readline()))
-    finally:
-        process.kill()
-        process.wait()
-        process.stdout.close()
-
-
-@pytest.fixture
-def provider(provider_process, settings, monkeypatch):
-    provider_process.lie()
-    # it is another process of this machine, which may stand still: that is no silent provider
-    settings.SOCIALACCOUNT_REQUESTS_TIMEOUT = 60
-    monkeypatch.setattr(renewal, "TIMEOUT", 60)
-    settings.BERTH_OIDC_ISSUER = provider_process.url
-    settings.BERTH_OIDC_CLIENT_ID = "berth"
-    settings.BERTH_OIDC_CLIENT_SECRET = "provider-secret"
-    settings.BERTH_OIDC_NAME = "Example University"
-    provider_process.person(
-        "dora-1",
-        preferred_username="dora",
-        name="Dora D.",
-        email="dora@example.org",
-        email_verified=True,
-    )
-    return provider_process
-
-
-def start(client, next_url=""):
-    """Press the button; return the address at the provider."""
-    answer = client.post(f"/accounts/oidc/login/?process=login&next={next_url}")
-    assert answer.status_code == 200
-    return _forwarded_to(answer)
-
-
-def _forwarded_to(answer):
-    found = re.search(r"content=\"0;URL='([^']+)'\"", answer.content.decode())
-    return html.unescape(found.group(1))
-
-
-def sign_in(provider, sub="dora-1", client=None, **kwargs):
-    client = client or Client()
-    back = provider.consent(start(client, **kwargs), sub)
-    return client, client.get(back)
-
-
-def signed_in(client):
-    return "_auth_user_id" in client.session
 
 
 def test_the_first_sign_in_makes_an_account_with_the_providers_name(provider):
@@ -151,7 +64,7 @@ def test_nobody_can_add_parameters_to_the_request(provider):
     answer = client.post(
         "/accounts/oidc/login/?auth_params=redirect_uri%3Dhttp://evil.test&scope=admin"
     )
-    where = _forwarded_to(answer)
+    where = forwarded_to(answer)
     assert "evil.test" not in where
     assert "admin" not in where
     assert "code_challenge=" in where
@@ -370,7 +283,7 @@ def test_one_connects_and_disconnects_single_sign_on_in_the_settings(provider, a
     client = as_user(alice)
     assert "Connect Example University" in client.get("/accounts/3rdparty/").content.decode()
     client.post("/accounts/reauthenticate/", {"password": PASSWORD})
-    where = _forwarded_to(client.post("/accounts/oidc/login/?process=connect"))
+    where = forwarded_to(client.post("/accounts/oidc/login/?process=connect"))
     assert client.get(provider.consent(where, "dora-1")).status_code == 302
     linked = SocialAccount.objects.get(user=alice)
     assert linked.uid == "dora-1"
@@ -387,6 +300,6 @@ def test_nobody_connects_an_identity_that_belongs_to_somebody_else(provider, ali
     owner = SocialAccount.objects.get().user
     client = as_user(alice)
     client.post("/accounts/reauthenticate/", {"password": PASSWORD})
-    where = _forwarded_to(client.post("/accounts/oidc/login/?process=connect"))
+    where = forwarded_to(client.post("/accounts/oidc/login/?process=connect"))
     client.get(provider.consent(where, "dora-1"))
     assert SocialAccount.objects.get().user == owner

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from accounts.services import token_create, token_revoke, user_disable
+from accounts.services.refusals import user_readmit, user_refuse
 from clusters import registry
 from clusters.models import Cluster
 from common.clock import now
@@ -185,6 +186,18 @@ def test_a3_who_leaves_or_is_disabled_loses_kubectl(
     driving.run_due()
     assert _users(alpha) == {}
     assert not KubeGrant.objects.filter(revoked_at__isnull=True).exists()
+
+
+def test_c4_whom_the_identity_provider_refuses_loses_kubectl(
+    alpha: TenantFake, project: Any, bob: Any, as_user: Any
+) -> None:
+    made = _make(as_user(bob))
+    assert _users(alpha)
+    user_refuse(user=bob, said="invalid_grant")
+    driving.run_due()
+    assert _users(alpha) == {}
+    user_readmit(user=bob)
+    assert as_user(bob).post(f"{API}/{made['id']}/token").status_code == 404
 
 
 def test_a_grant_that_ended_is_removed_by_itself(

@@ -1,0 +1,253 @@
+"""People who hold more than a session are asked about at the provider.
+
+Only while ``BERTH_OIDC_REFUSED`` is ``person``. At sign-in the refresh token is kept sealed, one
+per person; a duty of the worker asks about each of them with it, also about those who are signed
+in nowhere. Nobody else uses the token: a provider that rotates them takes two askers for a thief.
+
+The provider's no keeps the person out (services.refusals). What is no such no: an error about
+something else, no answer, a wish to see the person (``interaction_required``, which ends the
+sessions only), a no to nearly everybody at once, and a no after a question whose answer was lost.
+"""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import requests
+import structlog
+from allauth.socialaccount.models import SocialAccount
+from django.conf import settings
+from django.db import transaction
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from urllib3.exceptions import NewConnectionError, SSLError
+
+from accounts import groups
+from accounts.crypto import seal, unseal
+from accounts.models import ProviderGrant, User
+from accounts.oidc.adapter import OidcAdapter
+from accounts.oidc.renewal import TROUBLE, Refused, SomebodyElse, claims_of, good_until, renew
+from accounts.services.refusals import user_refuse, user_warn
+from common.clock import now
+
+GRACE = timedelta(seconds=120)  # as sessions have it
+BATCH = 32
+ASKERS = 8
+MAX_BATCHES = 100
+WARNED_FOR = timedelta(hours=24)
+GROUPS_EVERY = timedelta(minutes=5)  # how often a usual token would have brought them
+# That many at once, and more than half of those asked: the provider lost something, not they.
+TOO_MANY = 10
+_PAST = datetime(2000, 1, 1, tzinfo=UTC)
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class _Held:
+    """A row whose question is ours to ask, until somebody signs in or asks again."""
+
+    row: ProviderGrant
+    refresh: str
+    asked_at: datetime
+
+    def change(self, **columns: Any) -> bool:
+        rows = ProviderGrant.objects.filter(pk=self.row.pk, asked_at=self.asked_at)
+        return bool(rows.update(**columns))
+
+
+@dataclass(frozen=True)
+class _Answer:
+    tokens: dict[str, Any] = field(default_factory=dict)
+    claims: dict[str, Any] = field(default_factory=dict)
+    until: float = 0.0
+    no: Refused | None = None
+    trouble: str = ""
+    # False: the token may have been used up all the same.
+    is_token_safe: bool = True
+
+
+def is_on() -> bool:
+    return bool(settings.BERTH_OIDC_ISSUER) and settings.BERTH_OIDC_REFUSED == "person"
+
+
+def keep(user: User, account: SocialAccount, refresh: str, until: float) -> bool:
+    """Keep what a sign-in brought; False: there is nothing to ask about the person with."""
+    end = datetime.fromtimestamp(until, UTC)
+    if not refresh:  # some providers give one at the first sign-in only
+        rows = ProviderGrant.objects.filter(user=user, account=account).exclude(refresh="")
+        return bool(rows.update(until=end, said=""))
+    ProviderGrant.objects.update_or_create(
+        user=user,
+        defaults={
+            "account": account,
+            "refresh": seal(refresh),
+            "until": end,
+            "asked_at": now(),
+            "is_unsure": False,
+            "groups_at": now(),
+            "refuse_at": None,
+            "said": "",
+        },
+    )
+    return True
+
+
+def lasts_until(user: User) -> float:
+    """Return until when sessions that go by the kept token last; 0: they are over."""
+    found = ProviderGrant.objects.filter(user=user).values_list("until", flat=True).first()
+    return found.timestamp() if found is not None else 0.0
+
+
+def ask_due() -> int:
+    """Ask about everybody when it is somebody's turn; return how many answered."""
+    if not is_on():
+        ProviderGrant.objects.exclude(refresh="").delete()  # the setting was taken back
+        return 0
+    _refuse_warned()
+    every = timedelta(seconds=settings.BERTH_OIDC_ASK_SECONDS)
+    at = now()
+    if not _askable(at - every).exists():
+        return 0
+    # In one wave, so that a provider that lost everybody is seen to do so.
+    asked = 0
+    for _turn in range(MAX_BATCHES):
+        rows = list(_askable(at - every / 2).order_by("asked_at")[:BATCH])
+        count = _ask_all(rows) if rows else 0
+        asked += count
+        if not count:
+            break
+    return asked
+
+
+def _askable(latest: datetime) -> QuerySet[ProviderGrant]:
+    rows = ProviderGrant.objects.select_related("user", "account").exclude(refresh="")
+    return rows.filter(asked_at__lte=latest, user__is_active=True)
+
+
+def _refuse_warned() -> None:
+    """Keep those out who were warned and did not come."""
+    for row in ProviderGrant.objects.select_related("user").filter(refuse_at__lte=now())[:BATCH]:
+        user_refuse(user=row.user, said=row.said)
+        ProviderGrant.objects.filter(pk=row.pk).update(refuse_at=None)
+
+
+def _ask_all(rows: list[ProviderGrant]) -> int:
+    """Ask about these at once; 0: the provider is away."""
+    adapter = OidcAdapter(HttpRequest())
+    try:
+        _ = adapter.openid_config  # kept by the adapter for all of them
+    except TROUBLE as error:
+        _log.warning("oidc_ask_failed", error=type(error).__name__)
+        return 0
+    held = list(_claimed(rows))
+    answers: list[tuple[_Held, _Answer]] = []
+    with ThreadPoolExecutor(ASKERS) as pool:
+        asked = {pool.submit(_ask, adapter, one): one for one in held}
+        for future in as_completed(asked):
+            answers.append((asked[future], future.result()))
+            _note(*answers[-1])  # at once: the old token may be worth nothing any more
+    _act(answers)
+    return sum(1 for _one, answer in answers if not answer.trouble)
+
+
+def _claimed(rows: list[ProviderGrant]) -> Iterator[_Held]:
+    for row in rows:
+        refresh = unseal(row.refresh)
+        if refresh is None:  # its key was thrown away
+            ProviderGrant.objects.filter(pk=row.pk, asked_at=row.asked_at).delete()
+            continue
+        held = _Held(row, refresh, now())
+        # Unsure until the answer is written down: this process may end before.
+        mine = ProviderGrant.objects.filter(pk=row.pk, asked_at=row.asked_at)
+        if mine.update(asked_at=held.asked_at, is_unsure=True):
+            yield held
+
+
+def _ask(adapter: OidcAdapter, held: _Held) -> _Answer:
+    """Runs beside others and touches no database."""
+    try:
+        tokens = renew(adapter, held.refresh)
+    except Refused as no:
+        return _Answer(no=no)
+    except TROUBLE as error:
+        return _Answer(trouble=type(error).__name__, is_token_safe=_left_alone(error))
+    try:
+        claims = claims_of(adapter, tokens, held.row.account.uid)
+        return _Answer(tokens, claims, until=good_until(tokens, claims))
+    except SomebodyElse as error:
+        return _Answer(trouble=type(error).__name__, is_token_safe=False)
+    except (*TROUBLE, TypeError) as error:  # the new token is kept all the same
+        return _Answer(tokens, trouble=type(error).__name__)
+
+
+def _left_alone(error: Exception) -> bool:
+    """Whether the provider surely did nothing with the token that it was sent."""
+    if isinstance(error, requests.HTTPError) and error.response is not None:
+        return error.response.status_code < 500  # noqa: PLR2004 - HTTP
+    reason = getattr(error.args[0] if error.args else None, "reason", None)
+    never_sent = isinstance(reason, NewConnectionError | SSLError)
+    return never_sent or isinstance(error, requests.ConnectTimeout)
+
+
+def _note(held: _Held, answer: _Answer) -> None:
+    if answer.trouble:
+        _log.warning("oidc_ask_failed", error=answer.trouble)
+    if not answer.tokens:
+        if answer.is_token_safe and answer.no is None:
+            held.change(is_unsure=held.row.is_unsure)
+        return
+    fresh = answer.tokens.get("refresh_token") or held.refresh
+    columns: dict[str, Any] = {"refresh": seal(str(fresh)), "is_unsure": False}
+    if not answer.trouble:
+        columns |= {"until": datetime.fromtimestamp(answer.until, UTC), "said": ""}
+    held.change(**columns)
+
+
+def _act(answers: list[tuple[_Held, _Answer]]) -> None:
+    """Do what the answers mean. What goes wrong for one person keeps nobody else's from him."""
+    noes = sum(1 for _held, answer in answers if answer.no is not None)
+    lost = noes >= TOO_MANY and noes * 2 > len(answers)
+    if lost:
+        _log.error("oidc_refuses_everybody", refused=noes, asked=len(answers))
+    for held, answer in answers:
+        try:
+            if answer.no is None:
+                _hand_on_groups(held, answer.claims)
+            elif lost:
+                held.change(is_unsure=held.row.is_unsure)
+            else:
+                _refuse(held, answer.no)
+        except Exception:  # noqa: BLE001 - logged
+            _log.exception("oidc_answer_failed", user=str(held.row.user.uid))
+
+
+def _hand_on_groups(held: _Held, claims: dict[str, Any]) -> None:
+    at, last = now(), held.row.groups_at
+    if settings.BERTH_OIDC_GROUPS_CLAIM not in claims:
+        return
+    if last is not None and last > at - GROUPS_EVERY:
+        return
+    if held.change(groups_at=at):
+        groups.sync(held.row.user, groups.clean(claims[settings.BERTH_OIDC_GROUPS_CLAIM]))
+
+
+@transaction.atomic
+def _refuse(held: _Held, no: Refused) -> None:
+    # Sessions are over in any case, at the latest when their own time is.
+    if not held.change(until=_PAST, is_unsure=held.row.is_unsure):
+        return
+    said = _words(no)
+    if no.error != "invalid_grant":  # it wants to see him; he is not gone
+        _log.info("oidc_wants_to_see", error=no.error)
+    elif held.row.is_unsure:
+        held.change(refresh="", refuse_at=now() + WARNED_FOR, said=said)
+        user_warn(user=held.row.user)
+    else:
+        user_refuse(user=held.row.user, said=said)
+
+
+def _words(no: Refused) -> str:
+    words = f"{no.error}: {no.description}" if no.description else no.error
+    return "".join(c if c.isprintable() else " " for c in words)[:200]
