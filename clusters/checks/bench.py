@@ -11,13 +11,14 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from clusters.checks.node_groups import ANYWHERE, NodeGroup, placed
 from common.clock import now
 from runtime.drivers.kubernetes import names
 from runtime.drivers.kubernetes.builders import devices
 from runtime.protocol import DriverError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from clusters.checks.base import Answer, Asker
     from clusters.options import ClusterOptions
@@ -57,6 +58,24 @@ class Ended:
 
     code: int
     said: str = ""
+    node: str = ""
+
+
+@dataclass(frozen=True)
+class Running:
+    """Where a pod is reached, and the node that it is on."""
+
+    address: str
+    node: str = ""
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What most probes do without. ``on``: the nodes that it may come to."""
+
+    claim: str = ""
+    image: str = ""
+    on: NodeGroup = ANYWHERE
 
 
 @dataclass
@@ -65,6 +84,7 @@ class Bench:
     options: ClusterOptions
     wait_s: float = 90.0
     mark: str = field(default_factory=lambda: secrets.token_hex(4))
+    tolerations: tuple[Mapping[str, str], ...] = ()  # of every pod, as work has them
     _made: list[str] = field(default_factory=list)
     _volumes: list[str] = field(default_factory=list)
 
@@ -124,10 +144,9 @@ class Bench:
         *,
         env: Mapping[str, str] | None = None,
         labels: Mapping[str, str] | None = None,
-        claim: str = "",
-        image: str = "",
+        needs: Needs | None = None,
     ) -> None:
-        """Run ``script`` by python3 of ``image``, or of the check image."""
+        """Run ``script`` by python3 of the check image, or of the one that it needs."""
         marks = {**self.labels(), "app": name, **(labels or {})}
         self.apply(
             f"/apis/apps/v1/namespaces/{namespace}/statefulsets/{name}",
@@ -141,22 +160,31 @@ class Bench:
                     "selector": {"matchLabels": {"app": name}},
                     "template": {
                         "metadata": {"labels": marks},
-                        "spec": self._pod(script, env or {}, claim, image or self.image),
+                        "spec": self._pod(script, env or {}, needs or Needs()),
                     },
                 },
             },
         )
 
-    def address(self, namespace: str, name: str) -> str:
-        """Wait until it runs; return its address."""
-        return self._seen(namespace, name, _address)
+    def running(self, namespace: str, names: Iterable[str]) -> dict[str, Running | BenchError]:
+        """Wait until they run, all within the one time; of each return where, or why not."""
+        return self._seen_of(namespace, names, _running)
+
+    def ends(
+        self, namespace: str, names: Iterable[str], runs_s: float = 0.0
+    ) -> dict[str, Ended | BenchError]:
+        """``ended`` of several, all within the one time."""
+        return self._seen_of(namespace, names, _end, runs_s)
 
     def ended(self, namespace: str, name: str, runs_s: float = 0.0) -> Ended:
         """Wait until its script ended once; a container that was started again counts too.
 
         ``runs_s``: how long the script itself may take.
         """
-        return self._seen(namespace, name, _end, runs_s)
+        found = self.ends(namespace, [name], runs_s)[name]
+        if isinstance(found, BenchError):
+            raise found
+        return found
 
     def exit_code(self, namespace: str, name: str, runs_s: float = 0.0) -> int:
         return self.ended(namespace, name, runs_s).code
@@ -222,11 +250,11 @@ class Bench:
         while self.api.ask("GET", path).status != NOT_FOUND and time.monotonic() < until:
             time.sleep(0.2)
 
-    def _pod(self, script: str, env: Mapping[str, str], claim: str, image: str) -> dict[str, Any]:
+    def _pod(self, script: str, env: Mapping[str, str], needs: Needs) -> dict[str, Any]:
         user = self.options.run_as_user
         container: dict[str, Any] = {
             "name": "main",
-            "image": image,
+            "image": needs.image or self.image,
             "command": ["python3", "-c", script],
             # first: what follows may name it as $(NODE_ADDRESS)
             "env": [_NODE_ADDRESS, *devices.named({**env, **devices.NONE})],
@@ -255,33 +283,55 @@ class Bench:
         if self.options.user_namespaces:
             # as workloads have it: a volume that can't be mapped keeps their pods from starting
             spec["hostUsers"] = False
-        if claim:
+        if claim := needs.claim:
             container["volumeMounts"] = [{"name": "data", "mountPath": "/data"}]
             spec["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}]
-        return spec
+        return spec | placed(needs.on, self.tolerations)
 
-    def _seen(
+    def _seen_of(
+        self,
+        namespace: str,
+        names: Iterable[str],
+        found: Callable[[Mapping[str, Any]], _T | None],
+        runs_s: float = 0.0,
+    ) -> dict[str, _T | BenchError]:
+        """Look at the pods until ``found`` sees in each what is waited for, or says why not."""
+        until = time.monotonic() + self.wait_s + runs_s
+        known: dict[str, _T | BenchError] = {}
+        waited = list(names)
+        while True:
+            for name in waited:
+                try:
+                    seen = self._look(namespace, name, found, until)
+                except BenchError as error:
+                    known[name] = error
+                else:
+                    if seen is not None:
+                        known[name] = seen
+            waited = [name for name in waited if name not in known]
+            if not waited:
+                return known
+            time.sleep(0.3)
+
+    def _look(
         self,
         namespace: str,
         name: str,
         found: Callable[[Mapping[str, Any]], _T | None],
-        runs_s: float = 0.0,
-    ) -> _T:
-        """Look at the pod until ``found`` sees in its status what is waited for."""
-        path = f"/api/v1/namespaces/{namespace}/pods/{name}-0"
-        until = time.monotonic() + self.wait_s + runs_s
-        while True:
-            answer = self.api.ask("GET", path)
-            status = (answer.body.get("status") or {}) if answer.ok else {}
-            seen = found(status)
-            if seen is not None:
-                return seen
-            self._look_at_image(status)
-            if time.monotonic() >= until:
-                refused = "" if answer.ok or answer.status == NOT_FOUND else answer.message
-                why = refused or _hindrance(status) or f"no pod within {self.wait_s:.0f} s"
-                raise TooLongError(why, status)
-            time.sleep(0.3)
+        until: float,
+    ) -> _T | None:
+        answer = self.api.ask("GET", f"/api/v1/namespaces/{namespace}/pods/{name}-0")
+        pod = answer.body if answer.ok else {}
+        seen = found(pod)
+        if seen is not None:
+            return seen
+        status = pod.get("status") or {}
+        self._look_at_image(status)
+        if time.monotonic() >= until:
+            refused = "" if answer.ok or answer.status == NOT_FOUND else answer.message
+            why = refused or _hindrance(status) or f"no pod within {self.wait_s:.0f} s"
+            raise TooLongError(why, status)
+        return None
 
     def _look_at_image(self, status: Mapping[str, Any]) -> None:
         containers = status.get("containerStatuses") or ()
@@ -295,17 +345,24 @@ def _volume_uid(mark: str) -> str:
     return f"check-{mark}"
 
 
-def _address(status: Mapping[str, Any]) -> str | None:
-    return str(status.get("podIP") or "") or None if status.get("phase") == "Running" else None
+def _running(pod: Mapping[str, Any]) -> Running | None:
+    status = pod.get("status") or {}
+    address = str(status.get("podIP") or "") if status.get("phase") == "Running" else ""
+    return Running(address, _node(pod)) if address else None
 
 
-def _end(status: Mapping[str, Any]) -> Ended | None:
-    for container in status.get("containerStatuses") or ():
+def _end(pod: Mapping[str, Any]) -> Ended | None:
+    for container in (pod.get("status") or {}).get("containerStatuses") or ():
         for key in ("state", "lastState"):
             ended = (container.get(key) or {}).get("terminated")
             if ended:
-                return Ended(int(ended.get("exitCode", 1)), str(ended.get("message") or ""))
+                code, said = int(ended.get("exitCode", 1)), str(ended.get("message") or "")
+                return Ended(code, said, _node(pod))
     return None
+
+
+def _node(pod: Mapping[str, Any]) -> str:
+    return str((pod.get("spec") or {}).get("nodeName") or "")
 
 
 def _waiting(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:

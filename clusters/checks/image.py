@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from django.utils.translation import gettext_noop as _n
 
 from clusters.checks.base import Finding, green, probe_ended, red, unknown
-from clusters.checks.bench import Ended, ImageRefusedError, TooLongError
+from clusters.checks.bench import Ended, ImageRefusedError, Needs, TooLongError
 
 if TYPE_CHECKING:
     from clusters.checks.base import Subject
@@ -81,7 +81,7 @@ def ports(subject: Subject, bench: Bench) -> Finding:
 def _tried(bench: Bench, name: str, image: str, script: str) -> Ended | Finding:
     """How a script ended in a pod of that image, or what its node says of the image."""
     where = bench.namespace("a")
-    bench.start(where, name, script, image=image)
+    bench.start(where, name, script, needs=Needs(image=image))
     try:
         return bench.ended(where, name)
     except ImageRefusedError as error:

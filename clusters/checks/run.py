@@ -12,9 +12,10 @@ from django.db.models import F, Q
 from django.utils.translation import gettext_noop as _n
 
 from clusters import registry
-from clusters.checks import CHECKS
+from clusters.checks import CHECKS, node_groups
 from clusters.checks.base import Finding, Subject, undecided, unknown
 from clusters.checks.bench import Bench, BenchError
+from clusters.checks.network import UNPROVED
 from clusters.models import CheckResult, Cluster
 from clusters.options import options_of
 from clusters.services.checks import checks_store
@@ -88,7 +89,8 @@ def _known(cluster: Cluster) -> frozenset[str]:
     return frozenset(
         row.name
         for row in rows
-        if asked is None or row.at - timedelta(milliseconds=row.took_ms) > asked
+        if not row.values.get(UNPROVED)
+        and (asked is None or row.at - timedelta(milliseconds=row.took_ms) > asked)
     )
 
 
@@ -98,7 +100,7 @@ def run(
     """Ask in order what is not ``known``; each answer is shown as soon as it is there."""
     begun = now()
     options = options_of(cluster.options)
-    bench = Bench(api, options, wait_s)
+    bench = Bench(api, options, wait_s, tolerations=node_groups.tolerations(cluster))
     subject = Subject(cluster, options, api)
     findings: list[Finding] = []
     wanted = [entry for entry in CHECKS if entry.name not in known]
@@ -111,7 +113,7 @@ def run(
                 break  # nobody there: the rest would only repeat it
     finally:
         _clear(bench)
-        answered = not any(found.failed for found in findings)
+        answered = not any(found.failed or found.values.get(UNPROVED) for found in findings)
         _ran(cluster, begun, whole=answered and len(findings) == len(wanted))
     return findings
 

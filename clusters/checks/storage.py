@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from django.utils.translation import gettext_noop as _n
 
 from clusters.checks.base import Finding, green, probe_ended, red, unknown
-from clusters.checks.bench import NOT_FOUND, TooLongError
+from clusters.checks.bench import NOT_FOUND, Needs, TooLongError
 from clusters.options import DIRECTORY, NFS, STORAGE_CLASS
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def act(subject: Subject, bench: Bench) -> Finding:
             return red(NAME, NO_DEFAULT, fix="kubectl get storageclass")
         name = given or ""
         grows = not name or _may_grow(_class(subject, name))
-    bench.start(where, "writer", WRITER, claim=claim)
+    bench.start(where, "writer", WRITER, needs=Needs(claim=claim))
     return _written(subject, bench, where, claim) or _done(grows=grows, name=name)
 
 
