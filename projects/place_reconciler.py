@@ -42,6 +42,7 @@ PAUSE_MAX_S = 300.0
 MEMORY_S = 600.0  # repairs that are remembered
 VERIFY_S = 600.0  # looked at again when nobody watches
 LOOK_AGAIN_S = 2.0
+FORM = 2  # raised when the same wishes are to be built otherwise: every place is applied anew
 
 
 class PlaceReconciler:
@@ -71,13 +72,15 @@ class PlaceReconciler:
         mark = _mark(spec, driver)
         ref = dict(row.external_ref)
         is_known = ref.get("spec") == mark and row.phase == Phase.RUNNING
-        if is_known and observation is not None and not _is_off(observation):
+        if is_known and observation is not None and not _is_off(observation, mark):
             return self._rest(row, ref)
         if is_known and (pause := _pause(ref)) > 0:
             return replace(self._rest(row, ref), requeue_s=pause)
-        written = driver.ensure_tenant(spec)
+        alive = {g for u in spec.kube_users for g in u.grants}
+        revoked = tuple(g for g in ref.get("grants", ()) if g not in alive)
+        written = driver.ensure_tenant(replace(spec, mark=mark, revoked=revoked))
         ref.update(spec=mark, namespace=row.namespace, name=row.namespace)
-        ref["grants"] = sorted(g for u in spec.kube_users for g in u.grants)
+        ref["grants"] = sorted(alive)
         outcome = self._rest(row, ref)
         if not (is_known and written):
             return outcome
@@ -173,13 +176,20 @@ def note_repairs(transition: Transition) -> None:
             )
 
 
-def _is_off(observation: Observation) -> bool:
-    return observation.seen != Seen.READY or bool(observation.detail.get("drift"))
+def _is_off(observation: Observation, mark: str) -> bool:
+    """Whether something is missing or differs, or it is all as an older row wanted it.
+
+    A result is fenced by the row's lease, what a worker writes on the cluster is not: one that was
+    away for longer than its lease leaves an older bundle behind, with a note that it is whole.
+    """
+    is_another = observation.detail.get("mark", mark) != mark
+    return observation.seen != Seen.READY or bool(observation.detail.get("drift")) or is_another
 
 
 def _mark(spec: TenantSpec, driver: Driver | SupportsTenants) -> str:
     """Return what the namespace was made from: when it differs, it is applied anew."""
     said = (
+        FORM,
         spec.namespace,
         spec.generation,
         spec.slug,

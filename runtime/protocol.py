@@ -218,6 +218,10 @@ class TenantSpec:
     kube_users: tuple[KubeUser, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     closed: tuple[str, ...] = ()  # ranges that are public and nobody's business: the nodes'
+    # Of all that it is made from; seen again in ``detail["mark"]``. Another one there is another
+    # maker's: a worker that was late, and wrote what was wanted before.
+    mark: str = ""
+    revoked: tuple[str, ...] = ()  # grants that the row knew and wants no more
 
 
 @dataclass(frozen=True)

@@ -160,6 +160,19 @@ def test_revoking_takes_the_rights_away(
     assert client.post(f"{API}/{made['id']}/token").status_code == 404
 
 
+def test_a3_what_the_row_knows_to_be_revoked_is_said_to_the_cluster(
+    alpha: TenantFake, project: Any, bob: Any, as_user: Any
+) -> None:
+    """The note on the namespace may be of a worker that was late, and not name it."""
+    client = as_user(bob)
+    kept, gone = _make(client), _make(client)
+    client.delete(f"{API}/{gone['id']}")
+    driving.run_due()
+    (spec,) = alpha.places.values()
+    assert spec.revoked == (gone["id"],)
+    assert [u.grants for u in spec.kube_users] == [(kept["id"],)]
+
+
 def test_a_manager_revokes_those_of_others_a_member_does_not(
     alpha: TenantFake, project: Any, bob: Any, mona: Any, alice: Any, as_user: Any
 ) -> None:

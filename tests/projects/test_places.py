@@ -99,6 +99,23 @@ def test_what_was_changed_by_hand_is_put_back_and_told_once(
     assert place.next_reconcile_at is not None
 
 
+def test_e1_what_a_worker_without_its_lease_wrote_is_put_right(
+    alpha: TenantFake, place: ProjectPlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is missing of what its note names: that note is of an older row."""
+    made = alpha.places[place.namespace]
+    asked = alpha.ensured
+    _watch(monkeypatch, place, 1, mark=made.mark)
+    assert (made.mark, alpha.ensured) == (place.external_ref["spec"], asked)
+    alpha.broken = [f"Namespace/{place.namespace}"]
+    _watch(monkeypatch, place, 2, mark="of an older row")
+    assert alpha.ensured == asked + 1
+    assert alpha.places[place.namespace].mark == made.mark
+    assert Event.objects.get(verb="place.repaired").message == f"Namespace/{place.namespace}"
+    _watch(monkeypatch, place, 3, mark=made.mark)
+    assert alpha.ensured == asked + 1
+
+
 def test_a_namespace_deleted_by_hand_is_made_again(
     alpha: TenantFake, place: ProjectPlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -81,7 +81,7 @@ class Tenants:
         found = self._own_namespace(spec)
         before = expected_of(found)
         secrets = builders.secret_versions(spec)
-        revoked = _revoked(before, secrets)
+        revoked = set() if found is None else _revoked(spec, before, secrets)
         left = self._revoke(spec.namespace, revoked)
         network = replace(self._network(), nodes=spec.closed)
         wanted = builders.bundle(spec, self._options, network)
@@ -102,7 +102,7 @@ class Tenants:
             written += _patient(lambda: self._prune(spec.namespace, stale - {_PORTAL}), pauses)
             written += _patient(lambda: self._write([o for o in todo if o not in own]), pauses)
             written += _patient(lambda: self._write_secrets(spec, expected, before), pauses)
-            written += self._write_namespace(wanted[0], found, expected)
+            written += self._write_namespace(spec, wanted[0], found, expected)
             written += self._prune(spec.namespace, stale & {_PORTAL})
         return tuple(sorted(written))
 
@@ -221,16 +221,17 @@ class Tenants:
         return [f"Secret/{name}" for name in missing]
 
     def _write_namespace(
-        self, wanted: Object, found: Object | None, expected: Mapping[str, str]
+        self, spec: TenantSpec, wanted: Object, found: Object | None, expected: Mapping[str, str]
     ) -> list[str]:
         """Last: from now on what the annotation names and is missing is drift."""
         note = json.dumps(dict(expected), sort_keys=True, separators=(",", ":"))
-        if found is not None and _annotation(found) == note:
+        said = {builders.BUNDLE: note, **({builders.MARK: spec.mark} if spec.mark else {})}
+        if found is not None and all(_annotation(found, k) == v for k, v in said.items()):
             live = {digest.key_of(wanted): {**found, "kind": "Namespace"}}
             if _is_same(wanted, live):
                 return []
         meta = wanted["metadata"]
-        notes = {**meta["annotations"], builders.BUNDLE: note}
+        notes = {**meta["annotations"], **said}
         self._client.apply({**wanted, "metadata": {**meta, "annotations": notes}})
         return [digest.key_of(wanted)]
 
@@ -315,7 +316,7 @@ def place_observation(
     if namespace is None:
         return Observation(uid, Seen.MISSING, version=version, kind=builders.PLACE)
     name = namespace["metadata"]["name"]
-    detail: dict[str, object] = {"namespace": name}
+    detail: dict[str, object] = {"namespace": name, "mark": _annotation(namespace, builders.MARK)}
     expected = expected_of(namespace)
     if _is_ending(namespace):
         seen = Seen.STOPPING
@@ -330,7 +331,7 @@ def place_observation(
 
 def expected_of(namespace: Object | None) -> dict[str, str]:
     """Return ``Kind/name`` → hash of what belongs into it; empty while it is being made."""
-    text = "" if namespace is None else _annotation(namespace)
+    text = "" if namespace is None else _annotation(namespace, builders.BUNDLE)
     try:
         found = json.loads(text) if text else {}
     except ValueError:
@@ -338,13 +339,18 @@ def expected_of(namespace: Object | None) -> dict[str, str]:
     return {str(k): str(v) for k, v in found.items()} if isinstance(found, dict) else {}
 
 
-def _revoked(before: Mapping[str, str], secrets: Mapping[str, str]) -> set[str]:
-    """Return ``Secret/name`` of grants that were made and are not wanted any more."""
-    return {k for k in before if k.startswith("Secret/")} - {f"Secret/{name}" for name in secrets}
+def _revoked(spec: TenantSpec, before: Mapping[str, str], secrets: Mapping[str, str]) -> set[str]:
+    """Return ``Secret/name`` of grants that were made and are not wanted any more.
+
+    The annotation knows what was made under an older row, the row what an older worker left out.
+    """
+    made = {k for k in before if k.startswith("Secret/")}
+    known = {f"Secret/{access.grant_name(g)}" for g in spec.revoked}
+    return (made | known) - {f"Secret/{name}" for name in secrets}
 
 
-def _annotation(namespace: Object) -> str:
-    return str((namespace["metadata"].get("annotations") or {}).get(builders.BUNDLE, ""))
+def _annotation(namespace: Object, name: str) -> str:
+    return str((namespace["metadata"].get("annotations") or {}).get(name, ""))
 
 
 def _is_same(wanted: Object, live: Mapping[str, Object]) -> bool:

@@ -6,6 +6,7 @@
 import builtins
 import copy
 import itertools
+import json
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -362,6 +363,30 @@ class TestEnsure:
         with pytest.raises(RuntimeError):
             tenants.ensure(spec)
         assert REVOKED not in api.objects
+
+    def test_e1_what_a_late_worker_wrote_is_seen_and_put_right(self) -> None:
+        """It has lost the row, but not its connection to the cluster."""
+        api = Api()
+        older = replace(SPEC, kube_users=TWO_GRANTS, mark="older")
+        newer = replace(SPEC, kube_users=ONE_GRANT, mark="newer")
+        _tenants(api).ensure(newer)
+        _tenants(api).ensure(older)
+        assert (_seen(api).detail["mark"], _seen(api).detail["drift"]) == ("older", [])
+        assert REVOKED in _tenants(api).ensure(newer)
+        assert _seen(api).detail["mark"] == "newer"
+        assert _tenants(api).ensure(newer) == ()
+
+    def test_a3_a_grant_that_a_late_worker_left_out_is_revoked_all_the_same(self) -> None:
+        api = Api()
+        _tenants(api).ensure(replace(SPEC, kube_users=TWO_GRANTS, mark="newer"))
+        note = api.objects[f"Namespace/{SPEC.namespace}"]["metadata"]["annotations"]
+        said = json.loads(note[builders.BUNDLE])
+        del said[REVOKED]
+        note[builders.BUNDLE] = json.dumps(said)
+        spec = replace(SPEC, kube_users=ONE_GRANT, mark="newest", revoked=(GONE,))
+        _tenants(api).ensure(spec)
+        assert REVOKED not in api.objects
+        assert KEPT in api.objects
 
     def test_what_is_not_wanted_any_more_goes_before_anything_is_written(self) -> None:
         api = Api()

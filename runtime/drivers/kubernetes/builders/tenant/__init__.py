@@ -16,6 +16,7 @@ from runtime.protocol import TenantSpec
 Object = dict[str, Any]
 
 BUNDLE = "berth.dev/bundle"  # annotation of the namespace: what belongs here, with its hash
+MARK = "berth.dev/made-from"  # annotation: ``TenantSpec.mark``
 QUEUE = "berth.dev/queue"
 PLACE = "place"
 # Explicit, so that an upgrade of the cluster changes nothing by itself. A server that is older
