@@ -38,7 +38,7 @@ CHECKS: tuple[Check, ...] = (
         "host",
         _("Nodes and metadata"),
         host.act,
-        _("Pods of projects reach neither a kubelet nor a cloud's metadata: probed with a pod."),
+        _("Pods of projects reach no kubelet, API server or cloud's metadata: probed with a pod."),
     ),
     Check("storage", _("Storage"), storage.act, _("Homes can be made and written.")),
     Check(

@@ -1,5 +1,7 @@
 """What checks conclude from what an API server answers; the real cluster is in tests/cluster."""
 
+import functools
+import socket
 from collections import Counter
 from datetime import timedelta
 from email.utils import format_datetime
@@ -16,7 +18,7 @@ from clusters.services import checks_store
 from common.clock import now
 from events.models import Event
 from runtime.protocol import Unreachable
-from tests.clusters.probing import Api, bench, subject
+from tests.clusters.probing import Api, bench, ended, subject
 
 
 @pytest.mark.parametrize(
@@ -94,6 +96,58 @@ def test_c10_the_probing_pod_is_closed_as_those_of_projects_are():
     assert env[0]["valueFrom"]["fieldRef"]["fieldPath"] == "status.hostIP"
     assert env[1]["value"].endswith(",closed $(NODE_ADDRESS) 10250,closed 10.0.0.1 10250")
     assert host.act(subject(api), bench(api)).state == "unknown"  # without an image
+
+
+def of_api_server(monkeypatch, code, *, says=True, server="https://198.51.100.7:443"):
+    """The finding, and what was tried, where the probe ends so."""
+    made = {}
+
+    def keep(body):
+        made[body["kind"] + "/" + body["metadata"]["name"]] = body
+        return Answer(200, {})
+
+    real = socket.getaddrinfo
+    numeric = functools.partial(real, flags=socket.AI_NUMERICHOST)
+    monkeypatch.setattr(socket, "getaddrinfo", numeric)
+    row = {"endpoints": [{"addresses": ["10.0.0.5"]}], "ports": [{"port": 6443}]}
+    api = Api(
+        endpointslices=Answer(200, row) if says else Answer(403, {"message": "no"}),
+        nodes=Answer(200, {"items": [node("10.0.0.1")]}),
+        networkpolicies=keep,
+        statefulsets=keep,
+        pods=ended(code),
+    )
+    asked = subject(api)
+    asked.cluster.server = server
+    found = host.act(asked, bench(api, check_image="x"))
+    env = made["StatefulSet/probe"]["spec"]["template"]["spec"]["containers"][0]["env"]
+    return found, env[1]["value"], str(made.get("NetworkPolicy/allow-internet"))
+
+
+def test_c10_the_api_server_is_tried_wherever_it_listens(monkeypatch):
+    found, tried, internet = of_api_server(monkeypatch, 0)
+    assert tried.endswith(",closed 198.51.100.7 443,closed 10.0.0.5 6443")
+    assert "198.51.100.7/32" in internet
+    assert found.state == "green"
+    assert "API server" in found.text()
+
+
+def test_c10_an_api_server_that_pods_reach_is_named(monkeypatch):
+    found, tried, _internet = of_api_server(monkeypatch, 13)
+    assert tried.split(",")[3] == "closed 198.51.100.7 443"
+    assert (found.state, found.values) == ("red", {"address": "198.51.100.7", "port": 443})
+    assert "API server at 198.51.100.7 (port 443)" in found.text()
+    assert found.fix
+
+
+@pytest.mark.parametrize("server", ["", "https://nowhere.invalid:443", "https://127.0.0.1:6443"])
+def test_c10_an_api_server_that_could_not_be_tried_is_not_called_closed(monkeypatch, server):
+    found, tried, _internet = of_api_server(monkeypatch, 0, says=False, server=server)
+    assert tried.endswith("10250")
+    assert found.state == "unknown"
+    assert "not known" in found.text()
+    reached, _tried, _internet = of_api_server(monkeypatch, 11, says=False, server=server)
+    assert reached.state == "red"  # what was reached is told all the same
 
 
 def clock(seconds):

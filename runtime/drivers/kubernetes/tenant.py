@@ -20,9 +20,9 @@ import structlog
 from runtime.capabilities import Settling
 from runtime.drivers.kubernetes import names
 from runtime.drivers.kubernetes.answers import raise_for
+from runtime.drivers.kubernetes.api_server import ApiServer
 from runtime.drivers.kubernetes.builders import tenant as builders
 from runtime.drivers.kubernetes.builders.tenant import access, digest
-from runtime.drivers.kubernetes.builders.tenant.policies import Network
 from runtime.drivers.kubernetes.client import KubeClient, path_of
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.drivers.kubernetes.settling import is_settling, may_look
@@ -63,7 +63,6 @@ _FIXED: dict[str, Callable[[Object], Any]] = {
 }
 _PAUSES = (0.1, 0.2, 0.4, 0.8)
 _PARALLEL = 8
-_NETWORK_KEPT_S = 600.0
 
 
 class Tenants:
@@ -73,7 +72,7 @@ class Tenants:
         self._client = client
         self._options = options
         self._selector = names.selector(options.namespace_prefix, {names.KIND: builders.PLACE})
-        self._known: tuple[float, Network] = (0.0, Network())
+        self._server = ApiServer(client, options)
 
     # --- make it as it should be ----------------------------------------------------------------
     def ensure(self, spec: TenantSpec) -> tuple[str, ...]:
@@ -83,7 +82,7 @@ class Tenants:
         secrets = builders.secret_versions(spec)
         revoked = set() if found is None else _revoked(spec, before, secrets)
         left = self._revoke(spec.namespace, revoked)
-        network = replace(self._network(), nodes=spec.closed)
+        network = replace(self._server.network(), nodes=spec.closed)
         wanted = builders.bundle(spec, self._options, network)
         live = {} if found is None else self._live(spec.namespace, found)
         expected = digest.digests(wanted) | {
@@ -247,22 +246,6 @@ class Tenants:
     def _delete(self, kind: str, name: str, namespace: str) -> None:
         version, plural = _PLURALS[kind]
         self._client.delete(version, plural, name, namespace)
-
-    def _network(self) -> Network:
-        """Return where the API server listens: never reachable, also at a public address."""
-        at, known = self._known
-        if known.api and time.monotonic() - at < _NETWORK_KEPT_S:
-            return known
-        try:
-            row = self._client.get("discovery.k8s.io/v1", "endpointslices", "kubernetes", "default")
-        except Denied:
-            row = None
-        found = {a for e in (row or {}).get("endpoints") or () for a in e.get("addresses") or ()}
-        family = 6 if (row or {}).get("addressType") == "IPv6" else 4
-        ports = {int(p["port"]) for p in (row or {}).get("ports") or () if p.get("port")}
-        made = Network(family, tuple(sorted(found)), tuple(sorted(ports)))
-        self._known = (time.monotonic(), made)
-        return self._known[1]
 
     # --- look, remove, tokens -------------------------------------------------------------------
     def look(self, uid: str) -> Observation:

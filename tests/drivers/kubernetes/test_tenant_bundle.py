@@ -20,6 +20,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from runtime.drivers.kubernetes.access import KubeAccess
 from runtime.drivers.kubernetes.answers import Answer
 from runtime.drivers.kubernetes.builders import tenant as builders
 from runtime.drivers.kubernetes.builders.tenant import digest, limits, policies
@@ -177,6 +178,8 @@ class TestRules:
 
 class Api:
     """An API server in memory: keeps what it is given, counts what it is asked."""
+
+    access = KubeAccess("https://192.0.2.9:6443", "")
 
     def __init__(self) -> None:
         self.objects: dict[str, dict[str, Any]] = {}

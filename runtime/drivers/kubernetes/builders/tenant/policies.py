@@ -46,6 +46,9 @@ NOT_PUBLIC = (
 _METADATA = ("168.63.129.16/32", "169.254.0.0/16", "fd00:ec2::254/128")
 
 
+Front = tuple[str, int]  # an address and a port
+
+
 @dataclass(frozen=True)
 class Network:
     """What is known of the cluster: its address family, and what must stay closed."""
@@ -54,6 +57,7 @@ class Network:
     api: tuple[str, ...] = ()
     api_ports: tuple[int, ...] = ()
     nodes: tuple[str, ...] = ()  # public addresses of nodes: a kubelet listens there
+    fronts: tuple[Front, ...] = ()  # where the API server is reached from outside
 
 
 def build(
@@ -79,7 +83,8 @@ def build(
             "to": [peer(p) for p in options.hub_peers],
         }
         made.append(_policy(namespace, marks, "allow-hub", ["Egress"], egress=[rule]))
-    closed = (*options.blocked_cidrs, *options.pod_cidrs, *network.api, *network.nodes)
+    servers = (*network.api, *(address for address, _port in network.fronts))
+    closed = (*options.blocked_cidrs, *options.pod_cidrs, *servers, *network.nodes)
     if options.internet and (to := internet(closed, network.family)):
         rule = {"to": to}
         made.append(_policy(namespace, marks, "allow-internet", ["Egress"], egress=[rule]))
@@ -98,8 +103,8 @@ def named(options: KubernetesOptions, network: Network) -> list[Object]:
     always = (*_METADATA, *options.blocked_cidrs)
     rules = []
     for wanted in map(opening, options.allowed_cidrs):
-        closed = [*always]
         one = wanted.port is not None and wanted.network.num_addresses == 1
+        closed = [*always, *(a for a, port in network.fronts if not one or port == wanted.port)]
         if not one or wanted.port in network.api_ports:
             closed += [*network.api, *network.nodes, *options.pod_cidrs]
         if wanted.network.version == network.family:
