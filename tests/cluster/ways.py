@@ -59,12 +59,20 @@ def cookies(person: Person) -> dict[str, str]:
 
 
 def terminal(
-    person: Person, row: dict[str, Any], query: str = "cols=100&rows=30", *, page: str = ""
+    person: Person,
+    row: dict[str, Any],
+    query: str = "cols=100&rows=30",
+    *,
+    page: str = "",
+    way: str = "terminal",
 ) -> ClientConnection:
-    """With the session of a browser; ``page``: where its script is from, else the portal's own."""
+    """With the session of a browser; ``page``: where its script is from, else the portal's own.
+
+    ``way``: or ``exec``, whose query is the command.
+    """
     cookie = "; ".join(f"{name}={value}" for name, value in cookies(person).items())
     return connect(
-        f"ws://localhost:{person.portal.port + 4}/gate/terminal/{row['id']}?{query}",
+        f"ws://localhost:{person.portal.port + 4}/gate/{way}/{row['id']}?{query}",
         origin=Origin(page or person.portal.url),
         additional_headers={"Cookie": cookie},
         compression=None,
