@@ -1,7 +1,8 @@
 """A3: a person who is disabled, removed or lowered while much is open: all of it falls in a minute.
 
 A notebook of one's own with a kernel that is talked to, a page, a stream of events by the session
-and one by a token, and a load that copies. Terminal, SSH and kubectl: test_people_in_pods.py.
+and one by a token, and a load that copies; and kubectl with a token that was given already, which
+only the API server itself can refuse. Terminal and SSH: test_people_in_pods.py.
 """
 
 from __future__ import annotations
@@ -12,16 +13,19 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, Self
 
 import httpx
 import pytest
 
 from devcluster.kube import Kube
+from tests.cluster.asking import answered, is_refused
 from tests.cluster.lakes import owner_with_its_key, portal_by_a_store
 from tests.cluster.test_loads import LABEL
+from tests.cluster.test_people_in_pods import WAIT, Kubectl
 from tests.cluster.test_portal_by_gateway import falls, kernel
-from tests.cluster.visitors import BASE, Person, is_sign_in, until
+from tests.cluster.visitors import BASE, Person, is_sign_in, named, until
 from tests.hubapi.live.fleet import NAVIGATE, execute, result_of
 from tests.support.clustered import ClusteredPortal, ok
 from tests.support.stores import VersityS3, run_client
@@ -33,6 +37,7 @@ TRIES = 2  # something else may hold a small machine meanwhile
 SLOWEST = 64 * 1024
 OBJECTS, SIZE = 16, 2**20  # at that pace more than four minutes: it is not done before LATE_S
 LOADS = "projects/demo/loads"
+FILES = "projects/demo/kubeconfigs"
 
 
 @pytest.fixture(scope="module")
@@ -244,3 +249,108 @@ def keeps_what_runs(inside: Inside, kube: Kube, bucket: str) -> float:
     guest.settle(inside.row, "stopped")
     assert guest.api.post(f"{BASE}/{inside.row['id']}/start").status_code == 403
     return took
+
+
+# --- kubectl, with a token that was given already ---------------------------------------------------
+
+
+def a_file(person: Person, folder: Path) -> Kubectl:
+    """Downloaded with a token in it, and good: from here on the portal is not asked any more."""
+    folder.mkdir(parents=True)
+    kubectl = Kubectl(person, folder)
+    assert "token:" in kubectl.file.read_text()
+    until(lambda: kubectl.run("get", "pods").returncode == 0)
+    return kubectl
+
+
+def is_good(kubectl: Kubectl, *words: str) -> bool:
+    done = answered(lambda: kubectl.run(*words))
+    assert done.returncode == 0 or is_refused(done), done.stderr
+    return done.returncode == 0
+
+
+def refused_after(kubectl: Kubectl) -> float:
+    """How long the API server still took its token; the portal's own worker takes the rights."""
+    began = time.monotonic()
+    until(lambda: not is_good(kubectl, "get", "pods"), LATE_S)
+    return time.monotonic() - began
+
+
+def a_container(person: Person) -> dict[str, Any]:
+    return person.launch(
+        kind="container",
+        name=named("kube"),
+        image=person.portal.state["images"]["tool"]["reference"],
+        command=WAIT,
+        cpu_milli=200,
+        memory_mib=256,
+    )
+
+
+def test_a3_the_token_of_a_file_that_was_revoked_is_refused_and_another_ones_is_not(
+    ann: Person, tmp_path: Path
+) -> None:
+    """The owner revokes it by the API, and does nothing else."""
+
+    def once() -> float:
+        guest = a_member(ann.portal)
+        first = a_file(guest, tmp_path / guest.name / "first")
+        (grant,) = ok(guest.api.get(FILES)).json()["results"]
+        second = a_file(guest, tmp_path / guest.name / "second")
+        assert is_good(first, "get", "pods")
+        assert ok(guest.api.delete(f"{FILES}/{grant['id']}")).status_code == 204
+        took = refused_after(first)
+        assert is_good(second, "get", "pods")
+        return took
+
+    in_a_minute(once)
+
+
+@pytest.mark.parametrize("end", [disabled, removed])
+def test_a3_the_token_of_who_is_out_is_refused(
+    ann: Person, tmp_path: Path, end: Callable[..., None]
+) -> None:
+    def once() -> float:
+        guest = a_member(ann.portal)
+        row = a_container(guest)
+        try:
+            kubectl = a_file(guest, tmp_path / guest.name)
+            pod = f"ws-{row['id']}-0"
+            until(lambda: is_good(kubectl, "exec", pod, "--", "true"))
+            end(ann, guest.name)
+            took = refused_after(kubectl)
+            assert not is_good(kubectl, "exec", pod, "--", "true")
+            assert not is_good(kubectl, "logs", pod)
+            assert guest.api.get(FILES).status_code in {401, 404}
+            return took
+        finally:
+            ann.api.delete(f"{BASE}/{row['id']}")
+
+    in_a_minute(once)
+
+
+def test_a3_who_is_lowered_to_a_viewer_keeps_kubectl_for_what_is_his_own_and_no_more(
+    ann: Person, tmp_path: Path
+) -> None:
+    """Viewers may use kubectl; it never did more than look, and enter one's own."""
+    guest = a_member(ann.portal)
+    own, hers = a_container(guest), a_container(ann)
+    try:
+        kubectl = a_file(guest, tmp_path / guest.name)
+        enters = ("exec", f"ws-{own['id']}-0", "--", "true")
+        until(lambda: is_good(kubectl, *enters))
+        lowered(ann, guest.name)
+        ok(guest.api.post(f"{BASE}/{own['id']}/stop"))  # what he may do still, and not undo
+        guest.settle(own, "stopped")
+        assert guest.api.post(f"{BASE}/{own['id']}/start").status_code == 403
+        assert is_good(kubectl, "get", "pods")
+        for words in (
+            ("exec", f"ws-{hers['id']}-0", "--", "true"),
+            ("logs", f"ws-{hers['id']}-0"),
+            ("scale", "statefulset", f"ws-{own['id']}", "--replicas=1"),
+            ("run", "mine", "--image=x"),
+        ):
+            assert not is_good(kubectl, *words), words
+    finally:
+        for row in (own, hers):
+            ann.api.delete(f"{BASE}/{row['id']}")
