@@ -242,6 +242,32 @@ def test_l2_another_tenants_udp_port_answers_without_policies_and_not_with_them(
     assert not answered(scene.ours.namespace, "udp-ours", wanted=False)
 
 
+def test_l2_c10_a_tenants_pod_reaches_no_pod_that_nobody_guards(
+    scene: Scene, namespace: str
+) -> None:
+    """Nothing on the other side refuses: what is shut is the tenant's own way out.
+
+    A pod of a namespace without our policies reaches it by each way, before and after.
+    """
+    kube, image = scene.here.kube, scene.here.state["images"]["tool"]["reference"]
+    kube.create(pod(namespace, "listener", image, command=LISTEN, labels={"app": "listener"}))
+    kube.create(pod(namespace, "udp", image, command=["python3", "-c", ECHO]))
+    targets = (f"{_address(kube, namespace)}:8888", f"{_service(kube, namespace)}:80")
+    echo = f"{_address(kube, namespace, 'udp')}:{UDP}"
+    assert kube.list("networking.k8s.io/v1", "NetworkPolicy", namespace) == []
+    tenants = scene.ours.namespace
+
+    def reached(where: str, name: str, *, wanted: bool) -> tuple[dict[str, bool], bool]:
+        by_tcp = _tried(scene, where, f"{name}-tcp", dict.fromkeys(targets, wanted))
+        return by_tcp, dials.udp(kube, where, f"{name}-udp", image, echo, wanted=wanted)
+
+    everywhere, nowhere = dict.fromkeys(targets, True), dict.fromkeys(targets, False)
+    assert reached("h3-proxy", "unguarded-before", wanted=True) == (everywhere, True)
+    assert reached(tenants, "unguarded", wanted=False) == (nowhere, False)
+    assert reached("h3-proxy", "unguarded-after", wanted=True) == (everywhere, True)
+
+
+# Of pods of the test's own; those that Berth launches are looked into in test_people_in_pods.py.
 # A token lies on a file system of its own, so the whole of what is mounted is walked.
 LOOK = f"""
 cut -d ' ' -f 2 /proc/mounts | grep serviceaccount
