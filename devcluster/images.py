@@ -249,6 +249,18 @@ def needsroot(say: Said) -> oci.Image:
     return replace(made, name="berth/needsroot", layers=layers, command=["/init"], user="root")
 
 
+def greedy(say: Said) -> oci.Image:
+    """Its environment asks the node's hooks for all GPUs, and to load a library of its own."""
+    made = tool(say)
+    asks = {
+        "LD_AUDIT": "/opt/of-the-image.so",
+        "LD_PRELOAD": "/opt/of-the-image.so",
+        "NVIDIA_DRIVER_CAPABILITIES": "all",
+        "NVIDIA_VISIBLE_DEVICES": "all",
+    }
+    return replace(made, name="berth/greedy", environment={**made.environment, **asks})
+
+
 def echo(say: Said) -> oci.Image:
     script = Path(__file__).parent / "pods/echo.py"
     layers = [debian().layer(say), single("echo", "/opt/echo.py", script).layer(say)]
@@ -307,7 +319,7 @@ def data(say: Said) -> oci.Image:
 
 
 FIRST = (pause, coredns)  # what the cluster itself needs
-LATER = (tool, asroot, needsroot, echo, jupyterlab, data, analysis)
+LATER = (tool, asroot, needsroot, greedy, echo, jupyterlab, data, analysis)
 LARGE = (debian, jupyter, data_packages, analysis_packages)  # their layers take a while
 
 

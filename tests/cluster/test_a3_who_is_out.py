@@ -23,9 +23,9 @@ from devcluster.kube import Kube
 from tests.cluster.asking import answered, is_refused
 from tests.cluster.lakes import owner_with_its_key, portal_by_a_store
 from tests.cluster.test_loads import LABEL
-from tests.cluster.test_people_in_pods import WAIT, Kubectl
 from tests.cluster.test_portal_by_gateway import falls, kernel
 from tests.cluster.visitors import BASE, Person, is_sign_in, named, until
+from tests.cluster.ways import Kubectl
 from tests.hubapi.live.fleet import NAVIGATE, execute, result_of
 from tests.support.clustered import ClusteredPortal, ok
 from tests.support.stores import VersityS3, run_client
@@ -38,6 +38,7 @@ SLOWEST = 64 * 1024
 OBJECTS, SIZE = 16, 2**20  # at that pace more than four minutes: it is not done before LATE_S
 LOADS = "projects/demo/loads"
 FILES = "projects/demo/kubeconfigs"
+WAIT = ["bash", "-c", "trap 'exit 0' TERM; sleep 3600 & wait"]
 
 
 @pytest.fixture(scope="module")

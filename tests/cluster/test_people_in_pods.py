@@ -1,14 +1,14 @@
 """People at containers with GPUs on the real cluster, and what ends with them.
 
-One container as its user has it (terminal, SSH, kubectl), GPUs that are one's own (C14), forged
-headers from inside (A4), leftovers (E11), and a person who is disabled while inside (A3).
+One container as its user has it (terminal, SSH, kubectl), GPUs that are one's own (C14), an image
+that asks for more (C4), no token inside (C5), forged headers from inside (A4), leftovers (E11), and a
+person who is disabled while inside (A3).
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-import os
 import shlex
 import subprocess
 import time
@@ -22,10 +22,14 @@ from websockets.exceptions import InvalidStatus
 
 from devcluster.kube import Kube
 from runtime.drivers.kubernetes import names
+from tests.cluster import dials
 from tests.cluster.pods import pod
+from tests.cluster.test_isolation import LOOK
+from tests.cluster.test_root_images import image_of
 from tests.cluster.visitors import BASE, Person, named, portal_of_people, until
 from tests.cluster.ways import (
     SSH,
+    Kubectl,
     answers,
     gate_url,
     needs_ssh,
@@ -85,35 +89,6 @@ def body(person: Person, name: str, gpus: int = 0) -> dict[str, Any]:
 def pod_of(kube: Kube, row: dict[str, Any]) -> dict[str, Any]:
     (found,) = kube.list("v1", "Pod", labelSelector=f"berth.dev/uid={row['uid']}")
     return dict(found)
-
-
-class Kubectl:
-    """kubectl with a file that its owner downloaded, with a token in it."""
-
-    def __init__(self, person: Person, folder: Path) -> None:
-        self.program = person.portal.state["programs"]["kubectl"]
-        base = "projects/demo/kubeconfigs"
-        made = ok(person.api.post(base, json={"cluster": KEY, "kind": "token", "hours": 1})).json()
-
-        def download() -> Any:
-            answer = person.api.post(f"{base}/{made['id']}/file")
-            return None if answer.status_code == 409 else ok(answer)  # 409: rights are being made
-
-        self.file = folder / f"{person.name}.kubeconfig"
-        self.file.touch(mode=0o600)
-        self.file.write_text(until(download).json()["kubeconfig"])
-
-    def command(self, *words: str) -> tuple[list[str], dict[str, str]]:
-        return [self.program, *words], {**os.environ, "KUBECONFIG": str(self.file)}
-
-    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
-        command, env = self.command(*words)
-        return subprocess.run(
-            command, env=env, capture_output=True, text=True, timeout=120, check=False
-        )
-
-    def inside(self, row: dict[str, Any], script: str) -> subprocess.CompletedProcess[str]:
-        return self.run("exec", f"ws-{row['id']}-0", "--", "sh", "-c", script)
 
 
 LEFT = ("set", "pod")
@@ -244,6 +219,82 @@ def test_c14_a_gpu_is_one_containers_own_and_who_finds_none_waits_and_then_start
         for one in made:
             ok(ann.api.delete(f"{BASE}/{one['id']}"))
         until(lambda: all(ann.api.get(f"{BASE}/{m['id']}").status_code == 404 for m in made))
+
+
+# By the program that the image would load into everything, and by what it has in its environment.
+ENVIRONMENT = "env | grep -E '^(LD_|NVIDIA_)' | sort"
+EMPTIED = ["LD_AUDIT=", "LD_PRELOAD="]
+
+
+def entered_by_kubectl(kubectl: Kubectl, row: dict[str, Any], script: str) -> list[str]:
+    """The lines that it says inside; rights for a new pod come a moment later."""
+    said = until(lambda: (r := kubectl.inside(row, script)).returncode == 0 and r)
+    return list(said.stdout.splitlines())
+
+
+def test_c4_what_an_image_asks_of_the_nodes_hooks_is_void_inside(
+    ann: Person, kube: Kube, devcluster: dict[str, Any], tmp_path: Path
+) -> None:
+    """It is there where nobody takes it out: in a pod of the test's own, beside.
+
+    Which GPUs one with GPUs sees is for the device plugin to say, and this cluster has none.
+    """
+    image, kubectl = image_of(devcluster, "greedy"), Kubectl(ann, tmp_path)
+    rows = [ann.launch(**{**body(ann, "greedy", gpus), "image": image}) for gpus in (0, 1)]
+    try:
+        none, one = (entered_by_kubectl(kubectl, row, ENVIRONMENT) for row in rows)
+        namespace = pod_of(kube, rows[0])["metadata"]["namespace"]
+        assert greedy_as_it_is(kube, namespace, image) == [
+            "LD_AUDIT=/opt/of-the-image.so",
+            "LD_PRELOAD=/opt/of-the-image.so",
+            "NVIDIA_DRIVER_CAPABILITIES=all",
+            "NVIDIA_VISIBLE_DEVICES=all",
+        ]
+        assert [*EMPTIED, "NVIDIA_VISIBLE_DEVICES=void"] == [
+            line for line in none if not line.startswith("NVIDIA_DRIVER_CAPABILITIES")
+        ]  # with none to see, what could be done with them says nothing
+        assert [*EMPTIED, "NVIDIA_DRIVER_CAPABILITIES=compute,utility"] == [
+            line for line in one if not line.startswith("NVIDIA_VISIBLE_DEVICES")
+        ]
+        main = [entered_by_kubectl(kubectl, r, "tr '\\0' '\\n' < /proc/1/environ") for r in rows]
+        assert [set(EMPTIED) <= set(lines) for lines in main] == [True, True]
+    finally:
+        for row in rows:
+            ok(ann.api.delete(f"{BASE}/{row['id']}"))
+
+
+def greedy_as_it_is(kube: Kube, namespace: str, image: str) -> list[str]:
+    size = {"cpu": "50m", "memory": "64Mi"}
+    resources = {"requests": size, "limits": size}
+    command = ["sh", "-c", f"({ENVIRONMENT}) 2>/dev/null"]
+    made = pod(namespace, named("greedy"), image, command=command, resources=resources)
+    kube.create(made)
+    try:
+        return str(dials.printed(kube, made)).splitlines()
+    finally:
+        kube.delete("v1", "Pod", made["metadata"]["name"], namespace)
+
+
+# What a notebook has of the portal: its own token there, and a setting.
+PORTALS = ("JUPYTERHUB_API_TOKEN=", "JUPYTERHUB_ALLOW_TOKEN_IN_URL=")
+
+
+def test_c5_no_token_is_in_what_berth_launched(
+    ann: Person, kube: Kube, row: dict[str, Any], tmp_path: Path
+) -> None:
+    """A container with a GPU, and a notebook. That who looks so finds one: test_isolation.py."""
+    lab, kubectl = ann.launch(name=named("lab")), Kubectl(ann, tmp_path)
+    try:
+        for one in (row, lab):
+            lines = entered_by_kubectl(kubectl, one, f"({LOOK}) 2>/dev/null")
+            assert lines[-1] == "looked"
+            assert [found for found in lines[:-1] if not found.startswith(PORTALS)] == []
+            spec = pod_of(kube, one)["spec"]
+            assert spec["automountServiceAccountToken"] is False
+            mounted = [v for v in spec.get("volumes", []) if "projected" in v]
+            assert mounted == []
+    finally:
+        ok(ann.api.delete(f"{BASE}/{lab['id']}"))
 
 
 FORGE = """

@@ -1,9 +1,10 @@
-"""The ways into a pod as people have them: terminal, files and SSH of the gate."""
+"""The ways into a pod as people have them: terminal, files and SSH of the gate, and kubectl."""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
 import subprocess
 import time
@@ -15,8 +16,8 @@ import pytest
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Origin
 
-from tests.cluster.visitors import Person
-from tests.support.clustered import ClusteredPortal, ok
+from tests.cluster.visitors import Person, until
+from tests.support.clustered import KEY, ClusteredPortal, ok
 
 SSH = [
     "-F",
@@ -132,6 +133,35 @@ def ssh(
     return subprocess.run(
         command, capture_output=True, timeout=120, check=False, stdin=subprocess.DEVNULL
     )
+
+
+class Kubectl:
+    """kubectl with a file that its owner downloaded, with a token in it."""
+
+    def __init__(self, person: Person, folder: Path) -> None:
+        self.program = person.portal.state["programs"]["kubectl"]
+        base = "projects/demo/kubeconfigs"
+        made = ok(person.api.post(base, json={"cluster": KEY, "kind": "token", "hours": 1})).json()
+
+        def download() -> Any:
+            answer = person.api.post(f"{base}/{made['id']}/file")
+            return None if answer.status_code == 409 else ok(answer)  # 409: rights are being made
+
+        self.file = folder / f"{person.name}.kubeconfig"
+        self.file.touch(mode=0o600)
+        self.file.write_text(until(download).json()["kubeconfig"])
+
+    def command(self, *words: str) -> tuple[list[str], dict[str, str]]:
+        return [self.program, *words], {**os.environ, "KUBECONFIG": str(self.file)}
+
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        command, env = self.command(*words)
+        return subprocess.run(
+            command, env=env, capture_output=True, text=True, timeout=120, check=False
+        )
+
+    def inside(self, row: dict[str, Any], script: str) -> subprocess.CompletedProcess[str]:
+        return self.run("exec", f"ws-{row['id']}-0", "--", "sh", "-c", script)
 
 
 needs_ssh = pytest.mark.skipif(shutil.which("ssh") is None, reason="no OpenSSH client here")
