@@ -68,6 +68,42 @@ def test_a_workspace_that_ends_by_itself_stops_counting_when_it_ended(
     assert Interval.objects.get().ended_at is not None
 
 
+def test_c14_what_ended_by_itself_counts_until_it_ended_and_not_until_that_was_noticed(
+    launch: Any, settle: Any, alice: Any
+) -> None:
+    row = settle(launch(alice))
+    ended = now() + timedelta(minutes=10)
+    with time_machine.travel(ended, tick=False):
+        registry.driver_for(row.cluster_key).exit(str(row.uid), code=137, reason="oom")
+    with time_machine.travel(ended + timedelta(hours=3), tick=False):
+        type(row).objects.filter(pk=row.pk).update(next_reconcile_at=now())
+        settle(row)
+    assert row.phase == "failed"
+    only = Interval.objects.get()
+    assert only.ended_at is not None
+    assert abs(only.ended_at - ended) < timedelta(seconds=1)
+    assert only.end_reason == "oom"
+
+
+def test_c14_what_vanished_counts_until_that_was_seen_and_no_longer(
+    launch: Any, settle: Any, alice: Any
+) -> None:
+    """When it went nobody knows."""
+    row = settle(launch(alice))
+    registry.driver_for(row.cluster_key).vanish(str(row.uid))
+    seen = now() + timedelta(minutes=10)
+    with time_machine.travel(seen, tick=False):
+        type(row).objects.filter(pk=row.pk).update(next_reconcile_at=now())
+        settle(row)
+    with time_machine.travel(seen + timedelta(hours=3), tick=False):
+        type(row).objects.filter(pk=row.pk).update(next_reconcile_at=now())
+        settle(row)
+    assert (row.phase, row.reason) == ("failed", "vanished")
+    only = Interval.objects.get()
+    assert only.ended_at is not None
+    assert abs(only.ended_at - seen) < timedelta(seconds=1)
+
+
 def test_waiting_in_the_queue_costs_nothing(project: Any, alice: Any) -> None:
     told(work(project, alice), Phase.PENDING, {})
     assert not Interval.objects.exists()
@@ -175,3 +211,22 @@ def test_what_a_pod_used_before_another_replaced_it_still_counts(project: Any, a
     later = work(project, alice, started_at=now())
     told(later, Phase.RUNNING, {**ref, "pod": {"times": 1}})
     assert Interval.objects.get().started_at == begun
+
+
+def test_c14_an_eviction_is_the_same_interval_until_its_launch_ends(
+    project: Any, alice: Any
+) -> None:
+    """Its place is kept for it meanwhile; a pod that never comes again ends with its stop."""
+    begun = now().timestamp() - 600
+    ref: dict[str, Any] = {"launch": 1, "placed_at": begun, "pod": {"times": 0}}
+    told(work(project, alice), Phase.RUNNING, ref)
+    told(work(project, alice, reason="evicted"), Phase.STARTING, ref)
+    assert Interval.objects.get().ended_at is None
+    told(work(project, alice), Phase.RUNNING, {**ref, "pod": {"times": 1}})
+    told(work(project, alice, reason="evicted"), Phase.STARTING, {**ref, "pod": {"times": 1}})
+    told(work(project, alice, reason="user"), Phase.STOPPING, ref)
+    assert Interval.objects.get().ended_at is None  # its place is held until it is gone
+    told(work(project, alice, reason="user"), Phase.STOPPED, {**ref, "exit": {"at": begun + 300}})
+    only = Interval.objects.get()
+    assert (only.ended_at - only.started_at).total_seconds() == pytest.approx(300)
+    assert (only.launch, only.end_reason) == (1, "user")
