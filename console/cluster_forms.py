@@ -150,7 +150,10 @@ class OptionsForm(GroupedForm):
     scheduler = exact(
         _("Scheduler for work with GPUs"),
         max_length=63,
-        help_text=_("Name of a profile that packs. Empty: packed by preference."),
+        help_text=_(
+            "Name of a profile that packs. Empty: packed by preference, but not work that names"
+            " kinds of GPU in an order: there the order decides."
+        ),
     )
     queue = exact(
         _("Queue"),

@@ -395,3 +395,10 @@ def test_what_is_part_of_the_installation_keeps_its_options(op: Any, cluster: Cl
     row = Cluster.objects.get()
     assert (row.name, row.options) == ("Ours", {})
     assert op.post(url("cluster-detach"), {"confirm": "Ours"}).status_code == 409
+
+
+def test_a3_the_setting_says_that_packing_gives_way_to_an_order_of_kinds(
+    op: Any, cluster: Cluster
+) -> None:
+    del cluster
+    assert "kinds of GPU in an order: there the order decides." in page(op, "cluster-settings")
