@@ -6,7 +6,8 @@ in nowhere. Nobody else uses the token: a provider that rotates them takes two a
 
 The provider's no keeps the person out (services.refusals). What is no such no: an error about
 something else, no answer, a wish to see the person (``interaction_required``, which ends the
-sessions only), a no to nearly everybody at once, and a no after a question whose answer was lost.
+sessions only), a no to nearly everybody at once, and a no to a token that a question whose answer
+was lost, or a long time without any, may have ended: the person is warned a day before.
 """
 
 from collections.abc import Iterator
@@ -32,11 +33,12 @@ from accounts.oidc.renewal import TROUBLE, Refused, SomebodyElse, claims_of, goo
 from accounts.services.refusals import user_refuse, user_warn
 from common.clock import now
 
-GRACE = timedelta(seconds=120)  # as sessions have it
 BATCH = 32
 ASKERS = 8
 MAX_BATCHES = 100
 WARNED_FOR = timedelta(hours=24)
+# Nobody asked for so long (no worker, an old backup put back): the token may have run out.
+STALE = timedelta(hours=1)
 GROUPS_EVERY = timedelta(minutes=5)  # how often a usual token would have brought them
 # That many at once, and more than half of those asked: the provider lost something, not they.
 TOO_MANY = 10
@@ -159,6 +161,7 @@ def _claimed(rows: list[ProviderGrant]) -> Iterator[_Held]:
             ProviderGrant.objects.filter(pk=row.pk, asked_at=row.asked_at).delete()
             continue
         held = _Held(row, refresh, now())
+        row.is_unsure = row.is_unsure or held.asked_at - row.asked_at > STALE
         # Unsure until the answer is written down: this process may end before.
         mine = ProviderGrant.objects.filter(pk=row.pk, asked_at=row.asked_at)
         if mine.update(asked_at=held.asked_at, is_unsure=True):

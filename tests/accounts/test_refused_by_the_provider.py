@@ -239,6 +239,16 @@ def test_c4_a_token_that_a_lost_answer_used_up_warns_a_day_before(
     assert refusals().count() == 1
 
 
+def test_c4_a_token_that_nobody_asked_with_for_long_warns_first(provider, asks, ask):
+    sign_in(provider)
+    provider.end_sessions("dora-1")
+    ask(after=2 * 3600)
+    assert User.objects.get().is_active
+    assert Notification.objects.get().kind == "account.sign-in-again"
+    ask(after=25 * 3600)
+    assert not User.objects.get().is_active
+
+
 def test_c4_who_signs_in_after_the_warning_is_not_refused(provider, asks, ask):
     sign_in(provider)
     provider.lie(rotate=True, lost=True)
