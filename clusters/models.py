@@ -188,7 +188,11 @@ class Pool(models.Model):
 
 
 class NetworkProfile(models.Model):
-    """An extra network as data: what it is called there, what it takes of a node per GPU."""
+    """An extra network as data: what it is called there, what it takes of a node per GPU.
+
+    ``further``: pairs of attachment and resource for the second card, the third and so on, where
+    each has a physical function of its own; after the last one the first comes again.
+    """
 
     KIND = "network"
 
@@ -198,6 +202,7 @@ class NetworkProfile(models.Model):
     description = models.CharField(max_length=300, blank=True, default="")
     attachment = models.CharField(max_length=200)  # namespace/name of the definition
     resource = models.CharField(max_length=120, blank=True, default="")  # "": takes nothing
+    further = models.JSONField(default=list, db_default=[], blank=True)
     per_gpu = models.BooleanField(default=True)  # count for each GPU; else for the workload
     count = models.PositiveIntegerField(default=1)
     env = models.JSONField(default=dict, blank=True)
@@ -212,6 +217,12 @@ class NetworkProfile(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
+        """Attachment and resource of each card in order; one pair is every card's."""
+        more = [(entry["attachment"], entry["resource"]) for entry in self.further or ()]
+        return [(self.attachment, self.resource), *more]
 
     def cards(self, gpus: int) -> int:
         return self.count * (gpus if self.per_gpu else 1)

@@ -6,8 +6,9 @@ Everything that a tenant can choose is a name; labels, tolerations and resources
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass
+from itertools import cycle, islice
 from typing import TYPE_CHECKING, Any
 
 from django.utils.translation import gettext as _
@@ -232,9 +233,11 @@ def network_for(
     if not cards:
         message = _("The network %(name)s comes with GPUs: ask for at least one.") % {"name": name}
         raise wrong("network", message)
+    # the first GPU has the first card, which is net1 inside, and so on
+    taken = list(islice(cycle(profile.pairs), cards))
     return p.Network(
-        attachments=(profile.attachment,) * (cards if profile.resource else 1),
-        resources={profile.resource: cards} if profile.resource else {},
+        attachments=_attachments(taken),
+        resources=dict(Counter(resource for _name, resource in taken if resource)),
         env={str(k): str(v) for k, v in (profile.env or {}).items()},
     )
 
@@ -355,6 +358,15 @@ def _raise_no_kind(cluster: Cluster, name: str) -> None:
 
 def _raise_flavor(message: str) -> None:
     raise wrong("gpu_flavor", message)
+
+
+def _attachments(taken: Iterable[tuple[str, str]]) -> tuple[str, ...]:
+    """One for each card; what takes nothing of the node is attached once."""
+    found: list[str] = []
+    for attachment, resource in taken:
+        if resource or attachment not in found:
+            found.append(attachment)
+    return tuple(found)
 
 
 def _profile(cluster_key: str, name: str, project_uid: Any, pool: str) -> NetworkProfile:

@@ -160,6 +160,14 @@ class NetworkForm(PartForm):
         max_length=120,
         help_text=_("For example nvidia.com/mlnx_sriov_pf0_vf. Empty: it takes nothing."),
     )
+    further = area(
+        _("Further cards"),
+        rows=2,
+        help_text=_(
+            "attachment and resource on each line: for the second card, the third and so on; then"
+            " the first again. Empty: all are like the first."
+        ),
+    )
     count = forms.IntegerField(label=_("Cards"), min_value=1, max_value=64, initial=1)
     per_gpu = forms.BooleanField(label=_("So many for each GPU"), required=False, initial=True)
     env = area(_("Variables"), rows=2, help_text=_("NAME=value on each line."))
@@ -184,6 +192,7 @@ class NetworkForm(PartForm):
         found = dict(self.cleaned_data)
         found.pop("projects")
         found["project_uids"] = self.uids()
+        found["further"] = lines.cards(found["further"], "further")
         found["env"] = lines.pairs(found["env"], "env")
         found["pools"] = [pool.name for pool in found.get("pools", ())]
         return found
@@ -192,6 +201,7 @@ class NetworkForm(PartForm):
     def initial_of(row: Any) -> dict[str, Any]:
         names = ("name", "description", "attachment", "resource", "count", "per_gpu")
         found = {name: getattr(row, name) for name in names}
+        found["further"] = lines.cards_text(row.further)
         found["env"] = lines.pairs_text(row.env)
         return {
             **found,

@@ -44,6 +44,24 @@ def sets_text(values: Mapping[str, Iterable[str]]) -> str:
     return "\n".join(f"{name}={','.join(v)}" for name, v in sorted((values or {}).items()))
 
 
+def cards(text: str, field: str) -> list[dict[str, str]]:
+    """``attachment resource`` on each line; without a resource it takes nothing of the node."""
+    found = []
+    for line in lines_of(text):
+        attachment, _space, resource = line.partition(" ")
+        if " " in resource.strip():
+            message = _("Write attachment and resource on each line; this is not: %(line)s") % {
+                "line": line
+            }
+            raise Invalid(message, fields={field: [message]})
+        found.append({"attachment": attachment, "resource": resource.strip()})
+    return found
+
+
+def cards_text(values: Iterable[Mapping[str, str]]) -> str:
+    return "\n".join(f"{entry['attachment']} {entry['resource']}".strip() for entry in values or ())
+
+
 def tolerations(text: str) -> list[dict[str, str]]:
     """``key=value:Effect`` or ``key:Effect`` on each line, as kubectl writes taints."""
     found = []

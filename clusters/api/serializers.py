@@ -231,11 +231,19 @@ class PoolChange(StrictSerializer):
     position = serializers.IntegerField(min_value=0, max_value=100_000, required=False)
 
 
+class NetworkCard(StrictSerializer):
+    """What another card of an extra network is attached to, and what it takes of a node."""
+
+    attachment = serializers.CharField(max_length=200)
+    resource = serializers.CharField(max_length=120, allow_blank=True, default="")
+
+
 class NetworkOut(serializers.Serializer[Any]):
     name = serializers.CharField()
     description = serializers.CharField(allow_blank=True)
     attachment = serializers.CharField()
     resource = serializers.CharField(allow_blank=True)
+    further = NetworkCard(many=True)
     per_gpu = serializers.BooleanField()
     count = serializers.IntegerField()
     env = serializers.DictField(child=serializers.CharField(allow_blank=True))
@@ -248,6 +256,12 @@ class NetworkChange(StrictSerializer):
     description = serializers.CharField(max_length=300, required=False, allow_blank=True)
     attachment = serializers.CharField(max_length=200, required=False)
     resource = serializers.CharField(max_length=120, required=False, allow_blank=True)
+    further = NetworkCard(
+        many=True,
+        required=False,
+        max_length=63,
+        help_text="for the second card, the third and so on; then the first again",
+    )
     per_gpu = serializers.BooleanField(required=False)
     count = serializers.IntegerField(min_value=1, max_value=64, required=False)
     env = serializers.DictField(

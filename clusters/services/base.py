@@ -35,11 +35,11 @@ def clean_name(value: Any, field: str = "name", limit: int = 63) -> str:
     return name
 
 
-def clean_resource(value: Any, *, empty: bool = False) -> str:
+def clean_resource(value: Any, *, empty: bool = False, field: str = "resource") -> str:
     name = str(value or "").strip()
     if (empty and not name) or _RESOURCE.match(name):
         return name
-    raise wrong("resource", _("A name such as nvidia.com/gpu."))
+    raise wrong(field, _("A name such as nvidia.com/gpu."))
 
 
 def clean_label(name: Any, value: Any, field: str) -> tuple[str, str]:

@@ -146,11 +146,11 @@ def _assign_network(row: NetworkProfile, name: str, value: Any) -> None:
     elif name == "description":
         row.description = str(value or "").strip()[:300]
     elif name == "attachment":
-        row.attachment = str(value or "").strip()
-        if not _ATTACHMENT.match(row.attachment):
-            raise wrong("attachment", _("Name the network attachment as namespace/name."))
+        row.attachment = _attachment(value, "attachment")
     elif name == "resource":
         row.resource = clean_resource(value, empty=True)
+    elif name == "further":
+        row.further = _further(value)
     elif name == "per_gpu":
         row.per_gpu = bool(value)
     elif name == "count":
@@ -161,6 +161,27 @@ def _assign_network(row: NetworkProfile, name: str, value: Any) -> None:
         row.project_uids = clean_uids(value)
     else:
         raise wrong(name, _("There is no such field."))
+
+
+def _attachment(value: Any, field: str) -> str:
+    found = str(value or "").strip()
+    if not _ATTACHMENT.match(found):
+        raise wrong(field, _("Name the network attachment as namespace/name."))
+    return found
+
+
+def _further(value: Any) -> list[dict[str, str]]:
+    """Pairs in order; with the first one no more than there may be cards."""
+    if not isinstance(value, list) or len(value) >= MAX_COUNT:
+        raise wrong("further", _("A list of cards, at most %(n)d.") % {"n": MAX_COUNT - 1})
+    found = []
+    for entry in value:
+        if not isinstance(entry, dict) or set(entry) - {"attachment", "resource"}:
+            raise wrong("further", _("A card has attachment and resource."))
+        attachment = _attachment(entry.get("attachment"), "further")
+        resource = clean_resource(entry.get("resource"), empty=True, field="further")
+        found.append({"attachment": attachment, "resource": resource})
+    return found
 
 
 def _env(value: Any) -> dict[str, str]:
