@@ -66,7 +66,12 @@ def values(
         "worker": {"replicas": 1, "resources": SMALL},
         "gate": {"replicas": 1, "resources": SMALL},
         "proxy": {"replicas": 1, "resources": SMALL},
-        "cluster": {"namespacePrefix": PREFIX, "options": options, "nfs": [EXPORT]},
+        "cluster": {
+            "namespacePrefix": PREFIX,
+            "options": options,
+            "nfs": [EXPORT],
+            "storage": {"kind": "directory"},  # the development cluster has what makes them
+        },
         "postgresql": {
             "enabled": True,
             "image": f"{registry}/berth/postgres{refs['postgres']}",

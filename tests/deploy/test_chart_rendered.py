@@ -2,12 +2,14 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from clusters.options import ClusterOptions, check
 from portal.server.web import GRACE_S
 from tests.deploy import chart
 
@@ -80,6 +82,16 @@ def pods(rendered: tuple[int, str]) -> dict[str, dict[str, Any]]:
         {"networkPolicies": {"ingressFrom": ["ingress-nginx"]}},
         {"networkPolicies": {"sshFrom": [{}]}},  # would be everybody
         {"cluster": {"namespacePrefix": "kube-' || true || '"}},
+        {"cluster": {"storage": {"kind": "floppy"}}},
+        {"cluster": {"storage": {"kind": "nfs"}}},  # of which server?
+        {"cluster": {"storage": {"kind": "nfs", "nfs": {"server": "nfs.example"}}}},
+        {
+            "cluster": {
+                "options": {"volume_kind": "nfs", "nfs_server": "x' || '", "nfs_export": "/"}
+            }
+        },
+        {"cluster": {"storage": {"className": "A B"}}},
+        {"cluster": {"storage": {"accessMode": "Many"}}},
     ],
 )
 def test_values_that_make_no_sense_are_refused(render: Any, changes: dict[str, Any]) -> None:
@@ -251,6 +263,82 @@ def test_values_of_an_earlier_chart_that_are_kept_name_no_notebook_image(
     image = {**chart.values()["image"], "notebook": None}
     assert objects(render(image=image))
     assert "image.notebook" in notes(image=image)
+
+
+def stored(rendered: tuple[int, str]) -> dict[str, Any]:
+    """What the release says of its own cluster's storage."""
+    (settings,) = [one["data"] for one in objects(rendered) if one["kind"] == "ConfigMap"]
+    made = json.loads(settings["BERTH_IN_CLUSTER_OPTIONS"])
+    check(replace(ClusterOptions(), **{name: made[name] for name in STORED if name in made}))
+    return {name: made[name] for name in STORED if name in made}
+
+
+STORED = ("volume_kind", "storage_class", "volume_access_mode", "nfs_server", "nfs_export")
+SERVED = {"server": "nfs.example", "export": "/homes"}
+
+
+@pytest.mark.parametrize(
+    ("cluster", "expected"),
+    [
+        ({}, ("storageclass", "", "ReadWriteOnce", None, None)),
+        (
+            {"storage": {"className": "fast", "accessMode": "ReadWriteMany"}},
+            ("storageclass", "fast", "ReadWriteMany", None, None),
+        ),
+        (
+            {"storage": {"kind": "nfs", "nfs": SERVED}},
+            ("nfs", None, "ReadWriteOnce", "nfs.example", "/homes"),
+        ),
+        ({"storage": {"kind": "directory"}}, ("directory", None, "ReadWriteOnce", None, None)),
+        # options go first; an earlier chart, whose values are kept, had directories only
+        (
+            {"options": {"storage_class": "gold", "volume_access_mode": "ReadWriteMany"}},
+            ("storageclass", "gold", "ReadWriteMany", None, None),
+        ),
+        ({"storage": None}, ("directory", None, None, None, None)),
+    ],
+)
+def test_homes_lie_on_the_clusters_default_class_unless_another_storage_is_said(
+    render: Any, cluster: dict[str, Any], expected: tuple[str | None, ...]
+) -> None:
+    found = stored(render(cluster=cluster))
+    assert tuple(found.get(name) for name in STORED) == expected
+
+
+def test_c6_the_fence_lets_volumes_lie_on_the_export_of_homes_and_on_no_other(render: Any) -> None:
+    def fence(**storage: Any) -> str:
+        found = objects(render(cluster={"storage": storage}))
+        (one,) = [
+            o
+            for o in found
+            if o["metadata"]["name"] == "berth-own-volumes"
+            and "spec" in o
+            and o["kind"] == "ValidatingAdmissionPolicy"
+        ]
+        return str(one["spec"]["validations"][1]["expression"])
+
+    assert "object.spec.nfs" not in fence()
+    made = fence(kind="nfs", nfs=SERVED)
+    assert "object.spec.nfs.server == 'nfs.example'" in made
+    assert "object.spec.nfs.path.startsWith('/homes/')" in made
+
+
+@pytest.mark.parametrize(
+    ("cluster", "told"),
+    [
+        ({}, ("default storage class", "ReadWriteOnce", "accessMode: ReadWriteMany")),
+        ({"storage": {"className": "fast"}}, ("the storage class fast",)),
+        ({"storage": {"kind": "nfs", "nfs": SERVED}}, ("nfs.example:/homes", "user 1000")),
+        ({"storage": {"kind": "directory"}}, ("/var/lib/berth/volumes", "Nothing in this release")),
+    ],
+)
+def test_the_notes_say_what_homes_lie_on_and_what_that_needs(
+    notes: Any, cluster: dict[str, Any], told: tuple[str, ...]
+) -> None:
+    text = notes(cluster=cluster)
+    assert all(words in text for words in told), text
+    shared = notes(cluster={"storage": {"accessMode": "ReadWriteMany"}})
+    assert "on one node" not in shared
 
 
 @pytest.mark.parametrize(

@@ -146,3 +146,31 @@ berth.dev/settings: {{ include (print .Template.BasePath "/settings.yaml") . | s
     matchLabels: {{- include "berth.selector" (dict "root" $root "process" .) | nindent 6 }}
 {{- end }}
 {{- end }}
+
+{{/* What cluster.storage says, by the names of options; cluster.options goes before it. An earlier
+chart, whose values are kept, had directories only. */}}
+{{- define "berth.storage" -}}
+{{- $said := .Values.cluster.storage | default (dict "kind" "directory") }}
+{{- $made := dict "volume_kind" $said.kind "volume_path" .Values.cluster.volumePath }}
+{{- if $said.accessMode }}{{ $_ := set $made "volume_access_mode" $said.accessMode }}{{ end }}
+{{- if eq $said.kind "storageclass" }}{{ $_ := set $made "storage_class" ($said.className | default "") }}{{ end }}
+{{- if eq $said.kind "nfs" }}
+{{- $_ := set $made "nfs_server" (($said.nfs).server | default "") }}
+{{- $_ := set $made "nfs_export" (($said.nfs).export | default "") }}
+{{- end }}
+{{- $made = mergeOverwrite $made (pick .Values.cluster.options "volume_kind" "volume_path" "storage_class" "volume_access_mode" "nfs_server" "nfs_export") }}
+{{- if eq $made.volume_kind "nfs" }}
+{{- if not (and (regexMatch "^[A-Za-z0-9.:-]{1,253}$" ($made.nfs_server | default "")) (regexMatch "^/[A-Za-z0-9._/-]*$" ($made.nfs_export | default ""))) }}{{ fail "cluster.storage.nfs: server and export must be set" }}{{ end }}
+{{- end }}
+{{- $made | toJson }}
+{{- end }}
+
+{{/* NFS exports on which Berth's volumes may lie: those of classes, and that of homes. */}}
+{{- define "berth.exports" -}}
+{{- $storage := include "berth.storage" . | fromJson }}
+{{- $exports := .Values.cluster.nfs | default list }}
+{{- if eq $storage.volume_kind "nfs" }}
+{{- $exports = append $exports (dict "server" $storage.nfs_server "export" $storage.nfs_export) }}
+{{- end }}
+{{- $exports | toJson }}
+{{- end }}
