@@ -7,6 +7,7 @@ import secrets
 import subprocess
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,10 @@ import pytest
 from common.clock import now
 from devcluster.kube import Kube
 from projects.place_reconciler import PAUSE_S
+from runtime.drivers.kubernetes import names
 from tests.cluster.asking import answered, is_refused
 from tests.cluster.visitors import named, until
-from tests.support.clustered import KEY, ClusteredPortal
+from tests.support.clustered import KEY, ClusteredPortal, ok
 
 pytestmark = [pytest.mark.cluster, pytest.mark.real, pytest.mark.timeout(600)]
 ROOT = Path(__file__).resolve().parents[2]
@@ -261,6 +263,121 @@ def test_the_roles_of_who_asks_for_a_kubeconfig_are_there_within_ten_seconds(
         if took[-1] <= MADE_WITHIN_S:
             return
     raise AssertionError(took)
+
+
+# Into each room that a workspace has: its home, and a volume.
+WRITES = """
+for place in "$HOME" /volumes/*; do
+    mkdir "$place/{mark}" && echo of-{mark} > "$place/{mark}/data"
+done
+sync; echo done-now; trap 'exit 0' TERM; sleep 3600 & wait
+"""
+LOOKS = """
+find "$HOME" /volumes -name "*{mark}*"
+grep -rl of-{mark} "$HOME" /volumes
+ls -Ad "$HOME" /volumes/*; echo done-now; trap 'exit 0' TERM; sleep 3600 & wait
+"""
+
+
+@dataclass(frozen=True)
+class Tenant:
+    """A project of the administrator's with a volume ``papers``, and a container with all it has."""
+
+    slug: str
+    namespace: str
+    volume: str
+    said: str
+
+    def folders(self, kube: Kube) -> dict[str, Path]:
+        """Where its volumes lie on the node, which is this machine."""
+        found = [
+            one
+            for one in kube.list("v1", "PersistentVolume")
+            if one["spec"].get("claimRef", {}).get("namespace") == self.namespace
+        ]
+        notes = {one["metadata"]["name"]: one["metadata"]["annotations"] for one in found}
+        return {name: Path(note[names.DIRECTORY]) for name, note in notes.items()}
+
+
+def a_tenant(portal: ClusteredPortal, api: httpx.Client, script: str) -> Tenant:
+    """Made by the API, as is its container, whose program is ``script``; returns when it is done."""
+    slug = f"tenant-{secrets.token_hex(4)}"
+    ok(api.post("projects", json={"name": slug, "slug": slug}))
+    namespace = str(until(lambda: _namespace(api, slug), LATE_S))
+    wanted = {"name": "papers", "size_mib": 1024, "cluster": KEY}
+    volume = ok(api.post(f"projects/{slug}/volumes", json=wanted)).json()["id"]
+    path = f"projects/{slug}/volumes/{volume}"
+    until(lambda: ok(api.get(path)).json()["phase"] == "running", LATE_S)
+    work = {**container(portal, script), "volumes": [volume]}
+    made = ok(api.post(f"projects/{slug}/workspaces", json=work)).json()
+    mine = f"projects/{slug}/workspaces/{made['id']}"
+
+    def said() -> str:
+        text = str(ok(api.get(f"{mine}/logs")).json()["text"])
+        return text if "done-now" in text else ""
+
+    until(lambda: ok(api.get(mine)).json()["status"]["phase"] == "running", LATE_S)
+    return Tenant(slug, namespace, volume, until(said, LATE_S))
+
+
+def container(portal: ClusteredPortal, script: str) -> dict[str, Any]:
+    return {
+        "kind": "container",
+        "cluster": KEY,
+        "name": named("tool"),
+        "image": portal.state["images"]["tool"]["reference"],
+        "command": ["sh", "-c", script],
+        "cpu_milli": 200,
+        "memory_mib": 256,
+    }
+
+
+def delete_whole(api: httpx.Client, slug: str) -> None:
+    """With all that it has, while its container runs."""
+    assert api.delete(f"projects/{slug}", params={"confirm": slug}).status_code == 202
+    until(lambda: api.get(f"projects/{slug}").status_code == 404, 2 * LATE_S)
+
+
+def left_of(mark: str, top: Path) -> list[Path]:
+    """Whatever is named so below the folder of all volumes, wherever it was moved."""
+    return [
+        Path(at, name)
+        for at, folders, files in os.walk(top)
+        for name in (*folders, *files)
+        if mark in name
+    ]
+
+
+def test_c9_what_a_deleted_project_wrote_is_wiped_and_no_new_tenant_finds_it(
+    portal: ClusteredPortal, api: httpx.Client, kube: Kube
+) -> None:
+    mark, top = f"old-{secrets.token_hex(6)}", Path(portal.state["volumes"])
+    old = a_tenant(portal, api, WRITES.replace("{mark}", mark))
+    before = old.folders(kube)
+    written = [at for at in before.values() if (at / mark / "data").exists()]
+    assert len(written) == 2, before  # its home, and what it asked for
+    assert {(at / mark / "data").read_text() for at in written} == {f"of-{mark}\n"}
+    assert set(left_of(mark, top)) == {at / mark for at in written}  # who looks so finds it
+
+    delete_whole(api, old.slug)
+    until(lambda: not any(kube.get("v1", "PersistentVolume", name) for name in before), LATE_S)
+    until(lambda: kube.get("v1", "Namespace", old.namespace) is None, LATE_S)
+    assert [folder for folder in before.values() if folder.exists()] == []
+    assert left_of(mark, top) == []
+
+    new = a_tenant(portal, api, LOOKS.replace("{mark}", mark))  # of the same class and place
+    try:
+        assert mark not in new.said
+        assert "/volumes/papers" in new.said.split()
+        after = new.folders(kube)
+        assert len(after) >= len(written)
+        assert not set(after) & set(before)
+        assert not set(after.values()) & set(before.values())
+        asked = {**container(portal, "true"), "volumes": [old.volume]}
+        refused = api.post(f"projects/{new.slug}/workspaces", json=asked)
+        assert refused.status_code in {400, 404}, refused.text
+    finally:
+        delete_whole(api, new.slug)
 
 
 def test_a_deleted_project_leaves_no_namespace(
