@@ -256,8 +256,8 @@ class NetworkChange(StrictSerializer):
     description = serializers.CharField(max_length=300, required=False, allow_blank=True)
     attachment = serializers.CharField(max_length=200, required=False)
     resource = serializers.CharField(max_length=120, required=False, allow_blank=True)
-    further = NetworkCard(
-        many=True,
+    further = serializers.ListField(
+        child=NetworkCard(),
         required=False,
         max_length=63,
         help_text="for the second card, the third and so on; then the first again",
