@@ -1,4 +1,4 @@
-"""A browser that comes through a Gateway, behind what ends TLS for it."""
+"""A browser behind what ends TLS for it: through a Gateway, or by the Services as an ingress does."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 from websockets.sync.client import ClientConnection, connect
+from websockets.typing import Origin
 
 from tests.deploy.chart import HOST
 from tests.hubapi.live.fleet import Browser, execute, result_of
@@ -75,3 +76,48 @@ class Visitor(Browser):
         with self.kernel_socket(url, made.json()["id"]) as ws:
             execute(ws, code)
             return result_of(ws)
+
+
+class Ingress(httpx.HTTPTransport):
+    """Leads to the Services of a release as the chart's Ingress does: by host and by path."""
+
+    def __init__(self, portal: str, gate: str, proxy: str) -> None:
+        super().__init__(trust_env=False)
+        self.portal, self.gate, self.proxy = portal, gate, proxy
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        where = self.gate if request.url.path.startswith("/gate/") else self.portal
+        host, _, port = (where if request.url.host == HOST else self.proxy).rpartition(":")
+        return super().handle_request(
+            httpx.Request(
+                request.method,
+                request.url.copy_with(scheme="http", host=host, port=int(port)),
+                headers={
+                    **request.headers,
+                    "X-Forwarded-Proto": "https",
+                    "X-Forwarded-For": "192.0.2.8",
+                },
+                stream=request.stream,
+                extensions=request.extensions,
+            )
+        )
+
+
+class Guest(Visitor):
+    """The same, where no Gateway stands before the release."""
+
+    def __init__(self, ingress: Ingress) -> None:
+        Browser.__init__(self)
+        self.ingress = ingress
+        self.http = httpx.Client(transport=ingress, timeout=90)
+
+    def terminal(self, workspace: str) -> ClientConnection:
+        """A terminal of a page of the portal."""
+        return connect(
+            f"ws://{self.ingress.gate}/gate/terminal/{workspace}?cols=100&rows=30",
+            origin=Origin(f"https://{HOST}"),
+            additional_headers={"Cookie": self.cookies(f"https://{HOST}/")},
+            proxy=None,
+            open_timeout=60,
+            close_timeout=2,
+        )

@@ -1,4 +1,4 @@
-"""Launches that go on while something happens to the portal, each asked for until it is answered."""
+"""A launch, and many that go on while something happens to the portal until each is answered."""
 
 from __future__ import annotations
 
@@ -11,10 +11,26 @@ from typing import Any, Self
 
 import httpx
 
-from tests.deploy.chart import Browser
+from tests.deploy.chart import Browser, until
+from tests.deploy.front import Visitor
 
+WORKSPACES = "/api/v1/projects/demo/workspaces"
+SIZE = {"cluster": "here", "cpu_milli": 1000, "memory_mib": 1024}
 EVERY_S, TRY_AGAIN_S = 1.0, 0.3
 TRIES = 60
+
+
+def launch(browser: Browser | Visitor, **body: Any) -> dict[str, Any]:
+    answer = browser.ask("POST", WORKSPACES, json={**SIZE, **body})
+    assert answer.status_code in {200, 201, 202}, answer.text
+    row = answer.json()
+
+    def look() -> Any:
+        now = browser.ask("GET", f"{WORKSPACES}/{row['id']}").json()
+        assert now["status"]["phase"] != "failed", now["status"]
+        return now if now["status"]["phase"] == "running" else None
+
+    return dict(until("running", look, 300))
 
 
 class Launches:

@@ -2,12 +2,11 @@
 
 import os
 import signal
-import threading
 import time
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 from uuid import uuid4
 
 import httpx
@@ -18,10 +17,10 @@ from tests.cluster.traefik import Traefik
 from tests.deploy import chart
 from tests.deploy.chart import DOMAIN, HOST, NAMESPACE, PREFIX, Browser, Release, until
 from tests.deploy.front import Visitor
-from tests.deploy.launching import Launches
+from tests.deploy.launching import SIZE, WORKSPACES, Launches, launch
+from tests.deploy.load import Load, say
 
 pytestmark = [pytest.mark.deploy, pytest.mark.cluster, pytest.mark.timeout(1800)]
-TRIES = 10
 
 
 def test_the_api_server_takes_every_object_of_the_chart(
@@ -113,25 +112,6 @@ def test_the_self_check_of_its_own_cluster_is_green(release: Release, operator: 
     assert {states[name] for name in wanted} == {"green"}, rows
 
 
-SIZE = {"cluster": "here", "cpu_milli": 1000, "memory_mib": 1024}
-
-
-def launch(browser: Browser | Visitor, **body: Any) -> dict[str, Any]:
-    answer = browser.ask("POST", WORKSPACES, json={**SIZE, **body})
-    assert answer.status_code in {200, 201, 202}, answer.text
-    row = answer.json()
-
-    def look() -> Any:
-        now = browser.ask("GET", f"{WORKSPACES}/{row['id']}").json()
-        assert now["status"]["phase"] != "failed", now["status"]
-        return now if now["status"]["phase"] == "running" else None
-
-    return dict(until("running", look, 300))
-
-
-WORKSPACES = "/api/v1/projects/demo/workspaces"
-
-
 def test_a_notebook_runs_there_and_people_are_led_to_sign_in_by_the_proxy(
     release: Release,
     operator: Browser,
@@ -193,58 +173,6 @@ def test_the_notebook_proxy_reaches_the_internal_listener_and_nothing_else(
 
 
 # --- Three replicas ----------------------------------------------------------------------------------
-
-
-class Load:
-    """Requests one after another in a few threads, each on a connection of its own."""
-
-    def __init__(self, address: str, threads: int = 4) -> None:
-        self.url = f"http://{address}/accounts/login/"
-        self.stop = threading.Event()
-        self.lock = threading.Lock()
-        self.sent, self.failed, self.lost = 0, 0, 0
-        self.why: Counter[str] = Counter()
-        self.threads = [threading.Thread(target=self._run) for _ in range(threads)]
-
-    def __enter__(self) -> Self:
-        for thread in self.threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop.set()
-        for thread in self.threads:
-            thread.join()
-
-    def _run(self) -> None:
-        while not self.stop.is_set():
-            first = self._ask()
-            second = first or any(self._again() for _ in range(TRIES))
-            with self.lock:
-                self.sent += 1
-                self.failed += not first
-                self.lost += not second
-
-    def _again(self) -> bool:
-        """What an ingress does for a GET that nobody answered."""
-        time.sleep(0.2)
-        return self._ask()
-
-    def _ask(self) -> bool:
-        try:
-            headers = {"Host": HOST, "X-Forwarded-Proto": "https"}
-            answer = httpx.get(self.url, headers=headers, trust_env=False, timeout=90)
-        except httpx.HTTPError as error:
-            self.why[type(error).__name__] += 1
-            return False
-        if answer.status_code != httpx.codes.OK:
-            self.why[str(answer.status_code)] += 1
-        return answer.status_code == httpx.codes.OK
-
-
-def say(what: str, load: Load) -> None:
-    counts = f"{load.sent} requests, {load.failed} failed once, {load.lost} lost"
-    print(f"{what}: {counts} {dict(load.why)}")  # noqa: T201 - a measurement
 
 
 def kill(pod: dict[str, Any]) -> int:
