@@ -315,9 +315,23 @@ def routes_of(release: Release, row: dict[str, Any]) -> list[dict[str, Any]]:
 # --- Removal (last) ------------------------------------------------------------------------------------
 
 
-def test_a18_removal_leaves_projects_and_the_secret_and_takes_the_rest(
-    release: Release, project: str
+def test_a18_removal_leaves_projects_homes_and_the_secret_and_takes_the_rest(
+    release: Release, operator: Browser, project: str, devcluster: dict[str, Any]
 ) -> None:
+    program = "echo here > ~/kept.txt; exec sleep 600"
+    row = launch(
+        operator,
+        kind="container",
+        name=f"kept-{uuid4().hex[:4]}",
+        image=devcluster["images"]["tool"]["reference"],
+        command=["sh", "-c", program],
+        cpu_milli=100,
+        memory_mib=256,
+    )
+    home = home_of(release, row)
+    file = Path(home["spec"]["hostPath"]["path"]) / "kept.txt"  # the node is this machine
+    until("its file", file.exists, 60)
+
     release.uninstall()
     assert project in release.namespaces()
     assert release.kube.get("v1", "Secret", "berth-secrets", NAMESPACE) is not None
@@ -325,3 +339,19 @@ def test_a18_removal_leaves_projects_and_the_secret_and_takes_the_rest(
         assert release.kube.get("rbac.authorization.k8s.io/v1", kind, "berth") is None
     for kind in ("Deployment", "StatefulSet"):
         assert not release.kube.list("apps/v1", kind, NAMESPACE)
+
+    left = home_of(release, row)
+    assert left["metadata"]["uid"] == home["metadata"]["uid"]
+    assert left["status"]["phase"] == "Bound"
+    claimed = left["spec"]["claimRef"]
+    claim = release.kube.get("v1", "PersistentVolumeClaim", claimed["name"], claimed["namespace"])
+    assert claim is not None
+    for one in (left, claim):
+        assert "deletionTimestamp" not in one["metadata"]
+    assert file.read_text() == "here\n"
+
+
+def home_of(release: Release, row: dict[str, Any]) -> dict[str, Any]:
+    chosen = f"berth.dev/uid={row['home']}"
+    (volume,) = release.kube.list("v1", "PersistentVolume", labelSelector=chosen)
+    return dict(volume)
