@@ -5,12 +5,12 @@ import base64
 import pytest
 
 from clusters.checks.base import Answer
-from clusters.checks.bench import Bench
+from clusters.checks.bench import Bench, Needs
 from clusters.options import ClusterOptions
 from runtime.drivers.kubernetes import oneshot
 from runtime.drivers.kubernetes.builders import measure, nfs, workload
 from runtime.drivers.kubernetes.options import KubernetesOptions
-from runtime.protocol import Backing, Resources, Sidecar
+from runtime.protocol import Backing, Placement, Resources, Sidecar
 from tests.drivers.kubernetes.test_builders import OPTIONS, spec
 
 CUDA = "nvcr.io/nvidia/cuda:12.8.1-runtime-ubuntu24.04"  # says NVIDIA_VISIBLE_DEVICES=all
@@ -31,7 +31,7 @@ def with_sidecars(**options):
 
 
 def of_measuring():
-    return measure.job("v", "ns", KubernetesOptions(data_image=CUDA)), []
+    return measure.job("v", "ns", KubernetesOptions(data_image=CUDA), Placement()), []
 
 
 def of_folders():
@@ -40,7 +40,7 @@ def of_folders():
 
 
 def of_looking_into_an_image():
-    return oneshot.build(OPTIONS, namespace="ns", name="n", image=CUDA, command=["x"]), []
+    return oneshot.build(OPTIONS, oneshot.Program("ns", "n", CUDA, ["x"], Placement())), []
 
 
 def of_the_self_check():
@@ -51,7 +51,7 @@ def of_the_self_check():
             asked.append(body)
             return Answer(200, {})
 
-    Bench(Asks(), ClusterOptions()).start("ns", "c", "print()", env=EVIL, image=CUDA)
+    Bench(Asks(), ClusterOptions()).start("ns", "c", "print()", env=EVIL, needs=Needs(image=CUDA))
     return asked[0], []
 
 
