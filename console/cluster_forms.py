@@ -300,7 +300,12 @@ class AttachForm(OptionsForm):
 class SettingsForm(OptionsForm):
     name = forms.CharField(label=_("Name"), max_length=120)
     enabled = forms.BooleanField(
-        label=_("In use"), required=False, help_text=_("Off: Berth doesn't talk to it.")
+        label=_("In use"),
+        required=False,
+        help_text=_(
+            "Off: Berth doesn't talk to it. Kubeconfigs that are revoked meanwhile end there when"
+            " it is in use again; tokens of them that were given out go on for up to 24 hours."
+        ),
     )
     drain = forms.BooleanField(
         label=_("Takes no new work"), required=False, help_text=_("What runs may go on.")

@@ -53,7 +53,8 @@ def kube_config(
     if revoke is not None:
         found = _one(s.client, base, revoke)
         s.client.call("DELETE", f"{base}/{found['id']}")
-        click.echo(f"{found['name']} opens nothing any more (within a minute at most).", err=True)
+        told = "opens nothing any more, within a minute if the cluster answers"
+        click.echo(f"{found['name']} {told}.", err=True)
     if listed:
         emit(list(s.client.pages(base)), fmt=s.fmt, columns=_COLUMNS)
     if listed or revoke is not None:

@@ -14,6 +14,7 @@ from projects.services.kube import (
     grant_revoke,
     grants_revoke_for,
     no_address,
+    outlives,
     token_issue,
 )
 from projects.services.life import (
@@ -51,6 +52,7 @@ __all__ = [
     "member_remove",
     "member_set_role",
     "no_address",
+    "outlives",
     "project_archive",
     "project_create",
     "project_request_delete",

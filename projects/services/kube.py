@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -101,6 +101,23 @@ def grant_revoke(*, principal: Principal, grant: KubeGrant) -> None:
     if grant.user_id != principal.user.pk:
         require(principal, grant.place.project, Permission.MEMBER_MANAGE)
     _revoke([grant], principal)
+
+
+def outlives(grant: KubeGrant) -> datetime | None:
+    """Return how long a token of it that was given out goes on although it is revoked.
+
+    None where it ends within a minute: nobody has one, or the cluster is told so now.
+    """
+    if grant.last_used_at is None:
+        return None
+    cluster = Cluster.objects.filter(key=grant.place.cluster_key).first()
+    if cluster is not None and cluster.enabled and cluster.reachable:
+        return None
+    if grant.kind == GrantKind.EXEC:
+        ends = grant.last_used_at + timedelta(seconds=EXEC_TOKEN_S)
+    else:
+        ends = max(grant.expires_at, grant.last_used_at + timedelta(seconds=MIN_TOKEN_S))
+    return ends if ends > now() else None
 
 
 @transaction.atomic

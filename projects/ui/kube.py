@@ -10,6 +10,8 @@ from django.conf import settings
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
+from django.utils import timezone
+from django.utils.formats import date_format
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
@@ -194,7 +196,17 @@ class KubeconfigRevoke(SettingsView):
 
 
 def revoked(grant: KubeGrant) -> str:
-    """The cluster asks for rights when a stream is opened: one that is open ends by itself only."""
+    """Say when it opens nothing any more; without the cluster's answer a token ends by itself.
+
+    The cluster asks for rights when a stream is opened: one that is open ends by itself only.
+    """
+    if until := services.outlives(grant):
+        sentence = _(
+            "“%(name)s” gets no new token. “%(cluster)s” is switched off or does not answer, so one"
+            " that was given out goes on until that is over, or until %(until)s."
+        )
+        when = date_format(timezone.localtime(until), "Y-m-d H:i T")
+        return sentence % {"name": grant, "cluster": grant.place.cluster_key, "until": when}
     return _(
         "“%(name)s” opens nothing any more (within a minute at most). What is already open goes on"
         " until it is closed, or the workspace is stopped."

@@ -1,6 +1,7 @@
 """After detaching: empty namespaces go, what holds anything stays, and an event says which."""
 
 import base64
+import json
 from datetime import timedelta
 
 import pytest
@@ -144,6 +145,34 @@ def test_a_namespace_that_holds_anything_stays_and_it_is_said_what(
     assert stub.count("DELETE") == 0
     told = Event.objects.get(verb="cluster.namespaces-left")
     assert told.data["left"] == {"berth-demo": f"{collection.rsplit('/', 1)[1]}/{name}"}
+
+
+@pytest.mark.parametrize("may_list", [True, False])
+def test_a3_tokens_end_also_where_the_namespace_stays(stub, detach, may_list):
+    def closed(handler, method, path, query):
+        if not may_list and method == "GET" and "/serviceaccounts?" in path:
+            handler.refuse(403)
+            return True
+        return discovery(handler, method, path, query)
+
+    stub.fault = closed
+    row = stub.objects["/api/v1/namespaces", "/berth-demo"]
+    note = {"Secret/grant-1": "a", "ServiceAccount/user-1": "b", "Secret/berth-registries": "c"}
+    row["metadata"]["annotations"] = {"berth.dev/bundle": json.dumps(note)}
+    ours = dict(row["metadata"]["labels"])
+    put(stub, "/api/v1/secrets", "grant-1", ours)
+    put(stub, "/api/v1/serviceaccounts", "user-1", ours)
+    put(stub, "/api/v1/serviceaccounts", "user-unknown", ours)
+    put(stub, "/api/v1/serviceaccounts", "user-of-somebody")
+    put(stub, "/api/v1/serviceaccounts", "default", ours)
+    put(stub, "/api/v1/pods", "somebody")
+    detach()
+    farewell.run_due()
+    assert is_there(stub)
+    left = {key[1].partition("/")[2] for key in stub.objects}
+    assert left >= {"user-of-somebody", "default", "berth-registries"}
+    assert not {"grant-1", "user-1"} & left
+    assert ("user-unknown" in left) != may_list
 
 
 def test_what_may_not_be_looked_at_counts_as_something(stub, detach):

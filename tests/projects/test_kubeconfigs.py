@@ -310,6 +310,47 @@ class TestPages:
         done = as_user(bob).post(f"{page}/{grant.uid}/revoke", follow=True).content.decode()
         assert "What is already open goes on" in done
 
+    @pytest.mark.parametrize(
+        ("kind", "used", "cluster", "words"),
+        [
+            ("token", True, {"enabled": False}, "goes on until that is over"),
+            ("token", True, {"reachable": False}, "goes on until that is over"),
+            ("exec", True, {"enabled": False}, "goes on until that is over"),
+            ("token", False, {"enabled": False}, "opens nothing any more"),  # nobody has one
+            ("token", True, {}, "opens nothing any more"),
+        ],
+    )
+    def test_a3_a_token_that_outlives_its_revocation_is_told_of(
+        self,
+        alpha: TenantFake,
+        project: Any,
+        bob: Any,
+        as_user: Any,
+        *,
+        kind: str,
+        used: bool,
+        cluster: dict[str, bool],
+        words: str,
+    ) -> None:
+        client = as_user(bob)
+        made = _make(client, kind=kind, hours=2)
+        if used:
+            assert client.post(f"{API}/{made['id']}/token").status_code == 200
+        Cluster.objects.filter(key=KEY).update(**cluster)
+        client.post(f"/settings/kubeconfigs/{made['id']}/revoke")
+        assert words in client.get("/settings/kubeconfigs").content.decode()
+
+    def test_a_token_of_a_quarter_of_an_hour_is_over_after_one(
+        self, alpha: TenantFake, project: Any, bob: Any, as_user: Any
+    ) -> None:
+        made = _make(as_user(bob), kind="exec")
+        grant = KubeGrant.objects.get(uid=made["id"])
+        Cluster.objects.filter(key=KEY).update(enabled=False)
+        grant.last_used_at = now() - timedelta(minutes=10)
+        assert services.outlives(grant) == grant.last_used_at + timedelta(minutes=15)
+        grant.last_used_at = now() - timedelta(minutes=16)
+        assert services.outlives(grant) is None
+
     def test_they_are_searched_by_name_place_and_person(
         self, alpha: TenantFake, project: Any, bob: Any, mona: Any, as_user: Any
     ) -> None:

@@ -2,7 +2,7 @@
 
 A namespace goes only when every kind of object that the API server knows was looked at, and
 nothing was there but what Berth put in to keep the project apart and what Kubernetes makes by
-itself. What can't be looked at counts as something.
+itself. What can't be looked at counts as something. People's tokens end in any case.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from typing import Any
 
 from runtime.drivers.kubernetes import names
 from runtime.drivers.kubernetes.answers import Answer, raise_for
-from runtime.drivers.kubernetes.builders.tenant import PLACE
-from runtime.drivers.kubernetes.client import KubeClient, path_of
-from runtime.drivers.kubernetes.tenant import WATCHED
+from runtime.drivers.kubernetes.builders.tenant import PLACE, access
+from runtime.drivers.kubernetes.client import KubeClient, path_of, plural_of
+from runtime.drivers.kubernetes.tenant import WATCHED, expected_of
+from runtime.protocol import Denied
 
 Object = dict[str, Any]
 
@@ -45,10 +46,25 @@ class Leaving:
             return ""
         if (found["metadata"].get("labels") or {}).get(names.UID) != uid:
             return "not made for this project"
+        self._end_tokens(found)
         if why := self._held(namespace):
             return why
         self._client.delete("v1", "namespaces", namespace, uid=found["metadata"]["uid"])
         return ""
+
+    def _end_tokens(self, namespace: Object) -> None:
+        """Also where the namespace stays: nobody is left who could end them later."""
+        name = namespace["metadata"]["name"]
+        keys = set(expected_of(namespace))
+        try:
+            ours = f"{names.KIND}={PLACE}"
+            accounts = self._client.list("v1", "serviceaccounts", name, ours)
+        except Denied:  # then what the namespace itself names must do
+            accounts = []
+        keys |= {f"ServiceAccount/{a['metadata']['name']}" for a in accounts}
+        for key in sorted(filter(access.holds_tokens, keys)):
+            kind, _, called = key.partition("/")
+            self._client.delete("v1", plural_of(kind), called, name)
 
     def _held(self, namespace: str) -> str:
         if self._kinds is None:

@@ -68,6 +68,11 @@ def grant_name(grant_uid: str) -> str:
     return f"grant-{_digits(grant_uid)}"
 
 
+def holds_tokens(key: str) -> bool:
+    """Whether tokens of a person end with the object that ``Kind/name`` names."""
+    return key.startswith(("ServiceAccount/user-", "Secret/grant-"))
+
+
 def rules_of(user: KubeUser) -> list[Object]:
     rules: list[Object] = []
     if user.viewer:
