@@ -112,7 +112,13 @@ def _asked(name: Reference, asked: Mapping[str, Any], key: str) -> Finding:
 
 
 def require_good(
-    *, principal: Principal, project: Project, cluster_key: str, reference: str, kind: str
+    *,
+    principal: Principal,
+    project: Project,
+    cluster_key: str,
+    reference: str,
+    kind: str,
+    fresh: bool = False,
 ) -> Finding:
     """Return the finding, or raise Invalid for an image that can't work."""
     found = image_check(
@@ -121,7 +127,7 @@ def require_good(
         cluster_key=cluster_key,
         reference=reference,
         kind=kind,
-        fresh=False,
+        fresh=fresh,
     )
     if found.bad:
         raise Invalid(

@@ -14,6 +14,7 @@ from django.utils.translation import gettext_lazy as _
 from common.ids import new_short_id, new_uid
 from credentials.models import Credential
 from notebooks.choices import StopReason, WorkspaceKind
+from notebooks.program import pinned_tag
 from notebooks.why import State, Why, warning_of, why_of
 from projects.models import Project
 from runtime import reasons
@@ -145,8 +146,9 @@ class Workspace(Size, Program, Reconcilable):
         Preset, null=True, on_delete=models.SET_NULL, related_name="workspaces"
     )
     environment = models.CharField(max_length=255, default="jupyterlab")
-    # what a launch pinned
+    # what a launch or an edit pinned, and when (None: before that was kept)
     image_digest = models.CharField(max_length=80, blank=True, default="", db_default="")
+    image_pinned_at = models.DateTimeField(null=True)
     env = models.JSONField(default=dict, blank=True)  # private to the owner
     home = models.ForeignKey(Volume, on_delete=models.PROTECT, related_name="workspaces")
     launch = models.PositiveIntegerField(default=0)  # grows with each start; 0: never started
@@ -213,6 +215,11 @@ class Workspace(Size, Program, Reconcilable):
         return self.kind == WorkspaceKind.CONTAINER
 
     @property
+    def pinned_tag(self) -> str:
+        """The digest that stands for its image's tag; empty where none does."""
+        return pinned_tag(self.image, self.image_digest)
+
+    @property
     def web_ports(self) -> list[dict[str, Any]]:
         """The ports that people open in a browser, in the order of their sidecars."""
         return [port for port in self.ports if port.get("web")]
@@ -263,6 +270,7 @@ class Workspace(Size, Program, Reconcilable):
                 ref=self.external_ref,
                 size=self.resources,
                 cluster_key=self.cluster_key,
+                pinned=self.pinned_tag,
             )
         )
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from django.utils import translation
 
 from notebooks.choices import StopReason
+from notebooks.why import info_of
 from notifications.services import notify
-from runtime import reasons
 
 if TYPE_CHECKING:
     from accounts.models import User
@@ -40,7 +40,7 @@ def tell_stopped(row: Workspace) -> None:
 
 def tell_failed(row: Workspace) -> None:
     with translation.override(row.owner.reads_in):
-        reason = str(reasons.info(row.reason).text)
+        reason = str(info_of(row.reason, row.cluster_key, row.pinned_tag).text)
     notify(
         users=[row.owner],
         kind="workspace.failed",

@@ -45,6 +45,11 @@ def clean_image(value: Any) -> str:
     return text
 
 
+def pinned_tag(image: str, digest: str) -> str:
+    """Return the digest that stands for the image's tag; empty where none does."""
+    return "" if not image or "@" in image else digest
+
+
 def clean_words(field: str, value: Any) -> list[str]:
     """Return a command (or its arguments) as a list of words."""
     if not isinstance(value, list | tuple):

@@ -53,6 +53,7 @@ class Wanted:
     volumes: Sequence[Any] | None = None
     credentials: Sequence[str] | None = None
     needs: Sequence[str] | None = None
+    newest_image: bool | None = None  # of an edit: what the image's tag means now
 
     def given(self) -> dict[str, Any]:
         """Return only what was said."""

@@ -19,6 +19,7 @@ urlpatterns = [
     path(f"{_ONE}state/", views.State.as_view(), name="state"),
     path(f"{_ONE}start/", acts.Start.as_view(), name="start"),
     path(f"{_ONE}stop/", acts.Stop.as_view(), name="stop"),
+    path(f"{_ONE}repin/", acts.Repin.as_view(), name="repin"),
     path(f"{_ONE}extend/", acts.Extend.as_view(), name="extend"),
     path(f"{_ONE}delete/", acts.Delete.as_view(), name="delete"),
     path(f"{_ONE}share/", acts.ShareWith.as_view(), name="share"),

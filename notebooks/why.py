@@ -21,6 +21,10 @@ from runtime.protocol import Phase, Resources
 from runtime.reasons import Fault, Reason, ReasonInfo
 
 STOPS = frozenset((Phase.STOPPED, Phase.STOPPING))
+_PIN_GONE = _("The registry no longer has the image that this tag meant when it was pinned.")
+_TAKE_NEWEST = _(
+    "Press “Take the newest image of this tag”, or run “berth workspace repin” with its name."
+)
 
 
 @dataclass(frozen=True)
@@ -45,11 +49,17 @@ class State:
     ref: Mapping[str, Any]
     size: Resources
     cluster_key: str
+    pinned: str = ""  # the digest that stands for its image's tag
 
 
-def info_of(reason: str, cluster_key: str) -> ReasonInfo:
-    """Return what ``reason`` means there: who works on one machine knows of no cluster."""
+def info_of(reason: str, cluster_key: str, pinned: str = "") -> ReasonInfo:
+    """Return what ``reason`` means there: who works on one machine knows of no cluster.
+
+    ``pinned``: the digest that stands for its image's tag. Name and tag were right then.
+    """
     info = reasons.info(reason)
+    if reason == Reason.IMAGE_NOT_FOUND and pinned:
+        return replace(info, text=_PIN_GONE, advice=_TAKE_NEWEST)
     if reason != Reason.UNREACHABLE or cluster_key != ONE_MACHINE:
         return info
     return replace(
@@ -66,7 +76,7 @@ def why_of(state: State) -> Why:
         return Why(waiting_sentence(lacking, position, state.size))
     if (pull := pull_of(state.reason, state.ref.get("pull"))) is not None:
         return Why(pull.sentence)
-    text = str(info_of(state.reason, state.cluster_key).text)
+    text = str(info_of(state.reason, state.cluster_key, state.pinned).text)
     if state.stop_reason and state.phase in STOPS and state.reason != Reason.HELD:
         text = str(StopReason(state.stop_reason).label)
     return Why(text, state.message) if text else Why(state.message)

@@ -46,11 +46,18 @@ _ONE: Any = (
     ("CLUSTER", lambda r: r["spec"]["cluster"]),
     ("NODE", lambda r: r["status"].get("node")),
     ("IMAGE", lambda r: r["spec"]["image"] or r["spec"]["environment"]),
+    ("PINNED", lambda r: _pinned(r["spec"])),
     ("ADDRESS", lambda r: r["status"].get("url")),
     ("PORTS", lambda r: [f"{p['name']} {p['url']}" for p in r["status"]["ports"]]),
 )
 _ANY = "any"  # kind of GPU
 _SETTLED = {"running", "stopped", "failed", "deleted"}
+
+
+def _pinned(spec: dict[str, Any]) -> str:
+    """Return which bytes its starts take, and since when."""
+    words = (spec["image_digest"], moment(spec["image_pinned_at"]))
+    return " since ".join(filter(None, words))
 
 
 @click.group()
@@ -286,6 +293,16 @@ def stop(ctx: click.Context, name: str, *, wait: bool, timeout: float) -> None:
 def resume(ctx: click.Context, name: str, *, wait: bool, timeout: float) -> None:
     """Start a stopped workspace again."""
     _act(ctx, name, "start", wait=wait, timeout=timeout)
+
+
+@workspace.command("repin")
+@click.argument("name")
+@waiting
+@options
+@click.pass_context
+def repin(ctx: click.Context, name: str, *, wait: bool, timeout: float) -> None:
+    """Take the newest image of its tag; what runs or failed starts with it."""
+    _act(ctx, name, "repin", wait=wait, timeout=timeout)
 
 
 @workspace.command("extend")

@@ -12,6 +12,7 @@ from django.conf import settings
 from hubapi.services import port_short_id, workload_url
 from notebooks.choices import WorkspaceKind
 from notebooks.models import Share, Workspace
+from notebooks.program import pinned_tag
 from notebooks.pulling import pull_of
 from notebooks.services.attaching import attached_to
 from notebooks.services.plan import public_fields
@@ -35,7 +36,8 @@ PULL = "external_ref__pull"
 COLUMNS = (
     *("id", "uid", "short_id", "name", "generation", "observed_generation", "desired"),
     *("phase", "reason", "message", "phase_since", "environment"),
-    *("kind", "cluster_key", "image", "image_digest", "ports", "shm_mib", "pool", "network"),
+    *("kind", "cluster_key", "image", "image_digest", "image_pinned_at", "ports", "shm_mib"),
+    *("pool", "network"),
     *("cpu_milli", "memory_mib", "gpus", "gpu_flavor", "time_limit_minutes"),
     *("launch", "created_at", "asked_at", "started_at", "ready_at", "ends_at", "stopped_at"),
     *("stop_reason", "idle_stop_minutes", "owner_id"),
@@ -97,7 +99,7 @@ def workspace_out(
             "phase": row["phase"],
             "reason": row["reason"],
             "message": _message(row),
-            "advice": str(info_of(row["reason"], row["cluster_key"]).advice),
+            "advice": str(info_of(row["reason"], row["cluster_key"], _pinned(row)).advice),
             "observed_generation": row["observed_generation"],
             "since": row["phase_since"],
             "position": row[POSITION],
@@ -122,7 +124,8 @@ def workspace_out(
 def _spec_out(row: dict[str, Any], *, is_owner: bool) -> dict[str, Any]:
     """What was asked for; a command line may hold what the environment does, so it is private."""
     found = {name: row.get(name) for name in (*PUBLIC, "env") if name != "cluster"}
-    found |= {"cluster": row["cluster_key"], "image_digest": row["image_digest"]}
+    found |= {"cluster": row["cluster_key"]}
+    found |= {name: row[name] for name in ("image_digest", "image_pinned_at")}
     found |= dict.fromkeys(ATTACHED)  # told about one workspace only
     return found if is_owner else {**found, **dict.fromkeys(PRIVATE)}
 
@@ -158,8 +161,13 @@ def _message(row: dict[str, Any]) -> str:
         ref={"queue": queue, "pull": row[PULL]},
         size=Resources(*size),
         cluster_key=row["cluster_key"],
+        pinned=_pinned(row),
     )
     return why_of(told).sentence
+
+
+def _pinned(row: dict[str, Any]) -> str:
+    return pinned_tag(row["image"], row["image_digest"])
 
 
 def workspace_one(who: Principal, row: Workspace) -> dict[str, Any]:
@@ -205,6 +213,7 @@ def plan_out(plan: Plan) -> dict[str, Any]:
             **public_fields(spec),
             "env": dict(spec.env),
             "image_digest": "",
+            "image_pinned_at": None,
             **plan.attached.detailed(),
         },
         "changes": [{"field": c.field, "from": c.before, "to": c.after} for c in plan.changes],

@@ -111,6 +111,9 @@ class WorkspaceEdit(WorkspaceIn):
     preset = None  # type: ignore[assignment]
     kind = None  # type: ignore[assignment]
     cluster = None  # type: ignore[assignment]
+    newest_image = serializers.BooleanField(
+        required=False, help_text="pin what the image's tag means now; a running one restarts"
+    )
 
 
 class ExtendIn(StrictSerializer):
@@ -159,7 +162,10 @@ class VolumeSeenOut(AttachedOut):
 
 class SpecOut(ProgramOut):
     cluster = serializers.CharField()
-    image_digest = serializers.CharField(allow_blank=True)
+    image_digest = serializers.CharField(
+        allow_blank=True, help_text="which bytes every start takes; empty: what the tag means then"
+    )
+    image_pinned_at = serializers.DateTimeField(allow_null=True)
     environment = serializers.CharField()
     cpu_milli = serializers.IntegerField()
     memory_mib = serializers.IntegerField()

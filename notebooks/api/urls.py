@@ -20,6 +20,7 @@ urlpatterns = [
     path(_ONE, views.WorkspaceDetail.as_view(), name="api-workspace"),
     path(f"{_ONE}/start", views.WorkspaceStart.as_view(), name="api-workspace-start"),
     path(f"{_ONE}/stop", views.WorkspaceStop.as_view(), name="api-workspace-stop"),
+    path(f"{_ONE}/repin", views.WorkspaceRepin.as_view(), name="api-workspace-repin"),
     path(f"{_ONE}/extend", views.WorkspaceExtend.as_view(), name="api-workspace-extend"),
     path(f"{_ONE}/shares", sharing.WorkspaceShares.as_view(), name="api-workspace-shares"),
     path(

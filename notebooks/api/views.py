@@ -125,6 +125,8 @@ class WorkspaceDetail(WorkspaceAPIView):
     def patch(self, request: Request, project: str, workspace: str) -> Response:  # noqa: ARG002
         wanted = self.given(s.WorkspaceEdit).wanted()
         digest = ""
+        if wanted.newest_image:
+            wanted = services.image_named(self.workspace(), wanted)
         if wanted.image is not None and not _is_plan(request):
             digest = services.digest_edited(self.principal, self.workspace(), wanted)
         with transaction.atomic():
@@ -173,6 +175,19 @@ class WorkspaceStop(WorkspaceAPIView):
     @extend_schema(request=None, responses={202: s.WorkspaceOut})
     def post(self, request: Request, project: str, workspace: str) -> Response:  # noqa: ARG002
         row = services.workspace_stop(principal=self.principal, workspace=self.workspace())
+        return self.answer(row, status.HTTP_202_ACCEPTED)
+
+
+class WorkspaceRepin(WorkspaceAPIView):
+    """Pin what the tag of its image means now; what is wanted to run starts with it."""
+
+    required_permissions: ClassVar[Mapping[str, Permission]] = {
+        "POST": Permission.WORKSPACE_CREATE,
+    }
+
+    @extend_schema(request=None, responses={202: s.WorkspaceOut})
+    def post(self, request: Request, project: str, workspace: str) -> Response:  # noqa: ARG002
+        row = services.image_renew(principal=self.principal, workspace=self.workspace())
         return self.answer(row, status.HTTP_202_ACCEPTED)
 
 

@@ -27,7 +27,7 @@ from notebooks.services.manifest import (
     said,
     workspace_apply,
 )
-from notebooks.services.pinning import digest_edited
+from notebooks.services.pinning import digest_edited, image_named
 from notebooks.services.plan import Plan, QuotaEffect, workspace_plan
 from notebooks.services.presets import (
     PresetFields,
@@ -37,6 +37,7 @@ from notebooks.services.presets import (
     preset_delete,
     preset_update,
 )
+from notebooks.services.renewing import image_renew
 from notebooks.services.sampling import samples_prune, usage_sample
 from notebooks.services.sharing import shares_revoke_for, workspace_share, workspace_unshare
 from notebooks.services.specify import environments_of, spec_of
@@ -54,6 +55,8 @@ __all__ = [
     "ensure_gpu_preset",
     "environments_of",
     "extension_left",
+    "image_named",
+    "image_renew",
     "likely_cluster",
     "limits_enforce",
     "manifest_of",

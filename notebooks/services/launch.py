@@ -146,6 +146,7 @@ def _launch(principal: Principal, project: Project, new: _New) -> Workspace:
         home=home,
         nonce=new.nonce,
         image_digest=new.digest,
+        image_pinned_at=at if new.digest else None,
         launch=1,
         asked_at=at,
         phase_since=at,
@@ -183,12 +184,17 @@ def reserve(principal: Principal, row: Workspace, spec: Spec, *, is_new: bool = 
 
 
 @transaction.atomic
-def workspace_resume(*, principal: Principal, workspace: Workspace) -> Workspace:
-    """Start a stopped or failed workspace again, with its files, address and settings."""
+def workspace_resume(
+    *, principal: Principal, workspace: Workspace, had_ended: bool = False
+) -> Workspace:
+    """Start a stopped or failed workspace again, with its files, address and settings.
+
+    ``had_ended``: before an edit of this very transaction, which makes a failed one look wanted.
+    """
     own(principal, workspace)
     require_startable(principal, workspace.project)
     row = lock(workspace)
-    if row.is_on_its_way:
+    if row.is_on_its_way and not had_ended:
         return row  # a second press changes nothing
     launch_check(row.cluster_key, row.project.uid)
     check_still_usable(principal, row)

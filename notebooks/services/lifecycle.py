@@ -25,6 +25,7 @@ from notebooks.services.attaching import (
 )
 from notebooks.services.base import changed, lock, own, require_end, step
 from notebooks.services.launch import begin_launch, reserve
+from notebooks.services.pinning import pins
 from notebooks.services.specify import changed_fields, columns_of, spec_edited, spec_of
 from notebooks.spec import ATTACHED, RESTARTING, clean_count, clean_name
 from runtime.protocol import Desired
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from projects.models import Project
 
 DEFAULT_EXTENSION = 60
+PINNED = frozenset({"image", "image_digest"})
 
 
 @transaction.atomic
@@ -124,15 +126,15 @@ def workspace_edit(
     )
     attachments = changed_attachments(had, gets)
     columns = changed_fields(before, after)
-    fields = [*columns, *attachments]
+    fields = [*columns, *attachments, *pins(row, wanted, columns, digest)]
     if not fields and not renamed:
         return row
     for field in columns:
         setattr(row, field, columns_of(after)[field])
     if attachments:
         attach(row, gets)
-    if "image" in fields:
-        row.image_digest = digest
+    if PINNED & set(fields):
+        row.image_digest, row.image_pinned_at = digest, now() if digest else None
     if "time_limit_minutes" in fields:
         set_end(row)
     restarts = needs_restart(row, fields)
@@ -159,7 +161,7 @@ def workspace_edit(
 
 
 def needs_restart(row: Workspace, fields: list[str]) -> bool:
-    return row.is_on_its_way and bool((RESTARTING | set(ATTACHED)) & set(fields))
+    return row.is_on_its_way and bool((RESTARTING | PINNED | set(ATTACHED)) & set(fields))
 
 
 def _rename(row: Workspace, wanted: Wanted) -> bool:

@@ -133,8 +133,10 @@ def _plan_edit(principal: Principal, workspace: Workspace, wanted: Wanted) -> Pl
         before=had,
     )
     fields = [*changed_fields(before, after), *changed_attachments(had, gets)]
-    old = {**public_fields(before), **had.public()}
-    new = {**public_fields(after), **gets.public()}
+    old = {**public_fields(before), **had.public(), "image_digest": workspace.image_digest}
+    new = {**public_fields(after), **gets.public(), "image_digest": None}
+    if wanted.newest_image and "image" not in fields:
+        fields.append("image_digest")  # no registry is asked for a plan: it may be the same
     changes = [Change(k, old[k], new[k]) for k in fields if k != "env"]
     if "env" in fields:
         changes.append(Change("env", sorted(before.env), sorted(after.env)))

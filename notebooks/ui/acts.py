@@ -55,6 +55,17 @@ class Stop(Act):
         return _("“%(name)s” is stopping. Its files are kept.") % {"name": row.name}
 
 
+class Repin(Act):
+    """What the image's tag means now, where the registry no longer has what is pinned."""
+
+    def act(self, row: Workspace, request: HttpRequest) -> str:  # noqa: ARG002
+        pinned = row.image_digest
+        row = services.image_renew(principal=self.principal, workspace=row)
+        if row.image_digest == pinned:
+            return _("The tag still means the image that is pinned.")
+        return _("“%(name)s” takes the newest image of its tag.") % {"name": row.name}
+
+
 class Extend(Act):
     def act(self, row: Workspace, request: HttpRequest) -> str:
         minutes = whole(request.POST.get("minutes", "60"), "minutes")

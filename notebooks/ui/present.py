@@ -150,20 +150,22 @@ class Trouble:
     advice: str
     fault: str
     about_image: bool = False  # it never ran: there is no log, but an image to look at
+    pin_is_gone: bool = False  # what its tag means now can be taken by a press
 
 
 def trouble(row: Workspace) -> Trouble | None:
     """Return why it ended, what is wrong while it runs, or why it does not start or end."""
     if not (row.warning or _is_over(row) or _cannot_start(row) or _cannot_end(row)):
         return None
-    info = info_of(row.reason, row.cluster_key)
+    info = info_of(row.reason, row.cluster_key, row.pinned_tag)
     whose = {
         reasons.Fault.USER: _("This is for you to solve."),
         reasons.Fault.PLATFORM: _("This was not your fault."),
         reasons.Fault.NOBODY: "",
     }[info.fault]
     about_image = row.reason in OF_THE_IMAGE
-    return Trouble(row.why.text, row.why.detail, str(info.advice), whose, about_image)
+    gone = row.reason == Reason.IMAGE_NOT_FOUND and bool(row.pinned_tag)
+    return Trouble(row.why.text, row.why.detail, str(info.advice), whose, about_image, gone)
 
 
 def _is_over(row: Workspace) -> bool:

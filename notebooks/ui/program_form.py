@@ -44,6 +44,11 @@ class ProgramForm(forms.Form):
         max_length=512,
         widget=forms.TextInput(attrs={**_MONO, "placeholder": "registry.example.org/team/name:1"}),
     )
+    newest_image = forms.BooleanField(
+        label=_("Take the newest image of this tag"),
+        required=False,
+        help_text=_("For a tag that was pushed again: else every start takes what is pinned."),
+    )
     command = forms.CharField(
         label=_("Command"),
         required=False,
@@ -90,6 +95,8 @@ class ProgramForm(forms.Form):
             self._without("environment")
         if not images:
             self._without("kind", "image", "command", "args", "ports", "shm", "pool", "network")
+        if not images or row is None or not row.image or "@" in row.image:
+            self._without("newest_image")
         if row is not None:
             self._without("kind")
             if not row.is_container:
@@ -138,6 +145,7 @@ class ProgramForm(forms.Form):
             "kind": kind,
             "cluster": data.get("cluster") or None,
             "image": data.get("image") if "image" in self.data else None,
+            "newest_image": data.get("newest_image") or None,
             "shm_mib": None if shm is None else round(shm * _MIB),
             "pool": data.get("pool"),
             "network": data.get("network"),

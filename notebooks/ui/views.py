@@ -198,7 +198,7 @@ class Settings(WorkspaceView):
         form = edit_form(self.principal, row, request.POST)
         if not form.is_valid():
             return self._page(row, form, status=422)
-        before = row.launch
+        before, pinned = row.launch, row.image_digest
         try:
             wanted = form.wanted()
             digest = services.digest_edited(self.principal, row, wanted)
@@ -211,6 +211,8 @@ class Settings(WorkspaceView):
         said = (
             _("Saved. It restarts with its new settings.") if row.launch > before else _("Saved.")
         )
+        if wanted.newest_image and row.image_digest == pinned:
+            said = _("%(saved)s The tag still means the image that is pinned.") % {"saved": said}
         messages.success(request, said)
         return go(request, row.get_absolute_url())
 

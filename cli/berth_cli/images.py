@@ -1,0 +1,77 @@
+"""Images: what is known of one before anything starts with it."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import Any
+
+import click
+
+from berth_cli.client import EXIT_ERROR, EXIT_TIMEOUT, ApiError
+from berth_cli.context import Session, options, session
+from berth_cli.documents import waiting
+from berth_cli.following import patiently
+from berth_cli.output import emit
+
+_PAUSE_S = 3.0
+_WORDS = {"good": "can be used", "bad": "can't be used", "unknown": "not checked"}
+
+
+@click.group()
+def images() -> None:
+    """Images: look at one before anything starts with it."""
+
+
+@images.command("check")
+@click.argument("image")
+@click.option("--kind", type=click.Choice(["notebook", "container"]), default="notebook")
+@click.option("--cluster", help="Where it would run; chosen as a start would if not given.")
+@waiting
+@options
+@click.pass_context
+def check(
+    ctx: click.Context, image: str, kind: str, cluster: str | None, *, wait: bool, timeout: float
+) -> None:
+    """Say whether IMAGE exists, fits the machines, and has what its kind needs.
+
+    A notebook needs jupyterhub, for which the image itself is asked: --wait waits for that.
+    """
+    s = session(ctx)
+    body = {"image": image, "kind": kind, "cluster": cluster or ""}
+    found = _found(s, body, wait=wait, timeout=timeout)
+    emit(found, fmt=s.fmt, columns=_COLUMNS)
+    if found["verdict"] == "bad":
+        raise ApiError(found["message"], EXIT_ERROR)
+
+
+def _found(s: Session, body: dict[str, Any], *, wait: bool, timeout: float) -> dict[str, Any]:
+    """Ask, and again while the image's own program is asked."""
+    deadline = time.monotonic() + timeout
+    ask = partial(s.client.post, f"projects/{s.project}/images/check", body)
+    while True:
+        found: dict[str, Any] = patiently(ask, deadline=deadline)
+        if not (wait and found["probing"]):
+            return found
+        if time.monotonic() > deadline:
+            said = f"Still looking for jupyterhub in it after {timeout:.0f} s; it goes on."
+            raise ApiError(said, EXIT_TIMEOUT)
+        time.sleep(_PAUSE_S)
+
+
+def _jupyterhub(found: dict[str, Any]) -> str:
+    if found["probing"]:
+        return "being looked for; --wait waits for it"
+    return str(found["singleuser"])
+
+
+_COLUMNS: Any = (
+    ("IMAGE", lambda r: r["reference"]),
+    ("VERDICT", lambda r: _WORDS.get(r["verdict"], r["verdict"])),
+    ("WHY", lambda r: r["message"]),
+    ("SIZE", lambda r: f"{r['size_bytes'] / 1024**2:.0f} MiB" if r["size_bytes"] else None),
+    ("MACHINES", lambda r: r["architectures"]),
+    ("JUPYTERHUB", _jupyterhub),
+    ("PINNED", lambda r: r["pinned"]),
+    ("NOTES", lambda r: r["warnings"]),
+)
