@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from gate.access import Demand, target_of
-from gate.db import look
+from gate.denials import admitted
 from gate.piped import Piped
 from gate.web import caller_of
 from runtime.drivers.kubernetes.streams import KubeStreams, Pod
@@ -37,7 +37,9 @@ QUEUED = 4
 async def follow(request: Request, gate: Gate) -> Response:
     caller = await caller_of(request)
     short_id = request.path_params["workspace"]
-    target = await look(lambda: target_of(caller, short_id, Demand.LOGS))
+    target = await admitted(
+        caller, "logs", short_id, lambda: target_of(caller, short_id, Demand.LOGS)
+    )
     streams = await gate.connections.of(target.cluster_key)
     stack = contextlib.AsyncExitStack()
     hold = gate.guard.hold("logs", caller, target, Demand.LOGS)

@@ -23,6 +23,7 @@ from gate import metrics
 from gate.access import Demand, Target, running_target
 from gate.callers import Caller, principal_of
 from gate.db import look
+from gate.denials import admitted
 from gate.web import as_error, caller_of, close_with, refuse, tell
 from notebooks.models import Workspace
 from runtime.drivers.kubernetes.streams import STDIN, STDOUT, Ended, Exec
@@ -95,7 +96,7 @@ async def _run(
     size: tuple[int, int],
 ) -> None:
     short_id = ws.path_params["workspace"]
-    target = await look(lambda: running_target(caller, short_id))
+    target = await admitted(caller, kind, short_id, lambda: running_target(caller, short_id))
     streams = await gate.connections.of(target.cluster_key)
     async with gate.guard.hold(kind, caller, target, Demand.OPEN) as stream:
         async with await streams.exec(target.pod, command, tty=tty) as running:

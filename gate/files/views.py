@@ -23,6 +23,7 @@ from common.errors import Conflict, Invalid, Unavailable
 from gate.access import Demand, Target, running_target
 from gate.callers import Caller
 from gate.db import look
+from gate.denials import admitted
 from gate.files import listing, scripts
 from gate.files.running import Script, script, short
 from gate.files.scripts import command, escaped, folder, path_of, split
@@ -43,7 +44,7 @@ AUDIT_NAME = 300
 async def _enter(request: Request, gate: Gate) -> tuple[Caller, Target, KubeStreams]:
     caller = await caller_of(request)
     short_id = request.path_params["workspace"]
-    target = await look(lambda: running_target(caller, short_id))
+    target = await admitted(caller, "files", short_id, lambda: running_target(caller, short_id))
     return caller, target, await gate.connections.of(target.cluster_key)
 
 

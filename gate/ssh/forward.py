@@ -13,6 +13,7 @@ from common.errors import BerthError
 from gate.access import Demand, Target, running_target
 from gate.callers import Caller
 from gate.db import look
+from gate.denials import admitted
 from gate.terminal import record_opened, settle
 from runtime.drivers.kubernetes.streams import Forward
 from runtime.protocol import DriverError
@@ -34,7 +35,12 @@ class Forwarded:
         """Return the session once the pod's side is open; ChannelOpenError with the reason."""
         stack = contextlib.AsyncExitStack()
         try:
-            target = await look(lambda: running_target(self._caller, self._workspace))
+            target = await admitted(
+                self._caller,
+                "forward",
+                self._workspace,
+                lambda: running_target(self._caller, self._workspace),
+            )
             streams = await self._gate.connections.of(target.cluster_key)
             hold = self._gate.guard.hold("forward", self._caller, target, Demand.OPEN)
             stream = await stack.enter_async_context(hold)

@@ -13,6 +13,7 @@ from common.errors import BerthError
 from gate.access import Demand, running_target
 from gate.callers import Caller
 from gate.db import look
+from gate.denials import admitted
 from gate.terminal import record_opened, settle, shell_command
 from runtime.drivers.kubernetes.streams import STDERR, Exec
 from runtime.protocol import DriverError
@@ -145,7 +146,12 @@ class Session(asyncssh.SSHServerSession[bytes]):
         command = command_of(self._chan.get_command(), self._chan.get_subsystem(), self._term)
         if command is None:
             return NO_CODE
-        target = await look(lambda: running_target(self._caller, self._workspace))
+        target = await admitted(
+            self._caller,
+            "ssh",
+            self._workspace,
+            lambda: running_target(self._caller, self._workspace),
+        )
         streams = await self._gate.connections.of(target.cluster_key)
         async with self._gate.guard.hold("ssh", self._caller, target, Demand.OPEN) as stream:
             started = streams.exec(target.pod, command, tty=bool(self._term))

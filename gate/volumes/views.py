@@ -14,6 +14,7 @@ from common import disk
 from common.errors import Invalid, NotFound
 from gate.access import Demand
 from gate.db import look
+from gate.denials import admitted
 from gate.piped import Piped
 from gate.volumes.access import VolumeTarget, note_deleted, note_written, volume_target
 from gate.volumes.carrying import back, contents
@@ -41,7 +42,7 @@ async def serve(request: Request, gate: Gate) -> Response:
     demand = Demand.READ if reads else Demand.CHANGE
     if request.method in BODIES and not request.headers.get("content-length", "").isdecimal():
         raise Invalid(_("Say how long the request is (Content-Length)."), code="no-length")
-    target = await look(lambda: volume_target(caller, uid, demand))
+    target = await admitted(caller, "volume-files", uid, lambda: volume_target(caller, uid, demand))
     if _takes_room(request.method, act):
         await _require_room(uid, int(request.headers["content-length"]))
     stack = AsyncExitStack()
