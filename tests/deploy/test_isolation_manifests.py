@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from tests.support.portal import ROOT
+from tests.support.ports import free_port
 
 FOLDER = ROOT / "deploy/isolation"
 NETWORKS = "k8s.v1.cni.cncf.io/networks"
@@ -95,9 +96,7 @@ def program(container: dict[str, Any], port: str) -> str:
 def test_l3_the_job_is_well_only_where_it_reached_its_own_network_and_no_other(
     whose: tuple[str, str], card: str, code: int, said: str
 ) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
+    port = str(free_port())
     listener = listeners()["berth-isolation-a"]["spec"]["containers"][0]
     client = job()["spec"]["template"]["spec"]["containers"][0]
     running = []
