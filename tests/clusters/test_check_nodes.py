@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from clusters.checks import node_groups, run
+from clusters.checks import network, node_groups, run
 from clusters.checks.base import Answer, green
 from clusters.models import CheckResult, Cluster, Flavor, Pool
 from clusters.placement import launch_refusal
@@ -77,6 +77,7 @@ class Nodes(Api):
 @pytest.fixture
 def cluster(db, monkeypatch):
     monkeypatch.setattr(run, "CHECKS", tuple(c for c in run.CHECKS if c.name == "network"))
+    monkeypatch.setattr(network, "WAIT_S", "0.5")  # nothing runs here that would take longer
     Flavor.objects.all().delete()
     return Cluster.objects.create(
         key="c", name="C", driver="kubernetes", options={"check_image": "x"}
