@@ -8,8 +8,14 @@ from clusters import registry
 from clusters.models import Cluster, Flavor, NetworkProfile, Pool
 from clusters.options import ClusterOptions
 from common.clock import now
+from notebooks.models import Workspace
+from notebooks.reconciler import WorkspaceReconciler
 from runtime.drivers.fake import FakeDriver
+from runtime.protocol import WorkloadSpec
 
+BASE = "/api/v1/projects/vision/workspaces"
+IMAGE = "registry.example.org/team/train:1.2"
+CONTAINER = {"kind": "container", "image": IMAGE, "command": ["python", "app.py"]}
 OPTIONS = ClusterOptions(
     namespace_prefix="t-",
     hub_url="http://hub.internal:8001",
@@ -58,3 +64,19 @@ def network(cluster: Cluster, name: str, *pools: Pool, **values: Any) -> Network
     )
     made.pools.set(pools)
     return made
+
+
+def row_of(answer: Any) -> Workspace:
+    """Return the row that a launch made."""
+    assert answer.status_code == 202, answer.content
+    return Workspace.objects.get(short_id=answer.json()["id"])
+
+
+def fields(answer: Any) -> Any:
+    """Return what a refused launch says of each field."""
+    assert answer.status_code in {400, 409, 422}, answer.content
+    return answer.json().get("errors") or answer.json().get("fields") or answer.json()
+
+
+def spec(row: Workspace) -> WorkloadSpec:
+    return WorkspaceReconciler().spec_of(row)

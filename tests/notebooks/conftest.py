@@ -1,5 +1,6 @@
 """Workspaces in the fake world: presets, launches, and the engine driven by hand."""
 
+import json
 from collections.abc import Callable, Iterator
 from html import unescape
 from typing import Any
@@ -66,3 +67,40 @@ def text(as_user: Any) -> Callable[..., str]:
         return unescape(answer.content.decode())
 
     return get
+
+
+@pytest.fixture
+def gpu(presets: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A cluster besides this machine."""
+    from clusters.services import ensure_local_cluster, health_refresh
+    from tests.notebooks.cluster_world import attach
+
+    ensure_local_cluster()
+    health_refresh(key="local")
+    return attach(monkeypatch)
+
+
+@pytest.fixture
+def only_gpu(settings: Any, gpu: Any) -> Any:
+    """A cluster and nothing else."""
+    settings.BERTH_LOCAL_CLUSTER = False
+    return gpu
+
+
+@pytest.fixture
+def api(as_user: Any) -> Callable[..., Any]:
+    """Ask the API as somebody; return the answer."""
+
+    def call(user: Any, verb: str, path: str, body: Any = None) -> Any:
+        data = {} if body is None else {"data": json.dumps(body)}
+        return as_user(user).generic(verb, path, content_type="application/json", **data)
+
+    return call
+
+
+@pytest.fixture
+def post(api: Callable[..., Any], project: Any, alice: Any) -> Callable[..., Any]:
+    """Launch as alice; return the answer."""
+    from tests.notebooks.cluster_world import BASE
+
+    return lambda body, user=None: api(user or alice, "POST", BASE, body)

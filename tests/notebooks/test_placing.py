@@ -1,21 +1,11 @@
 """Which cluster of several work goes to, and what may be changed of it where nothing starts."""
-# ruff: noqa: F811 - fixtures
 
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from notebooks.models import Preset
-from tests.notebooks.cluster_world import attach, network, pool
-from tests.notebooks.test_clusters import (  # noqa: F401 - fixtures
-    BASE,
-    CONTAINER,
-    api,
-    gpu,
-    only_gpu,
-    post,
-    row_of,
-)
+from tests.notebooks.cluster_world import BASE, CONTAINER, attach, network, pool, row_of
 
 WEB = {"port": 7860, "name": "demo", "web": True}
 

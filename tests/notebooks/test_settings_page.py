@@ -1,16 +1,9 @@
 """The form of a workspace shows what is set, and no room for what is not there."""
-# ruff: noqa: F811 - fixtures
 
 import re
 
 from tests.notebooks.addresses import url
-from tests.notebooks.test_clusters import (  # noqa: F401 - fixtures
-    CONTAINER,
-    api,
-    gpu,
-    post,
-    row_of,
-)
+from tests.notebooks.cluster_world import CONTAINER, row_of
 
 
 def test_all_ports_of_a_container_are_in_sight(post, gpu, text, alice):

@@ -1,5 +1,4 @@
 """What the API says of a workspace besides its size: where it runs, what to do, in which words."""
-# ruff: noqa: F811 - fixtures
 
 from pathlib import Path
 
@@ -11,14 +10,7 @@ from notebooks.models import Workspace
 from runtime import reasons
 from runtime.models import ObservedWorkload
 from runtime.protocol import Desired, Phase
-from tests.notebooks.test_clusters import (  # noqa: F401 - fixtures
-    BASE,
-    CONTAINER,
-    api,
-    gpu,
-    post,
-    row_of,
-)
+from tests.notebooks.cluster_world import BASE, CONTAINER, row_of
 
 SCHEMA = Path(__file__).parents[2] / "docs/openapi.yaml"
 

@@ -1,14 +1,7 @@
 """The ways into a workspace on a cluster besides Open, as a part of its page."""
-# ruff: noqa: F811 - fixtures
 
 from tests.notebooks.addresses import url
-from tests.notebooks.test_clusters import (  # noqa: F401 - fixtures
-    CONTAINER,
-    api,
-    gpu,
-    post,
-    row_of,
-)
+from tests.notebooks.cluster_world import CONTAINER, row_of
 
 WEB = {"port": 7860, "name": "demo", "web": True}
 
