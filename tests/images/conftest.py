@@ -13,6 +13,7 @@ import pytest
 
 from tests.common.conftest import Server, say, serve  # noqa: F401 - a fixture
 
+URL = "/api/v1/projects/vision/images/check"
 INDEX = "application/vnd.oci.image.index.v1+json"
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 CONFIG = "application/vnd.oci.image.config.v1+json"
@@ -152,3 +153,35 @@ def nothing_kept() -> None:
     from django.core.cache import cache
 
     cache.clear()
+
+
+@pytest.fixture
+def check(project: Any, bob: Any, as_user: Any) -> Any:
+    client = as_user(bob)
+
+    def ask(image: str, **more: Any) -> dict[str, Any]:
+        body = json.dumps({"image": image, **more})
+        answer = client.post(URL, body, content_type="application/json")
+        assert answer.status_code == 200, answer.content
+        found: dict[str, Any] = answer.json()
+        return found
+
+    return ask
+
+
+@pytest.fixture
+def signed_in(registry: Registry, project: Any, alice: Any, principal: Any) -> Any:
+    """The project has a sign-in for the registry."""
+    from credentials.services import Label, credential_add
+
+    return credential_add(
+        principal=principal(alice),
+        project=project,
+        kind="registry",
+        label=Label("ours"),
+        fields={
+            "host": registry.host,
+            "username": registry.login[0],
+            "password": registry.login[1],
+        },
+    )
