@@ -6,8 +6,7 @@ Everything that a tenant can choose is a name; labels, tolerations and resources
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from dataclasses import dataclass
+from collections import Counter
 from itertools import cycle, islice
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +20,6 @@ from clusters.choosing import (
     pools_with,
     tolerations_of,
 )
-from clusters.demand import Demand, demand_on
 from clusters.models import Cluster, Flavor, NetworkProfile, Pool
 from clusters.options import options_of
 from clusters.proofs import unproved
@@ -32,29 +30,11 @@ from runtime.models import ONE_MACHINE
 from runtime.reasons import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable
 
 # One machine: there the portal's own queue decides what starts and which GPUs it gets.
 QUEUED_HERE = frozenset({"fake", "local"})
 _project_clusters: list[Callable[[Any], Collection[str] | None]] = []
-
-
-@dataclass(frozen=True)
-class KindUse:
-    """One kind of GPU on one cluster. ``largest``: most of them on one node."""
-
-    cluster: Cluster
-    flavor: Flavor
-    total: int
-    used: int
-    waiting: int
-    largest: int
-    out: int = 0  # on nodes that are not up
-    held: int = 0  # by pods that Berth did not make
-
-    @property
-    def free(self) -> int:
-        return max(0, self.total - self.used - self.held)
 
 
 def register_project_clusters(of: Callable[[Any], Collection[str] | None]) -> None:
@@ -108,58 +88,6 @@ def networks_on(keys: Collection[str], project_uid: Any) -> list[NetworkProfile]
     """Return the extra networks of several clusters that a project may ask for."""
     rows = NetworkProfile.objects.filter(cluster__key__in=keys).select_related("cluster")
     return [row for row in rows if _is_for(row, project_uid)]
-
-
-def kinds_for(
-    project_uid: Any,
-    kind: str = "notebook",
-    cluster_key: str = "",
-    clusters: Collection[Cluster] | None = None,
-) -> list[KindUse]:
-    """Return the kinds of GPU that this work may ask for, on every cluster it may use."""
-    given = usable_clusters(project_uid) if clusters is None else clusters
-    clusters = [c for c in given if not cluster_key or c.key == cluster_key]
-    hidden = _hidden_on(clusters, kind, project_uid)
-    return [use for use in uses(clusters) if use.flavor.name not in hidden[use.cluster.pk]]
-
-
-def _hidden_on(clusters: Collection[Cluster], kind: str, project_uid: Any) -> dict[int, set[str]]:
-    """Like ``_hidden`` for several clusters, in one query."""
-    ours: dict[int, set[str]] = defaultdict(set)
-    theirs: dict[int, set[str]] = defaultdict(set)
-    rows = Pool.objects.filter(cluster__in=clusters, flavors__isnull=False).order_by()
-    columns = ("cluster_id", "kinds", "project_uids", "flavors__name")
-    for cluster_id, kinds, uids, name in rows.values_list(*columns):
-        admitted = Pool(kinds=kinds, project_uids=uids).admits(kind, project_uid)
-        (ours if admitted else theirs)[cluster_id].add(name)
-    return defaultdict(set, {pk: names - ours[pk] for pk, names in theirs.items()})
-
-
-def uses(clusters: Iterable[Cluster], demand: Mapping[str, Demand] | None = None) -> list[KindUse]:
-    """Return every kind on some clusters, with what is free. Constant queries.
-
-    ``demand``: of these clusters, where the caller knows it.
-    """
-    rows = [c for c in clusters if c.kinds]
-    if not rows:
-        return []
-    demand = demand or demand_on([c.key for c in rows])
-    flavors = list(Flavor.objects.order_by("position", "name"))
-    return [
-        KindUse(
-            cluster=cluster,
-            flavor=flavor,
-            total=cluster.kinds[flavor.name]["total"],
-            used=demand[cluster.key].used[flavor.name],
-            waiting=demand[cluster.key].waiting[flavor.name],
-            largest=cluster.kinds[flavor.name]["largest"],
-            out=cluster.kinds[flavor.name].get("out", 0),
-            held=cluster.kinds[flavor.name].get("held", 0),
-        )
-        for cluster in rows
-        for flavor in flavors
-        if flavor.name in cluster.kinds
-    ]
 
 
 def placement_for(

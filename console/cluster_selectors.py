@@ -10,9 +10,10 @@ from django.db.models import Count, Q
 from django.utils.translation import gettext as _
 
 from clusters import selectors as clusters
+from clusters.kind_use import KindUse, uses
 from clusters.models import Cluster
 from clusters.options import options_of
-from clusters.placement import QUEUED_HERE, KindUse, launch_refusal, uses
+from clusters.placement import QUEUED_HERE, launch_refusal
 from common.clock import now
 from console.node_rows import NodeRows
 from projects.models import Project

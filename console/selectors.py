@@ -25,8 +25,9 @@ from django.utils.translation import gettext as _
 from accounts.models import User
 from clusters import selectors as clusters
 from clusters.demand import HELD
+from clusters.kind_use import KindUse, uses
 from clusters.models import Claim, Cluster, Device
-from clusters.placement import QUEUED_HERE, KindUse, uses
+from clusters.placement import QUEUED_HERE
 from clusters.wording import work_words
 from events.models import Event, Seal
 from events.selectors import audit

@@ -14,7 +14,7 @@ from django.conf import settings
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from clusters import placement
+from clusters import kind_use, placement
 from clusters import selectors as clusters
 from clusters.choosing import any_kind
 from clusters.models import Claim, Cluster
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from uuid import UUID
 
-    from clusters.placement import KindUse
+    from clusters.kind_use import KindUse
     from runtime.protocol import Resources
 
 
@@ -264,7 +264,7 @@ class Rooms:
     def _all_kinds(self) -> dict[str, list[KindUse]]:
         if self._kinds is None:
             self._kinds = defaultdict(list)
-            uses = placement.kinds_for(self._project_uid)
+            uses = kind_use.kinds_for(self._project_uid)
             for use in uses:
                 self._kinds[use.cluster.key].append(use)
             self._together = Together(use.cluster for use in uses)
@@ -284,8 +284,8 @@ class Rooms:
 
 def _kinds(cluster: Cluster, project_uid: UUID | None) -> list[KindUse]:
     if project_uid is None:
-        return placement.uses([cluster])
-    return placement.kinds_for(project_uid, cluster_key=cluster.key)
+        return kind_use.uses([cluster])
+    return kind_use.kinds_for(project_uid, cluster_key=cluster.key)
 
 
 def forecast(

@@ -18,8 +18,9 @@ from django.db.models import Count, F, Max, Q, Sum
 from django.db.models.functions import TruncDay
 
 from clusters.demand import Demand, demand_on
+from clusters.kind_use import uses
 from clusters.models import Cluster
-from clusters.placement import QUEUED_HERE, uses
+from clusters.placement import QUEUED_HERE
 from clusters.selectors import flavor_use
 from common.clock import now
 from usage.models import CapacityHour

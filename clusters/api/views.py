@@ -9,10 +9,11 @@ from rest_framework.response import Response
 
 from clusters import selectors, services
 from clusters.api import serializers as io
+from clusters.kind_use import KindUse, kinds_for, uses
 from clusters.models import Cluster, Node
 from clusters.node_use import node_uses, with_holders
 from clusters.options import options_of
-from clusters.placement import KindUse, kinds_for, launch_refusal, uses
+from clusters.placement import launch_refusal
 from common.drf.pagination import CursorPagination
 from common.drf.viewsets import PlatformAPIView
 from common.errors import Invalid

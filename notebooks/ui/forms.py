@@ -10,7 +10,7 @@ from django import forms
 from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 
-from clusters import placement
+from clusters.kind_use import kinds_for
 from clusters.selectors import flavor_use
 from common.money import price
 from notebooks import selectors, services
@@ -155,7 +155,7 @@ class SizeForm(ProgramForm, AttachForm):
 def _flavors(project: Project, row: Workspace | None) -> list[tuple[str, Any]]:
     """Return the kinds of GPU with what is free and what an hour costs."""
     key = row.cluster_key if row is not None else ""
-    on_clusters = placement.kinds_for(project.uid, cluster_key=key)
+    on_clusters = kinds_for(project.uid, cluster_key=key)
     found: dict[str, _Kind] = {}
     for use in on_clusters:
         found.setdefault(use.flavor.name, _Kind(use.flavor)).add(use.free, use.total)

@@ -5,8 +5,9 @@ from uuid import uuid4
 import pytest
 from django.urls import reverse
 
+from clusters.kind_use import kinds_for
 from clusters.models import Cluster, Flavor
-from clusters.placement import kinds_for, placement_for
+from clusters.placement import placement_for
 from clusters.selectors import use_sources
 from clusters.services import nodes_store
 from runtime.drivers.kubernetes.builders import workload

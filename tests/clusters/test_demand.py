@@ -4,8 +4,8 @@ from uuid import uuid4
 
 import pytest
 
+from clusters.kind_use import kinds_for
 from clusters.models import Cluster
-from clusters.placement import kinds_for
 from clusters.services import nodes_store
 from common.clock import now
 from runtime.models import ObservedWorkload

@@ -7,8 +7,8 @@ import pytest
 
 from clusters import hooks
 from clusters.architectures import architectures_of
+from clusters.kind_use import uses
 from clusters.models import Cluster, Flavor, Node
-from clusters.placement import uses
 from clusters.selectors import node_ranges
 from clusters.services import nodes_store, pool_save
 from clusters.services.nodes import public_ranges

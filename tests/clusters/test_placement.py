@@ -5,10 +5,10 @@ from uuid import uuid4
 
 import pytest
 
+from clusters.kind_use import kinds_for
 from clusters.models import CheckResult, Cluster, Flavor, NetworkProfile, Pool
 from clusters.placement import (
     engine_placement,
-    kinds_for,
     kinds_given,
     launch_refusal,
     network_for,

@@ -1,0 +1,84 @@
+"""How much there is of each kind of GPU on clusters, and which kinds work may ask for."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from clusters.demand import Demand, demand_on
+from clusters.models import Cluster, Flavor, Pool
+from clusters.placement import usable_clusters
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+
+@dataclass(frozen=True)
+class KindUse:
+    """One kind of GPU on one cluster. ``largest``: most of them on one node."""
+
+    cluster: Cluster
+    flavor: Flavor
+    total: int
+    used: int
+    waiting: int
+    largest: int
+    out: int = 0  # on nodes that are not up
+    held: int = 0  # by pods that Berth did not make
+
+    @property
+    def free(self) -> int:
+        return max(0, self.total - self.used - self.held)
+
+
+def kinds_for(
+    project_uid: Any,
+    kind: str = "notebook",
+    cluster_key: str = "",
+    clusters: Collection[Cluster] | None = None,
+) -> list[KindUse]:
+    """Return the kinds of GPU that this work may ask for, on every cluster it may use."""
+    given = usable_clusters(project_uid) if clusters is None else clusters
+    clusters = [c for c in given if not cluster_key or c.key == cluster_key]
+    hidden = _hidden_on(clusters, kind, project_uid)
+    return [use for use in uses(clusters) if use.flavor.name not in hidden[use.cluster.pk]]
+
+
+def _hidden_on(clusters: Collection[Cluster], kind: str, project_uid: Any) -> dict[int, set[str]]:
+    """Like ``_hidden`` for several clusters, in one query."""
+    ours: dict[int, set[str]] = defaultdict(set)
+    theirs: dict[int, set[str]] = defaultdict(set)
+    rows = Pool.objects.filter(cluster__in=clusters, flavors__isnull=False).order_by()
+    columns = ("cluster_id", "kinds", "project_uids", "flavors__name")
+    for cluster_id, kinds, uids, name in rows.values_list(*columns):
+        admitted = Pool(kinds=kinds, project_uids=uids).admits(kind, project_uid)
+        (ours if admitted else theirs)[cluster_id].add(name)
+    return defaultdict(set, {pk: names - ours[pk] for pk, names in theirs.items()})
+
+
+def uses(clusters: Iterable[Cluster], demand: Mapping[str, Demand] | None = None) -> list[KindUse]:
+    """Return every kind on some clusters, with what is free. Constant queries.
+
+    ``demand``: of these clusters, where the caller knows it.
+    """
+    rows = [c for c in clusters if c.kinds]
+    if not rows:
+        return []
+    demand = demand or demand_on([c.key for c in rows])
+    flavors = list(Flavor.objects.order_by("position", "name"))
+    return [
+        KindUse(
+            cluster=cluster,
+            flavor=flavor,
+            total=cluster.kinds[flavor.name]["total"],
+            used=demand[cluster.key].used[flavor.name],
+            waiting=demand[cluster.key].waiting[flavor.name],
+            largest=cluster.kinds[flavor.name]["largest"],
+            out=cluster.kinds[flavor.name].get("out", 0),
+            held=cluster.kinds[flavor.name].get("held", 0),
+        )
+        for cluster in rows
+        for flavor in flavors
+        if flavor.name in cluster.kinds
+    ]
