@@ -290,13 +290,15 @@ def test_two_hundred_holders_cost_as_many_queries_as_one(
     client: Any, cluster: Cluster, work: Any, address: str
 ) -> None:
     def queries() -> int:
-        client.get(address)
         with CaptureQueriesContext(connection) as captured:
             assert client.get(address).status_code == 200
         return len(captured)
 
+    def fewest() -> int:  # what is kept for seconds (announcements) is read again now and then
+        return min(queries() for _ in range(3))
+
     work("first", "a2-0")
-    one = queries()
+    one = fewest()
     for n in range(199):
         work(f"w{n}", fleet()[n % 37].name)
-    assert queries() <= one
+    assert fewest() <= one
