@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from clusters.accelerators import is_part, terms
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
+    from typing import Any
 
     from clusters.models import Flavor, Pool
+
+
+@dataclass(frozen=True)
+class Work:
+    """What decides, besides its size and project, where work may go."""
+
+    kind: str = "notebook"
+    pool: str = ""
+    network: str = ""
 
 
 def any_kind(counted: Iterable[tuple[Flavor, int]]) -> list[Flavor]:
@@ -26,6 +37,16 @@ def any_kind(counted: Iterable[tuple[Flavor, int]]) -> list[Flavor]:
         sums[flavor.resource] += n
     most = max(sums, key=lambda resource: sums[resource], default="")
     return [flavor for flavor, _n in whole if flavor.resource == most]
+
+
+def hidden_kinds(pools: Iterable[Pool], kind: str, project_uid: Any) -> set[str]:
+    """Return the kinds of GPU that only pools have which are closed to such work."""
+    theirs: set[str] = set()
+    ours: set[str] = set()
+    for pool in pools:
+        names = {flavor.name for flavor in pool.flavors.all()}
+        (ours if pool.admits(kind, project_uid) else theirs).update(names)
+    return theirs - ours
 
 
 def kinds_in(pools: Sequence[Pool], names: Iterable[str]) -> set[str]:

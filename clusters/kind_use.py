@@ -34,25 +34,29 @@ class KindUse:
 
 def kinds_for(
     project_uid: Any,
-    kind: str = "notebook",
+    kinds_of_work: Collection[str],
+    *,
     cluster_key: str = "",
     clusters: Collection[Cluster] | None = None,
 ) -> list[KindUse]:
-    """Return the kinds of GPU that this work may ask for, on every cluster it may use."""
+    """Return the kinds of GPU that some of this work may ask for, on every cluster it may use."""
     given = usable_clusters(project_uid) if clusters is None else clusters
     clusters = [c for c in given if not cluster_key or c.key == cluster_key]
-    hidden = _hidden_on(clusters, kind, project_uid)
+    hidden = _hidden_on(clusters, kinds_of_work, project_uid)
     return [use for use in uses(clusters) if use.flavor.name not in hidden[use.cluster.pk]]
 
 
-def _hidden_on(clusters: Collection[Cluster], kind: str, project_uid: Any) -> dict[int, set[str]]:
-    """Like ``_hidden`` for several clusters, in one query."""
+def _hidden_on(
+    clusters: Collection[Cluster], kinds_of_work: Collection[str], project_uid: Any
+) -> dict[int, set[str]]:
+    """``hidden_kinds`` of several clusters in one query: what none of this work may ask for."""
     ours: dict[int, set[str]] = defaultdict(set)
     theirs: dict[int, set[str]] = defaultdict(set)
     rows = Pool.objects.filter(cluster__in=clusters, flavors__isnull=False).order_by()
     columns = ("cluster_id", "kinds", "project_uids", "flavors__name")
     for cluster_id, kinds, uids, name in rows.values_list(*columns):
-        admitted = Pool(kinds=kinds, project_uids=uids).admits(kind, project_uid)
+        pool = Pool(kinds=kinds, project_uids=uids)
+        admitted = any(pool.admits(work, project_uid) for work in kinds_of_work)
         (ours if admitted else theirs)[cluster_id].add(name)
     return defaultdict(set, {pk: names - ours[pk] for pk, names in theirs.items()})
 

@@ -14,6 +14,7 @@ from django.utils.translation import gettext as _
 
 from clusters.choosing import (
     any_kind,
+    hidden_kinds,
     kept_off,
     kinds_in,
     nodes_with,
@@ -115,7 +116,7 @@ def placement_for(
             tolerations=tolerations_of(bound),
             avoid=kept_off(foreign, bound),
         )
-    flavors, bound = _kinds(cluster_key, gpu_flavor, _hidden(pools, kind, project_uid), bound)
+    flavors, bound = _kinds(cluster_key, gpu_flavor, hidden_kinds(pools, kind, project_uid), bound)
     labels, found = nodes_with(flavors, bound)
     resource = flavors[0].resource if flavors else p.Placement.resource
     wanted = {flavor.name for flavor in flavors}
@@ -143,7 +144,7 @@ def kinds_given(
 ) -> list[str]:
     """Return every kind that ``placement_for`` lets such work have: each limit of one counts it."""
     pools, _usable, bound = _within(cluster_key, kind, project_uid, pool, network)
-    hidden = _hidden(pools, kind, project_uid)
+    hidden = hidden_kinds(pools, kind, project_uid)
     found, _bound = _kinds(cluster_key, gpu_flavor, hidden, bound)
     if not found:  # no kind is known there: the first node with such a device will do
         found = list(Flavor.objects.filter(resource=p.Placement.resource))
@@ -238,16 +239,6 @@ def _chosen_pool(pools: list[Pool], name: str, kind: str, project_uid: Any) -> P
         }
         raise Forbidden(message, fields={"pool": [message]})
     return found
-
-
-def _hidden(pools: Iterable[Pool], kind: str, project_uid: Any) -> set[str]:
-    """Kinds that exist only in pools which are reserved for others."""
-    theirs: set[str] = set()
-    ours: set[str] = set()
-    for pool in pools:
-        names = {flavor.name for flavor in pool.flavors.all()}
-        (ours if pool.admits(kind, project_uid) else theirs).update(names)
-    return theirs - ours
 
 
 def _kinds(

@@ -8,27 +8,31 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from django.conf import settings
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from clusters import kind_use, placement
+from clusters import placement
 from clusters import selectors as clusters
 from clusters.choosing import any_kind
+from clusters.kind_use import uses
 from clusters.models import Claim, Cluster
-from clusters.node_room import Together
+from clusters.node_room import NodeRooms
 from clusters.options import options_of
+from clusters.reach import Reaches
 from clusters.wording import things
 from notebooks.program import flavors_of
-from runtime.models import ONE_MACHINE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from uuid import UUID
 
+    from clusters.choosing import Work
     from clusters.kind_use import KindUse
+    from notebooks.spec import Spec
     from runtime.protocol import Resources
 
 
@@ -62,38 +66,37 @@ class KindFree:
 class Room:
     """What is free on a cluster at this moment, and who waits for it.
 
-    ``project_uid`` narrows it to the kinds of GPU that the project may use there.
+    On a cluster that has nodes, ``kinds``: of GPU that may be asked for; ``anything``: those of
+    them that somebody may get who names none; ``most``: how many of one are free on one node, None
+    where nobody knows.
     """
 
     def __init__(
         self,
-        cluster_key: str = ONE_MACHINE,
-        project_uid: UUID | None = None,
-        *,
-        known: tuple[Cluster, list[KindUse]] | None = None,
-        together: Together | None = None,
+        cluster: Cluster | None,
+        kinds: Sequence[KindUse] = (),
+        anything: Sequence[str] = (),
+        most: Callable[[str], int | None] = lambda _kind: None,
     ) -> None:
-        self._cluster = known[0] if known else Cluster.objects.filter(key=cluster_key).first()
-        self._together = together or Together([self._cluster] if self._cluster else [])
+        self._cluster, self._most = cluster, most
         self._total: Counter[str] = Counter()
         self._free: Counter[str] = Counter()
         self._largest: Counter[str] = Counter()  # most on one node
         self._labels: dict[str, str] = {}  # of the kinds, in the order in which they are shown
-        self._any: list[str] = []  # what somebody may get who names no kind
+        self._any = list(anything)
         self._waiting: list[Claim] = []
         self._is_one_machine = True
         self._cpu_left = self._memory_left = 0
         self._cpu_total = self._memory_total = 0
-        if self._cluster is None:
+        if cluster is None:
             return
-        self._is_one_machine = self._cluster.driver in placement.QUEUED_HERE
+        self._is_one_machine = cluster.driver in placement.QUEUED_HERE
         if self._is_one_machine:
-            self._look(self._cluster)
+            self._look(cluster)
         else:
-            found = known[1] if known else _kinds(self._cluster, project_uid)
-            self._look_at_kinds(self._cluster, found)
+            self._look_at_kinds(cluster, kinds)
 
-    def _look_at_kinds(self, cluster: Cluster, kinds: list[KindUse]) -> None:
+    def _look_at_kinds(self, cluster: Cluster, kinds: Sequence[KindUse]) -> None:
         """A cluster's own scheduler decides; what is known of it is the kinds of its nodes, and
         how large the largest one is.
         """
@@ -101,8 +104,6 @@ class Room:
         promised = options_of(cluster.options).cpu_overcommit
         self._cpu_total = int(capacity.get("largest_cpu_milli") or 0) * promised
         self._memory_total = int(capacity.get("largest_memory_mib") or 0)
-        # as the placement does, or "starts now" would count what is never given
-        self._any = [flavor.name for flavor in any_kind((use.flavor, use.total) for use in kinds)]
         for use in kinds:
             name = use.flavor.name
             self._labels[name] = use.flavor.label
@@ -222,10 +223,10 @@ class Room:
 
     def _is_together(self, wanted: Resources) -> bool:
         """Whether one node has as many free ones; what is not known is in nobody's way."""
-        if wanted.gpus <= 1 or self._cluster is None:
+        if wanted.gpus <= 1:
             return True
         names = flavors_of(wanted.gpu_flavor) or self._any
-        most = [self._together.most(self._cluster, name) for name in names]
+        most = [self._most(name) for name in names]
         return any(free is None or free >= wanted.gpus for free in most)
 
     def _ahead(self, wanted: Resources, uid: UUID | None) -> int:
@@ -245,57 +246,56 @@ class Room:
 
 
 class Rooms:
-    """One look at all clusters of a project, in a constant number of queries."""
+    """One look at clusters of a project, for work of any kind; a constant number of queries."""
 
-    def __init__(self, project_uid: UUID) -> None:
-        self._project_uid = project_uid
-        self._rooms: dict[str, Room] = {}
-        self._kinds: dict[str, list[KindUse]] | None = None
-        self._together = Together(())
+    def __init__(self, project_uid: UUID, clusters: Iterable[Cluster]) -> None:
+        self._clusters = [c for c in clusters if c.driver not in placement.QUEUED_HERE]
+        self._reaches = Reaches(self._clusters, project_uid)
+        self._nodes = NodeRooms(self._clusters)
+        self._rooms: dict[tuple[str, Work | None], Room] = {}
 
-    def of(self, cluster: Cluster) -> Room:
-        if cluster.key not in self._rooms:
-            kinds: list[KindUse] = []
-            if cluster.driver not in placement.QUEUED_HERE:
-                kinds = self._all_kinds().get(cluster.key, [])
-            self._rooms[cluster.key] = Room(known=(cluster, kinds), together=self._together)
-        return self._rooms[cluster.key]
+    def of(self, cluster: Cluster, work: Work) -> Room:
+        on_nodes = cluster.driver not in placement.QUEUED_HERE
+        key = (cluster.key, work if on_nodes else None)  # one machine has no pools
+        if key not in self._rooms:
+            self._rooms[key] = self._look(cluster, work) if on_nodes else Room(cluster)
+        return self._rooms[key]
 
-    def _all_kinds(self) -> dict[str, list[KindUse]]:
-        if self._kinds is None:
-            self._kinds = defaultdict(list)
-            uses = kind_use.kinds_for(self._project_uid)
-            for use in uses:
-                self._kinds[use.cluster.key].append(use)
-            self._together = Together(use.cluster for use in uses)
-        return self._kinds
+    def _look(self, cluster: Cluster, work: Work) -> Room:
+        reach, there = self._reaches.of(cluster, work), self._kinds[cluster.key]
+        names = reach.kinds(use.flavor.name for use in there)
+        there = [use for use in there if use.flavor.name in names]
+        # as the placement does, or "starts now" would count what is never given
+        anything = any_kind((use.flavor, use.total) for use in there)
+        return Room(
+            cluster,
+            [self._nodes.narrowed(use, reach) for use in there],
+            [flavor.name for flavor in anything],
+            lambda kind: self._nodes.most(cluster, kind, reach),
+        )
 
-    def ranked(
-        self, clusters: Iterable[Cluster], wanted: Resources
-    ) -> list[tuple[Cluster, Forecast]]:
+    @cached_property
+    def _kinds(self) -> dict[str, list[KindUse]]:
+        found: dict[str, list[KindUse]] = defaultdict(list)
+        for use in uses(self._clusters):
+            found[use.cluster.key].append(use)
+        return found
+
+    def ranked(self, clusters: Iterable[Cluster], spec: Spec) -> list[tuple[Cluster, Forecast]]:
         """Return those where it ever fits, those that answer first; of these where it starts now.
 
         All of them where it fits nowhere.
         """
-        asked = [(row, self.of(row).ask(wanted)) for row in clusters]
+        asked = [(row, self.of(row, spec.work).ask(spec.size)) for row in clusters]
         fitting = [pair for pair in asked if pair[1].fits] or asked
         return sorted(fitting, key=lambda pair: (not pair[0].reachable, not pair[1].starts_now))
 
 
-def _kinds(cluster: Cluster, project_uid: UUID | None) -> list[KindUse]:
-    if project_uid is None:
-        return kind_use.uses([cluster])
-    return kind_use.kinds_for(project_uid, cluster_key=cluster.key)
-
-
-def forecast(
-    wanted: Resources,
-    *,
-    cluster_key: str,
-    uid: UUID | None = None,
-    project_uid: UUID | None = None,
-) -> Forecast:
-    return Room(cluster_key, project_uid).ask(wanted, uid=uid)
+def forecast(spec: Spec, *, project_uid: UUID, uid: UUID | None = None) -> Forecast:
+    """Say whether it would start now on its cluster; ``uid``: of the row, where there is one."""
+    cluster = Cluster.objects.filter(key=spec.cluster).first()
+    room = Rooms(project_uid, [cluster]).of(cluster, spec.work) if cluster else Room(None)
+    return room.ask(spec.size, uid=uid)
 
 
 def _factor(name: str, default: float) -> float:

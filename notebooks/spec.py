@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from clusters.choosing import Work
 from common.envnames import is_name, is_refused
 from common.errors import wrong
 from notebooks.choices import WorkspaceKind
+from runtime.protocol import Resources
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -85,6 +87,14 @@ class Spec:
     @property
     def is_container(self) -> bool:
         return self.kind == WorkspaceKind.CONTAINER
+
+    @property
+    def size(self) -> Resources:
+        return Resources(self.cpu_milli, self.memory_mib, self.gpus, self.gpu_flavor)
+
+    @property
+    def work(self) -> Work:
+        return Work(self.kind, self.pool, self.network)
 
     def amounts(self, kinds: Iterable[str]) -> dict[str, int]:
         """Return what a running workspace of this size takes of the limits.

@@ -14,6 +14,7 @@ from clusters.models import Cluster, Node
 from clusters.node_use import node_uses, with_holders
 from clusters.options import options_of
 from clusters.placement import launch_refusal
+from clusters.services.base import KINDS_OF_WORK
 from common.drf.pagination import CursorPagination
 from common.drf.viewsets import PlatformAPIView
 from common.errors import Invalid
@@ -45,7 +46,7 @@ class ClusterList(PlatformAPIView):
     @extend_schema(operation_id="clusters_list", responses=io.ClusterBrief(many=True))
     def get(self, request: Request) -> Response:
         clusters = list(selectors.clusters())
-        kinds = kinds_for(None, clusters=clusters)
+        kinds = kinds_for(None, KINDS_OF_WORK, clusters=clusters)
         rows = [
             {
                 "key": cluster.key,

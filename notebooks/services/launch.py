@@ -33,7 +33,7 @@ from notebooks.services.specify import columns_of, spec_for, spec_of
 from notebooks.spec import PRIVATE, Wanted, clean_name
 from projects.access import Permission, require, roles_kept
 from quotas import services as quotas
-from runtime.protocol import Desired, Resources
+from runtime.protocol import Desired
 from volumes.services import home_ensure, volumes_hold
 
 if TYPE_CHECKING:
@@ -91,8 +91,7 @@ def workspace_launch(
 
 
 def _require_fitting(project: Project, spec: Spec) -> None:
-    size = Resources(spec.cpu_milli, spec.memory_mib, spec.gpus, spec.gpu_flavor)
-    said = forecast(size, cluster_key=spec.cluster, project_uid=project.uid)
+    said = forecast(spec, project_uid=project.uid)
     if not said.fits:
         raise Conflict(said.sentence, code="does-not-fit")
 

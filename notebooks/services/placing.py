@@ -22,7 +22,6 @@ from notebooks.choices import WorkspaceKind
 from notebooks.forecast import Rooms
 from notebooks.program import clean_slug, flavors_of
 from runtime.models import ONE_MACHINE
-from runtime.protocol import Resources
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -161,8 +160,7 @@ def choices(project: Project, preset: Preset, spec: Spec, wanted: Wanted) -> lis
     fitting = [c for c in usable if runs_images(c) or not _needs_images(spec, wanted)] or usable
     if len(fitting) <= 1:
         return fitting
-    size = Resources(spec.cpu_milli, spec.memory_mib, spec.gpus, spec.gpu_flavor)
-    return [cluster for cluster, _said in Rooms(project.uid).ranked(fitting, size)]
+    return [cluster for cluster, _said in Rooms(project.uid, fitting).ranked(fitting, spec)]
 
 
 def _is_known(key: str) -> bool:

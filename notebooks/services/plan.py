@@ -34,7 +34,6 @@ from notebooks.services.specify import changed_fields, spec_edited, spec_for, sp
 from notebooks.spec import LISTS, PUBLIC, Spec, Wanted, clean_name
 from quotas import selectors as quotas
 from quotas.choices import label_of, words
-from runtime.protocol import Resources
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -195,18 +194,10 @@ def _judged(
     uid = workspace.uid if workspace else None
     verdict = quotas.would_fit(project=project, owner=principal.user, amounts=amounts, uid=uid)
     held = quotas.held_by(uid) if uid else {}
-    resources = Resources(
-        cpu_milli=spec.cpu_milli,
-        memory_mib=spec.memory_mib,
-        gpus=spec.gpus,
-        gpu_flavor=spec.gpu_flavor,
-    )
     return _Judged(
         refusal=verdict.sentence,
         quota=_quota(principal, project, amounts, held),
-        forecast=forecast(resources, cluster_key=spec.cluster, uid=uid, project_uid=project.uid)
-        if starts
-        else None,
+        forecast=forecast(spec, project_uid=project.uid, uid=uid) if starts else None,
         cost_per_hour=cost_per_hour(spec.gpus, spec.gpu_flavor),
     )
 

@@ -14,6 +14,7 @@ from clusters.kind_use import kinds_for
 from clusters.selectors import flavor_use
 from common.money import price
 from notebooks import selectors, services
+from notebooks.choices import WorkspaceKind
 from notebooks.models import MAX_GPUS
 from notebooks.program import flavors_of
 from notebooks.services import Spec, Wanted
@@ -155,13 +156,17 @@ class SizeForm(ProgramForm, AttachForm):
 def _flavors(project: Project, row: Workspace | None) -> list[tuple[str, Any]]:
     """Return the kinds of GPU with what is free and what an hour costs."""
     key = row.cluster_key if row is not None else ""
-    on_clusters = kinds_for(project.uid, cluster_key=key)
+    on_clusters = kinds_for(project.uid, _works(row), cluster_key=key)
     found: dict[str, _Kind] = {}
     for use in on_clusters:
         found.setdefault(use.flavor.name, _Kind(use.flavor)).add(use.free, use.total)
     for local in flavor_use(ONE_MACHINE) if key in {"", ONE_MACHINE} else []:
         found.setdefault(local.flavor.name, _Kind(local.flavor)).add(local.free, local.total)
     return [(name, kind.label) for name, kind in found.items() if kind.total]
+
+
+def _works(row: Workspace | None) -> list[str]:
+    return WorkspaceKind.values if row is None else [row.kind]
 
 
 @dataclass

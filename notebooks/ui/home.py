@@ -58,7 +58,8 @@ class Card:
 
 def cards(project: Project) -> list[Card]:
     """Return the presets of a project, those that start now first."""
-    rooms, usable = Rooms(project.uid), clusters_of(project)
+    usable = clusters_of(project)
+    rooms = Rooms(project.uid, usable)
     doors = Doors(project, usable)
     presets = list(selectors.presets_for(project))
     known = prices() if any(preset.gpus for preset in presets) else {}
@@ -83,11 +84,10 @@ def _card(
         return None
     spec = spec_of_preset(preset)
     asked = [
-        (row, forecast, doors.refusal(row, spec))
-        for row, forecast in rooms.ranked(able, preset.resources)
+        (row, forecast, doors.refusal(row, spec)) for row, forecast in rooms.ranked(able, spec)
     ]
     cluster, forecast, refusal = next((one for one in asked if not one[2]), asked[0])
-    room = rooms.of(cluster)
+    room = rooms.of(cluster, spec.work)
     kinds = room.kinds(preset.gpu_flavor) if preset.gpus else []
     return Card(
         preset=preset,

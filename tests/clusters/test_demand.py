@@ -30,7 +30,9 @@ def thing(gpu_flavor, gpus, phase="running", **more):
 
 
 def free():
-    return {use.flavor.name: (use.used, use.free, use.waiting) for use in kinds_for(None)}
+    return {
+        use.flavor.name: (use.used, use.free, use.waiting) for use in kinds_for(None, ["notebook"])
+    }
 
 
 def test_what_runs_starts_or_stops_is_used_and_what_waits_is_waited_for(cluster):

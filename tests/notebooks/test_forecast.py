@@ -5,14 +5,16 @@ import json
 
 import pytest
 
+from clusters.choosing import Work
 from clusters.models import Cluster, Flavor
 from clusters.placement import placement_for
 from clusters.services import nodes_store
 from common.clock import now
-from notebooks.forecast import Room, Rooms
+from notebooks.forecast import Rooms, forecast
 from notebooks.models import Preset, Workspace
+from notebooks.spec import Spec
 from runtime.models import ObservedWorkload
-from runtime.protocol import NodeChanges, Resources
+from runtime.protocol import NodeChanges
 from tests.clusters.fleet import node
 from tests.notebooks.cluster_world import attach
 
@@ -27,6 +29,11 @@ def nodes(**more):
     each = ({k: v(i) for k, v in more.items()} for i in range(4))
     seen = tuple(node(f"n{i}", **own, **said) for i, said in enumerate(each))
     return NodeChanges(seen=seen, full=True)
+
+
+def asked(gpus, **more):
+    size = {"cpu_milli": 1000, "memory_mib": 1024, "gpus": gpus, "gpu_flavor": "h100-80"}
+    return Spec(environment="", env={}, time_limit_minutes=None, **size, **more)
 
 
 @pytest.fixture
@@ -199,7 +206,8 @@ def test_c11_of_any_kind_only_that_is_counted_which_would_be_asked_for(
     mixed, plan, held, project, alice, text
 ):
     assert placed(project).resource == "nvidia.com/gpu"
-    room = Room("gpu", project.uid)
+    gpu = Cluster.objects.get(key="gpu")
+    room = Rooms(project.uid, [gpu]).of(gpu, Work())
     assert (room.free_gpus(), room.total_gpus()) == (16, 16)
     assert [kind.label for kind in room.kinds()] == ["H100"]
     for name in ("n0", "n1", "n2", "n3"):
@@ -229,15 +237,14 @@ def test_many_clusters_cost_as_many_queries_as_one(
         nodes_store(cluster_key=f"more-{number}", changes=nodes())
     rows = list(Cluster.objects.filter(driver="kubernetes"))
     with django_assert_max_num_queries(14):
-        rooms = Rooms(project.uid)
+        rooms = Rooms(project.uid, rows)
         for gpus in (1, 2, 4, 8):
-            rooms.ranked(rows, Resources(gpus=gpus, gpu_flavor="h100-80"))
+            rooms.ranked(rows, asked(gpus))
 
 
 def test_the_forecast_of_one_cluster_is_that_of_all(gpu, project, held):
     for name in ("n0", "n1", "n2", "n3"):
         held(3, name)
-    asked = Resources(gpus=2, gpu_flavor="h100-80")
-    alone = Room("gpu", project.uid).ask(asked)
+    alone = forecast(asked(2, cluster="gpu"), project_uid=project.uid)
     assert not alone.starts_now
-    assert Rooms(project.uid).ranked([gpu], asked) == [(gpu, alone)]
+    assert Rooms(project.uid, [gpu]).ranked([gpu], asked(2)) == [(gpu, alone)]

@@ -1,0 +1,156 @@
+"""What is promised is what the work may get: by its kind, its pool, its network and its project."""
+
+from uuid import uuid4
+
+import pytest
+
+from clusters.models import Flavor
+from clusters.services import nodes_store
+from common.clock import now
+from common.errors import Conflict
+from notebooks.models import Workspace
+from notebooks.services import Wanted, workspace_launch
+from runtime.models import ObservedWorkload
+from runtime.protocol import NodeChanges
+from tests.clusters.fleet import node
+from tests.notebooks.cluster_world import BASE, CONTAINER, IMAGE, network, pool, row_of
+
+H100 = {"gpu": "h100-80"}
+TAINT = {"key": "team", "value": "a", "effect": "NoSchedule"}
+TOLERATION = {"key": "team", "operator": "Exists", "effect": "NoSchedule"}
+
+
+def stand(*placed, **more):
+    """One node of four H100 in each of these pools; '' in none."""
+    found = [
+        node(
+            f"n{number}",
+            accelerators={"nvidia.com/gpu": 4},
+            labels={**H100, **({"pool": name} if name else {})},
+            **more.get(name, {}),
+        )
+        for number, name in enumerate(placed)
+    ]
+    nodes_store(cluster_key="gpu", changes=NodeChanges(seen=tuple(found), full=True))
+
+
+@pytest.fixture
+def plan(api, only_gpu, project, alice):
+    def ask(gpus=1, **body):
+        asked = {"gpus": gpus, "gpu_flavor": "h100-80", **body}
+        answer = api(alice, "POST", f"{BASE}?plan=1", asked)
+        assert answer.status_code == 200, answer.content
+        return answer.json()
+
+    return ask
+
+
+@pytest.fixture
+def held(post):
+    """A workspace that runs on a node and holds its GPUs."""
+
+    def make(gpus, on, **body):
+        asked = {"gpus": gpus, "gpu_flavor": "h100-80", "name": f"on {on}", **body}
+        row = row_of(post(asked))
+        Workspace.objects.filter(pk=row.pk).update(phase="running")
+        ObservedWorkload.objects.update_or_create(
+            cluster_key="gpu",
+            uid=row.uid,
+            defaults={"seen": "ready", "data": {"detail": {"node": on}}, "seen_at": now()},
+        )
+
+    return make
+
+
+def never(found):
+    return any(said.startswith("No node of Cluster gpu has ") for said in found["sentences"])
+
+
+@pytest.fixture
+def boxes(only_gpu):
+    """The pool of all H100 is for containers."""
+    made = pool(only_gpu, "boxes", kinds=["container"])
+    made.flavors.set(Flavor.objects.filter(name="h100-80"))
+    stand("boxes")
+    return made
+
+
+@pytest.mark.usefixtures("boxes")
+def test_a_page_starts_a_container_on_gpus_that_only_containers_may_have(
+    plan, project, presets, principal, alice
+):
+    wanted = Wanted(kind="container", image=IMAGE, gpus=1, gpu_flavor="h100-80")
+    launched = {"principal": principal(alice), "project": project, "must_fit": True}
+    assert workspace_launch(wanted=wanted, **launched).gpus == 1
+    assert plan(**CONTAINER)["starts_now"] is True
+    with pytest.raises(Conflict):
+        workspace_launch(
+            wanted=Wanted(kind="container", image=IMAGE, gpus=5, gpu_flavor="h100-80"), **launched
+        )
+
+
+@pytest.mark.usefixtures("boxes")
+def test_the_form_offers_the_kinds_of_every_work_that_it_starts(text, alice, project):
+    assert 'value="h100-80"' in text(alice, "/projects/vision/workspaces/launch/")
+
+
+def test_a_full_pool_starts_nothing_now_though_others_are_free(plan, held, only_gpu):
+    pool(only_gpu, "east")
+    stand("east", "")
+    assert plan(pool="east")["starts_now"] is True
+    held(4, "n0")
+    assert (plan()["starts_now"], plan(pool="east")["starts_now"]) == (True, False)
+    assert not never(plan(pool="east"))
+
+
+def test_a_pool_of_small_nodes_never_has_many_together(plan, only_gpu):
+    pool(only_gpu, "east")
+    stand("east", "east", "")
+    assert plan(gpus=4, pool="east")["starts_now"] is True
+    small = node("n9", accelerators={"nvidia.com/gpu": 8}, labels=H100)
+    nodes_store(cluster_key="gpu", changes=NodeChanges(seen=(small,)))
+    assert never(plan(gpus=8, pool="east"))
+    assert not never(plan(gpus=8))
+
+
+def test_a_network_leads_to_the_pools_that_have_it(plan, held, only_gpu):
+    network(only_gpu, "rdma", pool(only_gpu, "wired"))
+    stand("wired", "")
+    held(4, "n0")
+    assert (plan()["starts_now"], plan(network="rdma")["starts_now"]) == (True, False)
+
+
+def test_nodes_kept_for_another_project_are_promised_to_nobody_else(plan, held, only_gpu):
+    pool(only_gpu, "theirs", project_uids=[str(uuid4())])
+    stand("theirs", "")
+    assert plan()["starts_now"] is True
+    held(4, "n1")
+    found = plan()
+    assert (found["starts_now"], never(found)) == (False, False)
+    stand("theirs")
+    assert never(plan())
+
+
+def test_tainted_nodes_are_promised_to_work_that_tolerates_them(plan, only_gpu):
+    closed = pool(only_gpu, "closed", tolerations=[TOLERATION])
+    stand("closed", closed={"taints": (TAINT,)})
+    assert (never(plan()), plan(pool="closed")["starts_now"]) == (True, True)
+    closed.flavors.set(Flavor.objects.filter(name="h100-80"))  # then naming the kind is enough
+    assert plan()["starts_now"] is True
+
+
+def test_a_pool_that_grows_from_no_node_is_not_said_to_be_too_small(plan, only_gpu):
+    pool(only_gpu, "grows")
+    stand("")
+    assert plan(gpus=2, pool="grows")["starts_now"] is True
+
+
+def test_a_card_counts_what_its_preset_may_get(held, only_gpu, text, alice, presets):
+    pool(only_gpu, "east")
+    stand("east", "", "")
+    size = {"gpus": 1, "gpu_flavor": "h100-80", "pool": "east"}
+    type(presets["small"]).objects.filter(slug="small").update(**size)
+    label = Flavor.objects.get(name="h100-80").label
+    assert f"{label}: 4 of 4 free" in text(alice)
+    held(3, "n0")
+    assert f"{label}: 1 of 4 free" in text(alice)
