@@ -30,11 +30,10 @@ class Reach:
     def __init__(
         self, pools: Sequence[Pool], bound: Sequence[Pool], kind: str, project: Any
     ) -> None:
-        admitting = [row for row in pools if row.admits(kind, project)]
+        self._admitting = [row for row in pools if row.admits(kind, project)]
         foreign = [row for row in pools if not row.admits(kind, project)]
         self.is_everywhere = not pools
         self._bound = list(bound)
-        self._usable = self._bound or admitting
         self._avoid = kept_off(foreign, self._bound)
         self._hidden = hidden_kinds(pools, kind, project)
 
@@ -67,7 +66,7 @@ class Reach:
             every = list(tolerations_of(self._bound))
             return defaultdict(lambda: every)
         found: dict[str, list[Any]] = defaultdict(list)
-        for row in self._usable:
+        for row in self._admitting:
             for flavor in row.flavors.all():
                 found[flavor.name] += row.tolerations
         return found

@@ -153,6 +153,15 @@ def cookie(as_user: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return of
 
 
+@pytest.fixture
+def volume(transactional_db: None, project: Any, alice: Any) -> Any:
+    from volumes.models import Volume
+
+    return Volume.objects.create(
+        project=project, created_by=alice, kind="data", name="data", phase="running"
+    )
+
+
 async def told(ws: ClientConnection) -> dict[str, Any]:
     """Return the next message in words, over any bytes in between."""
     async with asyncio.timeout(PATIENCE_S):

@@ -3,7 +3,6 @@
 import asyncio
 from typing import Any
 
-import pytest
 from asgiref.sync import sync_to_async
 
 from tests.gate.conftest import PATIENCE_S, Running, told
@@ -22,15 +21,6 @@ async def _recorded(count: int) -> list[tuple[str, str, str, str]]:
         while len(rows := await sync_to_async(_refusals)()) < count:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
     return rows
-
-
-@pytest.fixture
-def volume(transactional_db: None, project: Any, alice: Any) -> Any:
-    from volumes.models import Volume
-
-    return Volume.objects.create(
-        project=project, created_by=alice, kind="data", name="data", phase="running"
-    )
 
 
 async def test_refused_logs_and_files_are_recorded(

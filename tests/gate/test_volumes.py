@@ -21,15 +21,6 @@ from tests.support.files_served import Served
 
 
 @pytest.fixture
-def volume(transactional_db: None, project: Any, alice: Any) -> Any:
-    from volumes.models import Volume
-
-    return Volume.objects.create(
-        project=project, created_by=alice, kind="data", name="data", phase="running"
-    )
-
-
-@pytest.fixture
 def opened(volume: Any, project: Any, alice: Any, principal: Any) -> Callable[..., Any]:
     """Return a function that opens a person's files, served at an address."""
     from files.models import FileSession
