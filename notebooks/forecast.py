@@ -254,11 +254,13 @@ class Rooms:
         self._nodes = NodeRooms(self._clusters)
         self._rooms: dict[tuple[str, Work | None], Room] = {}
 
-    def of(self, cluster: Cluster, work: Work) -> Room:
+    def of(self, cluster: Cluster, spec: Spec) -> Room:
         on_nodes = cluster.driver not in placement.QUEUED_HERE
-        key = (cluster.key, work if on_nodes else None)  # one machine has no pools
+        # one machine has no pools, and without GPUs nobody asks for nodes that have some
+        work = spec.work if on_nodes and spec.gpus else None
+        key = (cluster.key, work)
         if key not in self._rooms:
-            self._rooms[key] = self._look(cluster, work) if on_nodes else Room(cluster)
+            self._rooms[key] = self._look(cluster, work) if work else Room(cluster)
         return self._rooms[key]
 
     def _look(self, cluster: Cluster, work: Work) -> Room:
@@ -286,7 +288,7 @@ class Rooms:
 
         All of them where it fits nowhere.
         """
-        asked = [(row, self.of(row, spec.work).ask(spec.size)) for row in clusters]
+        asked = [(row, self.of(row, spec).ask(spec.size)) for row in clusters]
         fitting = [pair for pair in asked if pair[1].fits] or asked
         return sorted(fitting, key=lambda pair: (not pair[0].reachable, not pair[1].starts_now))
 
@@ -294,7 +296,7 @@ class Rooms:
 def forecast(spec: Spec, *, project_uid: UUID, uid: UUID | None = None) -> Forecast:
     """Say whether it would start now on its cluster; ``uid``: of the row, where there is one."""
     cluster = Cluster.objects.filter(key=spec.cluster).first()
-    room = Rooms(project_uid, [cluster]).of(cluster, spec.work) if cluster else Room(None)
+    room = Rooms(project_uid, [cluster]).of(cluster, spec) if cluster else Room(None)
     return room.ask(spec.size, uid=uid)
 
 

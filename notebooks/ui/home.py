@@ -87,7 +87,7 @@ def _card(
         (row, forecast, doors.refusal(row, spec)) for row, forecast in rooms.ranked(able, spec)
     ]
     cluster, forecast, refusal = next((one for one in asked if not one[2]), asked[0])
-    room = rooms.of(cluster, spec.work)
+    room = rooms.of(cluster, spec)
     kinds = room.kinds(preset.gpu_flavor) if preset.gpus else []
     return Card(
         preset=preset,

@@ -5,7 +5,6 @@ import json
 
 import pytest
 
-from clusters.choosing import Work
 from clusters.models import Cluster, Flavor
 from clusters.placement import placement_for
 from clusters.services import nodes_store
@@ -207,7 +206,7 @@ def test_c11_of_any_kind_only_that_is_counted_which_would_be_asked_for(
 ):
     assert placed(project).resource == "nvidia.com/gpu"
     gpu = Cluster.objects.get(key="gpu")
-    room = Rooms(project.uid, [gpu]).of(gpu, Work())
+    room = Rooms(project.uid, [gpu]).of(gpu, asked(1))
     assert (room.free_gpus(), room.total_gpus()) == (16, 16)
     assert [kind.label for kind in room.kinds()] == ["H100"]
     for name in ("n0", "n1", "n2", "n3"):
