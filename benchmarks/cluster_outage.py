@@ -19,14 +19,14 @@ from dataclasses import dataclass
 from benchmarks.cluster_rows import Rows, Truth, fill, room
 from benchmarks.cluster_start import the_cluster
 from benchmarks.cluster_storm import AT_ONCE, Storm
-from benchmarks.lib import Result, poll
+from benchmarks.lib import Result, poll, sized
 from devcluster.layout import Layout
 from devcluster.processes import Processes
 
-ROWS = int(os.environ.get("BERTH_OUTAGE_ROWS", "2000"))
+ROWS = int(os.environ.get("BERTH_OUTAGE_ROWS", sized("2000", "6")))
 # Each costs Kubernetes 0.2 s of CPU, which one small machine has not in the same seconds.
-CHANGED = int(os.environ.get("BERTH_OUTAGE_CHANGED", "10"))
-AWAY_S = float(os.environ.get("BERTH_OUTAGE_SECONDS", "60"))
+CHANGED = int(os.environ.get("BERTH_OUTAGE_CHANGED", sized("10", "2")))
+AWAY_S = float(os.environ.get("BERTH_OUTAGE_SECONDS", sized("60", "5")))
 WITHIN_S = float(os.environ.get("BERTH_OUTAGE_WITHIN_S", "1800"))
 RIGHT_WITHIN_S = 90.0
 API = "kube-apiserver"

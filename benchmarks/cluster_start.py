@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx
 
-from benchmarks.lib import Result, percentile, poll
+from benchmarks.lib import Result, percentile, poll, sized
 from benchmarks.spawn import answers, remove
 from devcluster import state
 from devcluster.kube import Kube
@@ -123,7 +123,7 @@ def the_cluster() -> dict[str, Any]:
     return found
 
 
-def run(rounds: int = 10) -> list[Result]:
+def run(rounds: int = sized(10, 1)) -> list[Result]:
     cluster = the_cluster()
     portal = ClusteredPortal(cluster, "bench-start-")
     ours: list[float] = []

@@ -20,15 +20,15 @@ import httpx
 from benchmarks import kubespawner
 from benchmarks.cluster_start import bare_copy, the_cluster
 from benchmarks.cpu import Cpu
-from benchmarks.lib import Result, poll
+from benchmarks.lib import Result, poll, sized
 from devcluster.kube import Kube
 from devcluster.layout import Layout
 from devcluster.processes import Processes
 from tests.support.clustered import KEY, ClusteredPortal, ok
 from tools.provision_tests import Services
 
-PROJECTS = int(os.environ.get("BERTH_STORM_PROJECTS", "100"))
-LAUNCHES = int(os.environ.get("BERTH_STORM_LAUNCHES", "1000"))
+PROJECTS = int(os.environ.get("BERTH_STORM_PROJECTS", sized("100", "2")))
+LAUNCHES = int(os.environ.get("BERTH_STORM_LAUNCHES", sized("1000", "4")))
 AT_ONCE = 16
 WITHIN_S = 540.0
 WRITES = ("create", "update", "patch", "delete", "deletecollection")

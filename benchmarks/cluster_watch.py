@@ -23,16 +23,16 @@ from benchmarks.cluster_rows import UID, Truth, fill
 from benchmarks.cluster_start import the_cluster
 from benchmarks.cluster_storm import Storm
 from benchmarks.cpu import trees
-from benchmarks.lib import Result, percentile, poll
+from benchmarks.lib import Result, percentile, poll, sized
 
-PODS = int(os.environ.get("BERTH_WATCH_PODS", "200"))
-CHANGED = 200
+PODS = int(os.environ.get("BERTH_WATCH_PODS", sized("200", "6")))
+CHANGED = sized(200, 4)
 PER_SECOND = 20  # the churn of Kubernetes' own service levels
 # What leaves the machine some of its time, to tell its limit from the portal's: Kubernetes itself
 # computes 0.2 s for a pod that is replaced.
 SLOWER = (4, 1)
 TOLD_WITHIN_S = 30.0
-QUIET_S = 120.0
+QUIET_S = sized(120.0, 2.0)
 FIRST = -15  # of the kernel's "nice"
 WITHIN_S = float(os.environ.get("BERTH_WATCH_WITHIN_S", "1800"))
 

@@ -15,10 +15,10 @@ import time
 import uuid
 from typing import Any
 
-from benchmarks.lib import Result
+from benchmarks.lib import Result, sized
 from tools.provision_tests import Services
 
-ROWS, CHANGED, NODES, ROUNDS, PAGE = 10_000, 100, 33, 5, 500
+ROWS, CHANGED, NODES, ROUNDS, PAGE = sized((10_000, 100, 33, 5, 500), (200, 10, 3, 1, 50))
 _AT = "2026-11-21T06:00:00Z"
 Object = dict[str, Any]
 

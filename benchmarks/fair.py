@@ -13,13 +13,13 @@ import time
 
 import httpx
 
-from benchmarks.lib import Result, percentile
+from benchmarks.lib import Result, percentile, sized
 from tests.support.portal import Portal
 from tools.provision_tests import Services
 
-LOADS = int(os.environ.get("BERTH_FAIR_LOADS", "10000"))
-LAUNCHES = int(os.environ.get("BERTH_FAIR_LAUNCHES", "60"))
-ROUNDS = int(os.environ.get("BERTH_FAIR_ROUNDS", "3"))
+LOADS = int(os.environ.get("BERTH_FAIR_LOADS", sized("10000", "50")))
+LAUNCHES = int(os.environ.get("BERTH_FAIR_LAUNCHES", sized("60", "3")))
+ROUNDS = int(os.environ.get("BERTH_FAIR_ROUNDS", sized("3", "1")))
 WITHIN_S = 120.0
 SMALL = {"cpu_milli": 1000, "memory_mib": 512}
 _PEOPLE = """

@@ -6,7 +6,7 @@ import os
 import time
 from pathlib import Path
 
-from benchmarks.lib import Result
+from benchmarks.lib import Result, sized
 from tests.support.portal import Portal
 
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -47,7 +47,7 @@ def pss_mib(pids: list[int]) -> float:
     return total / 1024
 
 
-def run(portal: Portal, seconds: float = 300.0) -> list[Result]:
+def run(portal: Portal, seconds: float = sized(300.0, 5.0)) -> list[Result]:
     time.sleep(20)  # the start's own work is over
     pids = family(portal)
     before, begin = cpu_s(pids), time.monotonic()

@@ -10,7 +10,7 @@ from typing import Any
 
 from cryptography.fernet import Fernet, MultiFernet
 
-from benchmarks.lib import Result
+from benchmarks.lib import Result, sized
 from benchmarks.loads_lib import option
 from tests.support.portal import ROOT, Portal
 
@@ -46,7 +46,7 @@ answer = [rekey.left(), all(unseal(row.uid, row.sealed)["secret_key"] for row in
 
 
 def run() -> list[Result]:
-    count, rounds = option("KEYS", 100_000), option("KEY_ROUNDS", 3)
+    count, rounds = option("KEYS", sized(100_000, 200)), option("KEY_ROUNDS", sized(3, 1))
     portal = Portal()
     ours, peer = [], []
     try:

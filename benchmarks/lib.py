@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
+SMALL = "BERTH_BENCH_SMALL"  # the environment's: whether it only shows that the benchmarks work
 RESULTS = Path(__file__).resolve().parent / "results.json"
+T = TypeVar("T")
 
 
 @dataclass
@@ -59,6 +63,15 @@ class Result:
             f" [{self.floor}]: {self.verdict}; ours {statistics.median(self.ours):.3g}"
             f" {self.unit}{peer}, {len(self.ours)} rounds"
         )
+
+
+def is_small() -> bool:
+    return os.environ.get(SMALL) == "yes"
+
+
+def sized(usual: T, small: T) -> T:
+    """``small`` where a benchmark only has to show that it works, and its figures say nothing."""
+    return small if is_small() else usual
 
 
 def percentile(values: list[float], share: float) -> float:

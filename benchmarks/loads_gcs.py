@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import median
 from urllib.parse import quote
 
-from benchmarks.lib import Result
+from benchmarks.lib import Result, sized
 from benchmarks.loads_lib import (
     GIB,
     MIB,
@@ -42,8 +42,8 @@ PEER = "transfer_manager"
 
 
 def run() -> list[Result]:
-    small, large = option("GCS_SMALL", 5_000), option("GCS_LARGE", 2)
-    size, rounds = option("GCS_MIB", 512) * MIB, option("ROUNDS", 5)
+    small, large = option("GCS_SMALL", sized(5_000, 50)), option("GCS_LARGE", sized(2, 1))
+    size, rounds = option("GCS_MIB", sized(512, 16)) * MIB, option("ROUNDS", sized(5, 1))
     found: list[Result] = []
     with folder() as work, filled(work, small, large, size) as store:
         for prefix, count, check, what in (

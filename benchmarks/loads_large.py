@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
-from benchmarks.lib import Result
+from benchmarks.lib import Result, sized
 from benchmarks.loads_lib import (
     GIB,
     MIB,
@@ -53,8 +53,8 @@ def sides_of(store: VersityS3) -> list[Side]:
 
 
 def run(on: str = "memory") -> list[Result]:
-    count, size = option("LARGE_COUNT", 8), option("LARGE_MIB", 1024) * MIB
-    rounds = option("ROUNDS", 5)
+    count, size = option("LARGE_COUNT", sized(8, 2)), option("LARGE_MIB", sized(1024, 16)) * MIB
+    rounds = option("ROUNDS", sized(5, 1))
     what = f"{count} x {size / GIB:.3g} GiB {'into memory' if on == 'memory' else 'onto the disk'}"
     with (
         folder() as work,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
-from benchmarks.lib import Result
+from benchmarks.lib import Result, sized
 from benchmarks.loads_lib import (
     Aim,
     Cost,
@@ -54,7 +54,7 @@ def sides_of(store: VersityS3) -> list[Side]:
 
 
 def run() -> list[Result]:
-    count, rounds = option("SMALL_COUNT", 50_000), option("ROUNDS", 5)
+    count, rounds = option("SMALL_COUNT", sized(50_000, 200)), option("ROUNDS", sized(5, 1))
     what = f"{count:,} x 8 KiB"
     with folder() as work:
         target = work / "target"
@@ -72,7 +72,7 @@ def run() -> list[Result]:
 
 def run_again() -> list[Result]:
     """What is asked for twice: after a kill, and after nothing changed."""
-    count, rounds = option("SMALL_COUNT", 50_000), option("ROUNDS", 5)
+    count, rounds = option("SMALL_COUNT", sized(50_000, 200)), option("ROUNDS", sized(5, 1))
     with folder() as work, filled(work, small=count, logged=True) as store:
         return [resumed(store, work, count), *unchanged(store, work, count, rounds)]
 

@@ -18,20 +18,20 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.cpu import Cpu
-from benchmarks.lib import Result, percentile, poll
+from benchmarks.lib import Result, percentile, poll, sized
 from benchmarks.routes_peers import ROUTES, Bare, Berth, Side, Static
 from tests.proxy.crowd import HOSTS, Crowd, address
 
-ADDS, ADDS_OF_TRAEFIK = 300, 5
+ADDS, ADDS_OF_TRAEFIK = sized((300, 5), (3, 1))
 AT_ONCE = (1, 10, 50)
 SOME = "first.nb.localhost"
 FLOODED = "s{}.nb.localhost"
-ROUNDS, ROUND_S = 5, 1.2
-SOCKETS, OTHERS, OTHERS_S, SETTLE_S = 2000, 5, 8.0, 2.0
+ROUNDS, ROUND_S = sized((5, 1.2), (1, 0.2))
+SOCKETS, OTHERS, OTHERS_S, SETTLE_S = sized((2000, 5, 8.0, 2.0), (20, 1, 1.0, 0.5))
 SLACK = 5  # of the API, and of those who asked last
-ROUNDS_OF_SOCKETS, QUIET_S = 3, 60.0
+ROUNDS_OF_SOCKETS, QUIET_S = sized((3, 60.0), (1, 1.0))
 SIZES = {"/small": ("1 KiB", "answers/s", "answers_s"), "/large": ("10 MiB", "MiB/s", "mib_s")}
-FLOODS = 100  # hosts with WebSockets
+FLOODS = sized(100, 3)  # hosts with WebSockets
 ADDED = "a{}.nb.localhost"
 
 

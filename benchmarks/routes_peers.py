@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import psutil
 
-from benchmarks.lib import poll
+from benchmarks.lib import poll, sized
 from devcluster.programs import PROGRAMS
 from portal.server.up import node
 from runtime.routers.base import RouteEntry
@@ -25,7 +25,7 @@ from tests.support.portal import ROOT
 from tests.support.ports import free_port
 
 WITHIN_S = 60.0
-ROUTES = 500
+ROUTES = sized(500, 10)
 CHP = "node_modules/configurable-http-proxy/bin/configurable-http-proxy"
 
 

@@ -10,7 +10,7 @@ import time
 
 import httpx
 
-from benchmarks.lib import Result, percentile, poll, timed
+from benchmarks.lib import Result, percentile, poll, sized, timed
 from tests.support.portal import Portal, environments, free_ports
 
 WITHIN_S = 60.0
@@ -87,7 +87,7 @@ def route_lag(api: httpx.Client, portal: Portal, project: str = "demo") -> float
     return lag * 1000
 
 
-def run(portal: Portal, rounds: int = 7) -> list[Result]:
+def run(portal: Portal, rounds: int = sized(7, 1)) -> list[Result]:
     api = portal.api(portal.token("admin"))
     ours: list[float] = []
     peer: list[float] = []

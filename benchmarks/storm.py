@@ -13,7 +13,7 @@ from pathlib import Path
 
 import httpx
 
-from benchmarks.lib import Result, poll
+from benchmarks.lib import Result, poll, sized
 from benchmarks.spawn import answers, remove
 from tests.support.portal import ROOT, Portal, environments, free_ports
 
@@ -135,7 +135,7 @@ def _berth_ready(api: httpx.Client, ids: set[str]) -> bool:
     return sum(1 for r in rows if r["id"] in ids and r["status"]["phase"] == "running") == len(ids)
 
 
-def run(portal: Portal, rounds: int = 3, count: int = 50) -> list[Result]:
+def run(portal: Portal, rounds: int = sized(3, 1), count: int = sized(50, 3)) -> list[Result]:
     ours, peer = [], []
     for number in range(rounds):
         first, second = (berth, jupyterhub) if number % 2 else (jupyterhub, berth)

@@ -19,15 +19,15 @@ from pathlib import Path
 
 import httpx
 
-from benchmarks.lib import Result, percentile, poll
+from benchmarks.lib import Result, percentile, poll, sized
 from tests.support.dataplane import dataplane_environment
 from tests.support.portal import Portal
 
 MIB = 1 << 20
-LARGE_MIB = int(os.environ.get("BENCH_UPLOAD_MIB", "10240"))
-BESIDE_MIB = int(os.environ.get("BENCH_BESIDE_MIB", "1024"))
+LARGE_MIB = int(os.environ.get("BENCH_UPLOAD_MIB", sized("10240", "512")))
+BESIDE_MIB = int(os.environ.get("BENCH_BESIDE_MIB", sized("1024", "64")))
 UPLOADS, PIECE = 3, 16 * MIB  # as the page sends them
-QUIET_S, EVERY_S = 10.0, 0.1
+QUIET_S, EVERY_S = sized(10.0, 1.0), 0.1
 MARKS_EVERY = 256 * MIB
 WITHIN_S, OPENS_WITHIN_S = 3600.0, 120.0
 PEOPLE = """

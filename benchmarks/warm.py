@@ -8,7 +8,7 @@ import subprocess
 
 import httpx
 
-from benchmarks.lib import Result, poll, timed
+from benchmarks.lib import Result, poll, sized, timed
 from tests.support.portal import ROOT, free_ports
 
 
@@ -44,6 +44,6 @@ def _ready(port: int) -> bool:
         return False
 
 
-def run(rounds: int = 5) -> list[Result]:
+def run(rounds: int = sized(5, 1)) -> list[Result]:
     once()  # whatever was cold
     return [Result("make run, warm", "s", [once() for _ in range(rounds)], goal=10, floor=10)]
