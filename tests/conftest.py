@@ -15,6 +15,7 @@ pytest_plugins = [
     "tests.support.lanes",
     "tests.support.second_tries",
     "tests.support.sparing",
+    "tests.support.work_fixtures",
     "tests.support.store_fixtures",
     "tests.support.database_fixtures",
 ]

@@ -2,34 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.support import driving
-
 
 @pytest.fixture(autouse=True)
-def world(db: None) -> Iterator[Any]:
-    """A fresh fake machine for every test."""
-    from clusters import registry
-
-    registry.reset()
-    yield registry
-    registry.reset()
-
-
-@pytest.fixture
-def settle() -> Callable[..., Any]:
-
-    def run(row: Any = None) -> Any:
-        driving.run_due()
-        if row is not None:
-            row.refresh_from_db()
-        return row
-
-    return run
+def _fresh_machine(world: Any) -> None:
+    """No test sees what another one's machine did."""
 
 
 @pytest.fixture

@@ -16,7 +16,6 @@ from runtime.protocol import NodeChanges
 from tests.clusters.fleet import node
 from tests.images.conftest import Registry
 from tests.notebooks.cluster_world import attach
-from tests.notebooks.conftest import presets  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.django_db
 BASE = "/api/v1/projects/vision/workspaces"
@@ -28,7 +27,7 @@ def launch(
     bob: Any,
     as_user: Any,
     registry: Registry,
-    presets: Any,  # noqa: F811
+    presets: Any,
     monkeypatch: Any,
 ) -> Any:
     attach(monkeypatch)

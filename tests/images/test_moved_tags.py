@@ -12,7 +12,6 @@ from images import services
 from notebooks.models import Workspace
 from tests.images.conftest import Registry
 from tests.images.test_launches import BASE, launch  # noqa: F401 - a fixture
-from tests.notebooks.conftest import presets, settle  # noqa: F401 - fixtures
 
 pytestmark = pytest.mark.django_db
 GONE = "The registry no longer has the image that this tag meant when it was pinned."

@@ -1,38 +1,23 @@
 """A fake machine, a project's volume, credentials, and the reports that a run would send."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from django.test import Client
 
-from tests.support import driving
-
 SECRET = "the-secret-of-the-store"
 
 
 @pytest.fixture(autouse=True)
-def world(db: None) -> Iterator[Any]:
-    """A fresh fake machine for every test."""
-    from clusters import registry
-
-    registry.reset()
-    yield registry
-    registry.reset()
+def _fresh_machine(world: Any) -> None:
+    """No test sees what another one's machine did."""
 
 
 @pytest.fixture
 def fake(world: Any) -> Any:
     return world.driver_for("local")
-
-
-@pytest.fixture
-def shared(project: Any) -> Any:
-    """The project's own volume."""
-    from volumes.services import project_volume_ensure
-
-    return project_volume_ensure(principal=None, project=project)
 
 
 @pytest.fixture
@@ -59,19 +44,6 @@ def credential(project: Any, alice: Any) -> Callable[..., Any]:
         return Credential.objects.create(**{**values, **columns})
 
     return make
-
-
-@pytest.fixture
-def settle() -> Callable[..., Any]:
-    """Let the engine work until all is quiet; return the row as it is then."""
-
-    def run(row: Any = None, **options: Any) -> Any:
-        driving.run_due(**options)
-        if row is not None:
-            row.refresh_from_db()
-        return row
-
-    return run
 
 
 @pytest.fixture
@@ -142,16 +114,3 @@ def report(settings: Any) -> Callable[..., Any]:
         )
 
     return send
-
-
-@pytest.fixture
-def api(as_user: Any) -> Callable[..., Any]:
-    """Call as somebody: api(user, "POST", path, body, **headers)."""
-
-    def call(user: Any, verb: str, path: str, body: Any = None, **headers: Any) -> Any:
-        client = as_user(user)
-        extra = {f"HTTP_{k.upper()}": v for k, v in headers.items()}
-        data = {} if body is None else {"data": json.dumps(body)}
-        return client.generic(verb, path, content_type="application/json", **data, **extra)
-
-    return call

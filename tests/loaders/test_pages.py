@@ -7,7 +7,6 @@ import pytest
 from common.clock import now
 from events.models import Event
 from loaders.models import Load
-from tests.support import driving
 
 BASE = "/projects/vision/loads/"
 
@@ -118,13 +117,7 @@ def test_names_from_a_store_are_text_in_the_page(as_user, alice, load, settle, r
     assert "&lt;script&gt;x" in page
 
 
-def test_buttons_are_those_that_make_sense(as_user, text, alice, vera, load, end, report):
-
-    def settle(row):
-        driving.run_due()
-        row.refresh_from_db()
-        return row
-
+def test_buttons_are_those_that_make_sense(as_user, text, alice, vera, load, settle, end, report):
     row = settle(load(alice))
     page = text(alice, f"{row.uid}/state/")
     assert "Pause" in page

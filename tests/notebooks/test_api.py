@@ -1,25 +1,10 @@
 """The API of workspaces, through HTTP."""
 
-import json
-
 import pytest
 
 from notebooks.models import Workspace
 
 BASE = "/api/v1/projects/vision/workspaces"
-
-
-@pytest.fixture
-def api(as_user):
-    """Call as somebody: api(user, "POST", path, body, **headers)."""
-
-    def call(user, verb, path, body=None, **headers):
-        client = as_user(user)
-        extra = {f"HTTP_{k.upper()}": v for k, v in headers.items()}
-        data = {} if body is None else {"data": json.dumps(body)}
-        return client.generic(verb, path, content_type="application/json", **data, **extra)
-
-    return call
 
 
 def test_one_post_without_fields_launches_the_first_preset(api, presets, project, alice, settle):

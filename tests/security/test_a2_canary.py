@@ -18,7 +18,6 @@ from django.test import Client
 
 from tests.architecture import world
 from tests.architecture.routes import Route, every_route
-from tests.notebooks.conftest import launch, presets, settle  # noqa: F401 - fixtures
 from tests.security import canaries
 from tests.security.canaries import Planted
 
@@ -100,8 +99,8 @@ def planted(
     sent: list[str],
     alice: Any,
     project: Any,
-    launch: Any,  # noqa: F811
-    settle: Any,  # noqa: F811
+    launch: Any,
+    settle: Any,
     settings: Any,
 ) -> Planted:
     del logs, sent

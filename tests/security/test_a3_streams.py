@@ -10,8 +10,7 @@ from django.test import AsyncClient
 from accounts.models import ApiToken
 from clusters import streams
 from common.clock import now
-from tests.loaders.conftest import load, shared  # noqa: F401 - fixtures
-from tests.notebooks.conftest import launch, presets, settle  # noqa: F401 - fixtures
+from tests.loaders.conftest import load  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.django_db(transaction=True)
 PATHS = ("logs", "events", "load")

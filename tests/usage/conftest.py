@@ -1,5 +1,10 @@
-"""Workspaces of the fake world, as in tests/notebooks."""
+"""Work on a fake machine whose use is counted."""
 
-from tests.notebooks.conftest import launch, presets, settle, world
+from typing import Any
 
-__all__ = ["launch", "presets", "settle", "world"]
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def _fresh_machine(world: Any) -> None:
+    """No test sees what another one's machine did."""
