@@ -7,10 +7,10 @@ BOOTSTRAP = $(PYTHON) tools/bootstrap.py
 DEV = .venv/bin
 # Where it is set, each of the many Pythons that are started compiles all of Berth again.
 unexport PYTHONDONTWRITEBYTECODE
-UNIT = not real and not browser and not postgres and not redis and not root and not gpu and not cluster and not deploy and not slow
+UNIT = not real and not browser and not postgres and not redis and not root and not gpu and not cluster and not deploy and not slow and not long
 
 .DEFAULT_GOAL := help
-.PHONY: help run down test check lint types unit dev screens bench schema messages lock
+.PHONY: help run down test test-long check lint types unit dev screens bench schema messages lock
 .PHONY: cluster-up cluster-down cluster-status cluster-build
 
 help: ## say what there is
@@ -22,8 +22,11 @@ run: ## set up what is missing and start Berth here; Ctrl-C ends it, workspaces 
 down: ## end a Berth that runs here, and its workspaces
 	@.venv-server/bin/python -m portal.server down --workspaces
 
-test: ## everything: unit, real processes, browser, PostgreSQL, Redis (ARGS="-k word" for some)
+test: ## each capability on real parts: JupyterLab, browser, stores, PostgreSQL, Redis, Kubernetes (ARGS="-k word" for some)
 	@exec $(BOOTSTRAP) test $(ARGS)
+
+test-long: ## everything: floods, kills, upgrades, images, charts, benchmarks in small; writes docs/test-report.md
+	@exec $(BOOTSTRAP) long $(ARGS)
 
 check: dev ## the quick one: style, layers, types, migrations, unit tests
 	@$(MAKE) --no-print-directory -j 3 unit types lint

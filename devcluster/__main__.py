@@ -10,6 +10,8 @@ from devcluster.layout import Layout, cache
 from devcluster.programs import OF_THE_CLUSTER, PROGRAMS
 from tools.setup_shell import SetupError, explain, say
 
+PODS = "pods"
+
 
 @contextmanager
 def alone() -> Iterator[None]:
@@ -24,11 +26,13 @@ def alone() -> Iterator[None]:
         yield
 
 
-def up(_: list[str]) -> int:
+def up(names: list[str]) -> int:
     from devcluster.up import up as bring_up
 
+    if names not in ([], [PODS]):
+        raise SetupError(f"`up` brings up all, or what runs pods: `up {PODS}`.")
     with alone():
-        bring_up(Layout.usual())
+        bring_up(Layout.usual(), whole=not names)
     return 0
 
 
@@ -87,7 +91,8 @@ COMMANDS = {
 
 
 HELP = """\
-up       bring the cluster up; what runs is left alone
+up       bring the cluster up; what runs is left alone. `up pods` without the simulated fleet, the
+         queue and the metrics: pods run, and another `up` brings the rest
 down     take it down, and look that nothing of it is left
 status   what runs, and what does not
 storage  add storage that makes snapshots and grows to the cluster that is up: builds what it
@@ -106,7 +111,7 @@ def main() -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("command", choices=COMMANDS)
-    parser.add_argument("names", nargs="*", help="programs, for build and lock")
+    parser.add_argument("names", nargs="*", help="programs, for build and lock; `pods` for up")
     chosen = parser.parse_args()
     return COMMANDS[chosen.command](chosen.names)
 

@@ -171,6 +171,8 @@ PROGRAMS = {
 }
 
 OF_THE_CLUSTER = tuple(name for name, program in PROGRAMS.items() if not program.on_demand)
+# With these pods run and policies hold; the others are a simulated fleet, a queue, and metrics.
+FOR_PODS = ("etcd", "kubernetes", "kube-router", "coredns", "registry")
 
 
 def binary(name: str) -> Path:

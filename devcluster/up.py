@@ -25,36 +25,40 @@ from devcluster import (
 from devcluster.kube import Kube
 from devcluster.layout import ROOT, Layout, volumes
 from devcluster.processes import Processes
-from devcluster.programs import build, fetch, unbuilt
+from devcluster.programs import FOR_PODS, OF_THE_CLUSTER, build, fetch, unbuilt
 from tools.setup_shell import SetupError, run, say, step
 
 KUEUE_PATIENCE_S = 60
 
 
-def up(layout: Layout) -> None:
+def up(layout: Layout, *, whole: bool = True) -> None:
+    """Not ``whole``: pods run and policies hold; fleet, queue and metrics are left to another."""
     begun = time.monotonic()
     checks.require(layout)
-    prepare()
+    prepare(OF_THE_CLUSTER if whole else FOR_PODS)
     layout.made()
     cluster = Cluster(layout)
     cluster.configure()
     cluster.control_plane()
     # Much of it is waiting, so the parts that need only the API server go side by side.
-    with ThreadPoolExecutor(4) as pool:
-        parts = [cluster.node, cluster.kueue, cluster.fleet, cluster.publish_all]
+    parts = [cluster.node, cluster.publish_all]
+    parts += [cluster.kueue, cluster.fleet, cluster.metrics] if whole else []
+    with ThreadPoolExecutor(len(parts)) as pool:
         for done in [pool.submit(part) for part in parts]:
             done.result()
-    cluster.answers()
+    if problems := status.faults(layout, ended=False, whole=whole):
+        raise SetupError("\n".join(problems))
     state.write(layout, cluster.images, cluster.kube)
-    say(f"The cluster is up ({time.monotonic() - begun:.1f} s): KUBECONFIG={layout.admin}")
+    what = "up" if whole else "ready for pods"
+    say(f"The cluster is {what} ({time.monotonic() - begun:.1f} s): KUBECONFIG={layout.admin}")
 
 
-def prepare() -> None:
+def prepare(names: tuple[str, ...]) -> None:
     """Packages and programs, once per machine; the network is used while the compiler works."""
     if packages := checks.lacking_packages():
         with step(f"Installing from Debian: {', '.join(packages)}"):
             checks.install_packages()
-    wanted = unbuilt()
+    wanted = unbuilt(names)
     with ThreadPoolExecutor(2) as pool:
         sources = [pool.submit(fetch, program) for program in wanted]
         layers = pool.submit(images.make_layers, lambda text: say(f"  {text} …"))
@@ -118,11 +122,17 @@ class Cluster:
         self.start("kube-router", node.kube_router(layout))
         self.processes.wait("kube-router", node.kube_router_ready)
         self.apply(addons.dns_objects(self.images["coredns"]["reference"]))
-        self.start("metrics-server", addons.metrics_server(layout))
-        self.apply(addons.metrics_objects(layout))
+        with timed("DNS answers"):
+            self.until("DNS", lambda: addons.dns_ready(self.kube))
         if storage.has():
             with timed("storage with snapshots that grows"):
                 storage.start(layout, self.processes, self.kube)
+
+    def metrics(self) -> None:
+        with timed("metrics"):
+            self.start("metrics-server", addons.metrics_server(self.layout))
+            self.apply(addons.metrics_objects(self.layout))
+            self.until("metrics", lambda: addons.api_available(self.kube, "v1beta1.metrics.k8s.io"))
 
     def fleet(self) -> None:
         with timed("simulated nodes"):
@@ -161,14 +171,7 @@ class Cluster:
         if reference not in run(node.ctr(self.layout, "images", "list", "-q")).split():
             run(node.ctr(self.layout, "images", "pull", "--plain-http", reference))
 
-    # --- The end ----------------------------------------------------------------------------------
-
-    def answers(self) -> None:
-        with timed("DNS and metrics answer"):
-            self.until("DNS", lambda: addons.dns_ready(self.kube))
-            self.until("metrics", lambda: addons.api_available(self.kube, "v1beta1.metrics.k8s.io"))
-        if problems := status.faults(self.layout, ended=False):
-            raise SetupError("\n".join(problems))
+    # --- Help for the parts -----------------------------------------------------------------------
 
     def apply(self, items: Iterable[dict[str, Any]]) -> None:
         for item in items:

@@ -7,7 +7,8 @@ start skips what did not change, and a step that was interrupted is done again.
     run [options]   everything the portal needs, then ``python -m portal.server up [options]``
     server          the same without starting it
     dev             the developers' environment in .venv
-    test [options]  that, what the whole test suite needs of this machine, and the tests
+    test [options]  that, what the tests need of this machine, and the tests of `make test`
+    long [options]  the same with all tests there are
 """
 
 import sys
@@ -40,9 +41,9 @@ def main(argv: list[str]) -> int:
             become(python, [*PORTAL, "up", *rest])
     elif verb == "dev":
         steps.prepare_developers()
-    elif verb == "test":
+    elif verb in ("test", "long"):
         python = steps.prepare_developers()
-        become(python, [str(steps.ROOT / "tools/run_tests.py"), *rest])
+        become(python, [str(steps.ROOT / "tools/run_tests.py"), verb, *rest])
     else:
         sys.stderr.write(__doc__ + "\n")
         return 2

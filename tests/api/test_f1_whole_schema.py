@@ -25,7 +25,12 @@ from schemathesis.specs.openapi.checks import (
 
 from tests.architecture import world
 
-pytestmark = [pytest.mark.django_db, pytest.mark.slow]
+pytestmark = [
+    pytest.mark.django_db,
+    pytest.mark.long(
+        "every operation with drawn bodies; bad input of each: notebooks/test_api.py, loaders/test_api.py, projects/test_projects_api.py"
+    ),
+]
 
 CHECKS = [
     not_a_server_error,

@@ -30,7 +30,15 @@ from tests.hubapi.live.fleet import NAVIGATE, execute, result_of
 from tests.support.clustered import ClusteredPortal, ok
 from tests.support.stores import VersityS3, run_client
 
-pytestmark = [pytest.mark.cluster, pytest.mark.beside, pytest.mark.real, pytest.mark.timeout(1500)]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.beside,
+    pytest.mark.real,
+    pytest.mark.timeout(1500),
+    pytest.mark.long(
+        "minutes of waiting; A3 by HTTP: security/test_a3_streams.py, kubectl: test_kubectl.py"
+    ),
+]
 LOST_WITHIN_S = 60.0
 LATE_S = 180.0
 TRIES = 2  # something else may hold a small machine meanwhile

@@ -22,7 +22,12 @@ from devcluster.kube import Kube, KubeError
 from tests.cluster.visitors import BASE, Person, portal_of_people, until
 from tests.support.clustered import KEY, ClusteredPortal, ok
 
-pytestmark = [pytest.mark.cluster, pytest.mark.real, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.real,
+    pytest.mark.timeout(600),
+    pytest.mark.long("fifty launches at once; the race itself: quotas/test_c12_last_gpu.py"),
+]
 GPUS = "nvidia.com/gpu"
 AT_ONCE, WAITING = 50, 3
 OVER = {"Succeeded", "Failed"}

@@ -28,7 +28,11 @@ from tests.cluster.tenants import World, when_there, world
 from tests.cluster.test_tenants import ALICE, GRANT, TOUCHED
 from tests.deploy import chart
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.timeout(600),
+    pytest.mark.long("needs helm; the rights of a small account: test_self_check.py"),
+]
 MEMBER = KubeUser(ALICE, viewer=True, pods=("ws-a1-0",), grants=(GRANT,))
 
 

@@ -13,7 +13,14 @@ from tests.cluster.pods import is_ready, pod
 from tests.cluster.visitors import BASE, Person, portal_of_people, until
 from tests.support.clustered import KEY, ClusteredPortal, ok
 
-pytestmark = [pytest.mark.cluster, pytest.mark.real, pytest.mark.timeout(1200)]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.real,
+    pytest.mark.timeout(1200),
+    pytest.mark.long(
+        "minutes of sampling; the same words from exporters: drivers/kubernetes/test_exporters.py"
+    ),
+]
 NPU = "example.org/npu"  # no program of ours has heard of it
 SAMPLED_WITHIN_S = 300.0
 WAIT = ["bash", "-c", "trap 'exit 0' TERM; sleep 3600 & wait"]

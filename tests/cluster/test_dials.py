@@ -48,7 +48,9 @@ def said(process: subprocess.Popen[str]) -> Any:
     return json.loads(out)
 
 
-@pytest.mark.slow
+@pytest.mark.long(
+    "seconds of waiting: it shows that the dialling pods of test_isolation.py can fail"
+)
 def test_c10_what_was_closed_for_a_moment_only_is_told_open() -> None:
     def told() -> bool:
         with a_door() as door:
@@ -60,14 +62,18 @@ def test_c10_what_was_closed_for_a_moment_only_is_told_open() -> None:
     assert once_of_some(told)
 
 
-@pytest.mark.slow
+@pytest.mark.long(
+    "seconds of waiting: it shows that the dialling pods of test_isolation.py can fail"
+)
 def test_what_stays_as_wanted_is_told_as_wanted() -> None:
     with a_door() as door, socket.create_server(("127.0.0.1", 0)) as open_:
         wanted = {where(door): False, where(open_): True}
         assert said(run(dials.TCP, json.dumps(wanted), str(UNTIL_S * 5))) == wanted
 
 
-@pytest.mark.slow
+@pytest.mark.long(
+    "seconds of waiting: it shows that the dialling pods of test_isolation.py can fail"
+)
 def test_l2_a_datagram_that_was_answered_late_is_told() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as echo:
         echo.bind(("127.0.0.1", 0))
@@ -81,7 +87,9 @@ def test_l2_a_datagram_that_was_answered_late_is_told() -> None:
         assert said(dialling) is True
 
 
-@pytest.mark.slow
+@pytest.mark.long(
+    "seconds of waiting: it shows that the dialling pods of test_isolation.py can fail"
+)
 def test_c10_each_opening_of_what_was_closed_is_counted() -> None:
     def told() -> bool:
         with a_door() as door:

@@ -21,7 +21,12 @@ from devcluster import checks
 from devcluster.layout import ROOT
 from devcluster.programs import unbuilt
 
-pytestmark = [pytest.mark.cluster, pytest.mark.root, pytest.mark.slow, pytest.mark.timeout(1200)]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.root,
+    pytest.mark.timeout(1200),
+    pytest.mark.long("the whole life of a second cluster"),
+]
 # Folders that programs have hard-coded; here each is an empty one of this namespace's own.
 FIXED = ("/var/lib/cni", "/etc/kueue", "/visibility")
 ANSWERS_S = 60

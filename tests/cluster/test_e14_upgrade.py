@@ -33,7 +33,12 @@ from tests.support.clustered import KEY, ClusteredPortal, ok
 from tests.support.portal import ROOT
 from tests.support.versions import older
 
-pytestmark = [pytest.mark.cluster, pytest.mark.real, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.real,
+    pytest.mark.timeout(900),
+    pytest.mark.long("an upgrade over a release; in one process: runtime/test_e14_old_payloads.py"),
+]
 LATE_S = 180.0
 WAIT = ["bash", "-c", "trap 'exit 0' TERM; sleep 3600 & wait"]
 ANSWER = "@@answer@@"

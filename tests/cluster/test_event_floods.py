@@ -24,7 +24,13 @@ from tests.drivers.kubernetes.harness import RESTRICTED, Ground, _no_sign_ins, g
 from tests.drivers.kubernetes.test_on_a_cluster import removed, told
 from tests.drivers.kubernetes.test_watch import Follower
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.timeout(900),
+    pytest.mark.long(
+        "a flood; the bound: drivers/kubernetes/test_world.py and test_recent_events.py"
+    ),
+]
 EVENTS, WRITERS = 10_000, 4
 MORE = range(EVENTS, EVENTS + 2_500)  # where a pause in the wrong place spoilt the first measure
 KEPT = 8

@@ -22,7 +22,14 @@ from tests.cluster.asking import answered
 from tests.cluster.visitors import BASE, Person, portal_of_people, until
 from tests.support.clustered import ClusteredPortal, ok
 
-pytestmark = [pytest.mark.cluster, pytest.mark.real, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.real,
+    pytest.mark.timeout(900),
+    pytest.mark.long(
+        "kills and minutes of waiting; what is told: drivers/kubernetes/test_on_a_cluster.py, test_observe.py"
+    ),
+]
 LATE_S = 180.0
 DONE_WITHIN_S = 60.0  # of a kill, whatever it interrupted
 TOLD_WITHIN_S = 15.0  # the goal is 5 s; the machine may be busy with something else

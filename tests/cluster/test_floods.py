@@ -15,7 +15,12 @@ from devcluster.kube import Kube
 from tests.cluster.asking import answered
 from tests.cluster.pods import is_ready, phase, pod
 
-pytestmark = [pytest.mark.cluster, pytest.mark.real, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.real,
+    pytest.mark.timeout(900),
+    pytest.mark.long("floods that slow the node for all others"),
+]
 Start = Callable[..., str]
 MIB = 1024 * 1024
 ANSWERS_S = 15  # an exec on a machine that does much else

@@ -18,7 +18,11 @@ from runtime.routers.gateway import Gateway, GatewayRouter, objects
 from tests.cluster.conftest import a_namespace
 from tests.cluster.traefik import Traefik, gateway_api
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.timeout(900),
+    pytest.mark.long("needs Traefik"),
+]
 
 
 @pytest.fixture(scope="module")

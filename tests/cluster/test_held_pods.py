@@ -15,7 +15,13 @@ from tests.support.clustered import ok
 
 __all__ = ["portal", "tool"]  # the portal of this module is its own
 
-pytestmark = [pytest.mark.cluster, pytest.mark.beside, pytest.mark.real, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.beside,
+    pytest.mark.real,
+    pytest.mark.timeout(900),
+    pytest.mark.long("minutes of waiting; what is told: drivers/kubernetes/test_held.py"),
+]
 LATE_S = 180.0
 TOLD_WITHIN_S = 5.0  # of the moment at which it should have been gone, and at which it was
 MARK = "example.com/hold"

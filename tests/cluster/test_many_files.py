@@ -22,7 +22,14 @@ from tests.drivers.local.test_c11_many_files import MANY, PER_FOLDER
 from tests.support.cluster_state import cluster_state
 from tests.support.clustered import KEY, ClusteredPortal, ok, pinned
 
-pytestmark = [pytest.mark.cluster, pytest.mark.real, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.real,
+    pytest.mark.timeout(900),
+    pytest.mark.long(
+        "a flood; the bounds: dataplane/test_files_memory.py, drivers/kubernetes/test_measuring.py"
+    ),
+]
 LATE_S = 300.0
 ANSWERS_S = 5.0
 TRIES = 3  # the machine may be busy with something else

@@ -15,7 +15,11 @@ from tests.drivers.kubernetes.harness import Ground, ground_of, wait_for
 from tests.support.cluster_state import cluster_state
 from tests.support.clustered import pinned
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.timeout(900),
+    pytest.mark.long("what is asked and believed: drivers/kubernetes/test_measuring.py"),
+]
 MIB = 2**20
 LATE_S = 180.0
 

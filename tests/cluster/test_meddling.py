@@ -17,7 +17,15 @@ from devcluster.kube import Kube
 from tests.cluster.visitors import BASE, Person, portal_of_people, until
 from tests.support.clustered import KEY, ClusteredPortal, ok
 
-pytestmark = [pytest.mark.cluster, pytest.mark.beside, pytest.mark.real, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.beside,
+    pytest.mark.real,
+    pytest.mark.timeout(600),
+    pytest.mark.long(
+        "minutes of looking for a quarrel; the writes: drivers/kubernetes/test_apply.py"
+    ),
+]
 LATE_S = 120.0
 QUIET_S = 20.0
 WAITS = ["bash", "-c", "trap 'exit 0' TERM; sleep 3600 & wait"]

@@ -18,7 +18,15 @@ from tests.cluster.pods import phase, pod
 from tests.drivers.nfs.test_nfs import ON, OPTIONS, USER, make, path_of
 from tests.support.nfs import NOBODY_ELSE, NfsServer, RefusedError, serving
 
-pytestmark = [pytest.mark.cluster, pytest.mark.beside, pytest.mark.real, pytest.mark.root]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.beside,
+    pytest.mark.real,
+    pytest.mark.root,
+    pytest.mark.long(
+        "the same server without pods: drivers/nfs/test_nfs.py; the objects: test_data.py"
+    ),
+]
 LATE_S = 180
 Run = Callable[..., str]
 

@@ -42,7 +42,14 @@ from tests.cluster.ways import (
 from tests.security.test_a4_headers import FORGED, PAGES
 from tests.support.clustered import KEY, ClusteredPortal, ok
 
-pytestmark = [pytest.mark.cluster, pytest.mark.real, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.real,
+    pytest.mark.timeout(900),
+    pytest.mark.long(
+        "minutes of waiting; each way in: test_gate.py, test_kubectl.py; C4: drivers/kubernetes/test_devices.py; E11: test_leftovers.py"
+    ),
+]
 WAIT = ["bash", "-c", "trap 'exit 0' TERM; sleep 3600 & wait"]
 GPUS = "nvidia.com/gpu"
 SAY_GPUS = "echo gpus=[$NVIDIA_VISIBLE_DEVICES]"

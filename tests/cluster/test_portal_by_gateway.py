@@ -39,9 +39,9 @@ from tests.support.portal import ROOT
 from tests.support.ports import free_port
 
 pytestmark = [
+    pytest.mark.long("needs Traefik; by the proxy: test_workspaces.py"),
     pytest.mark.cluster,
     pytest.mark.real,
-    pytest.mark.slow,
     pytest.mark.timeout(900),
 ]
 DOMAIN = "nb.localhost"

@@ -15,6 +15,9 @@ from tests.drivers.kubernetes.harness import Ground, ground_of
 __all__ = ["asked_here"]
 
 pytestmark = [
+    pytest.mark.long(
+        "what is said before: images/test_checks.py; the user in a pod: test_isolation.py"
+    ),
     pytest.mark.cluster,
     pytest.mark.beside,
     pytest.mark.django_db,

@@ -14,7 +14,12 @@ from tests.cluster.test_people_in_pods import pod_of
 from tests.cluster.visitors import BASE, Person, portal_of_people, until
 from tests.support.clustered import KEY, ClusteredPortal, ok
 
-pytestmark = [pytest.mark.cluster, pytest.mark.real, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.real,
+    pytest.mark.timeout(600),
+    pytest.mark.long("what is asked for: clusters/test_network_cards.py"),
+]
 LATE_S = 180.0
 ATTACHMENT = "kube-system/rdma"
 NETWORKS = "k8s.v1.cni.cncf.io/networks"

@@ -33,7 +33,14 @@ from tests.support.clustered import KEY, ClusteredPortal, ok
 from tests.support.stores import VersityS3
 
 # Its programs may have to be built first.
-pytestmark = [pytest.mark.cluster, pytest.mark.real, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.real,
+    pytest.mark.timeout(900),
+    pytest.mark.long(
+        "needs CSI's own programs; the objects: drivers/kubernetes/test_volumes.py, test_growth.py"
+    ),
+]
 __all__ = ["ann", "bucket", "loads", "portal"]  # fixtures
 
 LATE_S = 180.0

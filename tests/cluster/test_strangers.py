@@ -32,6 +32,9 @@ from tests.support.portal import ROOT
 
 # What is found once is found: nothing here is tried a second time.
 pytestmark = [
+    pytest.mark.long(
+        "every route with every role: architecture/test_route_guard.py; the gate: gate/test_denials.py"
+    ),
     pytest.mark.cluster,
     pytest.mark.beside,
     pytest.mark.real,

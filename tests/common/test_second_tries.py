@@ -13,7 +13,8 @@ import pytest
 
 from tests.support.portal import ROOT, Portal
 
-pytestmark = pytest.mark.slow  # runs of pytest of their own
+# Only `make test-long` tries a second time.
+pytestmark = pytest.mark.long("runs of pytest of their own")
 
 # The first try ends with its clock run out, as the clock itself ends one.
 OUT_OF_TIME = """

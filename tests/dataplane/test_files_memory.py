@@ -54,7 +54,7 @@ def another(server: Served) -> httpx.Client:
 # --- the hostile case ------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.long("a flood; the bounds themselves: the tests beside it")
 def test_c11_64_listings_of_huge_folders_do_not_end_the_server(files: Served) -> None:
     """Each order costs tens of MiB: who can't be served is told so, and all else goes on."""
     filled(files.root / "many", MANY, lambda n: b"%06d" % n + b"\xff" * 120)

@@ -74,7 +74,10 @@ def test_a_folder_is_listed_in_pages_in_any_order(files: Served) -> None:
     assert below["parts"] == [{"name": "folder", "path": "folder"}]
 
 
-@pytest.mark.parametrize("many", [5_000, pytest.param(100_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "many",
+    [5_000, pytest.param(100_000, marks=pytest.mark.long("the same with 5,000 beside it"))],
+)
 def test_as_many_as_a_hundred_thousand_entries_come_in_pages(many: int, files: Served) -> None:
     made = files.root / "many"
     made.mkdir()

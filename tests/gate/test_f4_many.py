@@ -21,7 +21,10 @@ import pytest
 from gate import terminal
 from tests.gate.conftest import ORIGIN, Running, serving, told
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.long("a thousand readers; one that does not read: gate/test_streams.py"),
+    pytest.mark.timeout(900),
+]
 SOCKETS = 2000
 FILES = 3 * SOCKETS
 MIB_EACH = 0.5  # of the gate's own memory, for a reader that does not read

@@ -66,7 +66,7 @@ def test_a_paused_load_gives_its_turn_back_and_asks_anew_at_the_end(load, alice,
     assert state_of(rows[0]) == State.WAITING
 
 
-@pytest.mark.slow
+@pytest.mark.long("ten thousand; the order itself: the tests beside it")
 def test_e17_ten_thousand_loads_of_one_project_hold_two_places_and_no_more(load, alice, make_user):
     from clusters.models import Claim
     from projects.models import Membership, Project

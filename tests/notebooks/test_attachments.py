@@ -20,15 +20,6 @@ BASE = "/api/v1/projects/vision/workspaces"
 
 
 @pytest.fixture
-def api(as_user):
-    def call(user, verb, path, body=None):
-        data = {} if body is None else {"data": json.dumps(body)}
-        return as_user(user).generic(verb, path, content_type="application/json", **data)
-
-    return call
-
-
-@pytest.fixture
 def data(project, alice, principal):
     return _volume(principal(alice), project, "data")
 

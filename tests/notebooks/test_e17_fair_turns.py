@@ -18,7 +18,9 @@ MANY = 10_000
 FAIR, QUICK_S = 5.0, 1.0  # the figure itself is measured in benchmarks; in one line it is 13 s
 
 
-@pytest.fixture(params=[2_000, pytest.param(MANY, marks=pytest.mark.slow)])
+@pytest.fixture(
+    params=[2_000, pytest.param(MANY, marks=pytest.mark.long("the same with 2,000 beside it"))]
+)
 def crowd(request: pytest.FixtureRequest, make_user: Any) -> Any:
     """A project whose workspaces are all due, and have been for an hour."""
     from notebooks.models import Workspace
@@ -174,7 +176,7 @@ def test_e17_a_row_of_the_sweep_that_waits_for_something_else_holds_up_no_other(
     assert pool.drain()
 
 
-@pytest.mark.slow
+@pytest.mark.long("the order itself: the tests above")
 def test_e17_a_launch_beside_five_hundred_due_loads_takes_about_as_long_as_without_them(
     races: Races, record_property: Callable[[str, object], None]
 ) -> None:

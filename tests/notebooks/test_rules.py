@@ -154,7 +154,7 @@ def test_who_leaves_the_project_keeps_nothing_running_and_opens_nothing(
         assert registry.access(user, row.uid) == AccessLevel.NONE
 
 
-def test_nobody_but_owner_and_visitors_may_open(  # noqa: PLR0917
+def test_nobody_but_owner_and_visitors_may_open(
     launch, alice, bob, mona, vera, charlie, operator, auditor, settle, principal
 ):
     from hubapi import registry

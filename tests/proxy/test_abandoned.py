@@ -152,7 +152,7 @@ def test_f4_a_workload_that_does_not_hang_up_is_let_go_when_its_visitor_left(
     until_closed(lambda: opened(proxy, port), 0)
 
 
-@pytest.mark.slow
+@pytest.mark.long("thousands of sockets; fewer: the tests above")
 def test_f4_two_thousand_sockets_that_nobody_reads_hurt_nobody(
     proxy: Proxy, workloads: Crowd
 ) -> None:

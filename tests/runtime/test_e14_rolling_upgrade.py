@@ -24,7 +24,7 @@ pytestmark = [
     pytest.mark.real,
     pytest.mark.postgres,
     pytest.mark.redis,
-    pytest.mark.slow,
+    pytest.mark.long("an upgrade under load; old messages: runtime/test_e14_old_payloads.py"),
     pytest.mark.timeout(600),
 ]
 MANY = 24

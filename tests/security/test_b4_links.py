@@ -109,7 +109,14 @@ def write_everywhere(text: str, project: Any, user: Any, operator: Any) -> None:
     ("text", "is_asked_by_both"),
     [
         (SCRIPTS[0], False),
-        *(pytest.param(SCRIPTS[n], True, marks=pytest.mark.slow) for n in (0, 3, 5)),
+        *(
+            pytest.param(
+                SCRIPTS[n],
+                True,
+                marks=pytest.mark.long("another text, asked by its owner only, beside it"),
+            )
+            for n in (0, 3, 5)
+        ),
     ],
 )
 def test_b4_no_page_links_to_what_people_wrote(

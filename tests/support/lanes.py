@@ -7,8 +7,9 @@ pods. The two take about as long as each other: what comes last decides when the
 runs images is another; what starts servers, browsers and workspaces of its own keeps together by
 folder, everything else by file.  A lane stays on one worker, in the order written.
 
-The cluster is built while the other lanes go on: a test that needs it waits here, before its own
-clock starts (``tools/suite_cluster.py`` says when it is there).
+The cluster and the stores are built while the other lanes go on: a test that needs them waits here,
+before its own clock starts, for as much of them as it needs (``tools/suite_cluster.py`` says what is
+there). One marked ``pods`` needs no simulated node, no queue and no metrics: it is among the first.
 """
 
 import os
@@ -18,11 +19,13 @@ from pathlib import Path
 
 import pytest
 
-from tools.suite_cluster import ENDED, UP
+from tools.suite_cluster import COMING, ENDED, PODS, STORES_BUILT, WHOLE
 
 MACHINE = ("real", "browser", "root", "postgres", "redis", "gpu")
 BESIDE = ("browser", "deploy")
 LONG = ("browser", "server", "hubapi", "dataplane", "drivers", "runtime")  # minutes each
+STORES = {"start_store", "store"}  # fixtures that begin with a real store
+ORDER = (COMING, PODS, STORES_BUILT, WHOLE, ENDED)
 PATIENCE_S = 75 * 60
 POLL_S = 1.0
 
@@ -60,13 +63,15 @@ def lane(item: pytest.Item) -> str:
 def rank(item: pytest.Item) -> int:
     """Charts come last in their lane: deployments build their images meanwhile."""
     if item.get_closest_marker("cluster"):
-        return 2 if item.get_closest_marker("deploy") else 1
+        if item.get_closest_marker("deploy"):
+            return 3
+        return 1 if item.get_closest_marker("pods") else 2
     if item.get_closest_marker("deploy"):
         return 0
     if not has_any(item, MACHINE):
-        return 4 + len(LONG)
+        return 5 + len(LONG)
     name = lane(item)
-    return 3 + (LONG.index(name) if name in LONG else len(LONG))
+    return 4 + (LONG.index(name) if name in LONG else len(LONG))
 
 
 def has_any(item: pytest.Item, marks: tuple[str, ...]) -> bool:
@@ -75,16 +80,24 @@ def has_any(item: pytest.Item, marks: tuple[str, ...]) -> bool:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    if item.get_closest_marker("cluster"):
-        wait_for_cluster()
+    wait_for(needed(item))
     return (yield)
 
 
-def wait_for_cluster() -> None:
-    """Until it is up, or known not to come; ``cluster_state`` then says which."""
+def needed(item: pytest.Item) -> str:
+    """What must be there before the test begins."""
+    if item.get_closest_marker("cluster") and not item.get_closest_marker("pods"):
+        return WHOLE
+    if has_any(item, (*MACHINE, "cluster")) and STORES & set(getattr(item, "fixturenames", ())):
+        return STORES_BUILT
+    return PODS if item.get_closest_marker("cluster") else COMING
+
+
+def wait_for(what: str) -> None:
+    """Until it is there, or known not to come; ``cluster_state`` then says which."""
     word = os.environ.get("BERTH_TEST_CLUSTER_WORD")
     deadline = time.monotonic() + PATIENCE_S
     while word and time.monotonic() < deadline:
-        if Path(word).read_text().strip() in (UP, ENDED):
+        if ORDER.index(Path(word).read_text().strip()) >= ORDER.index(what):
             return
         time.sleep(POLL_S)

@@ -9,7 +9,7 @@ def patch(client, row, **body):
     return client.patch(f"{API}/{row.uid}", body, content_type=JSON)
 
 
-def test_the_maker_and_managers_change_it_and_others_are_told_why(  # noqa: PLR0917 - a person each
+def test_the_maker_and_managers_change_it_and_others_are_told_why(
     as_user, make, bob, mona, vera, charlie, make_user, project
 ):
     from projects.models import Membership

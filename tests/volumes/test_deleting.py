@@ -116,7 +116,7 @@ def test_removal_at_once_is_for_managers_and_frees_what_it_held(
     assert (machine.volume_seen(row.uid), reserved(row)) == (None, 0)
 
 
-def test_a_project_that_goes_takes_its_volumes_at_once(  # noqa: PLR0917 - fixtures
+def test_a_project_that_goes_takes_its_volumes_at_once(
     as_user, make, bob, alice, project, principal, settle, machine
 ):
     from projects import contents

@@ -39,7 +39,7 @@ def row(make, bob):
     return make(bob)
 
 
-def test_asked_by_one_owner_accepted_by_the_other(  # noqa: PLR0917 - fixtures
+def test_asked_by_one_owner_accepted_by_the_other(
     as_user, row, alice, bob, otto, other, machine, settle
 ):
     machine.fill_volume(row.uid, 42)
@@ -65,9 +65,7 @@ def test_asked_by_one_owner_accepted_by_the_other(  # noqa: PLR0917 - fixtures
     assert len(set(told)) == 2
 
 
-def test_consent_is_owners_own(  # noqa: PLR0917 - a person each
-    as_user, row, alice, bob, mona, vera, operator, charlie, mick, otto
-):
+def test_consent_is_owners_own(as_user, row, alice, bob, mona, vera, operator, charlie, mick, otto):
     for user, code in ((bob, 403), (mona, 403), (vera, 403), (operator, 403), (charlie, 404)):
         assert ask(as_user(user), row).status_code == code, user
     offer = ask(as_user(alice), row).json()["id"]

@@ -16,7 +16,10 @@ from tests.drivers.kubernetes.test_on_a_cluster import KWOK, removed, told
 from tests.drivers.kubernetes.test_watch import Follower
 from tests.support.cluster_state import cluster_state
 
-pytestmark = pytest.mark.cluster
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.long("half a minute of silence; the same over a stub: test_watch.py"),
+]
 
 NOTICED_WITHIN_S = 30
 SIMULATED = Placement(node_labels={"type": "kwok"}, tolerations=(KWOK,))

@@ -34,7 +34,13 @@ from tests.engineapp.models import Thing
 from tests.engineapp.reconciler import ThingReconciler
 from tests.support.api_servers import ApiServers, api_servers
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.timeout(900),
+    pytest.mark.long(
+        "kills of a real API server; the same over a stub: test_watch.py, test_engine.py"
+    ),
+]
 
 RIGHT_WITHIN_S = 10.0  # of the return; the goal is 5
 LATE_S = 180.0

@@ -22,7 +22,11 @@ from tests.drivers.kubernetes.test_cut_wires import Wire
 from tests.drivers.kubernetes.test_watch import Follower
 from tests.support.api_servers import ApiServers, api_servers
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.timeout(600),
+    pytest.mark.long("a storage that has to forget; the same over a stub: test_watch.py"),
+]
 
 COMPACTED_S = 5  # what is older than twice this is forgotten
 SILENT_S = 4 * COMPACTED_S

@@ -10,7 +10,10 @@ from runtime.reasons import Reason
 from tests.drivers.kubernetes.harness import Ground, ground_of, wait_for
 from tests.drivers.kubernetes.test_in_a_queue import API
 
-pytestmark = pytest.mark.cluster
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.long("Kueue for workspaces: test_in_a_queue.py; the writes: test_jobs_written.py"),
+]
 
 # Ends as the copying program does when it is told to stop.
 SCRIPT = "trap 'exit 5' TERM; echo ready; while :; do sleep 0.1; done"
