@@ -49,7 +49,18 @@ def problems(page: Any, theme: str) -> list[str]:
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("user", PEOPLE)
+@pytest.mark.parametrize(
+    "user",
+    [
+        "",
+        *(
+            pytest.param(
+                name, marks=pytest.mark.long("each page of each role; those of a visitor beside it")
+            )
+            for name in PEOPLE[1:]
+        ),
+    ],
+)
 def test_no_page_has_a_serious_accessibility_problem(
     user: str, portal: screens.Portal, chromium: Any
 ) -> None:

@@ -13,6 +13,9 @@ from tests.cluster.visitors import named
 from tests.support.portal import Portal
 
 pytestmark = [
+    pytest.mark.long(
+        "minutes on a cluster; the same by HTTP: cluster/test_workspaces.py, the terminal: test_gate.py"
+    ),
     pytest.mark.browser,
     pytest.mark.real,
     pytest.mark.cluster,

@@ -149,7 +149,19 @@ def preset(portal: Portal) -> str:
 
 @pytest.mark.parametrize(
     ("portal", "store"),
-    [("machine", "machine"), pytest.param("cluster", "cluster", marks=pytest.mark.cluster)],
+    [
+        ("machine", "machine"),
+        pytest.param(
+            "cluster",
+            "cluster",
+            marks=[
+                pytest.mark.cluster,
+                pytest.mark.long(
+                    "the same on one machine beside it; by HTTP: cluster/test_loads.py"
+                ),
+            ],
+        ),
+    ],
     indirect=True,
     ids=["machine", "cluster"],
 )

@@ -10,7 +10,11 @@ from playwright.sync_api import Route, expect
 from tests.browser.test_files import KEEP_WHAT_IS_SAID, Visit, environment, visit, volume
 
 __all__ = ["environment", "visit", "volume"]
-pytestmark = [pytest.mark.browser, pytest.mark.real]
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.real,
+    pytest.mark.long("faults of a list in a browser; the file browser: browser/test_files.py"),
+]
 
 
 def test_a_list_that_has_no_turn_yet_is_asked_again_and_that_is_said(

@@ -155,6 +155,7 @@ def test_a_press_that_lasts_while_something_changes_still_arrives(
     page.wait_for_url("**/clusters/west/", timeout=WITHIN_MS)
 
 
+@pytest.mark.long("another moment of the same rule; three of them beside it")
 def test_a_press_that_began_while_a_refresh_was_under_way_still_arrives(
     portal: screens.Portal, clusters: Any
 ) -> None:
@@ -167,6 +168,7 @@ def test_a_press_that_began_while_a_refresh_was_under_way_still_arrives(
     page.wait_for_url("**/clusters/west/", timeout=WITHIN_MS)
 
 
+@pytest.mark.long("another moment of the same rule; three of them beside it")
 def test_text_marked_while_a_refresh_was_under_way_stays_and_what_came_is_asked_for_again(
     portal: screens.Portal, clusters: Any
 ) -> None:
@@ -180,6 +182,7 @@ def test_text_marked_while_a_refresh_was_under_way_stays_and_what_came_is_asked_
     page.wait_for_selector(KEPT, state="detached", timeout=WITHIN_MS)
 
 
+@pytest.mark.long("another moment of the same rule; three of them beside it")
 def test_a_press_that_leads_nowhere_holds_a_refresh_back_only_while_it_lasts(
     portal: screens.Portal, clusters: Any
 ) -> None:
@@ -209,6 +212,7 @@ def change_while_space_is_held(portal: screens.Portal, page: Any) -> None:
     assert page.locator(KEPT).count() == 1
 
 
+@pytest.mark.long("another moment of the same rule; three of them beside it")
 def test_a_space_bar_that_is_held_while_something_changes_still_presses(
     portal: screens.Portal, clusters: Any
 ) -> None:
@@ -219,6 +223,7 @@ def test_a_space_bar_that_is_held_while_something_changes_still_presses(
     page.wait_for_selector(KEPT, state="detached", timeout=WITHIN_MS)
 
 
+@pytest.mark.long("another moment of the same rule; three of them beside it")
 def test_a_key_that_goes_up_in_another_window_holds_nothing_back(
     portal: screens.Portal, clusters: Any
 ) -> None:

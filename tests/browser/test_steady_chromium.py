@@ -12,7 +12,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from playwright.sync_api import Browser
 
-pytestmark = [pytest.mark.browser, pytest.mark.root, pytest.mark.real]
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.root,
+    pytest.mark.real,
+    pytest.mark.long("guards the browser"),
+]
 
 PARTS = 60  # more than the six connections that a browser opens at once: most of them wait
 ANSWER_S = 0.3

@@ -84,6 +84,7 @@ LOSE_THE_END = """() => {
 }"""
 
 
+@pytest.mark.long("a fault between two pieces; pause, reload and going on: the test above")
 def test_an_upload_whose_last_answer_is_lost_is_not_asked_about(
     visit: Visit, tmp_path: Path
 ) -> None:
@@ -98,6 +99,7 @@ def test_an_upload_whose_last_answer_is_lost_is_not_asked_about(
     visit.shows("large.bin")
 
 
+@pytest.mark.long("a fault between two pieces; pause, reload and going on: the test above")
 def test_an_interrupted_upload_draws_no_namesake_to_itself(visit: Visit, tmp_path: Path) -> None:
     """The same file for another folder lands there; only when asked for it goes on."""
     page = visit.page
@@ -132,6 +134,7 @@ PAUSE_AT_THE_END = """() => {
 }"""
 
 
+@pytest.mark.long("a fault between two pieces; pause, reload and going on: the test above")
 def test_an_upload_that_is_paused_between_two_pieces_goes_on(visit: Visit, tmp_path: Path) -> None:
     page = visit.page
     file = tmp_path / "paused.bin"
@@ -145,6 +148,7 @@ def test_an_upload_that_is_paused_between_two_pieces_goes_on(visit: Visit, tmp_p
     visit.shows("paused.bin")
 
 
+@pytest.mark.long("a fault between two pieces; pause, reload and going on: the test above")
 def test_an_upload_goes_on_that_is_resumed_before_it_stopped(visit: Visit, tmp_path: Path) -> None:
     page = visit.page
     file = tmp_path / "twice.bin"
@@ -155,6 +159,7 @@ def test_an_upload_goes_on_that_is_resumed_before_it_stopped(visit: Visit, tmp_p
     visit.shows("twice.bin")
 
 
+@pytest.mark.long("a fault between two pieces; pause, reload and going on: the test above")
 def test_an_upload_that_landed_while_it_was_paused_is_over_when_resumed(
     visit: Visit, tmp_path: Path
 ) -> None:
@@ -170,6 +175,7 @@ def test_an_upload_that_landed_while_it_was_paused_is_over_when_resumed(
     expect(page.locator("#browser-uploads")).to_be_hidden()
 
 
+@pytest.mark.long("a fault between two pieces; pause, reload and going on: the test above")
 def test_an_interrupted_upload_is_told_of_though_the_first_answer_about_it_is_lost(
     visit: Visit, tmp_path: Path
 ) -> None:
@@ -193,6 +199,7 @@ def test_an_interrupted_upload_is_told_of_though_the_first_answer_about_it_is_lo
     expect(page.get_by_text("An upload was interrupted")).to_be_hidden()
 
 
+@pytest.mark.long("a fault between two pieces; pause, reload and going on: the test above")
 def test_a_folder_opens_though_an_upload_lands_meanwhile(visit: Visit) -> None:
     page = visit.page
     page.get_by_role("button", name="New folder").click()

@@ -93,6 +93,7 @@ def test_devices_behind_a_taint_count_once_a_pool_tolerates_it(api: Any, fleet: 
         poll(lambda: sum(totals(api).values()) == before, within_s=60, every_s=0.3)
 
 
+@pytest.mark.long("the same checks on the same cluster: test_self_check.py")
 def test_c10_the_worker_proves_the_network_by_itself_after_attaching(api: Any) -> None:
     def answers() -> dict[str, Any]:
         return {c["name"]: c for c in ok(api.get(f"clusters/{KEY}/checks")).json()}

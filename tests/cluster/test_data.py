@@ -21,7 +21,7 @@ from tests.cluster.pods import phase
 from tests.cluster.tenants import world
 from tests.drivers.kubernetes.harness import Ground, ground_of, wait_for
 
-pytestmark = [pytest.mark.cluster, pytest.mark.beside, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.cluster, pytest.mark.pods, pytest.mark.beside, pytest.mark.timeout(900)]
 CANARY = "canary-7c1d-secret"
 LATE_S = 180.0
 
@@ -87,6 +87,7 @@ def test_it_runs_to_its_end_and_says_how(ground: Ground, code: int) -> None:
     removed(ground, spec.uid)
 
 
+@pytest.mark.long("what a pod that went costs: drivers/kubernetes/test_jobs.py")
 def test_another_error_is_tried_again(ground: Ground) -> None:
     claim = f"v{ground.namespace}"
     script = "cd /volumes/data; echo x >> tries; [ $(wc -l < tries) = 3 ] && exit 0; exit 1"
@@ -137,6 +138,7 @@ def test_a_stop_reaches_the_program_and_the_next_launch_goes_on(ground: Ground) 
     wiped(ground, claim)
 
 
+@pytest.mark.long("what a pod that went costs: drivers/kubernetes/test_jobs.py")
 def test_an_evicted_one_comes_again_and_loses_no_try(ground: Ground) -> None:
     script = "trap 'exit 5' TERM; echo ready; while :; do sleep 0.1; done"
     spec = once(ground, script, stop_grace_s=5.0)
@@ -161,6 +163,7 @@ def test_an_evicted_one_comes_again_and_loses_no_try(ground: Ground) -> None:
     removed(ground, spec.uid)
 
 
+@pytest.mark.long("what a pod that went costs: drivers/kubernetes/test_jobs.py")
 def test_one_whose_pod_is_deleted_comes_again(ground: Ground) -> None:
     spec = once(ground, "trap 'exit 5' TERM; echo ready; while :; do sleep 0.1; done")
     ground.driver.ensure(spec)

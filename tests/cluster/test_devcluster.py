@@ -275,6 +275,7 @@ def test_kueue_admits_a_job_of_a_managed_namespace_and_holds_the_next_one(
         remove()
 
 
+@pytest.mark.long("a guard of the cluster's own metrics; no other test of make test asks them")
 def test_the_metrics_of_a_running_pod_come_within_half_a_minute(run_pod: Any, kube: Kube) -> None:
     found = run_pod("busy")
     namespace = found["metadata"]["namespace"]

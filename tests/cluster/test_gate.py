@@ -41,7 +41,13 @@ from tests.support.chromium import executable
 from tests.support.clustered import ClusteredPortal, ok
 from tests.support.ports import free_port
 
-pytestmark = [pytest.mark.cluster, pytest.mark.beside, pytest.mark.real, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.pods,
+    pytest.mark.beside,
+    pytest.mark.real,
+    pytest.mark.timeout(900),
+]
 SFTP = Path("/usr/lib/openssh/sftp-server")
 
 
@@ -249,6 +255,7 @@ def neighbour(ben: Person) -> Iterator[dict[str, Any]]:
     ok(ben.api.delete(f"{BASE}/{row['id']}"))
 
 
+@pytest.mark.long("a flood of readers; one that does not read: gate/test_streams.py")
 def test_f4_readers_that_do_not_read_hurt_nobody(
     ann: Person, ben: Person, row: dict[str, Any], neighbour: dict[str, Any]
 ) -> None:
@@ -350,6 +357,7 @@ def test_the_command_line_enters_by_the_key_that_is_named(ann: Person, row: Any,
 
 @pytest.mark.browser
 @pytest.mark.skipif(executable() is None, reason="no Chromium on this machine")
+@pytest.mark.long("the pages in a browser: browser/test_workspace_pages.py")
 def test_the_pages_work_in_a_browser_under_the_strict_policy(
     ann: Person, row: dict[str, Any]
 ) -> None:

@@ -23,6 +23,7 @@ from tests.cluster.tenants import HUB_PORT, World, world
 
 # A way that is open once is open: nothing here is tried a second time.
 pytestmark = [
+    pytest.mark.pods,
     pytest.mark.cluster,
     pytest.mark.root,
     pytest.mark.timeout(1200),

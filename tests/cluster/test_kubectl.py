@@ -21,7 +21,7 @@ from tests.cluster.asking import answered, is_refused
 from tests.cluster.pods import is_ready, pod
 from tests.cluster.tenants import World, when_there, world
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.cluster, pytest.mark.pods, pytest.mark.timeout(900)]
 ONCE = pytest.mark.flaky(reruns=0)  # what is allowed once is allowed
 READY_WITHIN_S = 300.0  # patience with a busy machine
 REVOKED_WITHIN_S = 60.0

@@ -25,7 +25,13 @@ from tests.loaders.test_real_load import FILES, SIZE, SLOW, Loads, everything, h
 from tests.support.clustered import ClusteredPortal, ok
 from tests.support.stores import VersityS3, run_client
 
-pytestmark = [pytest.mark.cluster, pytest.mark.beside, pytest.mark.real, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.pods,
+    pytest.mark.beside,
+    pytest.mark.real,
+    pytest.mark.timeout(900),
+]
 
 LATE_S = 180.0
 LABEL = "berth.dev/uid"

@@ -17,7 +17,7 @@ from runtime.protocol import InvalidSpec, KubeUser, NotYet, TenantSpec
 from tests.cluster.pods import STRICT, pod
 from tests.cluster.tenants import World, world
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.pods]
 ONCE = pytest.mark.flaky(reruns=0)  # what leaks once leaks
 ALICE = "a11ce000-0000-4000-8000-000000000001"
 GRANT = "6ea47000-0000-4000-8000-000000000002"

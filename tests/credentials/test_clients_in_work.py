@@ -28,7 +28,12 @@ from tests.support.store_certificates import Authority
 from tests.support.store_front import Front
 from tests.support.stores import GoogleStore, RcloneS3
 
-pytestmark = pytest.mark.real
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.long(
+        "workspaces for two clients; the clients themselves: credentials/test_real_clients.py"
+    ),
+]
 
 WITHIN_S = 120.0
 

@@ -15,7 +15,10 @@ from tests.support.store_front import Rule, Spoil
 from tests.support.store_rules import changed_bytes, every_nth, s3_error, wrong_clock
 from tests.support.stores import Store, VersityS3
 
-pytestmark = pytest.mark.real
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.long("the same faults from a store of ours: dataplane/test_copy_faults.py"),
+]
 BucketOf = Callable[[Store], str]
 COUNT = 120
 

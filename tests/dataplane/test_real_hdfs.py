@@ -14,7 +14,10 @@ from tests.dataplane.test_real_stores import files_below
 from tests.support.copying import Copying
 from tests.support.hdfs import Hdfs, begun
 
-pytestmark = pytest.mark.real
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.long("needs a Hadoop; its protocol: dataplane/test_hdfs_rules.py"),
+]
 MIB = 2**20
 NAMES = {
     "plain.txt": b"plain",

@@ -11,7 +11,10 @@ from tests.dataplane.test_real_stores import files_below, put_many, through
 from tests.support.copying import Copying
 from tests.support.stores import Store
 
-pytestmark = pytest.mark.real
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.long("the same over a store of ours: dataplane/test_copy_pages.py"),
+]
 COUNT = 2400
 AHEAD = {"start-after", "startOffset"}
 

@@ -18,7 +18,10 @@ from tests.support.stores import (
     run_client,
 )
 
-pytestmark = pytest.mark.real
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.long("guards the stores"),
+]
 BucketOf = Callable[[Store], str]
 KEY = "folder/with blank/ü.txt"
 

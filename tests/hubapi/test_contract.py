@@ -38,15 +38,17 @@ pytestmark = [
 CUT_WITHIN_S = 20  # nothing else than the cut ends a connection that soon
 VERSIONS = ("6.1", "5.5", "4.1")
 CASES = [(v, r) for r in ("host", "path") for v in VERSIONS]
+# The newest by a host, the oldest by a path: each of both once.
+USUAL = {("6.1", "host"), ("4.1", "path")}
 
 
 class Fleet:
-    """Every server that can be had here, started together and stopped together."""
+    """Every server that can be had here of those asked for, started and stopped together."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, cases: list[tuple[str, str]]) -> None:
         self.portals = {r: Portal(r, folder / r) for r in ("host", "path")}
         self.servers: dict[tuple[str, str], Server] = {}
-        for case in CASES:
+        for case in cases:
             version, routing = case
             if singleuser(version).exists():
                 place = folder / f"{routing}-{version}"
@@ -71,10 +73,17 @@ class Fleet:
 
 
 @pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+def fleet(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Fleet]:
     if shutil.which("node") is None:
         pytest.skip("no Node.js here")
-    made = Fleet(tmp_path_factory.mktemp("fleet"))
+    asked = {
+        item.callspec.params.get("server")
+        for item in request.session.items
+        if isinstance(item, pytest.Function) and hasattr(item, "callspec")
+    }
+    made = Fleet(tmp_path_factory.mktemp("fleet"), [case for case in CASES if case in asked])
     try:
         if made.servers:
             made.start()
@@ -83,7 +92,18 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
         made.stop()
 
 
-@pytest.fixture(scope="module", params=CASES, ids=lambda case: f"{case[0]}-{case[1]}")
+@pytest.fixture(
+    scope="module",
+    params=[
+        case
+        if case in USUAL
+        else pytest.param(
+            case, marks=pytest.mark.long("another version and another way in: two of six beside it")
+        )
+        for case in CASES
+    ],
+    ids=lambda case: f"{case[0]}-{case[1]}",
+)
 def server(request: Any, fleet: Fleet) -> Server:
     found = fleet.servers.get(request.param)
     if found is None:

@@ -15,7 +15,11 @@ from tests.loaders.test_real_load import Loads, portal_open_to
 from tests.support.hdfs import PERSON, Hdfs, begun
 from tests.support.portal import Portal
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.timeout(900),
+    pytest.mark.long("needs a Hadoop; by a real S3: loaders/test_real_load.py"),
+]
 
 
 @pytest.fixture(scope="module")

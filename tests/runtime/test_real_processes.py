@@ -40,6 +40,7 @@ def check_race(result):
     }
 
 
+@pytest.mark.long("a sweep of kill points; the same on PostgreSQL beside it")
 @pytest.mark.real
 def test_e1_a_worker_killed_at_any_step_loses_and_doubles_nothing_on_sqlite(portal):
     portal.migrate()
@@ -52,6 +53,7 @@ def test_e1_a_worker_killed_at_any_step_loses_and_doubles_nothing_on_postgresql(
     check_kill(postgres_portal.scenario("kill"))
 
 
+@pytest.mark.long("the same race on PostgreSQL beside it")
 @pytest.mark.real
 def test_four_workers_race_and_each_thing_is_started_once_on_sqlite(portal):
     portal.migrate()

@@ -312,6 +312,7 @@ def test_a_key_from_the_environment_is_not_rotated_behind_its_back(alices: Serve
 
 
 @pytest.mark.postgres
+@pytest.mark.long("the same on SQLite beside it")
 def test_a_round_trip_on_postgresql(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     with postgres_database() as first, postgres_database() as second:

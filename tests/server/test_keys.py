@@ -7,7 +7,10 @@ import pytest
 
 from tests.server.test_backup import Server
 
-pytestmark = pytest.mark.real
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.long("rotation in a running portal; the round trip: server/test_backup.py"),
+]
 
 STORE = """
 from credentials.models import Credential

@@ -61,13 +61,22 @@ def google_store(start_store: Start) -> GoogleStore:
     return start_store(GoogleStore)
 
 
-@pytest.fixture(params=[RcloneS3, VersityS3], ids=["rclone", "versity"])
+# A second implementation of S3, with the first one beside it.
+RCLONE = pytest.param(
+    RcloneS3,
+    marks=pytest.mark.long(
+        "another S3 with its own words; versitygw beside it: dataplane/test_real_stores.py"
+    ),
+)
+
+
+@pytest.fixture(params=[RCLONE, VersityS3], ids=["rclone", "versity"])
 def s3_store(request: pytest.FixtureRequest, start_store: Start) -> S3Store:
     """Each S3 implementation in turn."""
     return start_store(request.param)
 
 
-@pytest.fixture(params=[RcloneS3, VersityS3, GoogleStore], ids=["rclone", "versity", "google"])
+@pytest.fixture(params=[RCLONE, VersityS3, GoogleStore], ids=["rclone", "versity", "google"])
 def any_store(request: pytest.FixtureRequest, start_store: Start) -> Store:
     """All three in turn."""
     return start_store(request.param)

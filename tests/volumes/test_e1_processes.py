@@ -15,6 +15,7 @@ def run(portal, name):  # noqa: F811 - the fixture
     return json.loads(portal.run("-m", "tests.volumes.processes", name).splitlines()[-1])
 
 
+@pytest.mark.long("a sweep of kill points; the engine's own: runtime/test_real_processes.py")
 @pytest.mark.real
 def test_e1_a_worker_killed_at_any_step_is_followed_by_one_that_finishes(portal):  # noqa: F811
     found = run(portal, "kill")
@@ -39,6 +40,7 @@ def check(found):
     assert found == RACED
 
 
+@pytest.mark.long("the same race on PostgreSQL beside it")
 @pytest.mark.real
 def test_c12_people_who_press_at_once_stay_within_names_and_limits_on_sqlite(portal):  # noqa: F811
     check(run(portal, "race"))

@@ -34,7 +34,14 @@ ROOT = Path(__file__).resolve().parents[3]
 IS_ROOT = os.geteuid() == 0
 NOBODY = 65534
 PATIENCE_S = 60.0  # with a machine that is busy; nothing here is about how soon
-MODES = ["ordinary", pytest.param("root", marks=pytest.mark.root)]
+# As root the product is itself: what is the same for an ordinary user is not proved twice.
+TWICE = pytest.mark.long(
+    "the same as root beside it; the driver of an ordinary user: contract/test_driver_contract.py"
+)
+MODES = [
+    pytest.param("ordinary", marks=TWICE if IS_ROOT else ()),
+    pytest.param("root", marks=pytest.mark.root),
+]
 # A Python that every user of the machine may run; under a home of root's it would not be.
 PYTHON = "/usr/bin/python3" if IS_ROOT else sys.executable
 

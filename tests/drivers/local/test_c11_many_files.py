@@ -15,7 +15,10 @@ import pytest
 from runtime.protocol import Seen
 from tests.drivers.local.harness import wait_for
 
-pytestmark = pytest.mark.real
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.long("a flood; the removal: drivers/local/test_data_volumes.py"),
+]
 
 MANY = int(os.environ.get("BERTH_TEST_MANY_FILES", "20000"))
 PER_FOLDER = 10_000

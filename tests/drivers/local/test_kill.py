@@ -91,6 +91,7 @@ def test_e1_the_supervisor_dies_at(point, mode, make_supervisor):
     assert supervisor.deaths == 1
 
 
+@pytest.mark.long("a sweep of kill points; one of them: the tests below")
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("point", SHIM_POINTS)
 def test_e1_the_parent_of_a_workload_dies_at(point, mode, make_supervisor):
@@ -114,6 +115,7 @@ def test_e1_the_parent_of_a_workload_dies_at(point, mode, make_supervisor):
     live_through(supervisor)
 
 
+@pytest.mark.long("a sweep of kill points; one of them: the tests below")
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("point", SHIM_POINTS)
 def test_e1_both_die_together(point, mode, make_supervisor):

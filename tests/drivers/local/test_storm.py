@@ -12,7 +12,10 @@ from runtime.drivers.local.records import Record
 from runtime.protocol import NotYet, Seen, Unreachable
 from tests.drivers.local.harness import MODES, processes_of, wait_for
 
-pytestmark = pytest.mark.real
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.long("a storm of kills; each kill point: drivers/local/test_kill.py"),
+]
 
 SECONDS = float(os.environ.get("BERTH_STORM_SECONDS", "6"))
 
