@@ -6,7 +6,15 @@ from devcluster.layout import Layout
 from devcluster.programs import FOR_PODS, OF_THE_CLUSTER
 from tools.setup_shell import say
 
-PARTS = ("etcd", "registry", "kube-router", "containerd", "provisioner", "kubelet", "kube-proxy")
+PARTS: tuple[str, ...] = (
+    "etcd",
+    "registry",
+    "kube-router",
+    "containerd",
+    "provisioner",
+    "kubelet",
+    "kube-proxy",
+)
 PARTS += ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
 BESIDES = tuple(name for name in OF_THE_CLUSTER if name not in FOR_PODS)
 
