@@ -1,10 +1,10 @@
-"""``make test`` and ``make test-long``: what the tests need of this machine, the tests, the tear-down.
+"""``make test`` and ``make test-long``: what the tests need, the tests, the tear-down.
 
-``make test`` proves each capability once on real parts; ``make test-long`` runs everything there is
-and writes ``docs/test-report.md``.  What can't be had is said by name and counted, and its tests are
-left out; nothing is silently skipped.  The last line is pytest's own summary.
+``make test`` proves each capability once on real parts; ``make test-long`` runs all tests there are
+and writes ``docs/test-report.md``.  What can't be had is said by name and counted, and its tests
+are left out; nothing is silently skipped.  The last line is pytest's own summary.
 
-    test [options]   all tests but those marked ``long``
+    test [options]   all tests but those marked ``long`` or ``deploy``
     long [options]   all tests; without options it writes the report
 """
 
