@@ -174,6 +174,7 @@ def test_l2_c5_c10_a_tenants_pod_reaches_the_portals_listener_and_dns_only(scene
     assert reached == ALLOWED
 
 
+@pytest.mark.long("a minute of other tenants; what is closed: the tests above")
 def test_c10_what_is_closed_stays_so_while_other_tenants_come_and_go(
     scene: Scene, record_property: Any
 ) -> None:
@@ -224,6 +225,7 @@ def test_only_the_proxy_reaches_a_workspace_and_only_its_ports(scene: Scene) -> 
     assert _tried(scene, "h3-proxy", "other", wanted, labels={"app": "web"}) == wanted
 
 
+@pytest.mark.long("a minute of datagrams; the same by TCP: the tests above")
 def test_l2_another_tenants_udp_port_answers_without_policies_and_not_with_them(
     scene: Scene,
 ) -> None:

@@ -19,6 +19,7 @@ from asgiref.sync import sync_to_async
 from tests.gate.conftest import PATIENCE_S, Running, until
 from tests.gate.fake_kube import FakeKube
 
+pytestmark = pytest.mark.real  # processes of the command line
 CLIENT = Path(__file__).resolve().parents[2] / "cli"
 
 
