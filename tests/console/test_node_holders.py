@@ -4,8 +4,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import connection
-from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils.html import strip_tags
 
@@ -19,6 +17,7 @@ from notebooks.models import Sample, Workspace
 from runtime.models import ObservedWorkload
 from runtime.protocol import NodeChanges
 from tests.clusters.fleet import fleet, node
+from tests.support.queries import fewest
 from volumes.models import Volume
 
 pytestmark = pytest.mark.django_db
@@ -289,16 +288,11 @@ def test_the_machines_page_says_what_is_free_on_a_cluster_and_leads_to_its_nodes
 def test_two_hundred_holders_cost_as_many_queries_as_one(
     client: Any, cluster: Cluster, work: Any, address: str
 ) -> None:
-    def queries() -> int:
-        with CaptureQueriesContext(connection) as captured:
-            assert client.get(address).status_code == 200
-        return len(captured)
-
-    def fewest() -> int:  # what is kept for seconds (announcements) is read again now and then
-        return min(queries() for _ in range(3))
+    def page() -> None:
+        assert client.get(address).status_code == 200
 
     work("first", "a2-0")
-    one = fewest()
+    one = fewest(page)
     for n in range(199):
         work(f"w{n}", fleet()[n % 37].name)
-    assert fewest() <= one
+    assert fewest(page) <= one

@@ -71,7 +71,7 @@ class Workload:
         if request.headers.get("Upgrade"):
             return None
         if request.path.startswith("/slow"):
-            await asyncio.sleep(60)
+            await self._stop.wait()
         headers = {k.lower(): v for k, v in request.headers.raw_items()}
         body = json.dumps({"path": request.path, "headers": headers}).encode()
         length = {"Content-Type": "application/json", "Content-Length": str(len(body))}
