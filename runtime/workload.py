@@ -39,6 +39,7 @@ from runtime.workload_state import Pass, WorkloadRow
 __all__ = ["WorkloadReconciler", "WorkloadRow"]
 
 
+ENDED = frozenset({Phase.STOPPED, Phase.FAILED})
 ENDING_S = 0.5  # between looks at what is told to end
 WAIT_S = 60.0  # the net under what is waited for: its coming makes the row due at once
 
@@ -52,6 +53,10 @@ class WorkloadReconciler(WorkloadKind):
             return Phase.DELETING
         if row.desired == Desired.STOPPED and row.phase != Phase.STOPPED:
             return Phase.STOPPING
+        is_seen = row.observed_generation >= row.generation
+        is_new = not is_seen and row.external_ref.get("ended") != row.launch
+        if row.desired == Desired.RUNNING and row.phase in ENDED and is_new:
+            return Phase.PENDING  # what had ended is the launch before
         return Phase(row.phase)
 
     def park(self, row: Any) -> None:

@@ -108,6 +108,35 @@ def test_e13_the_same_request_twice_makes_one(api: Api, kind: Kind, alice: Any) 
     assert len(listed(api, alice, kind)) == 1
 
 
+@pytest.mark.parametrize("error", ["unreachable", "not-yet"])
+def test_c12_what_is_started_beside_a_driver_that_does_not_answer_keeps_its_reservation(
+    error: str, api: Api, kind: Kind, make: Any, settle: Any, world: Any, alice: Any
+) -> None:
+    """A reservation belongs to one launch: that the one before has ended frees nothing of it."""
+    from quotas.listeners import repair
+    from quotas.models import Reservation
+
+    def held() -> int:
+        return Reservation.objects.count()
+
+    url = make(alice)
+    wanted = held()
+    assert api(alice, "POST", f"{url}/{kind.stop}").status_code == 202
+    settle()
+    assert (held(), wanted > 0) == (0, True)
+    world.driver_for("local").fail("*", error, times=-1)
+    assert api(alice, "POST", f"{url}/{kind.start}").status_code == 202
+    for _ in range(3):
+        settle()
+    repair()
+    assert held() == wanted
+    assert api(alice, "GET", url).json()["status"]["phase"] == "pending"
+    world.driver_for("local").heal()
+    settle(horizon_s=600)
+    assert api(alice, "GET", url).json()["status"][kind.state] == kind.started
+    assert held() == wanted
+
+
 @pytest.mark.parametrize("who", ROLES)
 def test_a1_each_role_may_what_its_rights_say(
     who: str, api: Api, kind: Kind, make: Any, request: pytest.FixtureRequest
