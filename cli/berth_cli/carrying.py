@@ -36,7 +36,7 @@ PIECE = 32 * 1024 * 1024
 READ = 256 * 1024
 OPENS_WITHIN_S = 180.0
 RETRY_S = (1, 2, 5, 10, 20)
-LONGEST = 200  # of a name within that of its part
+LONGEST = 200  # bytes of a name within that of its part: file systems allow 255 for both
 _GONE = frozenset({"files-closed", "files-away"})
 _AGAIN = frozenset({"offset", "short", "checksum", "in-use"})  # of a piece
 _EXITS = {404: EXIT_NOT_FOUND, 403: EXIT_NOT_FOUND, 409: EXIT_CONFLICT, 507: EXIT_CONFLICT}
@@ -243,7 +243,7 @@ def _take(there: Place, path: str, target: Path) -> None:
     head = there.ask("HEAD", "file", params={"path": path})
     mark, size = head.headers["etag"], int(head.headers["content-length"])
     known = hashlib.sha256(mark.encode()).hexdigest()[:12]  # another version begins anew
-    part = target.with_name(f".{target.name[:LONGEST]}.{known}.part")
+    part = target.with_name(f".{shortened(target.name)}.{known}.part")
     with part.open("ab") as file:
         have = file.tell()
         if have < size:
@@ -255,9 +255,14 @@ def _take(there: Place, path: str, target: Path) -> None:
     _clean(target)
 
 
+def shortened(name: str) -> str:
+    """``name``, or the beginning of it that leaves room for a temporary suffix."""
+    return name.encode()[:LONGEST].decode(errors="ignore")
+
+
 def _clean(target: Path) -> None:
     """Remove what was begun from another version of the file, which nobody goes on with."""
-    if len(target.name) > LONGEST:  # one that was cut does not tell whose it is
+    if shortened(target.name) != target.name:  # one that was cut does not tell whose it is
         return
     ours = re.compile(re.escape(f".{target.name}.") + r"[0-9a-f]{12}\.part")
     for stale in target.parent.glob(glob.escape(f".{target.name}.") + "*.part"):

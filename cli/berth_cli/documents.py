@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -119,10 +120,36 @@ def apply_file(s: Session, file: str, *, plan: bool, wanted: Waiting) -> None:
             kind.settle(s, s.client.post(path, document), wanted)
 
 
+class _Loader(yaml.SafeLoader):
+    """YAML that means what it looks like: each key once, and no number in base 8 or 60."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> Any:  # noqa: FBT001, FBT002
+        known: set[str] = set()
+        for key, _value in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.value in known:
+                raise _error(f"“{key.value}” stands twice", key)
+            known.add(str(key.value))
+        return super().construct_mapping(node, deep)
+
+    def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
+        number: int = super().construct_yaml_int(node)
+        if re.match(r"[-+]?0\d", node.value) or ":" in node.value:
+            raise _error(f"{node.value} would be {number}; say {number}, or put it in quotes", node)
+        return number
+
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_yaml_int)
+
+
+def _error(said: str, node: yaml.Node) -> yaml.YAMLError:
+    return yaml.constructor.ConstructorError(None, None, said, node.start_mark)
+
+
 def _documents(file: str) -> list[dict[str, Any]]:
     try:
         data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
-        documents = [d for d in yaml.safe_load_all(data.decode()) if d is not None]
+        text = data.decode()
+        documents = [d for d in yaml.load_all(text, Loader=_Loader) if d is not None]
     except OSError as error:
         raise ApiError(f"{file} can't be read: {error.strerror}", EXIT_USAGE) from error
     except UnicodeDecodeError as error:

@@ -18,6 +18,7 @@ from urllib.parse import quote, urlencode
 import click
 import httpx
 
+from berth_cli.carrying import shortened
 from berth_cli.client import (
     EXIT_CONFLICT,
     EXIT_ERROR,
@@ -356,7 +357,7 @@ def _download(s: Session, name: str, path: str, target: Path, *, replace: bool) 
         target /= Path(path).name
     if target.exists() and not replace:
         raise ApiError(f"{target} is there already; --replace overwrites it.", EXIT_CONFLICT)
-    part = target.with_name(f".{target.name}.part")
+    part = target.with_name(f".{shortened(target.name)}.part")
     with (
         _http(s) as http,
         http.stream("GET", f"{ways['files']}/download", params={"path": quote(path)}) as answer,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import io
 import sys
 import traceback
 
@@ -111,8 +112,16 @@ if _server_installed():
         cli.add_command(_server_verb(verb))
 
 
+def print_utf_8() -> None:
+    """Names are of every language, whatever a console says that it can show."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8")
+
+
 def main() -> None:
     """Entry point: errors of the portal become one sentence and an exit code."""
+    print_utf_8()
     try:
         code = cli.main(standalone_mode=False)
         if isinstance(code, int) and code:  # what a command ended with, as `workspace exec` does

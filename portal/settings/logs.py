@@ -22,6 +22,7 @@ LOGGING: dict[str, Any] = {
                 structlog.contextvars.merge_contextvars,
                 structlog.stdlib.add_log_level,
                 structlog.processors.TimeStamper(fmt="iso", utc=True),
+                structlog.processors.format_exc_info,
             ],
         }
     },

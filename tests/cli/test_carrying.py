@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 from berth_cli import carrying, files
-from berth_cli.carrying import LONGEST, Place, _clean, send
+from berth_cli.carrying import LONGEST, Place, _clean, send, shortened
 from berth_cli.client import EXIT_UNREACHABLE, ApiError
 from berth_cli.files import _found
 from berth_cli.main import cli
@@ -48,6 +48,14 @@ def test_names_with_signs_of_patterns_are_names(tmp_path: Path) -> None:
     parts(tmp_path, f".a[1]*.{MARK}.part")
     _clean(tmp_path / "a[1]*")
     assert left(tmp_path) == kept
+
+
+@pytest.mark.parametrize("name", ["カ" * 85, "a" * 255, "é" * 127 + "x", "short.csv"])
+def test_the_part_of_a_name_as_long_as_may_be_is_a_name_too(name: str, tmp_path: Path) -> None:
+    """File systems count bytes: 85 kana are 255 of them."""
+    (tmp_path / name).touch()
+    assert name.startswith(shortened(name))
+    (tmp_path / f".{shortened(name)}.{MARK}.part").touch()
 
 
 def test_a_name_that_was_cut_does_not_tell_whose_it_is(tmp_path: Path) -> None:

@@ -204,6 +204,10 @@ def test_questions_and_sentences_keep_out_of_what_programs_read(ann, world, tmp_
         ("apiVersion: berth.dev/v1\nkind: Workspace\nmetadata: x", "metadata"),
         ("kind: Workspace\nmetadata: {name: 2026-11-23}", "quotes"),
         (b"kind: \xff\xfe", "UTF-8"),
+        ("kind: Workspace\nkind: Load", "“kind” stands twice"),
+        ("kind: Workspace\nspec: {gpus: 1, cpu: 2, gpus: 8}", "“gpus” stands twice"),
+        ("kind: Workspace\nspec: {cpu_milli: 02000}", "02000 would be 1024"),
+        ("kind: Workspace\nspec: {cpu_milli: 1:30}", "1:30 would be 90"),
     ],
 )
 def test_a_broken_file_is_a_sentence_and_exit_code_2(ann, world, tmp_path, text, word):
@@ -273,6 +277,26 @@ def test_help_needs_no_portal_and_no_django(config_file):
     )
     assert done.returncode == 0, done.stderr
     assert "launch" in done.stdout
+
+
+def test_what_is_printed_is_utf_8_whatever_a_console_says_of_itself(config_file):
+    import os
+    import subprocess
+    import sys
+    from pathlib import Path
+
+    code = (
+        "import sys; sys.path.insert(0, '.'); import click; from berth_cli import main;"
+        "main.cli.main = lambda **_: click.echo('日本語 ─ 名前'); main.main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=Path(__file__).resolve().parents[2] / "cli",
+        env={**os.environ, "PYTHONIOENCODING": "cp1252"},
+        capture_output=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout.decode()) == (0, "日本語 ─ 名前\n"), done.stderr
 
 
 def test_a_workspace_is_found_by_a_name_with_any_sign_in_it(ann, world):
