@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from http import HTTPStatus
 from typing import Any
 from uuid import UUID
@@ -23,21 +22,17 @@ def is_uid(word: str) -> bool:
         return False
 
 
-def is_short_id(word: str) -> bool:
-    """Whether it may be the id of a workspace; a name may look the same."""
-    return re.fullmatch(r"[a-z0-9-]{1,63}", word) is not None
-
-
-def one_of(
-    s: Session, path: str, name: str, what: str, is_id: Callable[[str], bool] = is_uid
-) -> dict[str, Any]:
+def one_of(s: Session, path: str, name: str, what: str) -> dict[str, Any]:
     """Return one thing below ``path`` by id, or by name when only one has it.
 
     One that is being deleted counts last: its name may have been given anew.
     """
-    if is_id(name) and (found := _by_id(s, path, name)) is not None:
+    if is_uid(name) and (found := _by_id(s, path, name)) is not None:
         return found
-    same = [row for row in s.client.pages(path, q=name[:80]) if row["name"] == name]
+    rows = list(
+        s.client.pages(path, q=name[:80])
+    )  # finds short ids too, refuses nobody
+    same = [row for row in rows if row["id"] == name] or [r for r in rows if r["name"] == name]
     live = [row for row in same if row["desired"] != "absent"] or same
     if not live:
         raise ApiError(f"There is no {what} called {name} in {s.project}.", EXIT_NOT_FOUND)

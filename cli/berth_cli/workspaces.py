@@ -28,7 +28,7 @@ from berth_cli.documents import (
 )
 from berth_cli.following import Told, patiently
 from berth_cli.logs import show as show_log
-from berth_cli.naming import confirm, is_short_id, one_of, telling_credentials_apart
+from berth_cli.naming import confirm, one_of, telling_credentials_apart
 from berth_cli.output import emit, moment
 from berth_cli.program import program_body, program_options
 
@@ -71,7 +71,7 @@ def _base(s: Session) -> str:
 
 def find(s: Session, name: str) -> dict[str, Any]:
     """Return one workspace by id or by name."""
-    return one_of(s, _base(s), name, "workspace", is_short_id)
+    return one_of(s, _base(s), name, "workspace")
 
 
 def _wait(s: Session, row: dict[str, Any], *, timeout: float) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from django.db import transaction
+from django.db.models import Q
 from django.urls import reverse
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
@@ -41,7 +42,7 @@ class WorkspaceList(ProjectAPIView):
         parameters=[
             OpenApiParameter("mine", OpenApiTypes.INT, description="1: only your own"),
             OpenApiParameter("phase", OpenApiTypes.STR, enum=[phase.value for phase in Phase]),
-            OpenApiParameter("q", OpenApiTypes.STR, description="part of the name"),
+            OpenApiParameter("q", OpenApiTypes.STR, description="part of the name, or an id"),
         ],
     )
     def get(self, request: Request, project: str) -> Response:  # noqa: ARG002
@@ -52,7 +53,8 @@ class WorkspaceList(ProjectAPIView):
         if phase := query.get("phase"):
             rows = rows.filter(phase=_phase(phase))
         if words := query.get("q", "")[:80]:
-            rows = rows.filter(name__icontains=_clean(words))
+            words = _clean(words)
+            rows = rows.filter(Q(name__icontains=words) | Q(short_id=words))
         page = self.paginate_queryset(rows)
         return self.get_paginated_response(
             render.workspaces_out(page or [], self.principal, self.project)

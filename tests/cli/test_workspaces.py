@@ -212,3 +212,16 @@ def test_waiting_for_a_portal_ends(monkeypatch):
     monkeypatch.setattr(following, "PATIENCE_S", 0.2)
     with pytest.raises(ApiError):
         following.patiently(lambda: client.get("me"), deadline=time.monotonic() + 600)
+
+
+def test_a_call_by_a_name_is_no_refusal_in_the_audit_log(berth, alice, token_of, world):
+    """Somebody who looks for attacks there would find each use of the command line."""
+    from events.models import Event
+
+    token = token_of(alice)
+    words = ("launch", "--name", "lab", "-p", "vision", "-o", "json")
+    made = read(berth("workspace", *words, token=token))
+    for name, code in (("lab", 0), (made["id"], 0), ("nothing", 4)):
+        shown = berth("workspace", "show", name, "-p", "vision", token=token)
+        assert shown.exit_code == code, name
+    assert not Event.objects.filter(verb="access.not-found").exists()
