@@ -66,6 +66,11 @@ CONFIG_WORDS = frozenset(
 PULLING = "Pulling"  # the node's event when a fetch of an image begins
 _MOUNT_WORDS = frozenset(("FailedMount", "FailedAttachVolume", "FailedMapVolume"))
 _PASSING_MARKS = ("batch.kubernetes.io/", "kueue.x-k8s.io/")
+# What the scheduler's own plug-ins say of storage (pkg/scheduler/framework/plugins of 1.36).
+_STORAGE = re.compile(
+    r"persistent ?volume|pvc\(s\)|free storage|volume zone|volume count|available disk",
+    re.IGNORECASE,
+)
 _NO_PROGRAM = re.compile(r"executable file not found|no such file or directory|permission denied")
 
 
@@ -87,15 +92,16 @@ def unschedulable(message: str, *, could_fit: bool | None = None) -> tuple[Reaso
 
     ``could_fit`` False: no node would be large enough even when empty.
     """
-    if "persistentvolumeclaim" in message or "volume node affinity" in message:
-        return Reason.VOLUME, short(message)
+    on_storage = bool(_STORAGE.search(message))
     match = _NODES.match(message)
     if match is None:
-        return (Reason.SCHEDULING, short(message))
+        return (Reason.VOLUME if on_storage else Reason.SCHEDULING), short(message)
     lacking: dict[str, int] = {}
     for count, why in _PART.findall(match.group(2)):
         if found := _LACKING.search(why):
             lacking[found.group(1)] = max(lacking.get(found.group(1), 0), int(count))
+    if not lacking and on_storage:  # else the node of its volume is full: it waits for that
+        return Reason.VOLUME, short(message)
     if not lacking:
         other = "Too many pods" in message or "unschedulable" in message
         return (Reason.NODES_FULL if other else Reason.NO_SUCH_NODE), short(message)

@@ -112,12 +112,35 @@ WAITING = [
         Seen.CREATED,
         Reason.NODES_FULL,
     ),
+    *(
+        (f"storage: {said}", unschedulable(_NODES + said + _TAIL), (), Seen.CREATED, Reason.VOLUME)
+        for said in (  # as the scheduler of 1.36 writes them
+            "pod has unbound immediate PersistentVolumeClaims",
+            'persistentvolumeclaim "home" not found',
+            'persistentvolumeclaim "home" is being deleted',
+            'persistentvolumeclaim "home" bound to non-existent persistentvolume "v"',
+            "25 node(s) didn't find available persistent volumes to bind",
+            "25 node(s) didn't match PersistentVolume's node affinity",
+            "25 node(s) did not have enough free storage",
+            "25 node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)",
+            "25 node(s) had no available volume zone",
+            "25 node(s) exceed max volume count",
+            "25 node(s) had no available disk",
+            (
+                "25 node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode"
+                " already in-use by another pod"
+            ),
+        )
+    ),
     (
-        "volume not bound",
-        unschedulable(_NODES + "pod has unbound immediate PersistentVolumeClaims".lower()),
+        "the node of its volume is full",
+        unschedulable(
+            _NODES + "1 Insufficient nvidia.com/gpu, 24 node(s) didn't match PersistentVolume's"
+            " node affinity" + _TAIL
+        ),
         (),
         Seen.CREATED,
-        Reason.VOLUME,
+        Reason.NODES_FULL,
     ),
     (
         "image missing",
