@@ -14,7 +14,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from clusters.wording import waiting_sentence
-from loaders.choices import Result, State, StopReason, Task, Uploads
+from loaders.choices import Direction, Result, State, StopReason, Task, Uploads
 from loaders.codes import meaning_of
 from loaders.states import SETTLED, state_of
 from loaders.turns import sentence_of
@@ -85,6 +85,10 @@ def _goes_on(row: Load) -> Why:
 def _ended(row: Load) -> Why:
     if row.result in _BY_INTENT or not row.result:
         return _stopped(row)
+    if found_nothing(row):
+        below = _("Nothing was found below %(url)s: nothing was copied.") % {"url": row.url}
+        empty = _("The folder holds no files: nothing was copied.")
+        return Why(empty if row.direction == Direction.OUT else below)
     if row.result == Result.DONE and row.task != Task.LOAD:
         return Why(_DONE[Task(row.task)]())
     if row.result == Result.PARTIAL and row.task == Task.VERIFY:
@@ -132,8 +136,20 @@ _DONE = {
 }
 
 
+def found_nothing(row: Load) -> bool:
+    """Whether it ended well because nothing was there: most often a name that was mistyped."""
+    return (
+        row.result == Result.DONE
+        and row.task in {Task.LOAD, Task.DRY_RUN}
+        and row.listed
+        and not row.files_found
+    )
+
+
 def advice_of(row: Load) -> str:
     """Return what to do about it."""
+    if found_nothing(row):
+        return _("Check the name; large and small letters differ.")
     if row.result == Result.PARTIAL and row.task == Task.VERIFY:
         return _("Load again: what differs from the source is copied anew.")
     if row.result in {Result.PARTIAL, Result.FAILED}:

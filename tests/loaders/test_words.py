@@ -90,3 +90,19 @@ def test_a_notice_of_a_failure_says_in_plain_words_what_happened(load, alice, se
     reason = Notification.objects.get(kind="load.failed").params["reason"]
     assert reason.startswith("There is no such bucket")
     assert reason.endswith("bucket x")
+
+
+@pytest.mark.parametrize("task", ["load", "dry-run"])
+def test_a_load_that_found_nothing_names_where_it_looked(put, text, api, alice, task):
+    """It ends well: most often a name was mistyped."""
+    done = {"launch": 1, "phase": "stopped", "desired": "running", "result": "done", "listed": True}
+    row = put(**done, result_code="done", task=task)
+    told = api(alice, "GET", f"{API}/{row.uid}").json()["status"]
+    assert told["message"] == "Nothing was found below s3://bucket/images: nothing was copied."
+    assert told["advice"].startswith("Check the name")
+    page = text(f"{row.uid}/state/")
+    assert "Nothing was found below s3://bucket/images" in page
+    assert "Everything is there" not in page
+    assert "note-warning" in page
+    row = put(**done, result_code="done", task="load", files_found=3, files_done=3)
+    assert "Everything is there" in text(f"{row.uid}/state/")
