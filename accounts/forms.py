@@ -6,7 +6,7 @@ from allauth.account import forms as allauth_forms
 from allauth.core import context
 from django import forms
 from django.conf import settings
-from django.utils.translation import gettext
+from django.utils.translation import get_language_info, gettext
 from django.utils.translation import gettext_lazy as _
 
 from accounts import invitations, scopes, timezones
@@ -90,7 +90,8 @@ class ProfileForm(forms.Form):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.fields["language"].choices = [("", _("As the browser asks")), *settings.LANGUAGES]  # type: ignore[attr-defined]
+        own = [(code, get_language_info(code)["name_local"]) for code, _name in settings.LANGUAGES]
+        self.fields["language"].choices = [("", _("As the browser asks")), *own]  # type: ignore[attr-defined]
 
 
 class TokenForm(forms.Form):
