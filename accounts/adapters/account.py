@@ -115,8 +115,7 @@ class AccountAdapter(DefaultAccountAdapter):
         if keep:  # this session goes on under a new key; what hangs on the old one does not
             hooks.sessions_ended(user, [keep])
         events.record(actor=who, verb="user.password-changed", target=user)
-        if user.last_login:  # who never signed in has just chosen the first one
-            notify(users=[user], kind="account.password-changed", url="/settings/security")
+        notify(users=[user], kind="account.password-changed", url="/settings/security")
 
     # --- mail ---------------------------------------------------------------------------------
     def send_mail(self, template_prefix: str, email: str, context: dict[str, Any]) -> None:

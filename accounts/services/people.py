@@ -174,7 +174,8 @@ def password_reset_by_operator(*, who: Principal | None, user: User) -> str:
     user.save(update_fields=["password"])
     sessions_end_all(user=user)
     events.record(actor=who, verb="user.password-reset", target=user)
-    notify(users=[user], kind="account.password-changed", url="/settings/security")
+    if user.last_login:  # who never signed in had none before that they knew
+        notify(users=[user], kind="account.password-changed", url="/settings/security")
     return password
 
 

@@ -49,19 +49,6 @@ def test_an_invited_person_signs_up_and_the_address_counts_as_verified(client, g
     assert EmailAddress.objects.get(user__username="guest").verified
 
 
-def test_who_has_just_signed_up_is_not_warned_of_a_changed_password(client, gate):
-    from notifications.models import Notification
-
-    client.get("/accounts/signup/?code=good")
-    client.post("/accounts/signup/", form("guest"))
-    assert not Notification.objects.filter(user__username="guest").exists()
-    words = {"oldpassword": "a long enough secret"}
-    words |= {"password1": "another long secret", "password2": "another long secret"}
-    assert client.post("/accounts/password/change/", words).status_code == 302
-    kinds = Notification.objects.filter(user__username="guest").values_list("kind", flat=True)
-    assert list(kinds) == ["account.password-changed"]
-
-
 def test_a9_an_invitation_is_for_its_own_address_only(client, gate):
     client.get("/accounts/signup/?code=good")
     answer = client.post("/accounts/signup/", form("guest", "other@example.org"))

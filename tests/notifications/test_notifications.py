@@ -194,4 +194,7 @@ def test_a_changed_password_is_told(alice: Any, operator: Any, principal: Any) -
     from accounts.services import password_reset_by_operator
 
     password_reset_by_operator(who=principal(operator), user=alice)
+    assert not Notification.objects.exists()  # somebody new: this is the first one
+    alice.last_login = now()
+    password_reset_by_operator(who=principal(operator), user=alice)
     assert Notification.objects.get(user=alice).kind == "account.password-changed"
