@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from dataplane.copy.calls import Calls
+from dataplane.copy.journal import MOST, NS
 from dataplane.copy.plan import Plan
 from dataplane.copy.problems import Code, Final, Stop, Trouble
 from dataplane.copy.progress import Progress
@@ -102,5 +103,6 @@ class Engine:
 def stamp(fd: int, mtime: int) -> os.stat_result:
     """Give a file the time of its object and return what it is now."""
     if mtime > 0:
-        os.utime(fd, ns=(mtime * 1_000_000_000, mtime * 1_000_000_000))
+        at = min(mtime * NS, MOST)  # a store may say any year
+        os.utime(fd, ns=(at, at))
     return os.fstat(fd)

@@ -45,6 +45,15 @@ PRAGMA user_version = {VERSION};
 """
 
 
+NS = 1_000_000_000  # in a second
+MOST = 2**63 - 1  # what SQLite keeps of a whole number; of nanoseconds that is the year 2262
+
+
+def mtime_of(seen: os.stat_result) -> int:
+    """When a file was changed, in nanoseconds, as far as the journal can keep it."""
+    return max(-MOST, min(seen.st_mtime_ns, MOST))
+
+
 class Row(NamedTuple):
     """One file that is, or is about to be, under its final name. ``mtime`` in nanoseconds."""
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import stat
 
 from dataplane.copy import keys
 from dataplane.copy.engine import Engine
 from dataplane.copy.estimate import Estimate
-from dataplane.copy.journal import Row
+from dataplane.copy.journal import MOST, NS, Row, mtime_of
 from dataplane.copy.pages import Pages, guess_of
 from dataplane.copy.problems import Code, Trouble
 from dataplane.copy.pull import Puller, Target
@@ -188,12 +189,12 @@ class Lister:
 def _same_object(row: Row, item: Item) -> bool:
     if row.key != item.key or row.size != item.size or row.etag != item.etag:
         return False
-    return bool(item.etag) or row.mtime // 1_000_000_000 == item.mtime
+    return bool(item.etag) or row.mtime // NS == min(item.mtime, MOST // NS)
 
 
-def _same_file(row: Row, seen: object) -> bool:
-    return (row.size, row.mtime, row.inode) == (
-        getattr(seen, "st_size", -1),
-        getattr(seen, "st_mtime_ns", -1),
-        getattr(seen, "st_ino", -1),
+def _same_file(row: Row, seen: os.stat_result | None) -> bool:
+    return seen is not None and (row.size, row.mtime, row.inode) == (
+        seen.st_size,
+        mtime_of(seen),
+        seen.st_ino,
     )

@@ -15,7 +15,7 @@ from dataplane.copy.checksums import Check, Update
 from dataplane.copy.engine import Engine, stamp
 from dataplane.copy.fetch import Fetch, check_head
 from dataplane.copy.head import Head
-from dataplane.copy.journal import Row
+from dataplane.copy.journal import Row, mtime_of
 from dataplane.copy.problems import Code, Stop, Trouble, of_os
 from dataplane.copy.settle import Ready
 from dataplane.copy.sinks import write_all
@@ -206,7 +206,7 @@ class Puller:
             item.size,
             item.etag,
             item.version,
-            seen.st_mtime_ns,
+            mtime_of(seen),
             seen.st_ino,
             crc32c,
             verified,

@@ -12,7 +12,7 @@ from dataplane.copy import checksums, keys
 from dataplane.copy.checksums import Check
 from dataplane.copy.engine import Engine
 from dataplane.copy.estimate import would
-from dataplane.copy.journal import Row
+from dataplane.copy.journal import Row, mtime_of
 from dataplane.copy.keys import is_text
 from dataplane.copy.pages import Pages, guess_of
 from dataplane.copy.problems import Code, Stop, Trouble, of_opening, of_os, stopped
@@ -119,7 +119,7 @@ class Outward:
             return None
         progress.found += 1
         progress.bytes_found += seen.st_size
-        return Local(path, key, seen.st_size, seen.st_mtime_ns, seen.st_ino)
+        return Local(path, key, seen.st_size, mtime_of(seen), seen.st_ino)
 
     def _no_file(self, path: str, trouble: Trouble) -> None:
         self._engine.progress.found += 1
@@ -152,7 +152,7 @@ class Outward:
                     raise meant from None
                 self.failed(local, meant)
                 return
-            local = local._replace(size=seen.st_size, mtime=seen.st_mtime_ns, inode=seen.st_ino)
+            local = local._replace(size=seen.st_size, mtime=mtime_of(seen), inode=seen.st_ino)
             try:
                 if not await self._is_same(local, fd, there):
                     await self._uploader.send(local, fd)  # closes it

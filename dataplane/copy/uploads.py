@@ -7,7 +7,7 @@ import os
 from typing import NamedTuple, Protocol
 
 from dataplane.copy.engine import Engine
-from dataplane.copy.journal import Partial
+from dataplane.copy.journal import Partial, mtime_of
 from dataplane.copy.problems import Code, Trouble
 from dataplane.copy.stores.gcs import Gcs
 from dataplane.copy.stores.s3 import S3
@@ -122,7 +122,7 @@ class Body:
 def unchanged(local: Local, fd: int) -> None:
     """Raise when a file is not what it was when it was begun."""
     seen = os.fstat(fd)
-    if (seen.st_size, seen.st_mtime_ns) != (local.size, local.mtime):
+    if (seen.st_size, mtime_of(seen)) != (local.size, local.mtime):
         raise Trouble(Code.CHANGED, CHANGED)
 
 
