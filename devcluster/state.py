@@ -36,7 +36,8 @@ def content(layout: Layout, images: dict[str, dict[str, str]], version: str) -> 
             name: str(program.kept / name)
             for program in PROGRAMS.values()
             for name in program.names
-            if program.built()
+            # The cluster's own also while they are still built: who reads this now asks later.
+            if program.built() or not program.on_demand
         },
         "versions": {program.name: program.version for program in PROGRAMS.values()},
     }
