@@ -19,4 +19,6 @@ def settings_open_to(opened: dict[str, Any]) -> dict[str, str]:
         "BERTH_OUTBOUND_ALLOW": ",".join(opened["allow"]),
         "BERTH_OUTBOUND_PORTS": ",".join(map(str, opened["ports"])),
         "BERTH_INSECURE_STORES": ",".join(opened["insecure_hosts"]),
+        "BERTH_GCS_ENDPOINT": opened.get("gcs_endpoint", ""),
+        "BERTH_GCS_TOKEN_URI": opened.get("gcs_token_uri", ""),
     }
