@@ -170,6 +170,13 @@ def test_a_typed_name_is_demanded_before_the_button_works(
     expect(button).to_be_disabled()
     page.keyboard.type("alice")  # the field has the focus
     expect(button).to_be_enabled()
+    room = page.evaluate(
+        "() => { const box = document.querySelector('#disable').getBoundingClientRect();"
+        " return [box.top, innerHeight - box.bottom, box.left, innerWidth - box.right]; }"
+    )
+    above, below, left, right = room
+    assert abs(above - below) <= 1  # in the middle, and not at an edge
+    assert abs(left - right) <= 20  # but for a scroll bar
     context.close()
 
 
