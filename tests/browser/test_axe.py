@@ -1,5 +1,6 @@
 """axe-core finds no serious or critical problem on any page: light, dark, wide and narrow."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -170,14 +171,36 @@ def test_a_typed_name_is_demanded_before_the_button_works(
     expect(button).to_be_disabled()
     page.keyboard.type("alice")  # the field has the focus
     expect(button).to_be_enabled()
-    room = page.evaluate(
-        "() => { const box = document.querySelector('#disable').getBoundingClientRect();"
-        " return [box.top, innerHeight - box.bottom, box.left, innerWidth - box.right]; }"
-    )
-    above, below, left, right = room
-    assert abs(above - below) <= 1  # in the middle, and not at an edge
-    assert abs(left - right) <= 20  # but for a scroll bar
     context.close()
+
+
+OFF_THE_MIDDLE = """
+() => [...document.querySelectorAll('.sheet[popover]:not(.sheet-side)')].filter((sheet) => {
+  sheet.showPopover();
+  const box = sheet.getBoundingClientRect();
+  sheet.hidePopover();
+  return Math.abs(box.top - (innerHeight - box.bottom)) > 1;
+}).map((sheet) => sheet.id)
+"""
+
+
+def test_each_question_of_a_page_of_settings_stands_in_the_middle(
+    portal: screens.Portal, chromium: Any
+) -> None:
+    pages = [
+        p for p in portal.pages if p["user"] and re.search("settings|console-user$", p["name"])
+    ]
+    wrong: dict[str, list[str]] = {}
+    for user in sorted({p["user"] for p in pages}):
+        context = chromium.new_context(viewport=screens.WIDE)
+        screens.sign_in(context, portal, user)
+        page = context.new_page()
+        for item in (p for p in pages if p["user"] == user):
+            screens.open_page(page, portal.url + item["url"])
+            wrong[item["name"]] = page.evaluate(OFF_THE_MIDDLE)
+        context.close()
+    assert {name: found for name, found in wrong.items() if found} == {}
+    assert len(wrong) > 3
 
 
 def test_a_waiting_name_without_a_place_to_break_keeps_home_as_wide_as_the_screen(
