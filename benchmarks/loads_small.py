@@ -72,7 +72,7 @@ def run() -> list[Result]:
 
 def run_again() -> list[Result]:
     """What is asked for twice: after a kill, and after nothing changed."""
-    count, rounds = option("SMALL_COUNT", sized(50_000, 200)), option("ROUNDS", sized(5, 1))
+    count, rounds = option("SMALL_COUNT", sized(50_000, 5_000)), option("ROUNDS", sized(5, 1))
     with folder() as work, filled(work, small=count, logged=True) as store:
         return [resumed(store, work, count), *unchanged(store, work, count, rounds)]
 

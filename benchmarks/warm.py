@@ -14,7 +14,9 @@ from tests.support.portal import ROOT, free_ports
 
 def once() -> float:
     port = free_ports(7)
-    env = {**os.environ, "BERTH_PORT": str(port)}
+    # as a person has it: the settings of tests are not those of a portal
+    usual = {k: v for k, v in os.environ.items() if not k.startswith(("BERTH_", "DJANGO_"))}
+    env = {**usual, "BERTH_PORT": str(port)}
     child: list[subprocess.Popen[bytes]] = []
 
     def start() -> None:

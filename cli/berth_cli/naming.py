@@ -29,9 +29,7 @@ def one_of(s: Session, path: str, name: str, what: str) -> dict[str, Any]:
     """
     if is_uid(name) and (found := _by_id(s, path, name)) is not None:
         return found
-    rows = list(
-        s.client.pages(path, q=name[:80])
-    )  # finds short ids too, refuses nobody
+    rows = list(s.client.pages(path, q=name[:80]))  # finds short ids too, refuses nobody
     same = [row for row in rows if row["id"] == name] or [r for r in rows if r["name"] == name]
     live = [row for row in same if row["desired"] != "absent"] or same
     if not live:
