@@ -170,11 +170,6 @@ class Load(Progress, Reconcilable):
         return url_of(self.kind, self.bucket, self.prefix)
 
     @property
-    def is_seen(self) -> bool:
-        """Whether the status tells of the latest intent."""
-        return self.observed_generation >= self.generation
-
-    @property
     def goes_on(self) -> bool:
         """Whether it was cut off and starts again by itself."""
         return self.retry_at is not None and self.desired == Desired.RUNNING

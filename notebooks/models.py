@@ -229,11 +229,6 @@ class Workspace(Size, Program, Reconcilable):
         return timedelta(minutes=self.time_limit_minutes) if self.time_limit_minutes else None
 
     @property
-    def is_seen(self) -> bool:
-        """Whether the status tells of the latest intent."""
-        return self.observed_generation >= self.generation
-
-    @property
     def is_on_its_way(self) -> bool:
         """Whether it runs, or is wanted and will be looked at: starting it changes nothing."""
         ended = self.phase in {Phase.STOPPED, Phase.FAILED}

@@ -58,6 +58,11 @@ class Reconcilable(models.Model):
             )
         ]
 
+    @property
+    def is_seen(self) -> bool:
+        """Whether the status tells of the latest intent."""
+        return self.observed_generation >= self.generation
+
 
 class ObservedWorkload(models.Model):
     """The cache of what a driver saw, bulk-written by ``watch``, read by the engine."""

@@ -53,8 +53,7 @@ class WorkloadReconciler(WorkloadKind):
             return Phase.DELETING
         if row.desired == Desired.STOPPED and row.phase != Phase.STOPPED:
             return Phase.STOPPING
-        is_seen = row.observed_generation >= row.generation
-        is_new = not is_seen and row.external_ref.get("ended") != row.launch
+        is_new = not row.is_seen and row.external_ref.get("ended") != row.launch
         if row.desired == Desired.RUNNING and row.phase in ENDED and is_new:
             return Phase.PENDING  # what had ended is the launch before
         return Phase(row.phase)

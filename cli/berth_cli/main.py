@@ -116,7 +116,7 @@ def print_utf_8() -> None:
     """Names are of every language, whatever a console says that it can show."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(encoding="utf-8")
+            stream.reconfigure(encoding="utf-8", errors=stream.errors)
 
 
 def main() -> None:

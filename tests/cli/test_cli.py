@@ -259,44 +259,44 @@ def test_names_that_hold_control_sequences_do_not_steer_the_terminal(ann, world)
     assert printable("a\x1b[2Jb\n") == "a[2Jb\n"
 
 
-def test_help_needs_no_portal_and_no_django(config_file):
-    import subprocess
-    import sys
-    from pathlib import Path
-
-    code = (
-        "import sys; sys.modules['django'] = None; sys.path.insert(0, '.');"
-        "from berth_cli.main import main; sys.argv = ['berth', 'workspace', '--help']; main()"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=Path(__file__).resolve().parents[2] / "cli",
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "launch" in done.stdout
-
-
-def test_what_is_printed_is_utf_8_whatever_a_console_says_of_itself(config_file):
+def in_a_process(code, **env):
+    """Run ``code`` where the client can be imported; return (exit code, output, errors)."""
     import os
     import subprocess
     import sys
     from pathlib import Path
 
-    code = (
-        "import sys; sys.path.insert(0, '.'); import click; from berth_cli import main;"
-        "main.cli.main = lambda **_: click.echo('日本語 ─ 名前'); main.main()"
-    )
     done = subprocess.run(
-        [sys.executable, "-c", code],
+        [sys.executable, "-c", f"import sys; sys.path.insert(0, '.'); {code}"],
         cwd=Path(__file__).resolve().parents[2] / "cli",
-        env={**os.environ, "PYTHONIOENCODING": "cp1252"},
+        env={**os.environ, **env},
         capture_output=True,
         check=False,
     )
-    assert (done.returncode, done.stdout.decode()) == (0, "日本語 ─ 名前\n"), done.stderr
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+def test_help_needs_no_portal_and_no_django(config_file):
+    code = (
+        "sys.modules['django'] = None;"
+        "from berth_cli.main import main; sys.argv = ['berth', 'workspace', '--help']; main()"
+    )
+    ended, said, errors = in_a_process(code)
+    assert ended == 0, errors
+    assert "launch" in said
+
+
+SAYS = "import click; from berth_cli import main; main.cli.main = lambda **_: {act}; main.main()"
+
+
+def test_what_is_printed_is_utf_8_whatever_a_console_says_of_itself(config_file):
+    code = SAYS.format(act="click.echo('日本語 ─ 名前')")
+    assert in_a_process(code, PYTHONIOENCODING="cp1252") == (0, "日本語 ─ 名前\n", "")
+
+
+def test_an_error_about_a_name_that_is_no_text_is_printed_too(config_file):
+    code = SAYS.format(act="print('caf' + chr(0xdce9) + ' ─', file=sys.stderr)")
+    assert in_a_process(code) == (0, "", "caf\\udce9 ─\n")
 
 
 def test_a_workspace_is_found_by_a_name_with_any_sign_in_it(ann, world):
