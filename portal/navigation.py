@@ -32,6 +32,7 @@ PROJECT = (
     Entry(_("Project"), "anchor", ("projects:overview", "projects:detail"), project=True),
 )
 CONSOLE = (
+    Entry(_("Overview"), "dashboard", ("console:overview",)),
     Entry(_("People"), "users-group", ("console:users",)),
     Entry(_("Groups"), "id-badge-2", ("console:groups",)),
     Entry(_("Projects"), "folders", ("console:projects",)),

@@ -197,6 +197,7 @@ def pages(
     found += [
         ("olga", f"console-{name}", url(f"console:{name}"))
         for name in (
+            "overview",
             "machines",
             "capacity",
             "users",

@@ -44,6 +44,7 @@ JAPANESE = {
     "workspace-running",
     "workspace-pending",
     "console-machines",
+    "console-overview",
     "project-overview",
     "usage",
     "sign-in",

@@ -19,6 +19,7 @@ from tests.support.queries import fewest
 pytestmark = pytest.mark.django_db
 
 PAGES = [
+    "overview",
     "users",
     "user-create",
     "projects",
