@@ -9,6 +9,8 @@ from typing import Any
 from django.conf import settings
 from django.utils.translation import gettext as _
 
+from clusters.models import Cluster
+from clusters.placement import QUEUED_HERE
 from common.errors import BerthError, Unavailable
 from notebooks.ssh import ssh_server
 from runtime import gateway
@@ -52,9 +54,12 @@ def host_key() -> HostKey | None:
 
 
 def shown() -> Mapping[str, str] | None:
-    """What people compare when ssh asks them, for the page of their own keys."""
-    known = host_key()
-    if known is None:
+    """Return where SSH keys open work, for the page of them; None where no cluster is attached.
+
+    ``fingerprint`` is what people compare when ssh asks them; '' while the gate does not say it.
+    """
+    if not settings.BERTH_SSH_PORT or not Cluster.objects.exclude(driver__in=QUEUED_HERE).exists():
         return None
+    known = host_key()
     host, port = ssh_server()
-    return {"host": host, "port": str(port), "fingerprint": known.fingerprint}
+    return {"host": host, "port": str(port), "fingerprint": known.fingerprint if known else ""}

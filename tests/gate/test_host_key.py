@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from asgiref.sync import sync_to_async
 
+from clusters.models import Cluster
 from common import sealing
 from gate.ssh.server import SshServer
 from tests.gate.test_command_line import Of, berth
@@ -74,3 +75,15 @@ async def test_the_fingerprint_of_the_gate_is_on_the_page_and_in_the_api(
     page, said = await sync_to_async(look)()
     assert "SHA256:" not in page
     assert (said["host_key"], said["fingerprint"]) == (None, None)
+
+
+def test_where_no_key_opens_anything_none_is_asked_for(
+    alice: Any, as_user: Any, settings: Any
+) -> None:
+    settings.BERTH_SSH_PORT = 2222
+    page = as_user(alice).get("/settings/ssh-keys").content.decode()
+    assert 'name="public_key"' not in page
+    assert "no cluster is attached" in page
+    Cluster.objects.create(key="east", name="East", driver="kubernetes")
+    page = as_user(alice).get("/settings/ssh-keys").content.decode()
+    assert 'name="public_key"' in page
