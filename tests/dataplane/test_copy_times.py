@@ -1,4 +1,4 @@
-"""D1: times that no journal can keep cost neither the load nor the file."""
+"""D1: times and sizes that no journal can keep cost neither the load nor the file."""
 
 from __future__ import annotations
 
@@ -51,3 +51,14 @@ def test_d1_a_file_of_the_far_future_is_sent_out_and_once(
     once = sent()
     order, _ = load(copying)
     assert (order.final, sent()) == (Final.DONE, once)
+
+
+@pytest.mark.parametrize("size", ["99999999999999999999999", "-1", "many", "1e3"])
+def test_d1_an_object_of_an_impossible_size_is_named_and_the_others_arrive(
+    load: Any, copying: Copying, hostile: HostileS3, size: str
+) -> None:
+    hostile.put("usual", b"x")
+    hostile.things[b"odd"] = Thing(b"y", size=size)
+    order, progress = load(copying)
+    assert (order.final, progress.failed) == (Final.PARTIAL, 1)
+    assert files_below(copying.target) == {"usual": b"x"}

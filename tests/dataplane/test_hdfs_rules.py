@@ -85,6 +85,13 @@ def test_a_link_is_named_and_not_followed() -> None:
     assert [key for key, _trouble in page.bad] == ["top/l"]
 
 
+@pytest.mark.parametrize("length", [-1, 2**70, None, "many"])
+def test_a_size_that_no_file_has_costs_one_file_only(length: Any) -> None:
+    page = store().page(listing(entry("a"), entry("odd", length=length)), "top", "")
+    assert [item.key for item in page.items] == ["top/a"]
+    assert [key for key, _trouble in page.bad] == ["top/odd"]
+
+
 @pytest.mark.parametrize(
     "body", [b"", b"{}", b"[]", b"nonsense", b'{"DirectoryListing": {"remainingEntries": 0}}']
 )

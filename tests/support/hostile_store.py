@@ -31,6 +31,7 @@ class Thing:
     etag: str = ""
     sums: dict[str, str] = field(default_factory=dict)
     headers: dict[str, str] = field(default_factory=dict)
+    size: str = ""  # as a listing says it, where that is not true
     modified: str = "2023-11-14T22:13:20.000Z"  # as a listing says it
 
     def __post_init__(self) -> None:
@@ -313,7 +314,7 @@ def described(thing: Thing) -> dict[str, str]:
 def row_xml(key: bytes, thing: Thing) -> str:
     return (
         f"<Contents><Key>{quote(key)}</Key><LastModified>{thing.modified}</LastModified>"
-        f"<ETag>&quot;{thing.etag}&quot;</ETag><Size>{len(thing.body)}</Size></Contents>"
+        f"<ETag>&quot;{thing.etag}&quot;</ETag><Size>{thing.size or len(thing.body)}</Size></Contents>"
     )
 
 

@@ -8,9 +8,10 @@ from typing import NamedTuple, Protocol
 
 from dataplane.copy.dial import Endpoint
 from dataplane.copy.head import Head
-from dataplane.copy.problems import Trouble
+from dataplane.copy.problems import Code, Trouble
 
 NO_SUMS: Mapping[str, str] = {}
+SIZE_MAX = 1 << 53  # bytes: eight thousand disks of a terabyte; sums of many still fit a column
 
 
 class Item(NamedTuple):
@@ -25,6 +26,17 @@ class Item(NamedTuple):
     version: str = ""
     mtime: int = 0  # seconds, as the store says; 0 where it doesn't
     sums: Mapping[str, str] = NO_SUMS
+
+
+def size_of(said: object) -> int:
+    """Return the size of an object as a store said it; raise Trouble where no file can have it."""
+    try:
+        size = int(said)  # type: ignore[call-overload]
+    except (TypeError, ValueError):
+        size = -1
+    if not 0 <= size <= SIZE_MAX:
+        raise Trouble(Code.LENGTH, "The store names a size that no file can have.")
+    return int(size)
 
 
 class Page(NamedTuple):

@@ -15,7 +15,7 @@ from dataplane.copy.head import Broken, Head
 from dataplane.copy.keys import is_text
 from dataplane.copy.plan import Plan
 from dataplane.copy.problems import Code, Denied, Final, Stop, Trouble, Unknown, shown
-from dataplane.copy.stores.base import Item, Multipart, Page, Plain, Question
+from dataplane.copy.stores.base import Item, Multipart, Page, Plain, Question, size_of
 from dataplane.copy.stores.gcs_token import Token
 from dataplane.copy.stores.s3xml import stamp
 
@@ -114,7 +114,11 @@ class Gcs(Plain):
         items = []
         bad: list[tuple[str, Trouble]] = []
         for entry in data.get("items", []):
-            item = _item(entry)
+            try:
+                item = _item(entry)
+            except Trouble as trouble:
+                bad.append((shown(str(entry["name"])), trouble))
+                continue
             if is_text(item.key):
                 items.append(item)
             else:
@@ -190,13 +194,9 @@ def _item(entry: Any) -> Item:
             sums["crc32c"] = str(entry["crc32c"])
         if entry.get("md5Hash"):
             sums["md5"] = _hex(str(entry["md5Hash"]))
-        size = int(entry.get("size", 0))
-        if size < 0:
-            raise ValueError  # noqa: TRY301
+        name, size = str(entry["name"]), size_of(entry.get("size", 0))
         generation = str(entry.get("generation", ""))
-        return Item(
-            str(entry["name"]), size, generation, generation, stamp(entry.get("updated", "")), sums
-        )
+        return Item(name, size, generation, generation, stamp(entry.get("updated", "")), sums)
     except (KeyError, ValueError, TypeError, AttributeError):
         raise Broken("The store's listing can't be read.") from None
 

@@ -19,7 +19,7 @@ from dataplane.copy.keys import is_text
 from dataplane.copy.plan import StorePlan
 from dataplane.copy.problems import Code, Denied, Final, Stop, Trouble, shown
 from dataplane.copy.stores import hdfs_walk
-from dataplane.copy.stores.base import Item, Multipart, Onward, Page, Plain, Question
+from dataplane.copy.stores.base import Item, Multipart, Onward, Page, Plain, Question, size_of
 
 ROOT = "/webhdfs/v1"
 PAGE = 1000
@@ -30,7 +30,6 @@ _OPAQUE = "opaque"  # in an etag: its checksum is not that of the bytes we are g
 _ONWARD = frozenset({301, 302, 303, 307, 308})
 _AGAIN_STATUS = frozenset({408, 429, 500, 502, 503, 504})
 _WRITTEN = "%/?&=+;,:@!$'()*[]-._~"  # of an address that is quoted already
-_SIZE_MAX = 1 << 60
 _TOKEN = "The namenode does not accept this delegation token: it has expired or is not its own."  # noqa: S105
 _PROOF = "The namenode wants a proof of who asks: store a delegation token."
 _STANDBY = "This namenode is on standby: give the address of the active one."
@@ -123,7 +122,10 @@ class Hdfs(Plain):
             elif entry.get("type") == "DIRECTORY":
                 folders.append(name)
             else:
-                items.append(_item(key, entry))
+                try:
+                    items.append(_item(key, entry))
+                except Trouble as odd:
+                    bad.append((shown(key), odd))
         after = str(entries[-1].get("pathSuffix") or "") if more else ""
         if more and not after:
             raise Broken("The store's listing goes on without saying where.")
@@ -135,7 +137,10 @@ class Hdfs(Plain):
             raise Stop(Final.NO_BUCKET, "The path is a file, and its end says folder.")
         key = prefix.strip("/")
         trouble = _odd(key.rpartition("/")[2], key, entry)
-        return Page([], [(key, trouble)], "") if trouble else Page([_item(key, entry)], [], "")
+        try:
+            return Page([], [(key, trouble)], "") if trouble else Page([_item(key, entry)], [], "")
+        except Trouble as odd:
+            return Page([], [(key, odd)], "")
 
     def missed(self, prefix: str, token: str, trouble: Trouble) -> Page | None:
         """Name a folder that can't be listed, and go on beside it; not so the first one."""
@@ -212,12 +217,10 @@ def _odd(name: str, key: str, entry: dict[str, Any]) -> Trouble | None:
 
 def _item(key: str, entry: dict[str, Any]) -> Item:
     try:
-        size, at = int(entry["length"]), int(entry["modificationTime"])
+        size, at = size_of(entry["length"]), int(entry["modificationTime"])
         state = f"{int(entry['fileId'])}-{at}-{size}"
     except (KeyError, TypeError, ValueError):
         raise Broken("The store's listing can't be read.") from None
-    if not 0 <= size <= _SIZE_MAX:
-        raise Broken("The store's listing can't be read.")
     if entry.get("encBit") or entry.get("ecBit"):
         state += f"-{_OPAQUE}"
     return Item(key, size, state, mtime=max(0, at) // 1000)

@@ -12,7 +12,7 @@ from dataplane.copy.head import Broken, Head, number_of
 from dataplane.copy.plan import StorePlan
 from dataplane.copy.problems import Code, Denied, Final, Skewed, Stop, Trouble, shown
 from dataplane.copy.stores import s3xml
-from dataplane.copy.stores.base import Item, Multipart, Page, Plain, Question
+from dataplane.copy.stores.base import Item, Multipart, Page, Plain, Question, size_of
 from dataplane.copy.stores.sigv4 import EMPTY, Signer, query_of, quoted
 from dataplane.copy.wire import now
 
@@ -160,7 +160,12 @@ class S3(Plain):
                 bad.append((shown(raw or b""), Trouble(Code.BAD_KEY, text)))
                 continue
             etag = entry.etag.strip('"')
-            items.append(Item(key, entry.size, etag, "", entry.mtime, md5_of(etag)))
+            try:
+                size = size_of(entry.size)
+            except Trouble as trouble:
+                bad.append((shown(key), trouble))
+                continue
+            items.append(Item(key, size, etag, "", entry.mtime, md5_of(etag)))
         return Page(items, bad, listing.token)
 
     def sums(self, head: Head, item: Item | None = None) -> dict[str, str]:

@@ -10,12 +10,13 @@ from dataplane.copy.head import Broken
 from dataplane.copy.problems import Final, Stop
 
 _ERROR_MAX = 65536
-_SIZE_MAX = 1 << 53
 
 
 class Entry(NamedTuple):
+    """One object as a listing has it; ``size`` as it is written there."""
+
     key: str
-    size: int
+    size: str
     etag: str
     mtime: int
 
@@ -32,10 +33,7 @@ def listing(body: memoryview) -> Listing:
         raise Stop(Final.UNREACHABLE, "The endpoint does not answer as an S3 store.")
     space = root.tag[: root.tag.rfind("}") + 1]
     names = [f"{space}{name}" for name in ("Key", "Size", "ETag", "LastModified")]
-    try:
-        entries = [_entry(found, *names) for found in root.findall(f"{space}Contents")]
-    except ValueError:
-        raise Broken("The store's listing can't be read.") from None
+    entries = [_entry(found, *names) for found in root.findall(f"{space}Contents")]
     more = (root.findtext(f"{space}IsTruncated") or "").strip() == "true"
     token = (root.findtext(f"{space}NextContinuationToken") or "") if more else ""
     if more and not token:
@@ -44,11 +42,11 @@ def listing(body: memoryview) -> Listing:
 
 
 def _entry(found: ET.Element, key: str, size: str, etag: str, changed: str) -> Entry:
-    text, length = found.findtext, int(found.findtext(size, ""))
+    text = found.findtext
     name = text(key)
-    if name is None or not 0 <= length <= _SIZE_MAX:
-        raise ValueError
-    return Entry(name, length, text(etag, ""), stamp(text(changed, "")))
+    if name is None:
+        raise Broken("The store's listing can't be read.")
+    return Entry(name, text(size, ""), text(etag, ""), stamp(text(changed, "")))
 
 
 def error(body: memoryview) -> tuple[str, str]:
