@@ -84,7 +84,7 @@ class Fetch:
             hands,
             line,
             scratch,
-            Place(self._fd, self._start),
+            Place(self._fd, self._start, self._end - self._start),
             updates=updates,
             crcs=crcs,
             hashing=hashing,

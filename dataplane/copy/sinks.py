@@ -60,10 +60,11 @@ class Hands:
 
 
 class Place(NamedTuple):
-    """Where in a file a body begins."""
+    """Where in a file a body begins, and how long it is."""
 
     fd: int
     offset: int
+    size: int
 
 
 class FileSink:
@@ -85,6 +86,7 @@ class FileSink:
         hashing: Any | None = None,
     ) -> None:
         self.mark: tuple[int, dict[str, int]] = (0, dict(crcs))
+        self.size = place.size
         self._hands = hands
         self._line = line
         self._scratch = scratch

@@ -31,7 +31,9 @@ class Answer(NamedTuple):
 
 
 class Sink(Protocol):
-    """Takes a body piece by piece."""
+    """Takes a body of ``size`` bytes piece by piece, whether or not the answer says its length."""
+
+    size: int
 
     def room(self) -> memoryview:
         """Return memory to read into, never empty."""
@@ -184,10 +186,10 @@ class Line(asyncio.BufferedProtocol):
         return self._room(asked)  # an empty one would end the connection
 
     def _room(self, asked: _Asked) -> memoryview:
-        if asked.sink is not None:
-            return asked.sink.room()[: asked.left]
         if asked.chunks is not None or asked.to_end:
             return self._memory
+        if asked.sink is not None:
+            return asked.sink.room()[: asked.left]
         if asked.whole is not None:
             return memoryview(asked.whole)[len(asked.whole) - asked.left :]
         return self._memory[self._held :]
@@ -206,7 +208,10 @@ class Line(asyncio.BufferedProtocol):
     def eof_received(self) -> bool:
         asked = self._asked
         if asked is not None and asked.to_end and not asked.future.done():
-            self._done(asked, memoryview(asked.whole or b""))
+            if asked.sink is None:
+                self._done(asked, memoryview(asked.whole or b""))
+            elif not asked.left:
+                self._done(asked, self._memory[:0])
         return False
 
     def connection_lost(self, _error: Exception | None) -> None:
@@ -220,10 +225,10 @@ class Line(asyncio.BufferedProtocol):
         if asked.head is None:
             self._held += count
             self._read_head(asked)
-        elif asked.sink is not None:
-            self._to_sink(asked, count)
         elif asked.chunks is not None or asked.to_end:
             self._gather(asked, self._memory[:count])
+        elif asked.sink is not None:
+            self._to_sink(asked, count)
         elif asked.whole is not None:
             asked.left -= count
             if not asked.left:
@@ -258,17 +263,20 @@ class Line(asyncio.BufferedProtocol):
             length, rest = 0, rest[:0]
         if asked.accept is not None:
             asked.sink = asked.accept(self, head)
-        if asked.sink is not None:
-            if length is None:
-                raise Broken("The store does not say how long the object is.", Code.LENGTH)
-            asked.left = length
-            self._pour(asked, rest)
-        elif length is None:
+        if length is None:
             asked.whole = bytearray()
+            asked.left = asked.sink.size if asked.sink is not None else 0
             asked.to_end = "transfer-encoding" not in head.fields
-            asked.chunks = None if asked.to_end else Chunks(asked.limit)
+            asked.chunks = None if asked.to_end else Chunks(asked.left or asked.limit)
             self.reusable = self.reusable and not asked.to_end
             self._gather(asked, rest)
+        elif asked.sink is not None:
+            asked.left = length
+            if len(rest) > length:
+                raise Broken("More came than the answer said.")
+            self._pour(asked, rest)
+            if not asked.left:
+                self._done(asked, self._memory[:0])
         elif length > asked.limit:
             raise Broken("The answer is larger than it may be.", Code.TOO_LARGE)
         elif asked.start + length <= MEMORY:
@@ -286,18 +294,15 @@ class Line(asyncio.BufferedProtocol):
         if self._held == end:
             self._done(asked, self._memory[asked.start : end])
 
-    def _pour(self, asked: _Asked, rest: memoryview) -> None:
-        """Give to the sink what came with the head."""
-        if len(rest) > asked.left:
-            raise Broken("More came than the answer said.")
-        if not asked.left:
-            self._done(asked, self._memory[:0])
+    def _pour(self, asked: _Asked, rest: memoryview | bytearray) -> None:
+        """Give to the sink what came in our own memory."""
         while len(rest) and asked.sink is not None:
             room = asked.sink.room()
             count = min(len(room), len(rest))
             room[:count] = rest[:count]
             rest = rest[count:]
-            self._to_sink(asked, count)
+            asked.left -= count
+            asked.sink.took(count)
 
     def _to_sink(self, asked: _Asked, count: int) -> None:
         asked.left -= count
@@ -307,14 +312,26 @@ class Line(asyncio.BufferedProtocol):
             self._done(asked, self._memory[:0])
 
     def _gather(self, asked: _Asked, piece: memoryview) -> None:
+        """Take a piece of a body whose end is told by its last chunk or by the connection's."""
         self._held = 0
         if asked.whole is None:
             return
+        over = False
         if asked.chunks is None:
             asked.whole += piece
+        else:
+            over = asked.chunks.feed(bytes(piece), asked.whole)
+        if asked.sink is None:
             if len(asked.whole) > asked.limit:
                 raise Broken("The answer is larger than it may be.", Code.TOO_LARGE)
-        elif asked.chunks.feed(bytes(piece), asked.whole):
+        else:
+            if len(asked.whole) > asked.left or (over and len(asked.whole) < asked.left):
+                count = asked.sink.size - asked.left + len(asked.whole)
+                text = f"The store sends {count} bytes, and {asked.sink.size} were asked for."
+                raise Trouble(Code.LENGTH, text)
+            self._pour(asked, asked.whole)
+            asked.whole = bytearray()
+        if over:
             self._done(asked, memoryview(asked.whole))
 
     def _done(self, asked: _Asked, body: memoryview) -> None:

@@ -182,7 +182,10 @@ class Handler(BaseHTTPRequestHandler):
         self.say(200, b"", {**described(thing), "Content-Length": str(len(thing.body))})
 
     def give(self, thing: Thing | None = None, **wrong: Any) -> None:
-        """Give an object, or what ``wrong`` makes of it: cut, length, pause, extra, headers."""
+        """Give an object, or what ``wrong`` makes of it: cut, length, pause, extra, headers.
+
+        ``framing`` is no lie: "chunked", or "closed" where the end of the connection ends it.
+        """
         thing = thing or self.store.things.get(self.raw_key)
         if thing is None:
             self.error(404, "NoSuchKey")
@@ -201,7 +204,15 @@ class Handler(BaseHTTPRequestHandler):
             headers = {k: v for k, v in headers.items() if not k.startswith("x-amz-checksum")}
         headers["Content-Length"] = str(wrong.get("length", len(body)))
         headers |= wrong.get("headers", {})
+        framing = wrong.get("framing", "length")
+        if framing != "length":
+            del headers["Content-Length"]
+            headers |= {"Transfer-Encoding": "chunked"} if framing == "chunked" else {}
+            self.close_connection = framing == "closed"
         self.start(status, headers)
+        if framing == "chunked":
+            self.chunked(body[: wrong.get("cut", len(body))] + wrong.get("extra", b""))
+            return
         self.pour(body[: wrong.get("cut", len(body))], wrong.get("pause", 0.0), wrong.get("step"))
         if "cut" in wrong or "length" in wrong:
             self.close_connection = True
@@ -213,6 +224,13 @@ class Handler(BaseHTTPRequestHandler):
             self.call.sent += len(body[at : at + step])
             if pause:
                 time.sleep(pause)
+
+    def chunked(self, body: bytes, step: int = 100_003) -> None:
+        for at in range(0, len(body), step):
+            piece = body[at : at + step]
+            self.wfile.write(b"%x;name=value\r\n%b\r\n" % (len(piece), piece))
+            self.call.sent += len(piece)
+        self.wfile.write(b"0\r\nX-Trailer: told\r\n\r\n")
 
     def listing(self, call: Call) -> None:
         prefix = call.query.get("prefix", "").encode()
