@@ -26,7 +26,10 @@ ENDS: dict[str, Meaning] = {
     ),
     "denied": Meaning(
         _("The store refused the credential."),
-        _("Test the credential; it needs the right to list the bucket and to read it."),
+        _(
+            "Test the credential; it needs the right to list the bucket and to read it. Objects"
+            " that are named one by one need no right to list."
+        ),
     ),
     "no-bucket": Meaning(
         _("There is no such bucket or folder, or the credential may not see it."),

@@ -28,6 +28,7 @@ SAID = frozenset(
         _("The endpoint is not the address of a host."),
         _("The endpoint leads to another address than it said."),
         _("The name of the store is not known."),
+        _("The store names a size that no file can have."),
         _("The operator's file of authorities is missing."),
         _("The store can't be reached."),
         _("The store's certificate is not valid for its name."),
@@ -47,6 +48,7 @@ SAID = frozenset(
         _("Another key is a folder or a file of the same name."),
         _("The credential may not list this bucket."),
         _("The store's listing never ends: it comes again to what it has listed."),
+        _("The store lists more objects than one load may have: load its folders."),
         _("There is no such bucket, or no store at the endpoint."),
         _("A folder and a file would have the same name."),
         _("A link in the volume stands where a folder would be."),
@@ -115,7 +117,6 @@ SAID = frozenset(
         _("The answer's head is too large."),
         _("The connection was closed."),
         _("The store closed the connection in the middle."),
-        _("The store does not say how long the object is."),
     )
 )
 

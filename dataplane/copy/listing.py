@@ -10,7 +10,7 @@ from dataplane.copy.engine import Engine
 from dataplane.copy.estimate import Estimate
 from dataplane.copy.journal import MOST, NS, Row, mtime_of
 from dataplane.copy.pages import Pages, guess_of
-from dataplane.copy.problems import Code, Trouble
+from dataplane.copy.problems import Code, Denied, Stop, Trouble
 from dataplane.copy.pull import Puller, Target
 from dataplane.copy.settle import Ready
 from dataplane.copy.state import Folders
@@ -59,8 +59,13 @@ class Lister:
             engine.state.journal.forget_failures()
         held = now() + HOLD_S
         try:
-            if engine.plan.retry_failed_only or engine.plan.store.objects is not None:
-                await self._named()
+            if engine.plan.retry_failed_only:
+                failed = engine.state.journal.failures(again=True)
+                await self._named([key for key, _, _ in failed])
+            elif engine.plan.store.objects is not None:
+                await self._named(list(dict.fromkeys(engine.plan.store.objects)))
+            elif await self._is_one_object(engine.plan.store.prefix):
+                await self._named([engine.plan.store.prefix])
             else:
                 guess = guess_of(engine.state.journal, self._base)
                 async for page in Pages(engine, engine.plan.store.prefix, guess).all():
@@ -81,12 +86,30 @@ class Lister:
 
     # --- a list of objects ------------------------------------------------------------------
 
-    async def _named(self) -> None:
+    async def _is_one_object(self, prefix: str) -> bool:
+        """Whether the address is that of one object, where nothing may be listed.
+
+        A credential may have the right to read an object and none to list. What is listed tells
+        more (``a/b`` beside ``a``), so it is asked for wherever that is allowed; what is to be
+        deleted is known by a listing only.
+        """
+        if not prefix or prefix.endswith("/") or self._keep:
+            return False
+        calls = self._engine.calls
+        try:
+            await calls.once(lambda: calls.store.head_question(prefix))
+        except (Trouble, Stop):
+            return False
+        try:
+            await calls.once(lambda: calls.store.list_question(prefix, "", 1))
+        except Denied:
+            return True
+        except (Trouble, Stop):
+            return False
+        return False
+
+    async def _named(self, names: list[str]) -> None:
         engine = self._engine
-        if engine.plan.retry_failed_only:
-            names = [key for key, _, _ in engine.state.journal.failures(again=True)]
-        else:
-            names = list(dict.fromkeys(engine.plan.store.objects or ()))
         for key in names:
             if self._path(key) is not None:
                 engine.progress.found += 1

@@ -70,11 +70,12 @@ class Bounds:
         token = hash(page.token)
         first = hash(page.items[0].key) if page.items else None
         again = (page.token and token in self._tokens) or first in self._firsts
-        if again or self._empty > EMPTY_PAGES_MOST or self._objects > OBJECTS_MOST:
-            raise Stop(
-                Final.ENDLESS_LISTING,
-                "The store's listing never ends: it comes again to what it has listed.",
-            )
+        if again or self._empty > EMPTY_PAGES_MOST:
+            text = "The store's listing never ends: it comes again to what it has listed."
+            raise Stop(Final.ENDLESS_LISTING, text)
+        if self._objects > OBJECTS_MOST:
+            text = "The store lists more objects than one load may have: load its folders."
+            raise Stop(Final.ENDLESS_LISTING, text)
         self._tokens.add(token)
         if first is not None:
             self._firsts.add(first)

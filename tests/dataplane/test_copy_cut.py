@@ -236,3 +236,44 @@ def test_d8_a_load_larger_than_the_disk_reads_nothing(
     order, _ = load(Copying(tmp_path, hostile.place(), hostile.outbound()))
     assert order.final is Final.DISK_FULL
     assert hostile.read() == 0
+
+
+def no_listing(handler: Handler, call: Call) -> bool:
+    if call.method == "GET" and not call.key:
+        handler.error(403, "AccessDenied")
+        return True
+    return False
+
+
+@pytest.mark.parametrize("prefix", ["in/one.bin", "one.bin"])
+def test_one_object_needs_no_right_to_list(
+    load: Any, tmp_path: Path, hostile: HostileS3, prefix: str
+) -> None:
+    hostile.put(prefix, b"one")
+    hostile.put(f"{prefix}.other", b"other")
+    hostile.tricks.append(no_listing)
+    copying = Copying(tmp_path, hostile.place(prefix), hostile.outbound())
+    order, _ = load(copying)
+    assert order.final is Final.DONE, order.message
+    assert files_below(copying.target) == {"one.bin": b"one"}
+
+
+def test_an_address_of_an_object_and_of_a_folder_is_listed_where_that_is_allowed(
+    load: Any, tmp_path: Path, hostile: HostileS3
+) -> None:
+    hostile.put("data", b"one")
+    hostile.put("data-2", b"two")
+    copying = Copying(tmp_path, hostile.place("data"), hostile.outbound())
+    order, _ = load(copying)
+    assert order.final is Final.DONE, order.message
+    assert files_below(copying.target) == {"data": b"one", "data-2": b"two"}
+
+
+@pytest.mark.parametrize("prefix", ["", "in/", "in/none.bin"])
+def test_what_is_not_one_object_is_told_as_denied(
+    load: Any, tmp_path: Path, hostile: HostileS3, prefix: str
+) -> None:
+    hostile.put("in/one.bin", b"one")
+    hostile.tricks.append(no_listing)
+    order, _ = load(Copying(tmp_path, hostile.place(prefix), hostile.outbound()))
+    assert order.final is Final.DENIED
