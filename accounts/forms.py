@@ -79,12 +79,10 @@ class ProfileForm(forms.Form):
         widget=forms.TextInput(attrs={"autocomplete": "name"}),
     )
     language = forms.ChoiceField(label=_("Language"), required=False)
-    timezone = forms.ChoiceField(
+    timezone = timezones.TimeZoneField(
         label=_("Time zone"),
         required=False,
-        choices=timezones.choices,
-        widget=timezones.TimeZoneSelect,
-        help_text=_("Times on all pages are shown in this zone."),
+        help_text=_("Times on all pages are shown in this zone; UTC when left empty."),
     )
     theme = forms.ChoiceField(label=_("Theme"), choices=Theme.choices)
 

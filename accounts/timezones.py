@@ -1,18 +1,15 @@
 """Time zones a person may choose, and the list to choose from."""
 
 import zoneinfo
-from collections.abc import Iterator
+from collections.abc import Callable, Collection
 from functools import cache
-from itertools import groupby
-from operator import itemgetter
 from typing import Any
 
 from django import forms
-from django.forms.utils import flatatt
 from django.utils.functional import Promise
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
-from django.utils.translation import get_language
+from django.utils.translation import get_language, gettext
 from django.utils.translation import gettext_lazy as _
 
 UTC = "UTC"
@@ -41,49 +38,54 @@ def is_timezone(name: str) -> bool:
     return name in names()
 
 
-def choices() -> Iterator[tuple[Any, Any]]:
-    """Yield none chosen, UTC, then the areas with their cities, as a field wants them."""
-    yield "", _("UTC (not chosen)")
-    yield UTC, UTC
-    for area, cities in groupby(names()[1:], key=lambda name: name.partition("/")[0]):
-        yield _AREAS[area], sorted(((name, _city(name)) for name in cities), key=itemgetter(1))
+class TimeZoneInput(forms.TextInput):
+    """A field that finds a zone by any part of its name, and offers the browser's own.
 
-
-def _city(name: str) -> str:
-    """Return ``Buenos Aires (Argentina)`` for America/Argentina/Buenos_Aires: what is typed to
-    find it comes first.
+    Its 400 lines are written once for each language; a template for each of them would take longer
+    than the rest of the page.
     """
-    *_area, city = parts = name.replace("_", " ").split("/")
-    return city if len(parts) == 2 else f"{city} ({', '.join(parts[1:-1])})"  # noqa: PLR2004
 
-
-class TimeZoneSelect(forms.Select):
-    """A plain list of all of them. Its 500 lines are written once for each language; a template
-    for each of them would take longer than the rest of the page.
-    """
+    def __init__(self, attrs: dict[str, Any] | None = None) -> None:
+        own = _("Use this browser's: %(zone)s")
+        given = {"list": "time-zones", "autocomplete": "off", "placeholder": UTC}
+        super().__init__({**given, "data-own-zone": own, **(attrs or {})})
 
     def render(
         self, name: str, value: Any, attrs: dict[str, Any] | None = None, renderer: Any = None
     ) -> SafeString:
-        del renderer
-        given = self.build_attrs(self.attrs, {**(attrs or {}), "name": name})
-        return format_html("<select{}>{}</select>", flatatt(given), _options(str(value or "")))
+        field = super().render(name, value, attrs, renderer)
+        return SafeString(field + _lines(get_language() or ""))
 
 
-def _options(chosen: str) -> SafeString:
-    """Return the lines, with one of them chosen where it is one of them."""
-    every = _written(get_language() or "")
-    line = f'value="{chosen}"' if is_timezone(chosen) else 'value=""'
-    return SafeString(every.replace(line, f"{line} selected", 1))
+class TimeZoneField(forms.CharField):
+    """The name of a zone, or '' for UTC; a city that only one zone has will do for it."""
+
+    widget = TimeZoneInput
+
+    def __init__(self, *, known: Callable[[], Collection[str]] = names, **more: Any) -> None:
+        super().__init__(**more)
+        self._known = known
+
+    def clean(self, value: Any) -> str:
+        said = str(super().clean(value) or "").strip()
+        found = {said} & set(self._known()) if said else {""}
+        if not found:
+            wanted = said.casefold().replace(" ", "_")
+            found = {
+                n for n in names() if wanted in {n.casefold(), n.casefold().rpartition("/")[2]}
+            }
+        if len(found) != 1:
+            message = gettext("There is no time zone “%(name)s”. Choose one of the list.")
+            raise forms.ValidationError(message % {"name": said}, code="invalid")
+        return found.pop()
 
 
 @cache
-def _written(language: str) -> SafeString:
+def _lines(language: str) -> SafeString:
     del language  # of the words: each has its own lines
-    parts = []
-    for value, shown in choices():
-        cities = shown if isinstance(shown, list) else [(value, shown)]
-        lines = format_html_join("", '<option value="{}">{}</option>', cities)
-        group = format_html('<optgroup label="{}">{}</optgroup>', value, lines)
-        parts.append(group if isinstance(shown, list) else lines)
-    return SafeString("".join(parts))
+    places = (name.partition("/") for name in names()[1:])
+    shown = [
+        (f"{area}/{city}", f"{city.replace('_', ' ')} ({_AREAS[area]})") for area, _, city in places
+    ]
+    lines = format_html_join("", '<option value="{}">{}</option>', [(UTC, UTC), *shown])
+    return format_html('<datalist id="time-zones">{}</datalist>', lines)

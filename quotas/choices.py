@@ -5,12 +5,13 @@ import re
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
+from common.templatetags.berth import mib
+
 GPUS = "gpus"
 CPU_MILLI = "cpu_milli"
 MEMORY_MIB = "memory_mib"
 WORKSPACES = "workspaces"
 STORAGE_MIB = "storage_mib"
-_GIB = 1024
 
 LABELS: dict[str, Promise] = {
     GPUS: _("GPUs"),
@@ -49,8 +50,7 @@ def words(key: str, amount: int) -> str:
     if key == CPU_MILLI:
         return f"{amount / 1000:g} CPU"
     if key in {MEMORY_MIB, STORAGE_MIB}:
-        number, unit = (amount, "MiB") if amount < _GIB else (amount / _GIB, "GiB")
-        return f"{number:g}\N{NO-BREAK SPACE}{unit}"
+        return mib(amount)
     if key == WORKSPACES:
         return str(amount)
     return f"{amount} GPU"

@@ -88,6 +88,16 @@ class Shelf(BerthView):
         named = name if name in {k.kind.value for k in self.kinds()} else self.kinds()[0].kind.value
         return AddForm(KINDS[named], personal=self.place is None, **given)
 
+    def asked_form(self) -> AddForm:
+        """Return the form of the kind that the address names.
+
+        What was typed stays when another kind is chosen; a host comes with the page of an image.
+        """
+        said = self.request.GET
+        kept = {name: said.get(name, "")[:255] for name in ("host", "name", "description")}
+        usual = CredentialKind.REGISTRY.value if kept["host"] else ""
+        return self.add_form(said.get("kind", usual), initial=kept)
+
     def add(self, request: HttpRequest, name: str) -> HttpResponse:
         form = self.add_form(name, data=request.POST, files=request.FILES)
         if form.is_valid():

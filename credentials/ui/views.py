@@ -54,9 +54,7 @@ class List(_ProjectShelf):
     required_permissions: ClassVar[Mapping[str, Permission]] = _BOTH
 
     def get(self, request: HttpRequest, project: str) -> HttpResponse:
-        host = request.GET.get("host", "")[:255]  # an image's page leads here
-        wanted = request.GET.get("kind", CredentialKind.REGISTRY.value if host else "")
-        return self.list_page(self.add_form(wanted, initial={"host": host}))
+        return self.list_page(self.asked_form())
 
     def post(self, request: HttpRequest, project: str) -> HttpResponse:
         return self.add(request, request.POST.get("kind", CredentialKind.REGISTRY.value))
@@ -130,7 +128,7 @@ class _OwnShelf(Shelf, SettingsView):
 
 class Own(_OwnShelf):
     def get(self, request: HttpRequest) -> HttpResponse:
-        return self.list_page(self.add_form(request.GET.get("kind", "")))
+        return self.list_page(self.asked_form())
 
     def post(self, request: HttpRequest) -> HttpResponse:
         return self.add(request, request.POST.get("kind", ""))

@@ -1,14 +1,16 @@
-"""Three fields that are needed, and the rest folded away. Forms speak in MB; services in bytes."""
+"""Three fields that are needed, and the rest folded away. Forms speak in MiB; services in bytes."""
 
 from __future__ import annotations
 
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
+from zoneinfo import available_timezones
 
 from django import forms
 from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 
+from accounts.timezones import TimeZoneField
 from clusters.placement import usable_clusters
 from credentials.selectors import credentials_usable
 from loaders.choices import Direction, Mode, StoreKind
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from loaders.models import Load
     from projects.models import Project
 
-MB = Decimal(1_000_000)
+MIB = Decimal(2**20)
 NAMES = {"cache_size_mib": "cache_size"}  # a service's field → the form's
 GONE = "gone"  # stands for a credential that was removed
 _LINES = {"rows": 3, "spellcheck": "false", "class": "mono"}
@@ -73,7 +75,7 @@ class HowForm(forms.Form):
         label=_("Leave out"), required=False, max_length=20_000, widget=forms.Textarea(attrs=_LINES)
     )
     bandwidth = forms.DecimalField(
-        label=_("At most MB a second"),
+        label=_("At most MiB a second"),
         required=False,
         min_value=Decimal("0.1"),
         max_value=1_000_000,
@@ -88,11 +90,10 @@ class HowForm(forms.Form):
         widget=forms.TextInput(attrs={**_PLAIN, "class": "mono", "placeholder": "30 2 * * *"}),
         help_text=_("Minute, hour, day, month, day of the week. Empty: only when asked."),
     )
-    time_zone = forms.CharField(
+    time_zone = TimeZoneField(
+        known=available_timezones,
         label=_("Time zone"),
         required=False,
-        max_length=63,
-        widget=forms.TextInput(attrs={**_PLAIN, "placeholder": "Europe/Berlin"}),
         help_text=_("Of the schedule; UTC when left empty."),
     )
 
@@ -123,7 +124,7 @@ class HowForm(forms.Form):
             "delete_extra": data["delete_extra"],
             "include": _lines(data["include"]),
             "exclude": _lines(data["exclude"]),
-            "bandwidth_bytes_s": round(bandwidth * MB) if bandwidth else 0,
+            "bandwidth_bytes_s": round(bandwidth * MIB) if bandwidth else 0,
             "schedule": data["schedule"],
             "time_zone": data["time_zone"],
         }
@@ -252,7 +253,7 @@ def edit_form(row: Load, who: Principal, data: Any = None) -> HowForm:
         "delete_extra": row.delete_extra,
         "include": "\n".join(row.include),
         "exclude": "\n".join(row.exclude),
-        "bandwidth": Decimal(bandwidth) / MB if bandwidth else None,
+        "bandwidth": round(Decimal(bandwidth) / MIB, 1) if bandwidth else None,
         "schedule": row.schedule,
         "time_zone": row.time_zone,
     }

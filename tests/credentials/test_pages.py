@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -24,6 +25,15 @@ def test_which_form_is_shown_narrows_nothing(project: Any, page: Any) -> None:
         assert "No credential yet" in text
         assert "Nothing matches these filters" not in text
     assert "Nothing matches these filters" in page("?kind=hdfs&q=archive")
+
+
+def test_what_was_typed_stays_when_another_kind_is_chosen(project: Any, page: Any) -> None:
+    text = page("?kind=git&name=ours&description=of+the+team")
+    assert re.search(
+        r'<input[^>]* name="name"[^>]* value="ours"|value="ours"[^>]* name="name"', text
+    )
+    assert "of the team" in text
+    assert 'hx-push-url="?kind=s3"' in text
 
 
 def test_they_are_found_by_name_address_and_kind(keep: Any, page: Any) -> None:

@@ -152,7 +152,7 @@ def test_settings_change_how_it_copies(as_user, text, alice, load, settle, end):
     answer = as_user(alice).post(f"{BASE}{row.uid}/settings/", {**asked, "credential": ""})
     assert answer.status_code == 302, answer.content
     row.refresh_from_db()
-    assert (row.name, row.mode, row.bandwidth_bytes_s) == ("new", "sync", 1_500_000)
+    assert (row.name, row.mode, row.bandwidth_bytes_s) == ("new", "sync", 1_572_864)
     assert row.next_run_at is not None
     assert 'value="0 3 * * *"' in text(alice, f"{row.uid}/settings/")
     bad = as_user(alice).post(f"{BASE}{row.uid}/settings/", {"schedule": "x", "credential": ""})
