@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 UNIT = not real and not browser and not postgres and not redis and not root and not gpu and not cluster and not deploy and not slow and not long
 
 .DEFAULT_GOAL := help
-.PHONY: help run down test test-long check lint types unit dev screens bench schema messages lock
+.PHONY: help run down test test-long check lint types unit dev screens bench schema settings messages lock
 .PHONY: cluster-up cluster-down cluster-status cluster-build
 
 help: ## say what there is
@@ -73,6 +73,9 @@ cluster-build: dev ## build its programs only (ARGS="helm traefik" for those it 
 schema: dev ## write docs/openapi.yaml from the code
 	$(DEV)/python manage.py spectacular --file docs/openapi.yaml --validate --fail-on-warn \
 		--settings portal.settings.test
+
+settings: dev ## write the tables of docs/settings.md from portal/settings/table
+	$(DEV)/python tools/settings_page.py
 
 messages: dev ## collect the texts to translate
 	$(DEV)/python tools/messages.py $(ARGS)

@@ -1,12 +1,10 @@
 """Amounts of money: the platform has one currency (BERTH_CURRENCY), prices are plain numbers."""
 
 from decimal import Decimal
-from typing import Any
 
 from babel import Locale
-from babel.numbers import format_currency, is_currency
+from babel.numbers import format_currency
 from django.conf import settings
-from django.core.checks import CheckMessage, Error
 from django.utils.translation import get_language, to_locale
 
 _SMALLEST = Decimal("0.0001")  # what operators may write of a GiB and month
@@ -20,15 +18,6 @@ def price(amount: Decimal) -> str:
 def money(amount: Decimal) -> str:
     """Return an amount to be paid, rounded as its currency is."""
     return _written(amount, exact=False)
-
-
-def currency_is_known(**_kwargs: Any) -> list[CheckMessage]:
-    """A code that nobody knows would stand as it is beside every price."""
-    code = settings.BERTH_CURRENCY
-    if is_currency(code):
-        return []
-    hint = "Use a code of ISO 4217 in capitals: USD, EUR, JPY …"
-    return [Error(f"BERTH_CURRENCY is no currency: {code!r}.", hint=hint, id="common.E001")]
 
 
 def _written(amount: Decimal, *, exact: bool) -> str:

@@ -13,12 +13,9 @@ class HubapiConfig(AppConfig):
 
     def ready(self) -> None:
         from django.contrib.auth.signals import user_logged_out
-        from django.core.checks import register
 
         from accounts import hooks
-        from hubapi.checks import addresses_are_apart
 
-        register(addresses_are_apart)
         hooks.on_user_disabled(_user_disabled)
         hooks.on_sessions_ended(_sessions_ended)
         user_logged_out.connect(_logged_out, dispatch_uid="hubapi.logged_out")

@@ -9,6 +9,8 @@ import ipaddress
 import json
 import os
 import sys
+from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 from common.loading import loading
@@ -36,6 +38,7 @@ def main() -> int:
 
 def prepared(*, insecure_http: bool) -> dict[str, Any]:
     setup()
+    check_files()
     check_address(insecure_http=insecure_http)
     prepare_database()
     return plan()
@@ -55,6 +58,44 @@ def setup() -> None:
         _ = settings.BERTH_PORT
     except ImproperlyConfigured as error:
         raise Refusal(str(error), code=2) from error
+    check_names()
+
+
+def check_names() -> None:
+    """What settings name in Berth itself: looked up here, since that needs the loaded apps."""
+    from django.conf import settings
+    from django.utils.module_loading import import_string
+
+    from clusters.options import ClusterOptions, check, options_of
+    from common.errors import Invalid
+
+    known = {field.name for field in fields(ClusterOptions)}
+    if strange := sorted(settings.BERTH_IN_CLUSTER_OPTIONS.keys() - known):
+        message = f"BERTH_IN_CLUSTER_OPTIONS: there is no option {strange[0]!r}."
+        raise Refusal(message, code=2)
+    try:
+        import_string(settings.EMAIL_BACKEND)
+        check(options_of(settings.BERTH_IN_CLUSTER_OPTIONS))
+    except ImportError as error:
+        message = f"BERTH_EMAIL_BACKEND names a class that can't be loaded: {error}."
+        raise Refusal(message, code=2) from error
+    except (Invalid, ValueError, TypeError) as error:
+        message = f"BERTH_IN_CLUSTER_OPTIONS can't be used: {error}"
+        raise Refusal(message, code=2) from error
+
+
+def check_files() -> None:
+    """What settings name on this machine's disk."""
+    from django.conf import settings
+
+    for name in ("BERTH_TLS_CERT", "BERTH_TLS_KEY", "BERTH_OUTBOUND_CA_FILE"):
+        file = getattr(settings, name)
+        try:
+            if file:
+                Path(file).read_bytes()
+        except OSError as error:
+            message = f"{name} names {file}, which can't be read: {error.strerror}."
+            raise Refusal(message, code=2) from error
 
 
 def check_address(*, insecure_http: bool) -> None:
@@ -66,9 +107,6 @@ def check_address(*, insecure_http: bool) -> None:
         raise Refusal(message)
     if len(set(ports.values())) < len(ports):
         message = f"Each listener needs a port of its own; the settings give {ports}."
-        raise Refusal(message)
-    if bool(settings.BERTH_TLS_CERT) != bool(settings.BERTH_TLS_KEY):
-        message = "BERTH_TLS_CERT and BERTH_TLS_KEY belong together; only one is set."
         raise Refusal(message)
     if is_loopback(settings.BERTH_BIND) or insecure_http:
         return

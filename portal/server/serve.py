@@ -179,7 +179,9 @@ def check() -> int:
     from django.core.management.base import SystemCheckError
 
     from console.health import check_all
+    from portal.server.preflight import check_files
 
+    check_files()
     bad = 0
     try:  # a trial on this machine's own names is not held to what a public address needs
         call_command("check", deploy=settings.BERTH_SECURE, fail_level="WARNING", verbosity=0)

@@ -1,7 +1,7 @@
 """Every setting, once. ``dev``, ``test`` and ``prod`` only override.
 
-All come from the environment as ``BERTH_…`` (or ``BERTH_…_FILE`` for secrets); the list with
-meanings is docs/settings.md.
+All come from the environment as ``BERTH_…`` (or ``BERTH_…_FILE`` for secrets);
+``portal.settings.table`` says what each may be, its default and what it means.
 """
 
 from pathlib import Path
@@ -21,34 +21,34 @@ BASE_DIR = ROOT
 BERTH_VERSION = "0.1.0"
 BERTH_VAR = VAR
 # Less room than this on its disk: nothing new begins (common.disk). 0: not looked at.
-BERTH_DISK_FLOOR_MIB = number("DISK_FLOOR_MIB", 256)
+BERTH_DISK_FLOOR_MIB = number("DISK_FLOOR_MIB")
 DEBUG = False
 SECRET_KEY = text("SECRET_KEY")
 SECRET_KEY_FALLBACKS = words("SECRET_KEY_FALLBACKS")
 BERTH_CREDENTIAL_KEYS = words("CREDENTIAL_KEYS")  # newest first; all of them open
 
 # --- Addresses ------------------------------------------------------------------------------
-BERTH_BIND = text("BIND", "127.0.0.1")
-BERTH_PORT = number("PORT", 8000)
+BERTH_BIND = text("BIND")
+BERTH_PORT = number("PORT")
 BERTH_PROXY_PORT = number("PROXY_PORT", BERTH_PORT + 1)
 BERTH_INTERNAL_PORT = number("INTERNAL_PORT", BERTH_PORT + 2)
 BERTH_PROXY_API_PORT = number("PROXY_API_PORT", BERTH_PORT + 3)
 BERTH_PROXY_TOKEN = text("PROXY_TOKEN")
 # every proxy that carries people to workspaces; each gets every route
-BERTH_PROXY_API_URLS = words("PROXY_API_URLS", f"http://127.0.0.1:{BERTH_PROXY_API_PORT}")
+BERTH_PROXY_API_URLS = words("PROXY_API_URLS", [f"http://127.0.0.1:{BERTH_PROXY_API_PORT}"])
 BERTH_PUBLIC_URL = text("PUBLIC_URL", f"http://localhost:{BERTH_PORT}").rstrip("/")
 # host: one host per workspace under NOTEBOOK_DOMAIN; path: one other host, path per workspace.
-BERTH_NOTEBOOK_ROUTING = text("NOTEBOOK_ROUTING", "host")
-BERTH_NOTEBOOK_DOMAIN = text("NOTEBOOK_DOMAIN", "nb.localhost")
-BERTH_NOTEBOOK_SCHEME = text("NOTEBOOK_SCHEME", "http")
+BERTH_NOTEBOOK_ROUTING = text("NOTEBOOK_ROUTING")
+BERTH_NOTEBOOK_DOMAIN = text("NOTEBOOK_DOMAIN")
+BERTH_NOTEBOOK_SCHEME = text("NOTEBOOK_SCHEME")
 BERTH_NOTEBOOK_PORT = number("NOTEBOOK_PORT", BERTH_PROXY_PORT)  # as the browser sees it
-BERTH_NOTEBOOK_PATH_HOST = text("NOTEBOOK_PATH_HOST", "127.0.0.1")
+BERTH_NOTEBOOK_PATH_HOST = text("NOTEBOOK_PATH_HOST")
 BERTH_INTERNAL_URL = text("INTERNAL_URL", f"http://127.0.0.1:{BERTH_INTERNAL_PORT}")
 # gate: terminal, logs, files and SSH of work on clusters. Its paths start with /gate/.
 BERTH_GATE_PORT = number("GATE_PORT", BERTH_PORT + 4)
 BERTH_SSH_PORT = number("SSH_PORT", BERTH_PORT + 5)
 BERTH_GATE_INTERNAL_PORT = number("GATE_INTERNAL_PORT", BERTH_PORT + 6)
-BERTH_GATE_INTERNAL_BIND = text("GATE_INTERNAL_BIND", "127.0.0.1")
+BERTH_GATE_INTERNAL_BIND = text("GATE_INTERNAL_BIND")
 # Another port of the portal's host; the portal's own address where an entrance has both.
 _portal = BERTH_PUBLIC_URL.removesuffix(f":{BERTH_PORT}")
 _gate = _portal if _portal == BERTH_PUBLIC_URL else f"{_portal}:{BERTH_GATE_PORT}"
@@ -57,17 +57,17 @@ BERTH_GATE_INTERNAL_URL = text(
     "GATE_INTERNAL_URL", f"http://127.0.0.1:{BERTH_GATE_INTERNAL_PORT}"
 ).rstrip("/")
 BERTH_GATE_TOKEN = text("GATE_TOKEN")
-BERTH_GATE_STREAMS = number("GATE_STREAMS", 4000)
-BERTH_GATE_STREAMS_PER_USER = number("GATE_STREAMS_PER_USER", 32)
-BERTH_GATE_IDLE_S = number("GATE_IDLE_S", 4 * 3600)
-BERTH_SSH_CONNECTIONS_PER_USER = number("SSH_CONNECTIONS_PER_USER", 32)
-BERTH_FILES_IDLE_MINUTES = number("FILES_IDLE_MINUTES", 10)  # then a file browser ends
+BERTH_GATE_STREAMS = number("GATE_STREAMS")
+BERTH_GATE_STREAMS_PER_USER = number("GATE_STREAMS_PER_USER")
+BERTH_GATE_IDLE_S = number("GATE_IDLE_S")
+BERTH_SSH_CONNECTIONS_PER_USER = number("SSH_CONNECTIONS_PER_USER")
+BERTH_FILES_IDLE_MINUTES = number("FILES_IDLE_MINUTES")  # then a file browser ends
 BERTH_SSH_HOST = text("SSH_HOST")  # as people reach it; "": the portal's host
 BERTH_SSH_HOST_KEY_FILE = text("SSH_HOST_KEY_FILE", str(VAR / "ssh" / "host_key"))
 # Its own two names, besides what is listed: pages, and what workloads and probes ask.
 _names = [urlsplit(url).hostname for url in (BERTH_PUBLIC_URL, BERTH_INTERNAL_URL)]
 OWN_HOSTS = [name for name in _names if name]
-ALLOWED_HOSTS = [*words("ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]"), *OWN_HOSTS]
+ALLOWED_HOSTS = [*words("ALLOWED_HOSTS"), *OWN_HOSTS]
 CSRF_TRUSTED_ORIGINS = words("CSRF_TRUSTED_ORIGINS")
 
 # --- Applications ---------------------------------------------------------------------------
@@ -226,30 +226,30 @@ BERTH_BUS_DIR = VAR / "run" / "bus"
 BERTH_SUPERVISOR_SOCKET = Path(text("SUPERVISOR_SOCKET", str(VAR / "supervisor" / "sock")))
 BERTH_WORKLOADS_DIR = Path(text("WORKLOADS_DIR", str(VAR / "workloads")))
 BERTH_VOLUMES_DIR = Path(text("VOLUMES_DIR", str(VAR / "volumes")))
-BERTH_VOLUME_UNDO_DAYS = number("VOLUME_UNDO_DAYS", 7)  # a deleted volume can be brought back
+BERTH_VOLUME_UNDO_DAYS = number("VOLUME_UNDO_DAYS")  # a deleted volume can be brought back
 BERTH_ENVIRONMENTS_DIR = Path(text("ENVIRONMENTS_DIR", str(VAR / "environments")))
 # clusters that exist without a row being made by hand: key -> driver
-BERTH_LOCAL_CLUSTER = flag("LOCAL_CLUSTER", default=True)
-BERTH_LOCAL_DRIVER = text("LOCAL_DRIVER", "local")  # local | fake
+BERTH_LOCAL_CLUSTER = flag("LOCAL_CLUSTER")
+BERTH_LOCAL_DRIVER = text("LOCAL_DRIVER")
 # Kubeconfigs are sealed to the public key; only worker and gate are given the private one
 # (several, comma-separated, after a change: the first is the one of now).
 BERTH_CLUSTER_PUBLIC_KEY = text("CLUSTER_PUBLIC_KEY")
 BERTH_CLUSTER_PRIVATE_KEY = words("CLUSTER_PRIVATE_KEY")
-BERTH_ROUTER = text("ROUTER", "chp")  # chp | fake
+BERTH_ROUTER = text("ROUTER")
 # how much more may be asked for in all than the machine has (the local queue)
-BERTH_CPU_OVERCOMMIT = number("CPU_OVERCOMMIT", 4)
-BERTH_MEMORY_OVERCOMMIT = number("MEMORY_OVERCOMMIT", 1)
-BERTH_CURRENCY = text("CURRENCY", "USD")  # of every price (ISO 4217)
+BERTH_CPU_OVERCOMMIT = number("CPU_OVERCOMMIT")
+BERTH_MEMORY_OVERCOMMIT = number("MEMORY_OVERCOMMIT")
+BERTH_CURRENCY = text("CURRENCY")  # of every price (ISO 4217)
 
 # --- The way out ---------------------------------------------------------------------------------
 # Addresses that users write are reached only through common.outbound, and only public ones;
 # the operator may open ranges (10.1.0.0/16, 10.1.2.3:5000) and ports, and name registries that
 # speak plain HTTP.
 BERTH_OUTBOUND_ALLOW = words("OUTBOUND_ALLOW")
-BERTH_OUTBOUND_PORTS = words("OUTBOUND_PORTS", "80,443,5000,8443")
+BERTH_OUTBOUND_PORTS = words("OUTBOUND_PORTS")
 BERTH_OUTBOUND_CA_FILE = text("OUTBOUND_CA_FILE")
 BERTH_INSECURE_REGISTRIES = words("INSECURE_REGISTRIES")
-BERTH_IMAGE_MAX_GIB = number("IMAGE_MAX_GIB", 60)  # 0: no limit
+BERTH_IMAGE_MAX_GIB = number("IMAGE_MAX_GIB")  # 0: no limit
 
 # --- Watching Berth -----------------------------------------------------------------------------
 # empty: /metrics answers this machine only; set: whoever sends it as a bearer token
@@ -269,14 +269,14 @@ AUTH_PASSWORD_VALIDATORS = [
 LOGIN_URL = "account_login"
 LOGIN_REDIRECT_URL = "/"
 LOGOUT_REDIRECT_URL = "account_login"
-BERTH_OIDC_NAME = text("OIDC_NAME", "Single sign-on")
+BERTH_OIDC_NAME = text("OIDC_NAME")
 BERTH_OIDC_ISSUER = text("OIDC_ISSUER")
 BERTH_OIDC_CLIENT_ID = text("OIDC_CLIENT_ID")
 BERTH_OIDC_CLIENT_SECRET = text("OIDC_CLIENT_SECRET")
-BERTH_OIDC_GROUPS_CLAIM = text("OIDC_GROUPS_CLAIM", "groups")
+BERTH_OIDC_GROUPS_CLAIM = text("OIDC_GROUPS_CLAIM")
 BERTH_SIGNUP_OPEN = flag("SIGNUP_OPEN")
 # who may make projects: "anyone" or "operators"
-BERTH_PROJECT_CREATION = text("PROJECT_CREATION", "anyone")
+BERTH_PROJECT_CREATION = text("PROJECT_CREATION")
 
 SESSION_COOKIE_NAME = "berth_session"
 CSRF_COOKIE_NAME = "berth_csrf"
@@ -289,15 +289,16 @@ BERTH_SECURE = BERTH_PUBLIC_URL.startswith("https://")
 BERTH_TLS_CERT = text("TLS_CERT")  # files: Berth answers browsers by TLS itself
 BERTH_TLS_KEY = text("TLS_KEY")
 BERTH_BEHIND_TLS_PROXY = flag("BEHIND_TLS_PROXY")  # or something in front of it does
+_redirect, _hsts_seconds = flag("SSL_REDIRECT"), number("HSTS_SECONDS")
 if BERTH_SECURE:
     SESSION_COOKIE_NAME = "__Host-berth_session"
     CSRF_COOKIE_NAME = "__Host-berth_csrf"
     SESSION_COOKIE_SECURE = True
     CSRF_COOKIE_SECURE = True
-    SECURE_SSL_REDIRECT = flag("SSL_REDIRECT", default=True)
+    SECURE_SSL_REDIRECT = _redirect
     # Workloads, the proxy and probes ask the internal listener, which speaks plain HTTP.
     SECURE_REDIRECT_EXEMPT = [r"^hub/api(/|$)", r"^hub/424$", r"^(livez|readyz|metrics)$"]
-    SECURE_HSTS_SECONDS = number("HSTS_SECONDS", 31536000)
+    SECURE_HSTS_SECONDS = _hsts_seconds
     SECURE_HSTS_INCLUDE_SUBDOMAINS = True
     SECURE_HSTS_PRELOAD = True
     if BERTH_BEHIND_TLS_PROXY:
@@ -307,14 +308,14 @@ SECURE_REFERRER_POLICY = "same-origin"
 DATA_UPLOAD_MAX_MEMORY_SIZE = 2 * 1024 * 1024
 
 # --- Mail ---------------------------------------------------------------------------------------
-EMAIL_BACKEND = text("EMAIL_BACKEND", "django.core.mail.backends.console.EmailBackend")
-EMAIL_HOST = text("EMAIL_HOST", "localhost")
-EMAIL_PORT = number("EMAIL_PORT", 25)
+EMAIL_BACKEND = text("EMAIL_BACKEND")
+EMAIL_HOST = text("EMAIL_HOST")
+EMAIL_PORT = number("EMAIL_PORT")
 EMAIL_HOST_USER = text("EMAIL_HOST_USER")
 EMAIL_HOST_PASSWORD = text("EMAIL_HOST_PASSWORD")
 EMAIL_USE_TLS = flag("EMAIL_USE_TLS")
 EMAIL_TIMEOUT = 10
-DEFAULT_FROM_EMAIL = text("FROM_EMAIL", "berth@localhost")
+DEFAULT_FROM_EMAIL = text("FROM_EMAIL")
 
 # --- Language, time, files --------------------------------------------------------------------
 LANGUAGE_CODE = "en"

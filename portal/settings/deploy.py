@@ -1,20 +1,16 @@
 """Settings of an installation of several processes or machines (docs/deploy.md)."""
 
-import json
 from pathlib import Path
-from typing import Any
 
-from django.core.exceptions import ImproperlyConfigured
-
-from portal.settings.env import VAR, flag, number, text
+from portal.settings.env import VAR, flag, mapping, number, text
 
 # Where the listeners for workloads and for Berth's own processes are opened. On one machine
 # nobody else may reach them; in a container a NetworkPolicy says who does.
-BERTH_INTERNAL_BIND = text("INTERNAL_BIND", "127.0.0.1")
+BERTH_INTERNAL_BIND = text("INTERNAL_BIND")
 # 0: the worker answers no probes (berth up watches it by its process number)
-BERTH_HEALTH_PORT = number("HEALTH_PORT", 0)
+BERTH_HEALTH_PORT = number("HEALTH_PORT")
 # After SIGTERM web still answers for so long: a load balancer needs a moment to look away.
-BERTH_DRAIN_SECONDS = number("DRAIN_SECONDS", 0)
+BERTH_DRAIN_SECONDS = number("DRAIN_SECONDS")
 BERTH_STATIC_DIR = Path(text("STATIC_DIR", str(VAR / "static")))
 # of the first administrator; empty: one is made and shown once
 BERTH_ADMIN_PASSWORD = text("ADMIN_PASSWORD")
@@ -32,18 +28,4 @@ BERTH_GATEWAY_CLUSTER = text("GATEWAY_CLUSTER")
 BERTH_GATEWAY_PROXY = text("GATEWAY_PROXY")
 # Attached clusters may lie on this machine's own addresses (trials; never a shared portal).
 BERTH_ALLOW_PRIVATE_CLUSTERS = flag("ALLOW_PRIVATE_CLUSTERS")
-
-
-def _options(raw: str) -> dict[str, Any]:
-    try:
-        value = json.loads(raw or "{}")
-    except ValueError as error:
-        message = f"BERTH_IN_CLUSTER_OPTIONS must be JSON ({error})."
-        raise ImproperlyConfigured(message) from error
-    if not isinstance(value, dict):
-        message = "BERTH_IN_CLUSTER_OPTIONS must be a JSON object."
-        raise ImproperlyConfigured(message)
-    return value
-
-
-BERTH_IN_CLUSTER_OPTIONS = _options(text("IN_CLUSTER_OPTIONS"))
+BERTH_IN_CLUSTER_OPTIONS = mapping("IN_CLUSTER_OPTIONS")

@@ -27,7 +27,7 @@ LOGGING: dict[str, Any] = {
         }
     },
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "json"}},
-    "root": {"handlers": ["console"], "level": text("LOG_LEVEL", "INFO")},
+    "root": {"handlers": ["console"], "level": text("LOG_LEVEL")},
     "loggers": {
         "django.server": {"level": "WARNING"},
         "httpx": {"level": "WARNING"},

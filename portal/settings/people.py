@@ -2,7 +2,7 @@
 
 from portal.settings.env import flag, number, text, words
 
-_SECURE = text("PUBLIC_URL").startswith("https://")
+_SECURE = text("PUBLIC_URL", "").startswith("https://")
 
 ACCOUNT_ADAPTER = "accounts.adapters.account.AccountAdapter"
 ACCOUNT_LOGIN_METHODS = {"username", "email"}
@@ -35,15 +35,15 @@ SOCIALACCOUNT_EMAIL_AUTHENTICATION_AUTO_CONNECT = True  # once linked by address
 SOCIALACCOUNT_EMAIL_VERIFICATION = "none"  # said by the provider, or not stored at all
 SOCIALACCOUNT_EMAIL_REQUIRED = False
 SOCIALACCOUNT_REQUESTS_TIMEOUT = 5
-BERTH_OIDC_SCOPES = words("OIDC_SCOPES", "openid,profile,email")
+BERTH_OIDC_SCOPES = words("OIDC_SCOPES")
 # Link to the account whose own verified address the provider vouches for.
-BERTH_OIDC_LINK_VERIFIED_EMAIL = flag("OIDC_LINK_VERIFIED_EMAIL", default=True)
+BERTH_OIDC_LINK_VERIFIED_EMAIL = flag("OIDC_LINK_VERIFIED_EMAIL")
 # 0: the session ends with the provider's token (it is renewed while the provider agrees).
-BERTH_OIDC_SESSION_MINUTES = number("OIDC_SESSION_MINUTES", 0)
+BERTH_OIDC_SESSION_MINUTES = number("OIDC_SESSION_MINUTES")
 # What the provider's no to a refresh token ends: the session, or all that the person has.
-BERTH_OIDC_REFUSED = text("OIDC_REFUSED", "session")
+BERTH_OIDC_REFUSED = text("OIDC_REFUSED")
 # With "person": how often the provider is asked about each person.
-BERTH_OIDC_ASK_SECONDS = number("OIDC_ASK_SECONDS", 40)
+BERTH_OIDC_ASK_SECONDS = number("OIDC_ASK_SECONDS")
 
 MFA_ADAPTER = "accounts.adapters.mfa.MFAAdapter"
 MFA_SUPPORTED_TYPES = ["totp", "recovery_codes", "webauthn"]
@@ -59,5 +59,5 @@ USERSESSIONS_TRACK_ACTIVITY = False  # noted once a minute by accounts.middlewar
 BERTH_TRUST_FORWARDED_FOR = flag("TRUST_FORWARDED_FOR")
 
 # Requests per minute and at one time, per person (or address), in each web process.
-BERTH_API_RATE = number("API_RATE", 1200)
-BERTH_API_CONCURRENCY = number("API_CONCURRENCY", 64)
+BERTH_API_RATE = number("API_RATE")
+BERTH_API_CONCURRENCY = number("API_CONCURRENCY")

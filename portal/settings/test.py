@@ -10,6 +10,7 @@ if "BERTH_VAR" not in os.environ:
 
 from portal.settings import database as _database
 from portal.settings.base import *
+from portal.settings.refusals import refuse
 
 BERTH_CREDENTIAL_KEYS = ["test-only-credential-key"]
 ALLOWED_HOSTS = ["*"]
@@ -36,3 +37,4 @@ LOGGING["root"]["level"] = "WARNING"
 INSTALLED_APPS = [*INSTALLED_APPS, "tests.engineapp.apps.EngineAppConfig"]
 MIGRATION_MODULES = {"engineapp": None}
 BERTH_SCRIPTED_GPUS = True  # BERTH_FAKE_GPUS=2xH100-80 may stand for real ones
+refuse(globals())

@@ -48,8 +48,26 @@ def test_insecure_http_must_be_said_aloud(settings: Any) -> None:
     preflight.check_address(insecure_http=True)
 
 
-def test_a_certificate_without_its_key_is_refused(settings: Any) -> None:
-    assert "belong together" in refused(settings, BERTH_TLS_CERT="/etc/cert.pem")
+def test_a_certificate_that_is_not_there_is_refused(settings: Any) -> None:
+    settings.BERTH_TLS_CERT = "/nowhere/cert.pem"
+    with pytest.raises(Refusal, match="BERTH_TLS_CERT names /nowhere/cert"):
+        preflight.check_files()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("EMAIL_BACKEND", "django.core.mail.backends.smpt.EmailBackend"),
+        ("BERTH_IN_CLUSTER_OPTIONS", {"volume_kind": "floppy"}),
+        ("BERTH_IN_CLUSTER_OPTIONS", {"internett": True}),
+    ],
+)
+def test_what_settings_name_in_berth_itself_is_looked_up(
+    settings: Any, name: str, value: Any
+) -> None:
+    setattr(settings, name, value)
+    with pytest.raises(Refusal, match=f"BERTH_{name.removeprefix('BERTH_')}"):
+        preflight.check_names()
 
 
 @pytest.mark.parametrize("port", [0, -1, 70000])

@@ -221,7 +221,7 @@ def test_a_busy_port_is_one_sentence_and_nothing_is_started(
 def test_a_corrupt_setting_is_one_sentence(fresh: dict[str, str]) -> None:
     done = berth({**fresh, "BERTH_PORT": "eighty"}, "up")
     assert done.returncode == 1
-    assert "BERTH_PORT must be a whole number, not 'eighty'" in done.stderr
+    assert "BERTH_PORT must be a whole number from 1 to 65535, not 'eighty'" in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -1,0 +1,253 @@
+"""Settings of work: this machine, clusters and routes, volumes and loads, the way out."""
+
+from portal.settings.kinds import (
+    address,
+    anything,
+    choice,
+    currency,
+    hosts_and_ports,
+    json_object,
+    matching,
+    path,
+    ports,
+    ranges,
+    sealing_key,
+    sealing_keys,
+    service_and_port,
+    whole,
+    yes_or_no,
+)
+from portal.settings.table.row import DERIVED, Setting
+
+GROUPS: dict[str, tuple[Setting, ...]] = {
+    "Work on this machine": (
+        Setting(
+            "LOCAL_CLUSTER",
+            yes_or_no(),
+            True,
+            "offer this machine for workspaces",
+            otherwise="yes; no with `berth-server`, compose and the chart",
+        ),
+        Setting(
+            "LOCAL_DRIVER",
+            choice("local", "fake"),
+            "local",
+            "`fake` runs nothing: for demonstrations",
+        ),
+        Setting(
+            "SUPERVISOR_SOCKET",
+            path(),
+            DERIVED,
+            "socket of the process supervisor",
+            otherwise="in `BERTH_VAR`",
+        ),
+        Setting(
+            "WORKLOADS_DIR",
+            path(),
+            DERIVED,
+            "environments and logs of workspaces",
+            otherwise="in `BERTH_VAR`",
+        ),
+        Setting(
+            "VOLUMES_DIR",
+            path(),
+            DERIVED,
+            "homes",
+            otherwise="in `BERTH_VAR`",
+        ),
+        Setting(
+            "ENVIRONMENTS_DIR",
+            path(),
+            DERIVED,
+            "read-only JupyterLab environments",
+            otherwise="in `BERTH_VAR`",
+        ),
+        Setting(
+            "CPU_OVERCOMMIT",
+            whole(1),
+            4,
+            "how many times the machine's CPUs may be asked for in all",
+        ),
+        Setting(
+            "MEMORY_OVERCOMMIT",
+            whole(1),
+            1,
+            "the same for its memory",
+        ),
+    ),
+    "Clusters and routes": (
+        Setting(
+            "IN_CLUSTER",
+            matching("a short name like berth", r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"),
+            "",
+            "key of the Kubernetes cluster that Berth itself runs in; it is used through the "
+            "pod's service account",
+            otherwise="none",
+        ),
+        Setting(
+            "IN_CLUSTER_NAME",
+            anything(),
+            "",
+            "name that people see",
+            otherwise="its key",
+        ),
+        Setting(
+            "IN_CLUSTER_OPTIONS",
+            json_object(),
+            {},
+            "its options as JSON, as on the operators' page",
+            otherwise="`{}`",
+        ),
+        Setting(
+            "ALLOW_PRIVATE_CLUSTERS",
+            yes_or_no(),
+            False,
+            "a cluster may be attached at an address of this machine itself (loopback); "
+            "private ranges always may",
+        ),
+        Setting(
+            "CLUSTER_PUBLIC_KEY",
+            sealing_key(),
+            "",
+            "kubeconfigs of clusters are sealed to this key; every process needs it",
+            otherwise="generated",
+        ),
+        Setting(
+            "CLUSTER_PRIVATE_KEY",
+            sealing_keys(),
+            [],
+            "opens them: only `worker` and `gate` need it; older ones after the first, "
+            "comma-separated",
+            otherwise="generated",
+            secret=True,
+            of="worker, gate",
+        ),
+        Setting(
+            "ROUTER",
+            choice("chp", "gateway", "fake"),
+            "chp",
+            "`gateway`: an HTTPRoute per workspace on a Gateway of the cluster "
+            "(docs/dev/routes.md); `fake` routes nothing: for demonstrations",
+        ),
+        Setting(
+            "GATEWAY",
+            matching("namespace/name or namespace/name/listener", r"[^/\s]+(/[^/\s]+){1,2}"),
+            "",
+            "with `gateway`: `namespace/name` of the Gateway, or `namespace/name/listener`",
+        ),
+        Setting(
+            "GATEWAY_CLUSTER",
+            matching("the key of a cluster", r"[a-z0-9-]+"),
+            "",
+            "with `gateway`: key of the cluster that has it",
+            otherwise="the one Berth runs in",
+        ),
+        Setting(
+            "GATEWAY_PROXY",
+            service_and_port(),
+            "",
+            "with `gateway`: `namespace/service:port` of the notebook proxy's Service there. "
+            "WebSockets go through it, so that those of a revoked visitor are cut; empty: "
+            "they are not",
+        ),
+    ),
+    "Volumes and loads": (
+        Setting(
+            "VOLUME_UNDO_DAYS",
+            whole(0, unit="days"),
+            7,
+            "days in which a deleted volume can be brought back",
+        ),
+        Setting(
+            "LOADS_PER_PROJECT",
+            whole(1),
+            4,
+            "loads of one project that run at once; the others wait in its line",
+        ),
+        Setting(
+            "LOAD_CPU_MILLI",
+            whole(1, unit="thousandths of a CPU"),
+            1000,
+            "what a load asks of a machine and takes of its project's limits",
+        ),
+        Setting(
+            "LOAD_MEMORY_MIB",
+            whole(1, unit="MiB"),
+            512,
+            "the same, of memory",
+        ),
+        Setting(
+            "LOAD_RETRIES",
+            whole(0),
+            5,
+            "times that a load which was killed, or whose machine went away, goes on by "
+            "itself; 0: never",
+        ),
+        Setting(
+            "LOAD_SCHEDULE_MINUTES",
+            whole(1, unit="minutes"),
+            5,
+            "shortest time between two scheduled runs of one load",
+        ),
+        Setting(
+            "CURRENCY",
+            currency(),
+            "USD",
+            "currency of every price, by its code of ISO 4217 (`EUR`, `JPY` …); prices are "
+            "not converted when it changes",
+        ),
+    ),
+    "Addresses that users write": (
+        Setting(
+            "OUTBOUND_ALLOW",
+            ranges(),
+            [],
+            "private ranges that addresses written by users may lead to: `10.1.0.0/16`, or "
+            "one port of them: `10.1.2.3:5000`, `[fd00::/8]:443`",
+        ),
+        Setting(
+            "OUTBOUND_PORTS",
+            ports(),
+            ["80", "443", "5000", "8443"],
+            "ports that such addresses may name",
+        ),
+        Setting(
+            "OUTBOUND_CA_FILE",
+            path(),
+            "",
+            "certificates of authorities of your own, believed besides the public ones",
+        ),
+        Setting(
+            "INSECURE_STORES",
+            hosts_and_ports(),
+            [],
+            "object stores and namenodes (`host:port`) that may be spoken to by plain HTTP; "
+            "all others must speak TLS. The datanodes of such a namenode may then too, at "
+            "addresses that are open to loads: `BERTH_OUTBOUND_ALLOW` `10.1.0.0/16:9864`",
+        ),
+        Setting(
+            "GCS_ENDPOINT",
+            address("http", "https"),
+            "",
+            "in place of Google's own address for Cloud Storage; for trials",
+        ),
+        Setting(
+            "GCS_TOKEN_URI",
+            address("http", "https"),
+            "",
+            "in place of Google's own address for tokens; for trials",
+        ),
+        Setting(
+            "INSECURE_REGISTRIES",
+            hosts_and_ports(),
+            [],
+            "registries (`host:port`) that are asked by plain HTTP, wherever they are",
+        ),
+        Setting(
+            "IMAGE_MAX_GIB",
+            whole(0, unit="GiB"),
+            60,
+            "larger images (compressed) are refused; 0: no limit",
+        ),
+    ),
+}
