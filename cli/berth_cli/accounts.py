@@ -5,16 +5,15 @@ from __future__ import annotations
 import platform
 import sys
 import time
-import webbrowser
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import click
 
-from berth_cli import config
+from berth_cli import completing, config
 from berth_cli.client import EXIT_SIGN_IN, EXIT_TIMEOUT, ApiError, Client
 from berth_cli.context import options, session
-from berth_cli.output import emit, moment
+from berth_cli.output import age, emit, moment
 
 _PENDING = (428, 429)  # nobody has approved it yet; asked too early
 
@@ -44,6 +43,8 @@ def _by_device(client: Client, *, open_browser: bool) -> str:
         f"Open {asked['verification_uri_complete']}\nand confirm {asked['user_code']}", err=True
     )
     if open_browser:
+        import webbrowser
+
         webbrowser.open(asked["verification_uri_complete"])
     deadline = time.monotonic() + float(asked["expires_in"])
     while time.monotonic() < deadline:
@@ -94,6 +95,7 @@ _TOKEN_COLUMNS: Any = (
     ("ID", lambda r: r["id"]),
     ("NAME", lambda r: r["name"]),
     ("PREFIX", lambda r: r["prefix"]),
+    ("AGE", lambda r: age(r["created_at"])),
     ("READ-ONLY", lambda r: r["read_only"]),
     ("EXPIRES", lambda r: moment(r.get("expires_at"))),
     ("LAST USED", lambda r: moment(r.get("last_used_at"))),
@@ -119,7 +121,13 @@ def token_list(ctx: click.Context) -> None:
 @click.option("--read-only", is_flag=True, help="The token may look and change nothing.")
 @click.option("--scope", "scopes", multiple=True, help="Limit to a right; may be repeated.")
 @click.option("--only-project", "projects", multiple=True, help="Limit to a project.")
-@click.option("--days", type=click.IntRange(1, 365), default=90, show_default=True)
+@click.option(
+    "--days",
+    type=click.IntRange(1, 365),
+    default=90,
+    show_default=True,
+    help="How long it is good.",
+)
 @options
 @click.pass_context
 def token_create(
@@ -151,7 +159,7 @@ def token_create(
 
 
 @token.command("revoke")
-@click.argument("token_id")
+@click.argument("token_id", shell_complete=completing.own_tokens)
 @options
 @click.pass_context
 def token_revoke(ctx: click.Context, token_id: str) -> None:

@@ -54,8 +54,18 @@ class Session:
 
 def session(ctx: click.Context) -> Session:
     found: Any = ctx.find_object(Session)
-    assert found is not None  # noqa: S101 - the root command makes it
+    if found is None:  # a name is being completed: no command has run
+        root = ctx.find_root()
+        found = root.obj = Session(root.params.get("server"), root.params.get("project"), "table")
     return found
+
+
+def general_options(command: Any) -> Any:
+    """The same options before the command, where they are parameters."""
+    for flags, name, kwargs in GENERAL:
+        first: dict[str, Any] = {"default": "table"} if name == "fmt" else {}
+        command = click.option(*flags, **first, **kwargs)(command)
+    return command
 
 
 def options(command: Any) -> Any:
@@ -68,12 +78,30 @@ def options(command: Any) -> Any:
 
         return callback
 
-    for flags, name, kwargs in (
-        (("--output", "-o"), "fmt", {"type": click.Choice(["table", "json", "yaml"])}),
-        (("--project", "-p"), "project_option", {"metavar": "NAME"}),
-        (("--server",), "server_option", {"metavar": "URL"}),
-    ):
+    for flags, name, kwargs in GENERAL:
         command = click.option(
             *flags, expose_value=False, callback=put(name), is_eager=True, **kwargs
         )(command)
     return command
+
+
+def _projects(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    from berth_cli import completing
+
+    return completing.projects(ctx, param, incomplete)
+
+
+FORMATS = click.Choice(["table", "json", "yaml"])
+GENERAL: tuple[tuple[tuple[str, ...], str, dict[str, Any]], ...] = (
+    (("--output", "-o"), "fmt", {"type": FORMATS, "help": "How to print."}),
+    (
+        ("--project", "-p"),
+        "project_option",
+        {
+            "metavar": "NAME",
+            "help": "Project to act in (BERTH_PROJECT).",
+            "shell_complete": _projects,
+        },
+    ),
+    (("--server",), "server_option", {"metavar": "URL", "help": "Portal to talk to (BERTH_URL)."}),
+)

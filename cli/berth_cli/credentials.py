@@ -11,16 +11,17 @@ from uuid import UUID
 
 import click
 
-from berth_cli import documents
+from berth_cli import completing, documents
 from berth_cli.client import EXIT_ERROR, EXIT_NOT_FOUND, EXIT_USAGE, ApiError
 from berth_cli.context import Session, options, session
-from berth_cli.output import emit, moment
+from berth_cli.output import age, emit, moment
 
 COLUMNS: Any = (
     ("NAME", lambda r: r["name"]),
     ("KIND", lambda r: r["kind"]),
     ("FOR", lambda r: r["target"]),
     ("WHOSE", lambda r: "yours" if r["personal"] else r["usable_by"]),
+    ("AGE", lambda r: age(r["created_at"])),
     ("LAST USED", lambda r: moment(r["last_used_at"])),
     ("GOOD UNTIL", lambda r: moment(r["expires_at"])),
     ("TESTED", lambda r: {True: "accepted", False: "refused"}.get(r["test_ok"])),
@@ -127,7 +128,7 @@ def credential_list(ctx: click.Context, *, usable: bool, own: bool) -> None:
 
 
 @credentials.command("show")
-@click.argument("name")
+@click.argument("name", shell_complete=completing.credentials)
 @_own
 @options
 @click.pass_context
@@ -142,8 +143,12 @@ def credential_show(ctx: click.Context, name: str, *, own: bool) -> None:
 @click.argument("name")
 @_secret
 @_fields
-@click.option("--description")
-@click.option("--usable-by", type=click.Choice(["members", "managers", "owner"]))
+@click.option("--description", help="What it opens.")
+@click.option(
+    "--usable-by",
+    type=click.Choice(["members", "managers", "owner"]),
+    help="Who may use it in work.",
+)
 @click.option("--expires-at", metavar="TIME", help="As in 2027-01-31T00:00:00Z.")
 @_own
 @options
@@ -160,13 +165,13 @@ def credential_add(  # noqa: PLR0913 - one parameter per option is what click is
     own: bool,
     **given: Any,
 ) -> None:
-    r"""Store a credential of a KIND under a NAME.
+    """Store a credential of a KIND under a NAME.
 
     \b
     berth credentials add gcs "training data" --secret-file key.json
     berth credentials add hdfs lake --endpoint https://namenode.example.com:9871 --username ann
     berth credentials add s3-compatible store --endpoint https://s3.example.com --secret-file -
-    """
+    """  # noqa: D301 - a mark of click: what follows keeps its lines
     s = session(ctx)
     body = {
         "kind": kind,
@@ -183,12 +188,12 @@ def credential_add(  # noqa: PLR0913 - one parameter per option is what click is
 
 
 @credentials.command("rotate")
-@click.argument("name")
+@click.argument("name", shell_complete=completing.credentials)
 @_secret
 @click.option("--access-key", help="s3: the id of the new key, when the file holds no id.")
 @click.option("--username", help="registry, git, hdfs: another user name.")
 @click.option("--file-name", help="generic: give the secret as one file of this name.")
-@click.option("--expires-at", metavar="TIME")
+@click.option("--expires-at", metavar="TIME", help="As in 2027-01-31T00:00:00Z.")
 @_own
 @options
 @click.pass_context
@@ -215,7 +220,7 @@ def credential_rotate(
 
 
 @credentials.command("test")
-@click.argument("name")
+@click.argument("name", shell_complete=completing.credentials)
 @_own
 @options
 @click.pass_context
@@ -230,7 +235,7 @@ def credential_test(ctx: click.Context, name: str, *, own: bool) -> None:
 
 
 @credentials.command("delete")
-@click.argument("name")
+@click.argument("name", shell_complete=completing.credentials)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @_own
 @options

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import click
-import yaml
 from click.core import ParameterSource
 
 from berth_cli.client import EXIT_CONFLICT, EXIT_USAGE, ApiError
@@ -60,11 +56,25 @@ def emit_plan(s: Session, plan: dict[str, Any]) -> None:
     else:
         click.echo(f"Would {plan['action']}: {plan['name']}")
         for change in plan.get("changes", []):
-            click.echo(f"  {change['field']}: {change.get('from')} -> {change['to']}")
+            before, after = _value(change.get("from")), _value(change["to"])
+            if before != after:  # nothing stays nothing, in whatever words
+                shown = f"{before} -> {after or '-'}" if before else after
+                click.echo(f"  {change['field']}: {shown}")
         for line in plan.get("sentences", []):
             click.echo(f"  {printable(line)}")
     if not plan.get("allowed", True):
         raise ApiError("This would be refused.", EXIT_CONFLICT)
+
+
+def _value(value: Any) -> str:
+    """A value of a plan as people write it; "" for nothing."""
+    if value is None or value in ("", [], {}):
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return ", ".join(map(_value, value))
+    return printable(str(value) if isinstance(value, str | int | float) else json.dumps(value))
 
 
 @click.command()
@@ -100,8 +110,12 @@ def only_file(ctx: click.Context) -> None:
 
 
 def apply_file(s: Session, file: str, *, plan: bool, wanted: Waiting) -> None:
+    # Only here: these read YAML, and register what a document can be.
+    from berth_cli import credentials, loads, volumes, workspaces  # noqa: F401
+    from berth_cli.manifests import documents_of
+
     own = (s.project_option, s.profile.project)
-    for number, document in enumerate(_documents(file)):
+    for number, document in enumerate(documents_of(file)):
         if number and s.fmt == "yaml":
             click.echo("---")
         s.project_option, s.profile.project = own  # of the document before only
@@ -118,51 +132,3 @@ def apply_file(s: Session, file: str, *, plan: bool, wanted: Waiting) -> None:
             s.project_option = target
             s.profile.project = target
             kind.settle(s, s.client.post(path, document), wanted)
-
-
-class _Loader(yaml.SafeLoader):
-    """YAML that means what it looks like: each key once, and no number in base 8 or 60."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> Any:  # noqa: FBT001, FBT002
-        known: set[str] = set()
-        for key, _value in node.value:
-            if isinstance(key, yaml.ScalarNode) and key.value in known:
-                raise _error(f"“{key.value}” stands twice", key)
-            known.add(str(key.value))
-        return super().construct_mapping(node, deep)
-
-    def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
-        number: int = super().construct_yaml_int(node)
-        if re.match(r"[-+]?0\d", node.value) or ":" in node.value:
-            raise _error(f"{node.value} would be {number}; say {number}, or put it in quotes", node)
-        return number
-
-
-_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_yaml_int)
-
-
-def _error(said: str, node: yaml.Node) -> yaml.YAMLError:
-    return yaml.constructor.ConstructorError(None, None, said, node.start_mark)
-
-
-def _documents(file: str) -> list[dict[str, Any]]:
-    try:
-        data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
-        text = data.decode()
-        documents = [d for d in yaml.load_all(text, Loader=_Loader) if d is not None]
-    except OSError as error:
-        raise ApiError(f"{file} can't be read: {error.strerror}", EXIT_USAGE) from error
-    except UnicodeDecodeError as error:
-        raise ApiError(f"{file} is not text in UTF-8.", EXIT_USAGE) from error
-    except yaml.YAMLError as error:
-        raise ApiError(f"{file} is not YAML: {error}", EXIT_USAGE) from error
-    if not documents:
-        raise ApiError(f"{file} holds nothing.", EXIT_USAGE)
-    if not all(isinstance(document, dict) for document in documents):
-        raise ApiError(f"{file}: each document must be a mapping.", EXIT_USAGE)
-    try:
-        json.dumps(documents)
-    except (TypeError, ValueError) as error:  # YAML knows dates, sets, and loops
-        said = f"{file} holds what can't be sent ({error}); put dates in quotes."
-        raise ApiError(said, EXIT_USAGE) from error
-    return documents

@@ -12,16 +12,17 @@ from urllib.parse import quote_from_bytes, unquote, unquote_to_bytes
 
 import click
 
+from berth_cli import completing
 from berth_cli.carrying import Lost, Place, last_line, send, take, unreachable
 from berth_cli.client import EXIT_CONFLICT, EXIT_USAGE, ApiError
 from berth_cli.context import options, session
-from berth_cli.output import emit, printable, refused
+from berth_cli.output import emit, printable, refused, size
 
 PAGE = 1000
 
 
 @click.command("files")
-@click.argument("place")
+@click.argument("place", shell_complete=completing.volumes)
 @click.option("--search", metavar="WORD", help="Look for names below the folder instead.")
 @options
 @click.pass_context
@@ -38,7 +39,7 @@ def files(ctx: click.Context, place: str, search: str | None) -> None:
 _COLUMNS: Any = (
     ("NAME", lambda r: r["name"] + ("/" if r["kind"] == "folder" else "")),
     ("KIND", lambda r: r["kind"]),
-    ("SIZE", lambda r: r["size"] if r["kind"] == "file" else None),
+    ("SIZE", lambda r: size(r["size"]) if r["kind"] == "file" else None),
     ("CHANGED", lambda r: time.strftime("%Y-%m-%d %H:%M", time.localtime(r["modified"]))),
     ("PATH", lambda r: r["path"]),
 )
@@ -72,7 +73,7 @@ def _found(there: Place, path: str, words: str) -> Iterator[dict[str, Any]]:
 
 
 @click.command("upload")
-@click.argument("place")
+@click.argument("place", shell_complete=completing.volumes)
 @click.argument("sources", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
 @click.option("--replace", is_flag=True, help="Overwrite files that are there.")
 @click.option("--keep-both", is_flag=True, help="Give a new name where one is taken.")
@@ -137,7 +138,7 @@ def _sources(
 
 
 @click.command("download")
-@click.argument("place")
+@click.argument("place", shell_complete=completing.volumes)
 @click.argument("target", default=".", type=click.Path(path_type=Path))
 @click.option("--replace", is_flag=True, help="Overwrite files that are there.")
 @options
@@ -185,7 +186,7 @@ def _take_folder(there: Place, path: str, target: Path, *, replace: bool) -> Ite
 
 
 @click.command("extract")
-@click.argument("place")
+@click.argument("place", shell_complete=completing.volumes)
 @options
 @click.pass_context
 def extract(ctx: click.Context, place: str) -> None:
@@ -215,7 +216,7 @@ _READ_AS = {
 _UNPACKED: Any = (
     ("FOLDER", lambda r: printable(unquote(r["path"]))),
     ("FILES", lambda r: r["files"]),
-    ("SIZE", lambda r: r["bytes"]),
+    ("SIZE", lambda r: size(r["bytes"])),
     ("LEFT OUT", lambda r: r["skipped"]),
 )
 
@@ -240,6 +241,3 @@ def _local(path: str) -> str:
     if name in {"", ".", ".."} or "/" in name or "\0" in name:
         raise ApiError("This name can't be a file here.", EXIT_USAGE)
     return name
-
-
-COMMANDS = (files, upload, download, extract)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from functools import partial
 from typing import Any
@@ -12,7 +13,7 @@ from berth_cli.client import EXIT_ERROR, EXIT_TIMEOUT, ApiError
 from berth_cli.context import Session, options, session
 from berth_cli.documents import waiting
 from berth_cli.following import patiently
-from berth_cli.output import emit
+from berth_cli.output import emit, size
 
 _PAUSE_S = 3.0
 _WORDS = {"good": "can be used", "bad": "can't be used", "unknown": "not checked"}
@@ -25,7 +26,13 @@ def images() -> None:
 
 @images.command("check")
 @click.argument("image")
-@click.option("--kind", type=click.Choice(["notebook", "container"]), default="notebook")
+@click.option(
+    "--kind",
+    type=click.Choice(["notebook", "container"]),
+    default="notebook",
+    show_default=True,
+    help="What it is to be used for.",
+)
 @click.option("--cluster", help="Where it would run; chosen as a start would if not given.")
 @waiting
 @options
@@ -42,7 +49,7 @@ def check(
     found = _found(s, body, wait=wait, timeout=timeout)
     emit(found, fmt=s.fmt, columns=_COLUMNS)
     if found["verdict"] == "bad":
-        raise ApiError(found["message"], EXIT_ERROR)
+        sys.exit(EXIT_ERROR)  # why stands above
 
 
 def _found(s: Session, body: dict[str, Any], *, wait: bool, timeout: float) -> dict[str, Any]:
@@ -69,7 +76,7 @@ _COLUMNS: Any = (
     ("IMAGE", lambda r: r["reference"]),
     ("VERDICT", lambda r: _WORDS.get(r["verdict"], r["verdict"])),
     ("WHY", lambda r: r["message"]),
-    ("SIZE", lambda r: f"{r['size_bytes'] / 1024**2:.0f} MiB" if r["size_bytes"] else None),
+    ("SIZE", lambda r: size(r["size_bytes"] or None)),
     ("MACHINES", lambda r: r["architectures"]),
     ("JUPYTERHUB", _jupyterhub),
     ("PINNED", lambda r: r["pinned"]),

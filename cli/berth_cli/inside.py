@@ -18,6 +18,7 @@ from urllib.parse import quote, urlencode
 import click
 import httpx
 
+from berth_cli import completing
 from berth_cli.carrying import shortened
 from berth_cli.client import (
     EXIT_CONFLICT,
@@ -31,7 +32,7 @@ from berth_cli.client import (
 from berth_cli.context import Session, options, session
 from berth_cli.hostkeys import trusting
 from berth_cli.keyboard import Keyboard
-from berth_cli.output import emit, printable, refused
+from berth_cli.output import emit, printable, refused, size
 from berth_cli.workspaces import _base, find
 
 _PART = 256 * 1024
@@ -59,7 +60,7 @@ def _ways(s: Session, name: str) -> dict[str, Any]:
 
 
 @click.command("ssh", context_settings=_WORDS)
-@click.argument("name")
+@click.argument("name", shell_complete=completing.workspaces)
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 @options
 @click.pass_context
@@ -81,7 +82,7 @@ def ssh(ctx: click.Context, name: str, args: tuple[str, ...]) -> None:
 
 
 @click.command("terminal")
-@click.argument("name")
+@click.argument("name", shell_complete=completing.workspaces)
 @options
 @click.pass_context
 def terminal(ctx: click.Context, name: str) -> None:
@@ -100,7 +101,7 @@ def terminal(ctx: click.Context, name: str) -> None:
 
 
 @click.command("exec", context_settings=_WORDS)
-@click.argument("name")
+@click.argument("name", shell_complete=completing.workspaces)
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.option("--tty", "-t", is_flag=True, help="Give the command a terminal; before NAME.")
 @options
@@ -281,7 +282,7 @@ def _changed(entry: dict[str, Any]) -> str:
 _ENTRIES: Any = (
     ("NAME", lambda r: r["name"] + ("/" if r["kind"] == "folder" else "")),
     ("KIND", lambda r: r["kind"]),
-    ("SIZE", lambda r: r["size"] if r["kind"] == "file" else None),
+    ("SIZE", lambda r: size(r["size"]) if r["kind"] == "file" else None),
     ("CHANGED", _changed),
 )
 
@@ -371,6 +372,3 @@ def _download(s: Session, name: str, path: str, target: Path, *, replace: bool) 
         finally:
             part.unlink(missing_ok=True)
     click.echo(f"{target.stat().st_size} bytes", err=True)
-
-
-COMMANDS = (ssh, terminal, exec_, files)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-import yaml
 
 from berth_cli.client import EXIT_ERROR, EXIT_NOT_FOUND, EXIT_USAGE, ApiError, Client
 from berth_cli.context import options, session
@@ -112,6 +111,8 @@ def _check(path: Path, *, context: str) -> None:
 
 def _is_replaceable(path: Path, context: str) -> bool:
     """Whether the file is empty or one that an earlier call wrote for the same place."""
+    import yaml
+
     try:
         held = yaml.safe_load(path.read_text())
     except (OSError, ValueError, yaml.YAMLError):

@@ -10,13 +10,14 @@ from typing import Any
 
 import click
 
+from berth_cli import completing
 from berth_cli.client import EXIT_CONFLICT, EXIT_ERROR, EXIT_TIMEOUT, EXIT_USAGE, ApiError
 from berth_cli.context import Session, options, session
 from berth_cli.documents import Kind, Waiting, emit_plan, register
 from berth_cli.following import patiently
 from berth_cli.logs import show as show_log
 from berth_cli.naming import confirm, one_of, telling_credentials_apart
-from berth_cli.output import emit, printable
+from berth_cli.output import age, emit, printable, size
 from berth_cli.volumes import Size
 
 _RESTS = frozenset({"paused", "cancelled", "stopped"})
@@ -25,14 +26,6 @@ _NOWHERE: frozenset[str] = frozenset()
 _STORES = ("s3", "s3-compatible", "gcs", "hdfs")  # kinds of credentials that a load can use
 _EVERY_S = 0.5
 _BAR = 24
-
-
-def _size(value: float) -> str:
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if value < 1024:  # noqa: PLR2004 - binary units
-            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1024
-    return f"{value:.1f} TiB"
 
 
 def _done(row: dict[str, Any]) -> str:
@@ -52,6 +45,8 @@ _COLUMNS: Any = (
     ("NAME", lambda r: r["name"]),
     ("STATE", lambda r: r["status"]["state"]),
     ("DONE", _done),
+    ("SIZE", lambda r: size(r["status"]["bytes"]["found"] or None)),
+    ("AGE", lambda r: age(r["created_at"])),
     ("FROM AND TO", _target),
     ("OWNER", lambda r: r["owner"]),
     ("MESSAGE", lambda r: r["status"]["message"]),
@@ -75,7 +70,7 @@ def _find(s: Session, name: str) -> dict[str, Any]:
 def line_of(row: dict[str, Any]) -> str:
     """Return how far it is in one line."""
     status = row["status"]
-    files, size = status["files"], status["bytes"]
+    files, copied = status["files"], status["bytes"]
     percent = status["percent"]
     full = int(_BAR * (percent or 0) / 100)
     bar = "#" * full + "." * (_BAR - full)
@@ -83,9 +78,9 @@ def line_of(row: dict[str, Any]) -> str:
     if percent is not None:
         parts.append(f"{percent:3d} %")
     there = files["done"] + files["unchanged"]
-    parts.append(f"{there}/{files['found']} files, {_size(size['done'])}/{_size(size['found'])}")
+    parts.append(f"{there}/{files['found']} files, {size(copied['done'])}/{size(copied['found'])}")
     if status["rate_bytes_s"]:
-        parts.append(f"{_size(status['rate_bytes_s'])}/s")
+        parts.append(f"{size(status['rate_bytes_s'])}/s")
     if status["eta_s"] is not None and status["state"] not in _SETTLED:
         parts.append(f"{status['eta_s']} s left")
     if files["failed"] or files["skipped"]:
@@ -131,7 +126,8 @@ def settle(
     cut = state in _RESTS  # by somebody, meanwhile
     if not cut:
         _tell_errors(s, row)
-    why = " ".join(filter(None, (row["status"]["message"], row["status"]["advice"])))
+    message = "" if s.fmt == "table" else row["status"]["message"]  # the table has it
+    why = " ".join(filter(None, (message, row["status"]["advice"])))
     said = ": ".join(filter(None, (f"{row['name']} is {state}", why)))
     raise ApiError(said, EXIT_CONFLICT if cut else EXIT_ERROR)
 
@@ -174,10 +170,16 @@ _DESCRIPTION = (
     ),
     click.option("--folder", help="Folder in the volume."),
     click.option("--export", is_flag=True, help="From the volume to the bucket."),
-    click.option("--mode", type=click.Choice(["copy", "sync"])),
+    click.option(
+        "--mode",
+        type=click.Choice(["copy", "sync"]),
+        help="copy: add; sync: make the target the same.",
+    ),
     click.option("--delete-extra", is_flag=True, help="With sync: delete what is not there."),
-    click.option("--include", multiple=True, metavar="PATTERN"),
-    click.option("--exclude", multiple=True, metavar="PATTERN"),
+    click.option(
+        "--include", multiple=True, metavar="PATTERN", help="Only what fits, like *.parquet."
+    ),
+    click.option("--exclude", multiple=True, metavar="PATTERN", help="Not what fits."),
     click.option("--object", "objects", multiple=True, metavar="KEY", help="These and no others."),
     click.option(
         "--objects-from", type=click.Path(exists=True, dir_okay=False), help="One key a line."
@@ -277,7 +279,7 @@ def list_(ctx: click.Context, *, everyone: bool, state: str | None) -> None:
 
 
 @loads.command("show")
-@click.argument("name")
+@click.argument("name", shell_complete=completing.loads)
 @options
 @click.pass_context
 def show(ctx: click.Context, name: str) -> None:
@@ -291,8 +293,10 @@ def show(ctx: click.Context, name: str) -> None:
 
 
 @loads.command("watch")
-@click.argument("name")
-@click.option("--timeout", type=float, default=86400.0, show_default=True)
+@click.argument("name", shell_complete=completing.loads)
+@click.option(
+    "--timeout", type=float, default=86400.0, show_default=True, help="Seconds to wait at most."
+)
 @options
 @click.pass_context
 def watch_(ctx: click.Context, name: str, *, timeout: float) -> None:
@@ -302,7 +306,7 @@ def watch_(ctx: click.Context, name: str, *, timeout: float) -> None:
 
 
 @loads.command("logs")
-@click.argument("name")
+@click.argument("name", shell_complete=completing.loads)
 @click.option("--run", type=click.IntRange(1), help="Which run; the latest if not given.")
 @click.option("--follow", "-f", is_flag=True, help="Go on as lines come, until the run is over.")
 @options
@@ -315,7 +319,7 @@ def logs(ctx: click.Context, name: str, *, run: int | None, follow: bool) -> Non
 
 
 def _verb(word: str, text: str, *, path: str = "") -> click.Command:
-    @click.argument("name")
+    @click.argument("name", shell_complete=completing.loads)
     @_waiting
     @options
     @click.pass_context
@@ -339,7 +343,7 @@ _verb("dry-run", "Count what it would copy.")
 
 
 @loads.command("delete")
-@click.argument("name")
+@click.argument("name", shell_complete=completing.loads)
 @click.option("--yes", is_flag=True, help="Do not ask for the name.")
 @options
 @click.pass_context

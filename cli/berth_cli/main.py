@@ -5,76 +5,50 @@ from __future__ import annotations
 import importlib.util
 import io
 import sys
-import traceback
 
 import click
 
-from berth_cli import (
-    __version__,
-    accounts,
-    credentials,
-    documents,
-    files,
-    images,
-    inside,
-    kube,
-    loads,
-    projects,
-    volume_parts,
-    workspaces,
-)
+from berth_cli import __version__
 from berth_cli.client import EXIT_ERROR, ApiError
-from berth_cli.context import Session
+from berth_cli.context import Session, general_options
+from berth_cli.lazy import LazyGroup
 from berth_cli.output import printable, refused
 
 SERVER_VERBS = ("up", "down", "status", "backup", "restore", "admin", "keys")
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(__version__, prog_name="berth")
-@click.option("--server", metavar="URL", help="Portal to talk to (BERTH_URL).")
-@click.option("--project", "-p", metavar="NAME", help="Project to act in (BERTH_PROJECT).")
-@click.option(
-    "--output",
-    "-o",
-    type=click.Choice(["table", "json", "yaml"]),
-    default="table",
-    help="How to print.",
+COMMANDS = {
+    **{name: f"accounts:{name}" for name in ("login", "logout", "token", "whoami")},
+    **{name: f"projects:{name}" for name in ("preset", "project")},
+    "apply": "documents:apply",
+    "completion": "completing:completion",
+    "credentials": "credentials:credentials",
+    "images": "images:images",
+    "kube-config": "kube:kube_config",
+    "kube-credential": "kube:kube_credential",
+    "loads": "loads:loads",
+    "volumes": "volumes:volumes",
+    "workspace": "workspaces:workspace",
+}
+
+
+@click.group(
+    cls=LazyGroup,
+    elsewhere=COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
+@click.version_option(__version__, prog_name="berth")
+@general_options
 @click.pass_context
 def cli(ctx: click.Context, server: str | None, project: str | None, output: str) -> None:
-    r"""Launch and manage work on a shared GPU cluster.
+    """Launch and manage work on a shared GPU cluster.
 
     \b
     Exit codes: 0 done, 1 error, 2 wrong usage or input, 3 not signed in,
     4 not there or not allowed, 5 conflict or limit reached, 6 timed out waiting,
     7 portal unreachable.
-    """
+    """  # noqa: D301 - a mark of click: what follows keeps its lines
     ctx.obj = Session(server_option=server, project_option=project, fmt=output)
-
-
-for inner in inside.COMMANDS:
-    workspaces.workspace.add_command(inner)
-for inner in files.COMMANDS:
-    volume_parts.volumes.add_command(inner)
-
-for command in (
-    accounts.login,
-    accounts.logout,
-    accounts.whoami,
-    accounts.token,
-    projects.project,
-    projects.preset,
-    kube.kube_config,
-    kube.kube_credential,
-    workspaces.workspace,
-    images.images,
-    volume_parts.volumes,
-    loads.loads,
-    credentials.credentials,
-    documents.apply,
-):
-    cli.add_command(command)
 
 
 def _server_verb(name: str) -> click.Command:
@@ -93,6 +67,8 @@ def _server_verb(name: str) -> click.Command:
         except BrokenPipeError:
             raise
         except OSError:  # of the portal's own work an operator needs all that is known
+            import traceback
+
             traceback.print_exc()
             code = EXIT_ERROR
         sys.exit(code)

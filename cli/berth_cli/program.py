@@ -8,10 +8,16 @@ from typing import Any
 
 import click
 
+from berth_cli import completing
+
 _UNITS = {"": 1, "M": 1, "MI": 1, "MIB": 1, "G": 1024, "GI": 1024, "GIB": 1024}
 _SIZE = re.compile(r"\A(\d+(?:\.\d+)?)\s*([A-Za-z]*)\Z")
 _OPTIONS = (
-    click.option("--kind", type=click.Choice(["notebook", "container"])),
+    click.option(
+        "--kind",
+        type=click.Choice(["notebook", "container"]),
+        help="What opens: a notebook, or ports.",
+    ),
     click.option("--image", help="Image that runs."),
     click.option("--command", "command_line", help="Command, quoted as one argument."),
     click.option("--args", "args_line", help="Arguments, quoted as one argument."),
@@ -33,11 +39,22 @@ _OPTIONS = (
         multiple=True,
         metavar="NAME[:ro]",
         help="Volume besides the home; :ro: only read. Default: the project's own volume.",
+        shell_complete=completing.volumes,
     ),
     click.option("--no-volumes", is_flag=True, help="No volume besides the home."),
-    click.option("--credential", "credentials", multiple=True, help="Credential put into it."),
     click.option(
-        "--needs", "needs", multiple=True, help="Load that must be done before it asks for GPUs."
+        "--credential",
+        "credentials",
+        multiple=True,
+        help="Credential put into it.",
+        shell_complete=completing.usable_credentials,
+    ),
+    click.option(
+        "--needs",
+        "needs",
+        multiple=True,
+        help="Load that must be done before it asks for GPUs.",
+        shell_complete=completing.loads,
     ),
 )
 
@@ -83,10 +100,20 @@ def _port(text: str) -> dict[str, Any]:
     return {"port": int(number), "name": name, "web": tail != "private"}
 
 
-def _mib(text: str) -> int:
+class Memory(click.ParamType):
+    """16G, 512M; a plain number is MiB."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        del param, ctx
+        return value if isinstance(value, int) else _mib(str(value), "--memory")
+
+
+def _mib(text: str, option: str = "--shm") -> int:
     found = _SIZE.match(text.strip())
     unit = _UNITS.get(found.group(2).upper()) if found else None
     if found is None or unit is None:
         message = f"{text!r} is not a size such as 512M or 8G"
-        raise click.BadParameter(message, param_hint="--shm")
+        raise click.BadParameter(message, param_hint=option)
     return round(float(found.group(1)) * unit)

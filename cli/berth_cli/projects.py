@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
-from berth_cli import config
+from berth_cli import completing, config
 from berth_cli.context import options, session
-from berth_cli.output import emit
+from berth_cli.output import cpus, emit, mib
 
 _COLUMNS: Any = (
     ("PROJECT", lambda r: r["slug"]),
@@ -33,7 +33,7 @@ def project_list(ctx: click.Context) -> None:
 
 
 @project.command("show")
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=completing.projects)
 @options
 @click.pass_context
 def project_show(ctx: click.Context, name: str | None) -> None:
@@ -44,7 +44,7 @@ def project_show(ctx: click.Context, name: str | None) -> None:
 
 @project.command("create")
 @click.argument("name")
-@click.option("--description", default="")
+@click.option("--description", default="", help="What it is for.")
 @options
 @click.pass_context
 def project_create(ctx: click.Context, name: str, description: str) -> None:
@@ -55,7 +55,7 @@ def project_create(ctx: click.Context, name: str, description: str) -> None:
 
 
 @project.command("use")
-@click.argument("name")
+@click.argument("name", shell_complete=completing.projects)
 @options
 @click.pass_context
 def project_use(ctx: click.Context, name: str) -> None:
@@ -103,7 +103,7 @@ def preset_list(ctx: click.Context) -> None:
             ("NAME", lambda r: r["name"]),
             ("GPUS", lambda r: r.get("gpus")),
             ("KIND OF GPU", lambda r: r.get("gpu_flavor")),
-            ("CPU", lambda r: r["cpu_milli"] / 1000),
-            ("MEMORY MIB", lambda r: r["memory_mib"]),
+            ("CPU", lambda r: cpus(r["cpu_milli"])),
+            ("MEMORY", lambda r: mib(r["memory_mib"])),
         ),
     )

@@ -7,11 +7,12 @@ from uuid import UUID
 
 import click
 
+from berth_cli import completing
 from berth_cli.client import EXIT_NOT_FOUND, ApiError
 from berth_cli.context import Session, options, session
 from berth_cli.naming import confirm
 from berth_cli.output import emit, moment
-from berth_cli.volumes import ONE, base, find, used_words, volumes
+from berth_cli.volumes import ONE, base, find, used_words
 
 _COPIES: Any = (
     ("ID", lambda r: r["id"]),
@@ -30,13 +31,13 @@ _OFFERS: Any = (
 )
 
 
-@volumes.group("snapshot")
+@click.group()
 def snapshot() -> None:
     """Copies of a volume at one moment."""
 
 
 @snapshot.command("list")
-@click.argument("volume")
+@click.argument("volume", shell_complete=completing.volumes)
 @options
 @click.pass_context
 def snapshot_list(ctx: click.Context, volume: str) -> None:
@@ -47,9 +48,9 @@ def snapshot_list(ctx: click.Context, volume: str) -> None:
 
 
 @snapshot.command("create")
-@click.argument("volume")
-@click.option("--name", default="")
-@click.option("--description", default="")
+@click.argument("volume", shell_complete=completing.volumes)
+@click.option("--name", default="", help="Made from the time if not given.")
+@click.option("--description", default="", help="What it keeps.")
 @options
 @click.pass_context
 def snapshot_create(ctx: click.Context, volume: str, name: str, description: str) -> None:
@@ -61,7 +62,7 @@ def snapshot_create(ctx: click.Context, volume: str, name: str, description: str
 
 
 @snapshot.command("restore")
-@click.argument("volume")
+@click.argument("volume", shell_complete=completing.volumes)
 @click.argument("name")
 @click.option("--yes", is_flag=True, help="Do not ask for the volume's name.")
 @options
@@ -76,7 +77,7 @@ def snapshot_restore(ctx: click.Context, volume: str, name: str, *, yes: bool) -
 
 
 @snapshot.command("delete")
-@click.argument("volume")
+@click.argument("volume", shell_complete=completing.volumes)
 @click.argument("name")
 @options
 @click.pass_context
@@ -96,15 +97,15 @@ def _copy(s: Session, volume: str, name: str) -> tuple[dict[str, Any], dict[str,
     raise ApiError(f"{volume} has no snapshot called {name}.", EXIT_NOT_FOUND)
 
 
-@volumes.group("transfer")
+@click.group()
 def transfer() -> None:
     """Hand a volume to another project; an owner on both sides agrees."""
 
 
 @transfer.command("ask")
-@click.argument("volume")
+@click.argument("volume", shell_complete=completing.volumes)
 @click.argument("to", metavar="PROJECT")
-@click.option("--message", default="")
+@click.option("--message", default="", help="For the owners there.")
 @options
 @click.pass_context
 def transfer_ask(ctx: click.Context, volume: str, to: str, message: str) -> None:
@@ -115,7 +116,7 @@ def transfer_ask(ctx: click.Context, volume: str, to: str, message: str) -> None
 
 
 @transfer.command("withdraw")
-@click.argument("volume")
+@click.argument("volume", shell_complete=completing.volumes)
 @options
 @click.pass_context
 def transfer_withdraw(ctx: click.Context, volume: str) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from berth_cli import completing
 from berth_cli.client import EXIT_ERROR, EXIT_TIMEOUT, EXIT_USAGE, ApiError
 from berth_cli.context import Session, options, session
 from berth_cli.documents import (
@@ -21,23 +22,18 @@ from berth_cli.documents import (
     waiting,
 )
 from berth_cli.following import patiently
+from berth_cli.lazy import LazyGroup
 from berth_cli.naming import confirm, one_of
-from berth_cli.output import emit, moment, printable
+from berth_cli.output import age, emit, mib, moment, printable, size
 
 _UNITS = {"": 1024, "m": 1, "g": 1024, "t": 1024**2}
 _SIZE = re.compile(r"\A(\d+(?:\.\d+)?)\s*([mgt]?)(?:i?b)?\Z", re.IGNORECASE)
 
 
-def size_words(mib: int | None) -> str | None:
-    if mib is None:
-        return None
-    return f"{mib / 1024:g} GiB" if mib >= 1024 else f"{mib} MiB"  # noqa: PLR2004
-
-
-def used_words(size: int | None, *, at_least: bool = False) -> str:
-    if size is None:
+def used_words(count: int | None, *, at_least: bool = False) -> str:
+    if count is None:
         return "unknown"
-    return f"{'at least ' if at_least else ''}{size / 1024**2:.1f} MiB"
+    return f"{'at least ' if at_least else ''}{size(count)}"
 
 
 def state_of(row: dict[str, Any]) -> str:
@@ -55,11 +51,12 @@ COLUMNS: Any = (
     ("NAME", lambda r: r["name"]),
     ("KIND", lambda r: r["kind"]),
     ("WHOSE", lambda r: r.get("owner") or r.get("created_by")),
-    ("SIZE", lambda r: size_words(r["size_limit_mib"])),
+    ("SIZE", lambda r: mib(r["size_limit_mib"])),
     ("USED", lambda r: used_words(r["used_bytes"], at_least=r.get("used_at_least", False))),
     ("CLASS", lambda r: r["volume_class"]),
     ("CLUSTER", lambda r: r["cluster"]),
     ("MOUNTED", lambda r: r["mounted"]),
+    ("AGE", lambda r: age(r["created_at"])),
     ("STATE", state_of),
 )
 ONE: Any = (
@@ -89,7 +86,13 @@ class Size(click.ParamType):
         return max(1, round(float(found[1]) * _UNITS[found[2].lower()]))
 
 
-@click.group()
+@click.group(
+    cls=LazyGroup,
+    elsewhere={
+        **{name: f"files:{name}" for name in ("download", "extract", "files", "upload")},
+        **{name: f"volume_parts:{name}" for name in ("snapshot", "transfer")},
+    },
+)
 def volumes() -> None:
     """Volumes: places for data that workspaces share."""
 
@@ -133,8 +136,8 @@ register("Volume", Kind("volumes", _settle))
 @volumes.command("list")
 @click.option("--mine", is_flag=True, help="Only those you made, and your homes.")
 @click.option("--deleted", is_flag=True, help="Only those being deleted.")
-@click.option("--kind", type=click.Choice(["home", "project", "data"]))
-@click.option("--cluster")
+@click.option("--kind", type=click.Choice(["home", "project", "data"]), help="Only of this kind.")
+@click.option("--cluster", metavar="NAME", help="Only on this cluster.")
 @options
 @click.pass_context
 def list_(
@@ -170,8 +173,8 @@ def classes(ctx: click.Context) -> None:
 @click.argument("name", required=False)
 @click.option("--size", type=Size(), help="For example 100GiB.")
 @click.option("--class", "kind", help="Class of storage (berth volumes classes).")
-@click.option("--cluster")
-@click.option("--description")
+@click.option("--cluster", metavar="NAME", help="Where it lies; chosen by itself if not given.")
+@click.option("--description", help="What it is for.")
 @click.option(
     "--writers",
     type=click.Choice(["everybody", "managers"]),
@@ -220,7 +223,7 @@ def create(  # noqa: PLR0913, PLR0917 - one parameter per option is what click i
 
 
 @volumes.command("show")
-@click.argument("name")
+@click.argument("name", shell_complete=completing.volumes)
 @options
 @click.pass_context
 def show(ctx: click.Context, name: str) -> None:
@@ -230,10 +233,14 @@ def show(ctx: click.Context, name: str) -> None:
 
 
 @volumes.command("edit")
-@click.argument("name")
+@click.argument("name", shell_complete=completing.volumes)
 @click.option("--name", "new_name", help="Another name; refused while it is mounted.")
-@click.option("--description")
-@click.option("--writers", type=click.Choice(["everybody", "managers"]))
+@click.option("--description", help="What it is for.")
+@click.option(
+    "--writers",
+    type=click.Choice(["everybody", "managers"]),
+    help="Who may change files; the others read.",
+)
 @options
 @click.pass_context
 def edit(
@@ -249,7 +256,7 @@ def edit(
 
 
 @volumes.command("resize")
-@click.argument("name")
+@click.argument("name", shell_complete=completing.volumes)
 @click.argument("size", type=Size())
 @click.option("--plan", is_flag=True, help="Only say what would happen.")
 @options
@@ -269,7 +276,7 @@ def _patch(ctx: click.Context, name: str, body: dict[str, Any], *, plan: bool = 
 
 
 @volumes.command("delete")
-@click.argument("name")
+@click.argument("name", shell_complete=completing.volumes)
 @click.option("--yes", is_flag=True, help="Do not ask for the name.")
 @click.option("--now", is_flag=True, help="Without the days of undo; for managers.")
 @options
@@ -287,7 +294,7 @@ def delete(ctx: click.Context, name: str, *, yes: bool, now: bool) -> None:
 
 
 @volumes.command("restore")
-@click.argument("name")
+@click.argument("name", shell_complete=completing.volumes)
 @click.option("--as", "new_name", help="Another name, when its own was taken.")
 @options
 @click.pass_context

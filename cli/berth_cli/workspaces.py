@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-import webbrowser
 from functools import partial
 from typing import Any
 
 import click
 
+from berth_cli import completing
 from berth_cli.client import (
     EXIT_CONFLICT,
     EXIT_ERROR,
@@ -27,18 +27,32 @@ from berth_cli.documents import (
     waiting,
 )
 from berth_cli.following import Told, patiently
+from berth_cli.lazy import LazyGroup
 from berth_cli.logs import show as show_log
 from berth_cli.naming import confirm, one_of, telling_credentials_apart
-from berth_cli.output import emit, moment
-from berth_cli.program import program_body, program_options
+from berth_cli.output import age, cpus, emit, mib, moment
+from berth_cli.program import Memory, program_body, program_options
+
+_ON_ITS_WAY = {"stopped": "stopping", "absent": "deleting", "running": "starting"}
+
+
+def state_of(row: dict[str, Any]) -> str:
+    """Return how it is; of what was just asked for and is not seen yet, what is on its way."""
+    phase, wish = str(row["status"]["phase"]), row["desired"]
+    asked = row["status"]["observed_generation"] < row["generation"]
+    stands = phase in _SETTLED or wish != "running"  # what waits to start says for what
+    return _ON_ITS_WAY.get(wish, phase) if asked and stands and phase != wish else phase
+
 
 _COLUMNS: Any = (
     ("ID", lambda r: r["id"]),
     ("NAME", lambda r: r["name"]),
     ("OWNER", lambda r: r["owner"]),
-    ("STATE", lambda r: r["status"]["phase"]),
+    ("STATE", state_of),
     ("REASON", lambda r: r["status"].get("message") or r["status"].get("reason")),
     ("GPUS", lambda r: r["spec"].get("gpus")),
+    ("SIZE", lambda r: f"{cpus(r['spec']['cpu_milli'])} CPU, {mib(r['spec']['memory_mib'])}"),
+    ("AGE", lambda r: age(r["created_at"])),
     ("ENDS", lambda r: moment(r.get("ends_at"))),
 )
 _ONE: Any = (
@@ -60,7 +74,13 @@ def _pinned(spec: dict[str, Any]) -> str:
     return " since ".join(filter(None, words))
 
 
-@click.group()
+@click.group(
+    cls=LazyGroup,
+    elsewhere={
+        "exec": "inside:exec_",
+        **{name: f"inside:{name}" for name in ("files", "ssh", "terminal")},
+    },
+)
 def workspace() -> None:
     """Workspaces: JupyterLab on the resources you ask for."""
 
@@ -96,7 +116,7 @@ def _follow(s: Session, row: dict[str, Any], told: Told, *, timeout: float) -> d
         status = row["status"]
         # of what is over, the last word of the command advises
         why = _why(status, advised=status["phase"] not in _SETTLED)
-        line = status["phase"] + (f": {why}" if why else "")
+        line = state_of(row) + (f": {why}" if why and status["phase"] != "failed" else "")
         told.tell(line, counts_since=(status.get("pull") or {}).get("since"))
         fresh = status["observed_generation"] >= row["generation"]
         if fresh and status["phase"] in _SETTLED:
@@ -120,12 +140,12 @@ def _settle(s: Session, row: dict[str, Any], *, wait: bool, timeout: float) -> N
 
 
 @workspace.command("launch")
-@click.argument("preset", required=False)
+@click.argument("preset", required=False, shell_complete=completing.presets)
 @click.option("--name", help="Made from the preset if not given.")
-@click.option("--environment")
+@click.option("--environment", metavar="NAME", help="Packages on one machine: which set of them.")
 @click.option("--cpu", type=float, help="Cores.")
-@click.option("--memory", type=int, metavar="MIB", help="Memory in MiB.")
-@click.option("--gpus", type=int)
+@click.option("--memory", type=Memory(), help="Memory, such as 16G or 512M; a plain number is MiB.")
+@click.option("--gpus", type=int, help="How many GPUs.")
 @click.option(
     "--gpu",
     "flavor",
@@ -134,8 +154,14 @@ def _settle(s: Session, row: dict[str, Any], *, wait: bool, timeout: float) -> N
     help="Kind of GPU, or any; several: the first that is free.",
 )
 @program_options
-@click.option("--time-limit", type=int, metavar="MINUTES")
-@click.option("--env", "env", multiple=True, metavar="NAME=VALUE")
+@click.option("--time-limit", type=int, metavar="MINUTES", help="When it ends by itself.")
+@click.option(
+    "--env",
+    "env",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Variable of its environment. May be repeated.",
+)
 @click.option("--file", "-f", "file", type=click.Path(), help="A manifest; - for standard input.")
 @click.option("--plan", is_flag=True, help="Only say what would happen.")
 @waiting
@@ -213,7 +239,7 @@ def list_(ctx: click.Context, *, everyone: bool) -> None:
 
 
 @workspace.command("show")
-@click.argument("name")
+@click.argument("name", shell_complete=completing.workspaces)
 @options
 @click.pass_context
 def show(ctx: click.Context, name: str) -> None:
@@ -223,7 +249,7 @@ def show(ctx: click.Context, name: str) -> None:
 
 
 @workspace.command("logs")
-@click.argument("name")
+@click.argument("name", shell_complete=completing.workspaces)
 @click.option("--follow", "-f", is_flag=True, help="Go on as lines come.")
 @options
 @click.pass_context
@@ -239,7 +265,7 @@ def logs(ctx: click.Context, name: str, *, follow: bool) -> None:
 
 
 @workspace.command("open")
-@click.argument("name")
+@click.argument("name", shell_complete=completing.workspaces)
 @click.option("--print", "only_print", is_flag=True, help="Print the address, open nothing.")
 @options
 @click.pass_context
@@ -249,6 +275,8 @@ def open_(ctx: click.Context, name: str, *, only_print: bool) -> None:
     url = _address(find(s, name))
     click.echo(url)
     if not only_print:
+        import webbrowser
+
         webbrowser.open(url)
 
 
@@ -276,7 +304,7 @@ def _act(ctx: click.Context, name: str, verb: str, *, wait: bool, timeout: float
 
 
 @workspace.command("stop")
-@click.argument("name")
+@click.argument("name", shell_complete=completing.workspaces)
 @waiting
 @options
 @click.pass_context
@@ -286,7 +314,7 @@ def stop(ctx: click.Context, name: str, *, wait: bool, timeout: float) -> None:
 
 
 @workspace.command("resume")
-@click.argument("name")
+@click.argument("name", shell_complete=completing.workspaces)
 @waiting
 @options
 @click.pass_context
@@ -296,7 +324,7 @@ def resume(ctx: click.Context, name: str, *, wait: bool, timeout: float) -> None
 
 
 @workspace.command("repin")
-@click.argument("name")
+@click.argument("name", shell_complete=completing.workspaces)
 @waiting
 @options
 @click.pass_context
@@ -306,7 +334,7 @@ def repin(ctx: click.Context, name: str, *, wait: bool, timeout: float) -> None:
 
 
 @workspace.command("extend")
-@click.argument("name")
+@click.argument("name", shell_complete=completing.workspaces)
 @click.argument("minutes", type=click.IntRange(1))
 @options
 @click.pass_context
@@ -319,7 +347,7 @@ def extend(ctx: click.Context, name: str, minutes: int) -> None:
 
 
 @workspace.command("delete")
-@click.argument("name")
+@click.argument("name", shell_complete=completing.workspaces)
 @click.option("--yes", is_flag=True, help="Do not ask for the name.")
 @waiting
 @options

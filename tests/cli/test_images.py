@@ -39,7 +39,7 @@ def test_c9_an_image_is_looked_at_before_anything_starts(
     none = ann("images", "check", image.replace("dev", "none"))
     assert none.exit_code == 1
     assert "can't be used" in none.stdout
-    assert "Check the spelling" in str(none.exception)
+    assert none.output.count("Check the spelling") == 1
     assert not Workspace.objects.exists()
 
 
@@ -51,7 +51,7 @@ def test_c9_an_image_without_jupyterhub_is_no_notebook_by_any_command(
     ImageFacts.objects.update(singleuser=NO_SINGLEUSER)
     said = ann("images", "check", image)
     assert said.exit_code == 1
-    assert "no jupyterhub-singleuser" in str(said.exception)
+    assert said.output.count("no jupyterhub-singleuser") == 1
     assert ann("images", "check", image, "--kind", "container").exit_code == 0
     lab = ("--image", image, "--kind", "notebook", "--cluster", "gpu", "--name", "lab")
     refused = ann("workspace", "launch", "jupyterlab", *lab)

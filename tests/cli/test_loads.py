@@ -76,7 +76,7 @@ def test_a_load_is_made_followed_and_done(berth: Run, me: Any, moves: list[Any])
     done = berth("loads", "create", "s3://bucket/images", "--folder", "data", "--wait", **me)
     assert done.exit_code == 0, done.output
     assert "[listing]" in done.stderr
-    assert "[############............]   50 %  3/4 files, 2.0 KiB/3.9 KiB" in done.stderr
+    assert "[############............]   50 %  3/4 files, 2 KiB/3.9 KiB" in done.stderr
     assert "s3://bucket/images -> shared/data" in done.stdout
     assert "done" in done.stdout
 

@@ -88,8 +88,8 @@ def test_what_failed_while_one_waited_says_why_and_what_to_do_once(ann, meanwhil
     said = ann(*LAUNCH)
     status = _told_of(ann)
     assert said.exit_code == 1
-    assert f"failed: {status['message']}" in said.stderr
-    assert status["advice"] not in said.stderr
+    assert "failed\n" in said.stderr
+    assert status["message"] not in said.stderr
     assert str(said.exception) == f"big failed: {status['message']} {status['advice']}"
 
 
@@ -225,3 +225,27 @@ def test_a_call_by_a_name_is_no_refusal_in_the_audit_log(berth, alice, token_of,
         shown = berth("workspace", "show", name, "-p", "vision", token=token)
         assert shown.exit_code == code, name
     assert not Event.objects.filter(verb="access.not-found").exists()
+
+
+def test_what_was_just_asked_for_is_told_as_on_its_way(ann, world):
+    _launched(ann, world, "a")
+    said = ann("workspace", "stop", "a")
+    assert said.exit_code == 0
+    assert "STATE:   stopping\n" in said.output
+
+
+def test_a_plan_says_values_as_people_write_them(ann, world):
+    said = ann("workspace", "launch", "jupyterlab", "--name", "a", *CONTAINER, "--plan")
+    assert said.exit_code == 0, said.exception
+    assert "None" not in said.output
+    assert "[]" not in said.output
+    assert "\n  memory_mib: 4096\n" in said.output
+
+
+def test_a_list_has_sizes_and_ages_and_memory_is_said_in_the_pages_units(ann, world):
+    _launched(ann, world, "a", "--memory", "2G")
+    row = read(ann("workspace", "show", "a", "-o", "json"))
+    assert row["spec"]["memory_mib"] == 2048
+    said = ann("workspace", "list").output
+    assert "AGE" in said
+    assert "2 GiB" in said
