@@ -11,7 +11,6 @@ from accounts.principal import Principal
 from common import disk
 from portal import navigation
 
-_THEME_ICONS = {Theme.AUTO: "contrast-2", Theme.LIGHT: "sun", Theme.DARK: "moon"}
 MOST_PROJECTS = 30  # in the switcher; the list page has the rest
 
 
@@ -27,7 +26,9 @@ def _shell(request: HttpRequest) -> dict[str, Any]:
     who: Principal | None = getattr(request, "principal", None)
     frame: dict[str, Any] = {
         "theme": request.COOKIES.get("berth_theme", "auto"),
-        "themes": [{"value": t.value, "label": t.label, "icon": _THEME_ICONS[t]} for t in Theme],
+        "themes": [
+            {"value": t.value, "label": t.label, "icon": navigation.THEME_ICONS[t]} for t in Theme
+        ],
         "login_path": navigation.first_url(settings.LOGIN_URL),
         "live_url": navigation.first_url("events-stream"),
         "announcements": _announcements(),

@@ -9,6 +9,10 @@ from django.urls import NoReverseMatch, reverse
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
+from accounts.choices import Theme
+
+THEME_ICONS = {Theme.AUTO: "contrast-2", Theme.LIGHT: "sun", Theme.DARK: "moon"}
+
 
 @dataclass(frozen=True)
 class Entry:

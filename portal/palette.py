@@ -2,14 +2,20 @@
 
 import secrets
 from typing import Any
+from urllib.parse import urlencode
 
+from django.conf import settings
 from django.db.models import Q
 from django.urls import NoReverseMatch, reverse
+from django.utils.translation import get_language_info
 from django.utils.translation import gettext as _
 
+from accounts.choices import Theme
+from accounts.models import User
 from accounts.principal import Principal
 from portal import navigation
 from projects.access import Permission, permissions_of, projects_visible_to, scoped
+from projects.models import Membership
 
 EACH = 6
 
@@ -19,9 +25,13 @@ def search(who: Principal, words: str, slug: str) -> list[dict[str, Any]]:
     terms = words.lower().split()
     groups = [
         (_("Workspaces"), _workspaces(who, terms)),
+        (_("Data"), _volumes(who, terms)),
+        (_("Loads"), _loads(who, terms)),
+        (_("People"), _people(who, terms)),
         (_("Start"), _presets(who, terms, slug)),
         (_("Go to"), _pages(who, terms, slug)),
         (_("Switch project"), _projects(who, terms)),
+        (_("Profile"), _acts(terms)),
     ]
     return [{"label": label, "items": items} for label, items in groups if items]
 
@@ -100,6 +110,89 @@ def _workspaces(who: Principal, terms: list[str]) -> list[dict[str, Any]]:
             label = _("Stop %(name)s") % {"name": row.name}
             items.append({"label": label, "icon": "player-stop", "method": "post", "url": stop})
     return items[: EACH + 2]
+
+
+def _volumes(who: Principal, terms: list[str]) -> list[dict[str, Any]]:
+    from volumes.selectors import volumes_visible_to
+
+    if not terms:
+        return []
+    rows = volumes_visible_to(who).filter(_contains("name", terms))[:EACH]
+    keys = ({"project": row.project.slug, "volume": str(row.uid)} for row in rows)
+    return [
+        _place(row.name, "database", row.project.name, _url("volumes:detail", **key))
+        for row, key in zip(rows, keys, strict=True)
+    ]
+
+
+def _loads(who: Principal, terms: list[str]) -> list[dict[str, Any]]:
+    from loaders.selectors import loads_visible_to, without_objects
+
+    if not terms:
+        return []
+    rows = without_objects(loads_visible_to(who)).filter(_contains("name", terms))[:EACH]
+    keys = ({"project": row.project.slug, "load": str(row.uid)} for row in rows)
+    return [
+        _place(row.name, "database-import", row.project.name, _url("loaders:detail", **key))
+        for row, key in zip(rows, keys, strict=True)
+    ]
+
+
+def _people(who: Principal, terms: list[str]) -> list[dict[str, Any]]:
+    """Everybody for who reads the console; for others whom they share a project with, there."""
+    if not terms:
+        return []
+    if who.is_auditor and who.token is None:
+        named = _contains("username", terms) | _contains("display_name", terms)
+        everybody = User.objects.filter(named).order_by("username")[:EACH]
+        return [
+            _place(one.label, "user", one.username, _url("console:user", user=str(one.uid)))
+            for one in everybody
+        ]
+    named = _contains("user__username", terms) | _contains("user__display_name", terms)
+    rows = scoped(Membership.objects.filter(named), who, Permission.MEMBER_READ)
+    rows = rows.select_related("user", "project").order_by("user__username", "project__name")
+    found = []
+    for row in rows[:EACH]:
+        page = _url("projects:members", project=row.project.slug)
+        url = f"{page}?{urlencode({'q': row.user.username})}"
+        found.append(_place(row.user.label, "user", row.project.name, url))
+    return found
+
+
+def _place(label: str, icon: str, hint: str, url: str) -> dict[str, Any]:
+    return {"label": label, "icon": icon, "hint": hint, "url": url}
+
+
+def _acts(terms: list[str]) -> list[dict[str, Any]]:
+    """What the frame's own menus do: theme, language, leaving."""
+    if not terms:
+        return []
+    chosen = reverse("preferences")
+    found: list[dict[str, Any]] = [
+        {
+            "label": _("Theme: %(name)s") % {"name": theme.label},
+            "icon": navigation.THEME_ICONS[theme],
+            "method": "post",
+            "url": chosen,
+            "fields": {"theme": theme.value},
+        }
+        for theme in Theme
+    ]
+    for code, _name in settings.LANGUAGES:
+        name = get_language_info(code)["name_local"].capitalize()
+        found.append(
+            {
+                "label": _("Language: %(name)s") % {"name": name},
+                "icon": "language",
+                "method": "post",
+                "url": chosen,
+                "fields": {"language": code},
+            }
+        )
+    leaving = {"label": _("Sign out"), "icon": "logout", "method": "post"}
+    found.append({**leaving, "url": navigation.first_url("account_logout")})
+    return [item for item in found if _matches(str(item["label"]), terms)]
 
 
 def _presets(who: Principal, terms: list[str], slug: str) -> list[dict[str, Any]]:

@@ -83,7 +83,7 @@ class ProjectSwitch(PlatformView):
 
 
 class Palette(PlatformView):
-    """Answers of the command palette: pages, presets, workspaces, projects, people."""
+    """Answers of the command palette."""
 
     required_platform: ClassVar[Any] = {"GET": "user"}
 

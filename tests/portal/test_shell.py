@@ -103,6 +103,56 @@ def test_what_the_palette_starts_really_starts_once(as_user: Any, alice: Any, pr
     assert Workspace.objects.count() == 1
 
 
+def _found(client: Any, words: str) -> dict[str, dict[str, Any]]:
+    groups = client.get(reverse("palette"), {"q": words}).json()["groups"]
+    return {item["label"]: item for group in groups for item in group["items"]}
+
+
+def test_the_palette_finds_volumes_loads_and_people_of_ones_own_projects(
+    as_user: Any, alice: Any, bob: Any, charlie: Any, operator: Any, project: Any
+) -> None:
+    from loaders.models import Load
+    from projects.models import Membership
+    from volumes.models import Volume
+
+    Membership.objects.get_or_create(project=project, user=bob, defaults={"role": "member"})
+    volume = Volume.objects.create(
+        project=project, name="genomes", kind="data", cluster_key="local"
+    )
+    Load.objects.create(
+        project=project, owner=alice, volume=volume, name="genomes of 2024", kind="s3", bucket="b"
+    )
+    mine = _found(as_user(alice), "genom")
+    assert set(mine) == {"genomes", "genomes of 2024"}
+    for item in mine.values():
+        assert as_user(alice).get(item["url"]).status_code == 200
+    assert _found(as_user(charlie), "genom") == {}
+    bob_there = _found(as_user(alice), "bob")[bob.label]
+    assert bob_there["url"].endswith("/members?q=bob")
+    assert as_user(alice).get(bob_there["url"]).status_code == 200
+    assert bob.label not in _found(as_user(charlie), "bob")
+    by_operator = _found(as_user(operator), "charlie")[charlie.label]
+    assert as_user(operator).get(by_operator["url"]).status_code == 200
+
+
+def test_the_palette_changes_the_theme_and_the_language_and_signs_out(
+    as_user: Any, alice: Any
+) -> None:
+    client = as_user(alice)
+    dark = _found(client, "dark")["Theme: Dark"]
+    assert client.post(dark["url"], dark["fields"]).status_code == 302
+    alice.refresh_from_db()
+    assert alice.theme == "dark"
+    japanese = _found(client, "日本")["Language: 日本語"]
+    client.post(japanese["url"], japanese["fields"])
+    alice.refresh_from_db()
+    assert alice.language == "ja"
+    client.post(japanese["url"], {"language": "en"})
+    leaving = _found(client, "sign out")["Sign out"]
+    client.post(leaving["url"])
+    assert client.get(reverse("palette")).status_code == 302
+
+
 def test_the_palette_needs_a_constant_number_of_queries(
     as_user: Any, alice: Any, django_assert_max_num_queries: Any
 ) -> None:
@@ -112,7 +162,7 @@ def test_the_palette_needs_a_constant_number_of_queries(
         made = Project.objects.create(slug=f"p{i}", name=f"Project {i}")
         Membership.objects.create(project=made, user=alice, role="owner")
     client = as_user(alice)
-    with django_assert_max_num_queries(12):
+    with django_assert_max_num_queries(15):
         client.get(reverse("palette"), {"q": "pro"})
 
 
