@@ -3,13 +3,14 @@
 from django.urls import include, path
 
 from loaders import hub
-from loaders.ui import acts, form, logs, views
+from loaders.ui import acts, bulk, form, logs, views
 
 _ALL = "projects/<slug:project>/loads/"
 _ONE = f"{_ALL}<uuid:load>/"
 
 _pages = [
     path(_ALL, views.List.as_view(), name="list"),
+    path(f"{_ALL}act/", bulk.BulkAct.as_view(), name="bulk"),
     path(f"{_ALL}new/", form.New.as_view(), name="new"),
     path(f"{_ALL}new/plan/", form.NewPlan.as_view(), name="plan"),
     path(_ONE, views.Detail.as_view(), name="detail"),

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from notebooks.ui import acts, home, launch, views
+from notebooks.ui import acts, bulk, home, launch, views
 
 app_name = "notebooks"
 
@@ -13,6 +13,7 @@ urlpatterns = [
     path("", home.Home.as_view(), name="home"),
     path("workspaces/<slug:workspace>/", home.Find.as_view(), name="find"),
     path(_ALL, launch.List.as_view(), name="list"),
+    path(f"{_ALL}act/", bulk.BulkAct.as_view(), name="bulk"),
     path(f"{_ALL}launch/", launch.Launch.as_view(), name="launch"),
     path(f"{_ALL}launch/plan/", launch.LaunchPlan.as_view(), name="plan"),
     path(_ONE, views.Detail.as_view(), name="detail"),

@@ -170,6 +170,8 @@ def pages(
         name = "of-a-colleague" if state == "bob" else state
         row = {**slug, "workspace": made[state].short_id}
         found.append(("alice", f"workspace-{name}", url("notebooks:detail", **row)))
+    asked = f"?act=delete&id={made['running'].short_id}&id={made['stopped'].short_id}"
+    found.append(("alice", "workspaces-delete", url("notebooks:bulk", **slug) + asked))
     one = {**slug, "workspace": made["running"].short_id}
     found += [
         ("alice", f"workspace-tab-{tab}", url(f"notebooks:{tab}", **one))

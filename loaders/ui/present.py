@@ -95,7 +95,17 @@ class Shown:
     may_end: bool
 
 
-def shown(who: Principal, row: Load) -> Shown:
+@dataclass(frozen=True)
+class Possible:
+    """What somebody can do to a load as it is now."""
+
+    start: bool
+    resume: bool
+    pause: bool
+    cancel: bool
+
+
+def possible(who: Principal, row: Load) -> Possible:
     state = state_of(row)
     settled = state in SETTLED
     changes, ends = services.may_change(who, row), services.may_end(who, row)
@@ -104,8 +114,22 @@ def shown(who: Principal, row: Load) -> Shown:
         state in {State.PAUSED, State.STOPPED, State.FAILED} and row.launch > 0
     )
     now = here and changes and row.goes_on  # it would by itself, in a moment
-    failed = services.failed_last(row) if settled and changes else 0
     idle = here and settled and changes
+    moves = not settled and row.desired == Desired.RUNNING
+    return Possible(
+        start=idle,
+        resume=now or (idle and cut),
+        pause=here and ends and moves,
+        cancel=here and ends and (state == State.PAUSED or moves),
+    )
+
+
+def shown(who: Principal, row: Load) -> Shown:
+    state = state_of(row)
+    settled = state in SETTLED
+    changes, ends = services.may_change(who, row), services.may_end(who, row)
+    can = possible(who, row)
+    failed = services.failed_last(row) if settled and changes else 0
     copied = row.loaded_at is not None or bool(row.manifest)
     inside = selectors.sees_inside(who, row)
     return Shown(
@@ -122,16 +146,14 @@ def shown(who: Principal, row: Load) -> Shown:
         verified=[(str(VERIFIED.get(way, way)), n) for way, n in row.verified.items()],
         dry_run=row.dry_run if row.task == Task.DRY_RUN and row.result else None,
         dry_words=dry_words(row.dry_run),
-        may_start=idle,
-        may_resume=now or (idle and cut),
-        may_pause=here and ends and not settled and row.desired == Desired.RUNNING,
-        may_cancel=here
-        and ends
-        and (state == State.PAUSED or (not settled and row.desired == Desired.RUNNING)),
-        may_retry=failed if idle else 0,
-        may_verify=idle and copied,
+        may_start=can.start,
+        may_resume=can.resume,
+        may_pause=can.pause,
+        may_cancel=can.cancel,
+        may_retry=failed if can.start else 0,
+        may_verify=can.start and copied,
         may_change=changes,
-        may_end=here and ends,
+        may_end=row.desired != Desired.ABSENT and ends,
     )
 
 

@@ -10,10 +10,12 @@ from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 
 from common.templatetags.berth import ago
+from common.ui.rows import mark, menu
 from loaders import selectors
 from loaders.models import Load, LoadRun
 from loaders.states import SETTLED, state_of
 from loaders.templatetags.loads import load_badge, result_badge
+from loaders.ui import bulk
 from loaders.ui.present import bar_of
 from loaders.words import message_of, run_message
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
 
 WHOLE: dict[str, Any] = {"td": {"class": "text-nowrap"}}  # a word of Japanese can break anywhere
+MENU: dict[str, Any] = {"td": {"class": "row-acts"}, "th": {"class": "row-acts"}}
 NUMBERED: dict[str, Any] = {"td": {"class": "numbered"}}  # on a telephone: "Run 3"
 
 
@@ -34,6 +37,7 @@ class LoadTable(tables.Table):
     progress = tables.Column(verbose_name=_("Progress"), empty_values=(), orderable=False)
     owner = tables.Column(verbose_name=_("Owner"), order_by="owner__username")
     asked = tables.Column(verbose_name=_("Started"), accessor="asked_at")
+    acts = tables.Column(verbose_name=_("Actions"), empty_values=(), orderable=False, attrs=MENU)
 
     class Meta:
         order_by = "-asked"
@@ -44,7 +48,11 @@ class LoadTable(tables.Table):
         self._who = who
 
     def render_name(self, value: str, record: Load) -> SafeString:
-        return format_html('<a href="{}">{}</a>', record.get_absolute_url(), value)
+        box = mark(record.uid, value) if bulk.can_delete(self._who, record) else ""
+        return format_html('{}<a href="{}">{}</a>', box, record.get_absolute_url(), value)
+
+    def render_acts(self, record: Load) -> SafeString | str:
+        return menu(record.name, bulk.acts_on(self._who, record))
 
     def render_state(self, record: Load) -> SafeString:
         return load_badge(record)

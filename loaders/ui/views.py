@@ -15,11 +15,12 @@ from django_tables2 import RequestConfig
 from events import selectors as events
 from loaders import selectors, services
 from loaders.models import Load
+from loaders.ui.bulk import DEEDS
 from loaders.ui.forms import FilterForm, filtered
 from loaders.ui.present import bar_of, shown
 from loaders.ui.shared import as_command, named, to_yaml
 from loaders.ui.tables import LoadTable, RunTable
-from projects.access import Permission
+from projects.access import Permission, roles_kept
 from projects.ui.base import ProjectView
 
 PER_PAGE = 25
@@ -32,13 +33,15 @@ class List(ProjectView):
     required_permissions: ClassVar[Mapping[str, Permission]] = READ
     template_name = "loaders/list.html"
 
+    @roles_kept()
     def get(self, request: HttpRequest, project: str) -> HttpResponse:
         filters = FilterForm(request.GET)
         rows = selectors.without_objects(selectors.loads_visible_to(self.principal, self.project))
         table = LoadTable(filtered(filters, rows, self.principal), who=self.principal)
         RequestConfig(request, paginate={"per_page": PER_PAGE, "silent": True}).configure(table)
         can_load = self.can(Permission.LOAD_CREATE)
-        return self.render({"table": table, "filters": filters, "can_load": can_load})
+        shown = {"table": table, "filters": filters, "can_load": can_load, "deeds": DEEDS}
+        return self.render(shown)
 
 
 class LoadView(ProjectView):

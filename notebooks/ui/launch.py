@@ -16,11 +16,12 @@ from notebooks import selectors, services
 from notebooks.models import Preset
 from notebooks.services import Plan
 from notebooks.services.plan import public_fields
+from notebooks.ui.bulk import DEEDS
 from notebooks.ui.command import plan_command
 from notebooks.ui.forms import FilterForm, SizeForm, filtered, launch_form
 from notebooks.ui.shared import go, refuse, to_yaml
 from notebooks.ui.tables import WorkspaceTable
-from projects.access import Permission
+from projects.access import Permission, roles_kept
 from projects.ui.base import ProjectView
 
 PER_PAGE = 25
@@ -32,13 +33,15 @@ class List(ProjectView):
     required_permissions: ClassVar[Mapping[str, Permission]] = {"GET": Permission.WORKSPACE_READ}
     template_name = "notebooks/list.html"
 
+    @roles_kept()
     def get(self, request: HttpRequest, project: str) -> HttpResponse:  # noqa: ARG002
         form = FilterForm(request.GET)
         rows = selectors.workspaces_visible_to(self.principal, self.project)
-        table = WorkspaceTable(filtered(form, rows, self.principal))
+        table = WorkspaceTable(filtered(form, rows, self.principal), who=self.principal)
         RequestConfig(request, paginate={"per_page": PER_PAGE, "silent": True}).configure(table)
         can_start = self.can(Permission.WORKSPACE_CREATE) and not self.project.archived_at
-        return self.render({"table": table, "filters": form, "can_start": can_start})
+        shown = {"table": table, "filters": form, "can_start": can_start, "deeds": DEEDS}
+        return self.render(shown)
 
 
 class Launch(ProjectView):

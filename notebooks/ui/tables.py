@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import django_tables2 as tables
 from django.utils.html import format_html, format_html_join
@@ -8,8 +8,15 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
 from common.templatetags.berth import NOTHING, ago, phase
+from common.ui.rows import mark, menu
 from notebooks.models import Workspace
 from notebooks.templatetags.workspaces import workspace_size
+from notebooks.ui import bulk
+
+if TYPE_CHECKING:
+    from accounts.principal import Principal
+
+MENU: dict[str, Any] = {"td": {"class": "row-acts"}, "th": {"class": "row-acts"}}
 
 
 class WorkspaceTable(tables.Table):
@@ -21,14 +28,23 @@ class WorkspaceTable(tables.Table):
     size = tables.Column(verbose_name=_("Size"), empty_values=(), orderable=False)
     started = tables.Column(verbose_name=_("Started"), accessor="asked_at")
     ends = tables.Column(verbose_name=_("Ends"), accessor="ends_at")
+    acts = tables.Column(verbose_name=_("Actions"), empty_values=(), orderable=False, attrs=MENU)
 
     class Meta:
         default = NOTHING
         order_by = "-started"
         attrs: ClassVar[dict[str, Any]] = {"aria_label": _("Workspaces")}
 
+    def __init__(self, *args: Any, who: Principal, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._who = who
+
     def render_name(self, value: str, record: Workspace) -> SafeString:
-        return format_html('<a href="{}">{}</a>', record.get_absolute_url(), value)
+        box = mark(record.short_id, value) if bulk.can_choose(self._who, record) else ""
+        return format_html('{}<a href="{}">{}</a>', box, record.get_absolute_url(), value)
+
+    def render_acts(self, record: Workspace) -> SafeString | str:
+        return menu(record.name, bulk.acts_on(self._who, record))
 
     def render_shown_phase(self, record: Workspace) -> SafeString:
         shown = phase(record.shown_phase)

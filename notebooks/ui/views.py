@@ -91,6 +91,7 @@ class State(WorkspaceView):
     required_permissions: ClassVar[Mapping[str, Permission]] = READ
     template_name = "notebooks/_state.html"
     PARTS: ClassVar[Mapping[str, str]] = {
+        "head": "notebooks/_head.html",
         "reach": "notebooks/_reach.html",
         "facts": "notebooks/_facts.html",
     }
@@ -99,7 +100,7 @@ class State(WorkspaceView):
         row = self.workspace()
         part = self.PARTS.get(request.GET.get("part", ""), "")
         context = self.page(row)
-        if part:
+        if part and part != self.PARTS["head"]:
             context |= {"place": context["state"].place, "volumes": seen_at(row)}
         return self.render(context, template=part)
 

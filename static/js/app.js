@@ -7,3 +7,4 @@ import "./confirm.js";
 import "./palette.js";
 import "./live.js";
 import "./shell.js";
+import "./rows.js";

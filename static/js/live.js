@@ -16,7 +16,7 @@ const topicsOf = (node) => node.dataset.live.split(/\s+/).filter(Boolean);
 
 const typesIn = (node) =>
   node.contains(document.activeElement) &&
-  document.activeElement.matches("input, textarea, select");
+  document.activeElement.matches("input:not(.row-mark), textarea, select");
 
 function selectsIn(node) {
   const selection = getSelection();
@@ -46,7 +46,11 @@ for (const end of ["pointerup", "pointercancel", "contextmenu"]) {
 }
 addEventListener("blur", () => pressed && letGo()); // nobody tells when a key goes up elsewhere
 
-const inUse = (node) => typesIn(node) || selectsIn(node) || node.contains(pressed);
+// A mark in a list is kept by what shows it (rows.js): it is nothing that is typed.
+const chooses = (node) => Boolean(node.querySelector(".row-menu .show"));
+
+const inUse = (node) =>
+  typesIn(node) || selectsIn(node) || chooses(node) || node.contains(pressed);
 
 function refresh(nodes) {
   for (const node of nodes) {
@@ -57,7 +61,7 @@ function refresh(nodes) {
 }
 
 // Who walks by keyboard is not thrown out: the same thing has the focus after a refresh.
-const FOCUSABLE = "a[href], button, summary, [tabindex]";
+const FOCUSABLE = "a[href], button, summary, .row-mark, [tabindex]";
 let walked = null;
 
 const markOf = (element) =>
@@ -188,6 +192,7 @@ document.addEventListener("visibilitychange", () => {
   connect();
   wake();
 });
+document.addEventListener("hidden.bs.dropdown", () => stale.size && wake());
 document.addEventListener("focusout", () => stale.size && setTimeout(wake, 200));
 document.addEventListener("selectionchange", () => {
   if (stale.size && getSelection().isCollapsed) setTimeout(wake, 200);

@@ -101,3 +101,27 @@ def test_escape_closes_the_form_of_a_launch_and_gives_the_focus_back(
     page.keyboard.press("Escape")
     expect(page.locator("#launch-panel")).to_be_hidden()
     expect(opener).to_be_focused()
+
+
+def test_rows_are_chosen_kept_and_acted_on_by_keyboard(portal: screens.Portal, page: Any) -> None:
+    page.set_viewport_size(screens.WIDE)
+    page.goto(f"{portal.url}/projects/vision/workspaces/", wait_until="load")
+    stop = page.get_by_role("button", name="Stop the chosen")
+    expect(stop).to_be_disabled()
+    page.locator(".row-mark").first.focus()
+    page.keyboard.press("Space")
+    expect(page.locator(".bulk-count")).to_have_text("1 chosen")
+    with page.expect_response(lambda answer: answer.url.endswith("/workspaces/")):
+        page.evaluate("htmx.trigger('#workspaces', 'live')")  # the list refreshes itself
+    expect(page.locator(".row-mark").first).to_be_checked()
+    expect(page.locator(".row-mark:checked")).to_have_count(1)
+    menu = page.locator(".row-menu > button").first
+    menu.focus()
+    page.keyboard.press("Enter")
+    page.keyboard.press("ArrowDown")
+    expect(page.locator(".row-menu .dropdown-item").first).to_be_focused()
+    page.keyboard.press("Escape")
+    page.get_by_label("Choose all on this page").check()
+    stop.press("Enter")
+    page.wait_for_url("**/workspaces/act/**")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Stop")
