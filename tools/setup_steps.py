@@ -17,6 +17,7 @@ TOOLS = ROOT / ".venv-tools"
 LOCKS = ROOT / "requirements"
 LAB_OVERRIDES = LOCKS / "jupyterlab-overrides.json"
 LAB_OVERRIDES_AT = "share/jupyter/lab/settings/overrides.json"  # in its environment
+YARN_IS = '{"type": "commonjs"}\n'  # what the package.json beside JupyterLab's yarn.js says
 NODE_LEAST = 20
 NOBODY = 65534
 SPACE_NEEDED_MIB = 1500
@@ -126,18 +127,22 @@ def notebook_environment(base: Path, uv: Path, name: str = "jupyterlab") -> Path
     """The read-only environment of workspaces; the others are made for tests, as they come."""
     if name != "jupyterlab":
         return named_environment(base, uv, name, LOCKS / f"{name}.txt")
-    parts = (LAB_OVERRIDES_AT, LAB_OVERRIDES)
+    parts = (LAB_OVERRIDES_AT, LAB_OVERRIDES, YARN_IS)
     return named_environment(base, uv, name, LOCKS / "notebook.txt", parts=parts, add=set_lab_up)
 
 
 def set_lab_up(folder: Path) -> None:
     """Give JupyterLab our defaults, which a person's own settings override.
 
-    It asks nobody at first whether it may fetch news from a website.
+    It asks nobody at first whether it may fetch news from a website. At each start it asks its copy
+    of yarn for a setting, which newer Nodes take for a module unless they are told, and then the
+    log of every workspace begins with 11 kB of the program's text.
     """
     target = folder / LAB_OVERRIDES_AT
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_bytes(LAB_OVERRIDES.read_bytes())
+    for yarn in folder.glob("lib/python3.*/site-packages/jupyter_builder/yarn.js"):
+        yarn.with_name("package.json").write_text(YARN_IS)
 
 
 def dataplane_environment(base: Path, uv: Path) -> Path:

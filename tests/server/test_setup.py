@@ -34,6 +34,16 @@ def test_jupyterlab_asks_nobody_about_news_and_leaves_the_choice_to_people(tmp_p
     assert written == {"@jupyterlab/apputils-extension:notification": {"fetchNews": "false"}}
 
 
+def test_node_is_told_what_jupyterlabs_yarn_is(tmp_path: Path) -> None:
+    """Otherwise it fails at each start, and writes the whole of it into the workspace's log."""
+    yarn = tmp_path / "lib/python3.11/site-packages/jupyter_builder/yarn.js"
+    yarn.parent.mkdir(parents=True)
+    yarn.touch()
+    setup_steps.set_lab_up(tmp_path)
+    said = json.loads(yarn.with_name("package.json").read_text())
+    assert said == {"type": "commonjs"}
+
+
 def test_an_old_python_is_told_what_is_needed() -> None:
     script = (
         "import sys, runpy; sys.version_info = (3, 9, 2);"
