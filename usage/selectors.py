@@ -1,14 +1,18 @@
 """Reading usage: hours within a range, exactly cut at its edges."""
 
+from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime, time, timedelta
 from uuid import UUID
 
 from django.db.models import Q, QuerySet
+from django.utils import timezone
 
 from common.clock import now
 from usage.models import Interval
+
+MOST_PARTS = 100
 
 
 @dataclass(frozen=True)
@@ -46,12 +50,48 @@ class Total:
         self.running += interval.ended_at is None
 
 
+@dataclass
+class Part:
+    """What was held in some days of a span: ``MOST_PARTS`` of them are what a chart can show."""
+
+    begin: datetime  # midnight of the reader's zone
+    gpu_hours: float = 0.0
+    cpu_hours: float = 0.0
+
+
+class Parts:
+    """The days of a span, or as many together as leave ``MOST_PARTS``."""
+
+    def __init__(self, span: Range) -> None:
+        first = timezone.localtime(span.since).date()
+        self.days = -(-((timezone.localtime(span.until).date() - first).days + 1) // MOST_PARTS)
+        self.parts: list[Part] = []
+        while not self.parts or self.parts[-1].begin < span.until:
+            day = first + timedelta(days=self.days * len(self.parts))
+            self.parts.append(Part(timezone.make_aware(datetime.combine(day, time.min))))
+        self._ends = [part.begin for part in self.parts[1:]]
+        self.parts.pop()  # the last one only ends the one before
+        self._span = span
+
+    def add(self, row: Interval, at: datetime) -> None:
+        begin = max(row.started_at, self._span.since)
+        end = min(row.ended_at or at, self._span.until)
+        step = bisect_right(self._ends, begin)
+        while begin < end and step < len(self.parts):
+            until = min(end, self._ends[step])
+            hours = (until - begin).total_seconds() / 3600
+            self.parts[step].gpu_hours += hours * row.gpus
+            self.parts[step].cpu_hours += hours * row.cpu_milli / 1000
+            begin, step = until, step + 1
+
+
 @dataclass(frozen=True)
 class Report:
-    """The page: totals, by person and by kind of GPU."""
+    """The page: totals, by person and by kind of GPU, and over time."""
 
     span: Range
     total: Total
+    over_time: Parts
     people: list[Total] = field(default_factory=list)
     flavors: list[Total] = field(default_factory=list)
 
@@ -86,7 +126,7 @@ def hours_within(interval: Interval, span: Range, at: datetime) -> float:
 def report(rows: Iterable[Interval], span: Range, *, by_project: bool = False) -> Report:
     """Add the intervals up; one pass, one query."""
     at = now()
-    total = Total("")
+    total, parts = Total(""), Parts(span)
     people: dict[UUID, Total] = {}
     flavors: dict[str, Total] = {}
     for row in rows.iterator(chunk_size=2000) if isinstance(rows, QuerySet) else rows:
@@ -95,11 +135,13 @@ def report(rows: Iterable[Interval], span: Range, *, by_project: bool = False) -
         word = row.project_slug if by_project else row.owner_name
         what = (row.flavor or "gpu") if row.gpus else ""
         total.add(row, hours)
+        parts.add(row, at)
         people.setdefault(uid, Total(word, uid)).add(row, hours)
         flavors.setdefault(what, Total(what)).add(row, hours)
     return Report(
         span=span,
         total=total,
+        over_time=parts,
         people=sorted(people.values(), key=lambda t: (-t.gpu_hours, -t.cpu_hours, t.label)),
         flavors=sorted(flavors.values(), key=lambda t: (-t.gpu_hours, t.label)),
     )

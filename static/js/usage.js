@@ -1,58 +1,24 @@
 // Small multiples of what a workspace used; read again every half minute while in front.
-import uPlot from "/static/vendor/uplot/uPlot.esm.js";
-
+import { place, plot } from "./plots.js";
 import { zone } from "./zone.js";
 
 const EVERY_MS = 30000;
 
-const css = (name) => getComputedStyle(document.body).getPropertyValue(name).trim();
-
 const SPAN_S = 600; // the axis never shows less than ten minutes
 
 function part(box, title, unit, values) {
-  const node = document.createElement("div");
-  node.className = "chart";
-  const head = document.createElement("h3");
-  head.textContent = title;
   const latest = values.findLast((value) => value !== null);
-  const now = document.createElement("div");
-  now.className = "now";
-  now.textContent = latest === undefined ? "–" : `${latest.toFixed(latest < 10 ? 1 : 0)}${unit}`;
-  node.append(head, now);
-  box.append(node);
-  return node;
+  const words = latest === undefined ? "–" : `${latest.toFixed(latest < 10 ? 1 : 0)}${unit}`;
+  return place(box, title, words);
 }
 
-function plot(node, times, values, limit) {
-  const line = css("--berth-state-running");
-  const axis = {
-    stroke: css("--berth-quiet"),
-    grid: { stroke: css("--berth-line"), width: 1 },
-    ticks: { show: false },
-  };
+function drawOne(node, times, values, limit) {
   const last = times[times.length - 1];
-  new uPlot(
-    {
-      width: node.clientWidth,
-      height: 120,
-      cursor: { show: false },
-      legend: { show: false },
-      scales: {
-        x: { range: () => [Math.min(times[0], last - SPAN_S), last] },
-        y: { range: (_u, _min, max) => [0, Math.max(limit || 0, max || 1)] },
-      },
-      axes: [
-        { ...axis, grid: { show: false }, space: 70, values: (_u, ticks) => ticks.map(clock) },
-        { ...axis, size: 40, space: 25 },
-      ],
-      series: [
-        {},
-        { stroke: line, width: 1.5, fill: `color-mix(in oklab, ${line} 15%, transparent)` },
-      ],
-    },
-    [times, values],
-    node,
-  );
+  plot(node, [times, values], {
+    x: () => [Math.min(times[0], last - SPAN_S), last],
+    y: (_u, _min, max) => [0, Math.max(limit || 0, max || 1)],
+    ticks: clock,
+  });
 }
 
 const clock = (seconds) =>
@@ -97,7 +63,7 @@ async function draw(box) {
   box.replaceChildren();
   // All places first: each chart is as wide as its place once all are there.
   const places = charts.map(([title, unit, values]) => part(box, title, unit, values));
-  charts.forEach(([, , values, limit], i) => plot(places[i], times, values, limit));
+  charts.forEach(([, , values, limit], i) => drawOne(places[i], times, values, limit));
 }
 
 for (const box of document.querySelectorAll("[data-usage-url]")) {

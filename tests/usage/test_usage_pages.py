@@ -2,7 +2,7 @@
 
 import csv
 import io
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ from clusters.models import Flavor
 from common.clock import now
 from common.ids import new_uid
 from usage.models import Interval
+from usage.selectors import MOST_PARTS
 
 pytestmark = pytest.mark.django_db
 
@@ -62,6 +63,28 @@ def test_hours_are_cut_at_the_edges_of_the_span(
         "gpus": 2,
         "gpu_hours": pytest.approx(4, abs=0.01),
     }
+
+
+def test_hours_over_time_are_those_of_the_whole_cut_at_midnight(
+    project: Any, alice: Any, held: Any, as_user: Any
+) -> None:
+    page = as_user(alice).get("/projects/vision/usage?since=2026-01-01&until=2026-01-02")
+    assert [part.gpu_hours for part in page.context["report"].over_time.parts] == [0, 0]
+    begin = datetime(2026, 1, 1, 22, tzinfo=UTC)
+    Interval.objects.filter(launch=1).update(started_at=begin, ended_at=begin + timedelta(hours=5))
+    page = as_user(alice).get("/projects/vision/usage?since=2026-01-01&until=2026-01-02")
+    parts = page.context["report"].over_time.parts
+    assert [part.gpu_hours for part in parts] == [4, 6]
+    assert [part.cpu_hours for part in parts] == [8, 12]
+    html = page.content.decode()
+    assert 'data-hours="over-time-table"' in html
+    assert 'data-day="2026-01-02" data-gpu="6.000"' in html
+    long = as_user(alice).get("/projects/vision/usage?since=2020-01-01&until=2026-12-31")
+    report = long.context["report"]
+    assert 50 <= len(report.over_time.parts) <= MOST_PARTS
+    assert sum(p.gpu_hours for p in report.over_time.parts) == pytest.approx(
+        report.total.gpu_hours, abs=0.01
+    )
 
 
 def test_my_usage_is_mine_only(project: Any, bob: Any, held: Any, as_user: Any) -> None:
