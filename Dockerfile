@@ -17,7 +17,7 @@ COPY package.json package-lock.json .npmrc ./
 RUN npm ci --omit=dev --ignore-scripts --no-audit --no-fund
 # what only browsers load has no place beside the proxy
 RUN mkdir /srv/proxy && cp -r node_modules /srv/proxy/node_modules \
-    && cd /srv/proxy/node_modules && rm -rf @tabler @xterm uplot htmx* .bin
+    && cd /srv/proxy/node_modules && rm -rf @fontsource-variable @tabler @xterm uplot htmx* .bin
 
 # --- Python packages --------------------------------------------------------------------------------
 FROM ${PYTHON_IMAGE} AS environment

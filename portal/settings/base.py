@@ -329,6 +329,9 @@ STATIC_ROOT = VAR / "static"
 _static: list[Any] = [
     ROOT / "static",
     ("vendor/tabler", ROOT / "node_modules/@tabler/core/dist"),
+    # files of some signs each: a browser asks for those that a page has
+    ("vendor/inter", ROOT / "node_modules/@fontsource-variable/inter"),
+    ("vendor/noto-sans-jp", ROOT / "node_modules/@fontsource-variable/noto-sans-jp"),
     ("vendor/tabler-icons", ROOT / "node_modules/@tabler/icons-webfont/dist"),
     ("vendor/htmx-ext-sse", ROOT / "node_modules/htmx-ext-sse"),
     ("vendor/uplot", ROOT / "node_modules/uplot/dist"),
@@ -338,6 +341,15 @@ _static: list[Any] = [
 ]
 STATICFILES_DIRS = [d for d in _static if Path(d[1] if isinstance(d, tuple) else d).is_dir()]
 WHITENOISE_USE_FINDERS = True
+
+
+def _keep_fonts(headers: Any, _path: str, url: str) -> None:
+    """They change with a release, if ever; asking for each of them on each page is slow."""
+    if url.endswith(".woff2"):
+        headers["Cache-Control"] = f"public, max-age={30 * 24 * 3600}"
+
+
+WHITENOISE_ADD_HEADERS_FUNCTION = _keep_fonts
 DJANGO_TABLES2_TEMPLATE = "components/table.html"
 
 # --- API ----------------------------------------------------------------------------------------

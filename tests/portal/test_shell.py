@@ -1,6 +1,7 @@
 """The frame around every page: language, theme, project, palette, streams, error pages."""
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -21,6 +22,22 @@ def test_the_theme_is_rendered_by_the_server(as_user: Any, alice: Any) -> None:
     assert client.post(reverse("preferences"), {"theme": "dark"}).status_code == 302
     page = client.get(reverse("projects:list")).content.decode()
     assert 'data-bs-theme="dark"' in page.split("<head>")[0]
+
+
+def test_the_fonts_come_from_this_server_in_parts_and_are_kept(as_user: Any, alice: Any) -> None:
+    client = as_user(alice)
+    page = client.get(reverse("projects:list"))
+    assert "font-src 'self'" in page["Content-Security-Policy"]
+    for name, family, least in (("inter", "Inter", 5), ("noto-sans-jp", "Noto Sans JP", 100)):
+        sheet = f"/static/vendor/{name}/wght.css"
+        assert sheet in page.content.decode()
+        css = b"".join(client.get(sheet).streaming_content).decode()
+        assert f"font-family: '{family} Variable'" in css
+        files = re.findall(r"url\(\./(files/[\w.-]+\.woff2)\)", css)
+        assert len(files) == css.count("unicode-range:") >= least
+        answer = client.get(f"/static/vendor/{name}/{files[0]}")
+        assert answer.status_code == 200
+        assert "max-age=2592000" in answer["Cache-Control"]
 
 
 def test_the_language_is_kept_with_the_account(as_user: Any, alice: Any) -> None:
