@@ -256,7 +256,7 @@ def _sentence(cluster: Cluster, verdict: Verdict) -> str:
     claim = verdict.claim
     size = Resources(claim.cpu_milli, claim.memory_mib, claim.gpus, claim.gpu_flavor)
     if verdict.never:
-        return never_sentence(cluster.name, verdict.lacking, size)
+        return never_sentence(cluster.label, verdict.lacking, size)
     return waiting_sentence(verdict.lacking, verdict.ahead + 1, size)
 
 

@@ -4,8 +4,15 @@ from typing import Any
 from uuid import UUID
 
 from django.db import models
+from django.utils.translation import gettext as _
 
 from common.ids import new_uid
+from runtime.models import ONE_MACHINE
+
+
+def label_of(key: str, name: str) -> str:
+    """Return the name of a cluster for people; that of this machine is a word of ours."""
+    return _(name) if key == ONE_MACHINE else name
 
 
 class Cluster(models.Model):
@@ -45,6 +52,11 @@ class Cluster(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def label(self) -> str:
+        """The name as people read it."""
+        return label_of(self.key, self.name)
 
     @property
     def is_attached(self) -> bool:

@@ -56,13 +56,13 @@ def launch_refusal(cluster_key: str, project_uid: Any = None) -> str:
     if cluster is None:
         return "" if cluster_key == ONE_MACHINE else _("There is no such cluster.")
     if not cluster.enabled:
-        return _("The cluster %(name)s is switched off.") % {"name": cluster.name}
+        return _("The cluster %(name)s is switched off.") % {"name": cluster.label}
     if cluster.drain:
-        return _("The cluster %(name)s takes no new work at the moment.") % {"name": cluster.name}
+        return _("The cluster %(name)s takes no new work at the moment.") % {"name": cluster.label}
     if project_uid is not None and _project_clusters:
         allowed = _project_clusters[0](project_uid)
         if allowed and cluster.key not in allowed:
-            return _("This project may not use the cluster %(name)s.") % {"name": cluster.name}
+            return _("This project may not use the cluster %(name)s.") % {"name": cluster.label}
     return _unproved(cluster)
 
 
@@ -271,7 +271,7 @@ def _kinds(
 def _raise_no_kind(cluster: Cluster, name: str) -> None:
     _raise_flavor(
         _("%(cluster)s has no GPU of the kind %(kind)s that this work may use.")
-        % {"cluster": cluster.name, "kind": name}
+        % {"cluster": cluster.label, "kind": name}
     )
 
 

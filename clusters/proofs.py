@@ -39,16 +39,16 @@ def _of_network(cluster: Cluster, check: CheckResult | None) -> str:
         return _(
             "Whether the network of %(name)s keeps projects apart was not proved yet."
             " An operator sees more on the cluster's page."
-        ) % {"name": cluster.name}
+        ) % {"name": cluster.label}
     if check.state == CheckResult.State.RED:
         return _(
             "The network of %(name)s does not keep projects apart, so nothing is started there."
-        ) % {"name": cluster.name}
+        ) % {"name": cluster.label}
     if check.at < now() - PROVED_FOR:
         return _(
             "Whether the network of %(name)s keeps projects apart was not proved for some days."
             " An operator sees more on the cluster's page."
-        ) % {"name": cluster.name}
+        ) % {"name": cluster.label}
     return ""
 
 
@@ -62,4 +62,4 @@ def _of_host(cluster: Cluster, check: CheckResult | None) -> str:
     return _(
         "Work on %(name)s could take the credential of its nodes, so nothing is started there."
         " An operator sees the remedy on the cluster's page."
-    ) % {"name": cluster.name}
+    ) % {"name": cluster.label}

@@ -58,7 +58,7 @@ class WorkspaceFilter(FilterForm):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        known = Cluster.objects.order_by("name", "key").values_list("key", "name")
+        known = [(row.key, row.label) for row in Cluster.objects.order_by("name", "key")]
         self.fields["cluster"].choices = [ANY, *known]  # type: ignore[attr-defined]
 
 
@@ -209,7 +209,7 @@ class PresetForm(GroupedForm):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        clusters = Cluster.objects.order_by("name").values_list("key", "name")
+        clusters = [(row.key, row.label) for row in Cluster.objects.order_by("name")]
         self.fields["cluster_key"].choices = [ANY, *clusters]  # type: ignore[attr-defined]
 
     def clean_command(self) -> list[str]:

@@ -113,7 +113,7 @@ class VolumeClassForm(GroupedForm):
         super().__init__(*args, **kwargs)
         self._row = row
         self.fields["min_size"].initial = 1
-        known = list(Cluster.objects.order_by("name").values_list("key", "name"))
+        known = [(row.key, row.label) for row in Cluster.objects.order_by("name")]
         for name in ("clusters", "default_on"):
             field = self.fields[name]
             assert isinstance(field, forms.MultipleChoiceField)  # noqa: S101 - for the types
@@ -203,8 +203,8 @@ class VolumeClassTable(Table):
 
     def render_places(self, record: VolumeClass) -> str:
         said = [
-            _t("%(name)s (default)") % {"name": p.cluster.name} if p.is_default else p.cluster.name
-            for p in record.places.all()
+            _t("%(name)s (default)") % {"name": name} if is_default else name
+            for name, is_default in ((p.cluster.label, p.is_default) for p in record.places.all())
         ]
         return ", ".join(said) or tags.NOTHING
 

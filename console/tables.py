@@ -10,10 +10,12 @@ from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 
 from accounts.choices import PlatformRole
+from clusters.models import label_of
 from common.templatetags import berth as tags
 from console import selectors
 from console.views.base import Table
 from console.words import via_words
+from events.details import details_of
 from events.verbs import outcome_words, words_of
 
 END: dict[str, Any] = {"td": {"class": "end"}, "th": {"class": "end"}}
@@ -150,7 +152,8 @@ class WorkspaceTable(Table):
         if record.cluster_name is None:
             return record.cluster_key
         place = {"cluster": record.cluster_key}
-        cluster = linked(reverse("console:cluster", kwargs=place), record.cluster_name)
+        name = label_of(record.cluster_key, record.cluster_name)
+        cluster = linked(reverse("console:cluster", kwargs=place), name)
         if not record.node:
             return cluster
         nodes = f"{reverse('console:cluster-nodes', kwargs=place)}?{urlencode({'q': record.node})}"
@@ -264,9 +267,10 @@ class EventTable(Table):
     def render_target_name(self, record: Any) -> Any:
         name = record.target_name or record.target_kind
         if record.message and not name:
-            return record.message
+            return details_of(record)
         if record.message:
-            return format_html('{}<br><span class="text-secondary">{}</span>', name, record.message)
+            said = details_of(record)
+            return format_html('{}<br><span class="text-secondary">{}</span>', name, said)
         return name
 
     def render_outcome(self, record: Any) -> Any:

@@ -176,7 +176,7 @@ class Room:
         cluster = self._cluster
         if cluster is None or self._is_one_machine or cluster.reachable or not cluster.checked_at:
             return ""
-        return _("It would wait: %(cluster)s does not answer.") % {"cluster": cluster.name}
+        return _("It would wait: %(cluster)s does not answer.") % {"cluster": cluster.label}
 
     def _never_sentence(self, wanted: Resources) -> str:
         lacking = things(self._lacking(wanted), wanted)
@@ -186,7 +186,7 @@ class Room:
             )
             return said % {"things": lacking}
         return _("No node of %(cluster)s has %(things)s.") % {
-            "cluster": self._cluster.name,
+            "cluster": self._cluster.label,
             "things": lacking,
         }
 

@@ -12,8 +12,10 @@ class ProjectsConfig(AppConfig):
         from clusters import hooks as clusters
         from clusters import placement
         from common.drf.viewsets import register_idempotency
+        from events import details
         from notifications.kinds import register_mail_url
         from projects import access, idempotency, place_reconciler, places, selectors, services
+        from projects.choices import roles_in_words
         from projects.gate import InvitationGate
         from projects.reconciler import ProjectReconciler, forget_people
         from projects.services.invitations import mail_link
@@ -21,6 +23,9 @@ class ProjectsConfig(AppConfig):
         from runtime import ports, reconcilers
 
         register_idempotency(idempotency)
+        details.register(
+            ("member.added", "member.role-changed", "member.removed", "member.left"), roles_in_words
+        )
         reconcilers.register(ProjectReconciler())
         reconcilers.register(place_reconciler.PlaceReconciler())
         reconcilers.on_transition(forget_people)

@@ -9,6 +9,12 @@ class Role(models.TextChoices):
     OWNER = "owner", _("Owner")
 
 
+def roles_in_words(message: str) -> str:
+    """“member → owner” with the words that people read for roles."""
+    known = {role.value: str(role.label) for role in Role}
+    return " → ".join(known.get(word, word) for word in message.split(" → "))
+
+
 RANK = {Role.VIEWER: 1, Role.MEMBER: 2, Role.MANAGER: 3, Role.OWNER: 4}
 
 

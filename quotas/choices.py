@@ -45,6 +45,19 @@ def order_of(key: str) -> tuple[int, str]:
     return (list(LABELS).index(base), key)
 
 
+def limits_in_words(message: str) -> str:
+    """“gpus: - → 6” as people read it."""
+    told = []
+    for part in message.split(", "):
+        key, _colon, change = part.partition(": ")
+        amounts = change.split(" → ")
+        if not is_resource(key) or not all(one == "-" or one.isdecimal() for one in amounts):
+            return message
+        shown = (one if one == "-" else words(key, int(one)) for one in amounts)
+        told.append(f"{label_of(key)}: {' → '.join(shown)}")
+    return ", ".join(told)
+
+
 def words(key: str, amount: int) -> str:
     """Return an amount as people read it: 2 GPUs, 4 CPU, 16 GiB."""
     if key == CPU_MILLI:

@@ -90,6 +90,6 @@ def choices() -> list[tuple[str, str]]:
     """Return what a form offers: every part of every cluster."""
     rows = Pool.objects.select_related("cluster").order_by("cluster__name", "position", "name")
     return [
-        (f"{row.cluster.key}{SEPARATOR}{row.name}", f"{row.cluster.name} · {row.name}")
+        (f"{row.cluster.key}{SEPARATOR}{row.name}", f"{row.cluster.label} · {row.name}")
         for row in rows
     ]

@@ -10,7 +10,7 @@ from django.db.models import F, OuterRef, Q, Subquery
 from django.utils.translation import gettext as _
 
 from accounts.principal import Principal
-from clusters.models import Cluster
+from clusters.models import Cluster, label_of
 from common.clock import now
 from common.errors import Conflict, Forbidden, NotFound
 from projects.access import Permission, permissions_of, require, role_of, scoped
@@ -43,9 +43,11 @@ def volume_get(who: Principal, uid: UUID | str, project: Project | None = None) 
     cluster = Cluster.objects.filter(key=OuterRef("cluster_key"))
     rows = volumes_visible_to(who, project).annotate(cluster_name=Subquery(cluster.values("name")))
     try:
-        return rows.get(uid=uid)
+        row = rows.get(uid=uid)
     except Volume.DoesNotExist:
         raise NotFound(_("There is no such volume, or you may not see it.")) from None
+    row.cluster_name = label_of(row.cluster_key, row.cluster_name or row.cluster_key)
+    return row
 
 
 def volumes_mountable(

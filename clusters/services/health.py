@@ -5,6 +5,7 @@ from datetime import timedelta
 import structlog
 from django.conf import settings
 from django.db import transaction
+from django.utils.translation import gettext_noop
 
 from clusters import registry
 from clusters.models import Claim, Cluster, Device, Flavor
@@ -19,9 +20,8 @@ log = structlog.get_logger(__name__)
 
 def ensure_local_cluster() -> Cluster:
     """Return the row of this machine, made when missing, with the driver that settings name."""
-    cluster, _made = Cluster.objects.get_or_create(
-        key=ONE_MACHINE, defaults={"name": "This machine", "driver": settings.BERTH_LOCAL_DRIVER}
-    )
+    made = {"name": gettext_noop("This machine"), "driver": settings.BERTH_LOCAL_DRIVER}
+    cluster, _made = Cluster.objects.get_or_create(key=ONE_MACHINE, defaults=made)
     if cluster.driver != settings.BERTH_LOCAL_DRIVER:
         cluster.driver = settings.BERTH_LOCAL_DRIVER
         cluster.save(update_fields=["driver"])

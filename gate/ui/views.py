@@ -94,7 +94,7 @@ class Objects(GateView):
         events = [{**event, "at": _moment(event), "said_at": event["at"]} for event in seen.events]
         context: dict[str, Any] = {"seen": seen, "events": events, "objects": found}
         if not kubectl_reaches(cluster):
-            context["no_kubectl"] = no_address(cluster.name)
+            context["no_kubectl"] = no_address(cluster.label)
         return self.shown(row, "objects", context)
 
 

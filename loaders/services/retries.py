@@ -10,6 +10,7 @@ from datetime import timedelta
 
 from django.conf import settings
 from django.db import transaction
+from django.utils.translation import override
 
 from accounts.principal import Principal
 from common.clock import now
@@ -63,14 +64,15 @@ def _run(pk: int) -> bool:
     if not row.goes_on or row.retry_at is None or row.retry_at > now():
         return False  # another worker was faster, or a person
     who = Principal(user=row.owner)
-    try:
-        with transaction.atomic():
-            require(who, row.project, Permission.LOAD_CREATE)
-            require_startable(who, row)
-            begin(who, row, task=Task(row.task), tries=row.tries + 1)
-    except BerthError as error:
-        _not_now(row.pk, error)
-        return False
+    with override(row.owner.reads_in):  # why it can't is told to them
+        try:
+            with transaction.atomic():
+                require(who, row.project, Permission.LOAD_CREATE)
+                require_startable(who, row)
+                begin(who, row, task=Task(row.task), tries=row.tries + 1)
+        except BerthError as error:
+            _not_now(row.pk, error)
+            return False
     return True
 
 

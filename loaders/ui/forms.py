@@ -216,7 +216,7 @@ def _volumes(
 ) -> list[tuple[str, str]]:
     """Return what may be loaded into, the project's own first."""
     rows = list(volumes_mountable(who, project))
-    names = {cluster.key: cluster.name for cluster in clusters}
+    names = {cluster.key: cluster.label for cluster in clusters}
     several = len({row.cluster_key for row in rows}) > 1
     order = {VolumeKind.PROJECT: 0, VolumeKind.DATA: 1, VolumeKind.HOME: 2}
     rows.sort(key=lambda row: (order[VolumeKind(row.kind)], row.cluster_key, row.name))

@@ -97,7 +97,7 @@ def _card(
         kinds=kinds,
         price=cost_per_hour(preset.gpus, preset.gpu_flavor, known),
         nonce=secrets.token_urlsafe(12),
-        cluster=cluster.name if len(usable) > 1 else "",
+        cluster=cluster.label if len(usable) > 1 else "",
         refusal=refusal,
     )
 

@@ -104,7 +104,7 @@ class ProgramForm(forms.Form):
         if row is not None or len(usable) < 2:  # noqa: PLR2004 - nothing to choose
             self._without("cluster")
         elif isinstance(field := self.fields["cluster"], forms.ChoiceField):
-            found = [(cluster.key, cluster.name) for cluster in usable]
+            found = [(cluster.key, cluster.label) for cluster in usable]
             field.choices = [("", _("Where it starts first")), *found]
         self._offer(project, images)
         if "ports" in self.fields:  # all that are set are in sight

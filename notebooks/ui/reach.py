@@ -66,7 +66,7 @@ def on_cluster(row: Workspace, *, is_owner: bool, may_open: bool) -> OnCluster |
     kubectl = f"kubectl -n {found['namespace']}" if is_owner and kubectl_reaches(cluster) else ""
     port = row.ports[0]["port"] if row.ports else 8888
     return OnCluster(
-        cluster=cluster.name,
+        cluster=cluster.label,
         node=node_of(row) or "",
         image=(row.image or options.default_image).partition("@")[0],
         pinned=image_of(row, options),
@@ -75,7 +75,7 @@ def on_cluster(row: Workspace, *, is_owner: bool, may_open: bool) -> OnCluster |
         ssh=ssh.command if (ssh := ssh_of(row)) else "",
         exec_line=f"{kubectl} exec -it {found['pod']} -- sh" if kubectl else "",
         forward_line=f"{kubectl} port-forward {found['pod']} {port}" if kubectl else "",
-        no_kubectl=no_address(cluster.name) if is_owner and not kubectl else "",
+        no_kubectl=no_address(cluster.label) if is_owner and not kubectl else "",
     )
 
 

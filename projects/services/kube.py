@@ -297,7 +297,7 @@ def _reached(cluster_key: str) -> None:
     """Refuse what could only time out: a file with the address that pods have for the server."""
     cluster = _cluster(cluster_key)
     if not kubectl_reaches(cluster):
-        raise Conflict(no_address(cluster.name), code="no-kube-address")
+        raise Conflict(no_address(cluster.label), code="no-kube-address")
 
 
 def _check(grant: KubeGrant) -> None:

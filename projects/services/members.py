@@ -6,6 +6,7 @@ above himself; the last active owner neither goes nor is demoted.
 
 from django.db import transaction
 from django.utils.translation import gettext as _
+from django.utils.translation import override
 
 from accounts.models import User
 from accounts.principal import Principal
@@ -167,12 +168,14 @@ def _tell(who: Principal | None, row: Membership, verb: str, message: str = "") 
         data={"role": row.role},
     )
     if who is None or who.user.pk != row.user_id:
+        with override(row.user.reads_in):
+            role = str(Role(row.role).label)
         notify(
             users=[row.user],
             kind="project.added",
             params={
                 "who": who.user.label if who else "Berth",
-                "role": row.role,
+                "role": role,
                 "name": row.project.name,
             },
             url=f"/projects/{row.project.slug}/",

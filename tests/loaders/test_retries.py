@@ -144,3 +144,15 @@ def test_after_a_day_it_is_said_that_it_could_not(cut, project, operator, princi
 def test_pauses_grow_to_ten_minutes():
     assert retries.pause_after(0) == retries.FIRST_PAUSE
     assert retries.pause_after(30) == retries.LONGEST_PAUSE
+
+
+def test_why_it_can_not_go_on_is_said_in_its_owners_language(cut, alice):
+    from tools import messages
+
+    messages.compile_all()
+    alice.language = "ja"
+    alice.save()
+    Load.objects.update(anonymous=False)  # its credential was removed
+    come_due(cut)
+    assert cut.result_message
+    assert not cut.result_message.isascii()

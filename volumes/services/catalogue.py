@@ -152,7 +152,7 @@ def _fits_places(row: VolumeClass) -> None:
     places = list(row.places.select_related("cluster"))
     on_one = [p for p in places if p.cluster.driver in QUEUED_HERE]
     if on_one and (row.backing_kind != BackingKind.DIRECTORY or row.options):
-        name = {"name": on_one[0].cluster.name}
+        name = {"name": on_one[0].cluster.label}
         raise wrong(
             "clusters", _("“%(name)s” is one machine: only folders of its own lie there.") % name
         )

@@ -130,7 +130,7 @@ def _places(project: Project) -> list[tuple[str, str]]:
     return [
         (
             f"{cluster.key}{SEPARATOR}{key}",
-            _words(row, cluster.name if several else "", near.get((cluster.key, key), ())),
+            _words(row, cluster.label if several else "", near.get((cluster.key, key), ())),
         )
         for cluster in clusters
         for key, row in offers[cluster.key].items()
