@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
-from gate.db import look
+from common.looks import look
 from runtime.drivers.kubernetes.streams import Endpoint, KubeStreams
 
 

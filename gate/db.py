@@ -1,46 +1,22 @@
-"""Short looks into the database from asyncio; nothing is held while a stream runs.
+"""What is merely noted in the database waits by itself; whoever asks for something does not.
 
-Whoever asks for something waits for looks only. What is merely noted (``later``) waits by itself:
-on one machine there is one writer at a time, and the disk may be busy with what people upload.
+On one machine there is one writer at a time, and the disk may be busy with what people upload.
 """
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
 
 import structlog
-from django.db import close_old_connections, connections
-from django.utils import translation
 
-T = TypeVar("T")
-THREADS = 8
-_pool = ThreadPoolExecutor(THREADS, thread_name_prefix="gate-db")
+from common.looks import closing
+
 _notes = ThreadPoolExecutor(1, thread_name_prefix="gate-notes")
 _due: set[str] = set()
 _lock = threading.Lock()
 log = structlog.get_logger(__name__)
-
-
-async def look(question: Callable[[], T]) -> T:
-    """Run ``question`` in a thread, in our language, and give its connection back at once."""
-    language = translation.get_language()
-    return await asyncio.get_running_loop().run_in_executor(_pool, closing, question, language)
-
-
-def closing(question: Callable[[], T], language: str | None) -> T:
-    """Run it in this thread, in this language, and keep no connection."""
-    close_old_connections()
-    try:
-        with translation.override(language):
-            return question()
-    finally:
-        for connection in connections.all(initialized_only=True):
-            if not connection.in_atomic_block:
-                connection.close()
 
 
 def later(key: str, note: Callable[[], object]) -> None:

@@ -9,8 +9,9 @@ from typing import TypeVar
 
 from accounts.services import record_denied
 from common.errors import BerthError, Forbidden, NotFound
+from common.looks import look
 from gate.callers import Caller, principal_of
-from gate.db import later, look
+from gate.db import later
 
 T = TypeVar("T")
 

@@ -21,11 +21,12 @@ from django.db import InterfaceError, OperationalError
 from django.utils import translation
 from django.utils.translation import gettext as _
 
+from common import memory
 from common.errors import BerthError
-from gate import memory, metrics
+from common.looks import look
+from gate import metrics
 from gate.access import FILES, Demand, Target, target_of
 from gate.callers import Caller
-from gate.db import look
 from gate.volumes.access import VolumeTarget, volume_target
 from runtime import bus
 

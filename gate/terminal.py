@@ -18,11 +18,11 @@ from django.utils.translation import gettext as _
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from common.errors import BerthError, Invalid
+from common.looks import look
 from events import services as events
 from gate import metrics
 from gate.access import Demand, Target, running_target
 from gate.callers import Caller, principal_of
-from gate.db import look
 from gate.denials import admitted
 from gate.web import as_error, caller_of, close_with, refuse, tell
 from notebooks.models import Workspace

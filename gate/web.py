@@ -20,10 +20,10 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.websockets import WebSocket
 
 from common.errors import BerthError, Forbidden, NotFound, Unavailable
+from common.looks import look
 from common.problems import CONTENT_TYPE, problem_body
 from gate import callers
 from gate.callers import Caller, SignedOut
-from gate.db import look
 from runtime.drivers.kubernetes.streams import Gone
 from runtime.protocol import DriverError
 

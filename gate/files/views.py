@@ -20,9 +20,9 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
 from common.errors import Conflict, Invalid, Unavailable
+from common.looks import look
 from gate.access import Demand, Target, running_target
 from gate.callers import Caller
-from gate.db import look
 from gate.denials import admitted
 from gate.files import listing, scripts
 from gate.files.running import Script, script, short

@@ -10,9 +10,9 @@ import asyncssh
 from asyncssh.stream import SSHTCPStreamSession
 
 from common.errors import BerthError
+from common.looks import look
 from gate.access import Demand, Target, running_target
 from gate.callers import Caller
-from gate.db import look
 from gate.denials import admitted
 from gate.terminal import record_opened, settle
 from runtime.drivers.kubernetes.streams import Forward

@@ -19,9 +19,9 @@ from django.conf import settings
 from django.utils.translation import gettext as _
 
 from common.errors import BerthError
+from common.looks import look
 from gate import metrics
 from gate.callers import Caller
-from gate.db import look
 from gate.ssh import keys
 from gate.ssh.forward import Forwarded
 from gate.ssh.session import Session

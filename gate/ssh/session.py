@@ -10,9 +10,9 @@ import structlog
 from django.utils.translation import gettext as _
 
 from common.errors import BerthError
+from common.looks import look
 from gate.access import Demand, running_target
 from gate.callers import Caller
-from gate.db import look
 from gate.denials import admitted
 from gate.terminal import record_opened, settle, shell_command
 from runtime.drivers.kubernetes.streams import STDERR, Exec

@@ -12,8 +12,8 @@ from starlette.responses import Response
 
 from common import disk
 from common.errors import Invalid, NotFound
+from common.looks import look
 from gate.access import Demand
-from gate.db import look
 from gate.denials import admitted
 from gate.piped import Piped
 from gate.volumes.access import VolumeTarget, note_deleted, note_written, volume_target
