@@ -9,39 +9,34 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections import Counter
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
-
-from asgiref.sync import sync_to_async
-from django.db import connection
-from django.http import StreamingHttpResponse
-from django.utils.translation import gettext as _
 
 from clusters.logs import LogPart
 from common.errors import BerthError
+from common.looks import look
+from common.streams import Place, Places
 from runtime import bus
 
 POLL_S = 0.7
+QUIET = 4  # times as long between two looks into a log that has said nothing for a while
 HEARTBEAT_S = 15.0
 RECHECK_S = 30.0
 LIFE_S = 3600.0
-PER_USER = 8
 
-_open: Counter[str] = Counter()
-
-
-class TooManyStreams(BerthError):  # noqa: N818 - named like its siblings in common.errors
-    status = 429
-    code = "too-many-streams"
+places = Places(8)
+# Logs lie on clusters that may be slow; whether somebody still has access is never behind them.
+_reads = ThreadPoolExecutor(4, thread_name_prefix="log-read")
 
 
 @dataclass(frozen=True)
 class Follower:
     """Whose stream it is. Whatever a stream calls is synchronous and holds no row."""
 
-    user_key: str
+    place: Place
     allowed: Callable[[], Any]  # raises BerthError when access ended
 
 
@@ -59,26 +54,15 @@ class FollowedState:
     state: Callable[[], dict[str, Any] | None]  # None: it is gone
 
 
-def respond(events: AsyncIterator[str]) -> StreamingHttpResponse:
-    response = StreamingHttpResponse(events, content_type="text/event-stream")
-    response.headers["Cache-Control"] = "no-store"
-    response.headers["X-Accel-Buffering"] = "no"
-    return response
-
-
-def require_slot(user_key: str) -> None:
-    if _open[user_key] >= PER_USER:
-        raise TooManyStreams(_("Too many streams are open at once; close some pages."))
-
-
 async def follow_log(what: FollowedLog, *, offset: int) -> AsyncIterator[str]:
     """Yield ``log`` events with text and the next offset, then ``end`` when it is over.
 
     ``reset`` is a ``log`` whose text stands for all that was told before.
     """
-    with _Slot(what.who.user_key):
+    with what.who.place:
         started = checked = spoken = time.monotonic()
         over = anew = False
+        pause = POLL_S
         yield "retry: 2000\n\n"
         while time.monotonic() - started < LIFE_S:
             if time.monotonic() - checked > RECHECK_S:
@@ -91,6 +75,7 @@ async def follow_log(what: FollowedLog, *, offset: int) -> AsyncIterator[str]:
                 await asyncio.sleep(POLL_S * 5)
                 continue
             if part.data:
+                pause = POLL_S
                 offset, spoken = part.next_offset, time.monotonic()
                 said = {"text": part.text, "offset": offset}
                 yield _event("reset" if anew else "log", said, id_=str(offset))
@@ -102,25 +87,26 @@ async def follow_log(what: FollowedLog, *, offset: int) -> AsyncIterator[str]:
             if over:
                 yield _event("end", {"offset": offset})
                 return
-            over = await _quietly(what.over)
+            over = await look(what.over)
             if over:
                 continue  # its last words may have come since they were asked for
             if time.monotonic() - spoken > HEARTBEAT_S:
                 spoken = time.monotonic()
                 yield ": still here\n\n"
-            await asyncio.sleep(POLL_S)
+            await asyncio.sleep(pause)
+            pause = min(pause * 1.2, POLL_S * QUIET)
 
 
 async def follow_state(what: FollowedState) -> AsyncIterator[str]:
     """Yield the whole state at first and at each change; ends when it is gone."""
-    with _Slot(what.who.user_key):
+    with what.who.place:
         started, last = time.monotonic(), ""
         async with bus.subscription([what.topic]) as mine:
             yield "retry: 2000\n\n"
             while time.monotonic() - started < LIFE_S:
                 if not await _still_allowed(what.who):
                     return
-                state = await _quietly(what.state)
+                state = await look(what.state)
                 if state is None:
                     yield _event("gone", {})
                     return
@@ -133,19 +119,6 @@ async def follow_state(what: FollowedState) -> AsyncIterator[str]:
                     yield ": still here\n\n"
 
 
-class _Slot:
-    def __init__(self, user_key: str) -> None:
-        self._key = user_key
-
-    def __enter__(self) -> None:
-        _open[self._key] += 1
-
-    def __exit__(self, *_error: object) -> None:
-        _open[self._key] -= 1
-        if _open[self._key] <= 0:
-            del _open[self._key]
-
-
 def _event(name: str, data: dict[str, Any], *, id_: str = "") -> str:
     head = f"id: {id_}\n" if id_ else ""
     return f"{head}event: {name}\ndata: {json.dumps(data)}\n\n"
@@ -153,7 +126,7 @@ def _event(name: str, data: dict[str, Any], *, id_: str = "") -> str:
 
 async def _still_allowed(who: Follower) -> bool:
     try:
-        await _quietly(who.allowed)
+        await look(who.allowed)
     except BerthError:
         return False
     return True
@@ -161,23 +134,6 @@ async def _still_allowed(who: Follower) -> bool:
 
 async def _read(what: FollowedLog, offset: int) -> LogPart | None:
     try:
-        return await sync_to_async(_closing(what.read), thread_sensitive=False)(offset=offset)
+        return await look(partial(what.read, offset=offset), _reads)
     except BerthError:
         return None
-
-
-async def _quietly(look: Callable[[], Any]) -> Any:
-    return await sync_to_async(_closing(look))()
-
-
-def _closing(look: Callable[..., Any]) -> Callable[..., Any]:
-    """Give the connection back at once: a stream lives long and asks rarely."""
-
-    def run(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return look(*args, **kwargs)
-        finally:
-            if not connection.in_atomic_block:
-                connection.close()
-
-    return run

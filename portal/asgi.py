@@ -4,6 +4,9 @@ import os
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings.dev")
 
-from django.core.asgi import get_asgi_application
+import django
 
-application = get_asgi_application()
+from portal.server.handler import Handler
+
+django.setup(set_prefix=False)
+application = Handler()

@@ -37,7 +37,7 @@ class Subscription:
 
     def __init__(self, topics: Iterable[str]) -> None:
         self.topics = frozenset(topics)
-        self._queue: asyncio.Queue[dict[str, Any]] = asyncio.Queue(QUEUE)
+        self._queue: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue(QUEUE)
 
     def offer(self, topics: set[str], message: dict[str, Any]) -> None:
         if not (topics & self.topics or "*" in topics or "*" in self.topics):
@@ -48,8 +48,13 @@ class Subscription:
             message = RESYNC
         self._queue.put_nowait(message)
 
+    def wake(self) -> None:
+        """End the wait of the reader without a message."""
+        if not self._queue.full():
+            self._queue.put_nowait(None)
+
     async def get(self, *, timeout_s: float) -> dict[str, Any] | None:
-        """Return the next message, None when nothing came for ``timeout_s``."""
+        """Return the next message, None when nothing came for ``timeout_s`` or somebody wakes."""
         try:
             async with asyncio.timeout(timeout_s):
                 return await self._queue.get()

@@ -23,6 +23,7 @@ from common.drf.streams import (
     wants_stream,
     whole,
 )
+from common.streams import EventStream
 from hubapi import sessions
 from loaders import logs, selectors
 from loaders.api import serializers as s
@@ -50,7 +51,7 @@ class LoadLogs(LoadAPIView):
         run = logs.run_of(row, whole(request, "run", 0, MAX_RUN) or None)
         offset = offset_of(request)
         if wants_stream(request):
-            return streams.respond(streams.follow_log(self._followed(row, run), offset=offset))
+            return EventStream(streams.follow_log(self._followed(row, run), offset=offset))
         limit = whole(request, "limit", PART, 4 * PART)
         if run is None:
             return Response({"text": "", "offset": offset, "run": None, "over": True})
@@ -70,6 +71,5 @@ class LoadLogs(LoadAPIView):
             require_standing()
             selectors.require_inside(who, selectors.load_look(who, uid, project))
 
-        streams.require_slot(str(who.user.uid))
-        follower = streams.Follower(str(who.user.uid), allowed)
+        follower = streams.Follower(streams.places.take(str(who.user.uid)), allowed)
         return streams.FollowedLog(follower, partial(logs.run_read, pk), partial(logs.is_over, pk))

@@ -22,6 +22,7 @@ from common.drf.streams import (
     wants_stream,
     whole,
 )
+from common.streams import EventStream
 from hubapi import sessions
 from notebooks import selectors, services
 from notebooks.api import render
@@ -51,7 +52,7 @@ class WorkspaceLogs(WorkspaceAPIView):
         selectors.require_owner(self.principal, row)
         offset = offset_of(request)
         if wants_stream(request):
-            return streams.respond(streams.follow_log(_log_of(self, row), offset=offset))
+            return EventStream(streams.follow_log(_log_of(self, row), offset=offset))
         limit = whole(request, "limit", PART, 4 * PART)
         part = log_read(row.cluster_key, str(row.uid), offset=offset, limit=limit)
         return Response({"text": part.text, "offset": part.next_offset})
@@ -78,7 +79,7 @@ class WorkspaceEvents(WorkspaceAPIView):
         if wants_stream(request):
             topic = f"workspace:{row.uid}"
             what = streams.FollowedState(_follower(self, row), topic, _looks_at(self, row))
-            return streams.respond(streams.follow_state(what))
+            return EventStream(streams.follow_state(what))
         return Response(
             [
                 {"launch": x.launch, "word": x.word, "at": x.at, "message": x.shown_message}
@@ -126,8 +127,7 @@ def _follower(view: WorkspaceAPIView, row: Workspace) -> streams.Follower:
         require_standing()
         selectors.workspace_get(who, short_id, project)
 
-    streams.require_slot(str(who.user.uid))
-    return streams.Follower(str(who.user.uid), allowed)
+    return streams.Follower(streams.places.take(str(who.user.uid)), allowed)
 
 
 def _log_of(view: WorkspaceAPIView, row: Workspace) -> streams.FollowedLog:

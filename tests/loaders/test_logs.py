@@ -237,7 +237,7 @@ async def test_it_is_followed_to_the_last_words_of_the_run(
     assert "".join(data["text"] for name, data in events if name == "log").endswith(
         "its last words\n"
     )
-    assert not streams._open
+    assert not streams.places
 
 
 @pytest.mark.django_db(transaction=True)

@@ -39,7 +39,7 @@ async def _take(response, wanted):
         if name == wanted:
             break
     # what happens when the client has gone
-    await response._iterator.aclose()
+    await response.events.aclose()
     del response
     gc.collect()
     return found
@@ -48,7 +48,7 @@ async def _take(response, wanted):
 async def _none_is_open():
     """Return when what was left is cleaned up, which goes on after its reader has gone."""
     for _ in range(6000):
-        if not streams._open:
+        if not streams.places:
             return
         await asyncio.sleep(0.01)
 
@@ -69,7 +69,7 @@ async def test_a_log_is_followed_from_an_offset_and_ends_with_the_workspace(runn
     del again
     gc.collect()
     await _none_is_open()
-    assert not streams._open
+    assert not streams.places
 
 
 async def test_the_browser_goes_on_where_it_was_after_a_break(running, alice):
@@ -101,8 +101,11 @@ async def test_the_state_is_told_at_once_and_ends_when_access_ends(running, alic
     assert [n for n, _ in await _take(response, "never")] in ([""], [])
 
 
-async def test_a_person_holds_a_bounded_number_of_streams(running, alice, monkeypatch):
-    monkeypatch.setitem(streams._open, str(alice.uid), streams.PER_USER)
+async def test_a_person_holds_a_bounded_number_of_streams(running, alice):
+    held = [streams.places.take(str(alice.uid)) for _ in range(streams.places.most)]
     response = await _stream(alice, f"{BASE}/{running.short_id}/logs")
     assert response.status_code == 429
     assert json.loads(response.content)["code"] == "too-many-streams"
+    assert response["Retry-After"]
+    del held
+    assert (await _stream(alice, f"{BASE}/{running.short_id}/logs")).status_code == 200

@@ -149,7 +149,7 @@ class TestStream:
 
     @staticmethod
     def view(allowed=("user:x",)):
-        return sse.make_stream(lambda request, asked: [t for t in asked if t in allowed])
+        return sse.make_stream(lambda user, ip, asked: [t for t in asked if t in allowed])
 
     async def test_a_change_is_told(self, signed_in, unix_bus):
         response = await self.view()(signed_in())
@@ -202,14 +202,14 @@ class TestStream:
     async def test_b1_another_page_gets_no_stream_and_takes_none_of_its_visitors(
         self, signed_in, unix_bus, headers
     ):
-        for _ in range(sse.PER_USER + 1):
+        for _ in range(sse.places.most + 1):
             assert (await self.view()(signed_in(headers=headers))).status_code == 403
         own = {"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "cors"}
         assert (await self.view()(signed_in(headers=own))).status_code == 200
 
     async def test_f2_streams_are_bounded_for_each_user(self, signed_in, unix_bus):
         held = []
-        for _ in range(sse.PER_USER):
+        for _ in range(sse.places.most):
             parts = (await self.view()(signed_in())).streaming_content
             await anext(parts)
             held.append(parts)
@@ -219,12 +219,13 @@ class TestStream:
         for parts in held:
             await parts.aclose()
         assert (await self.view()(signed_in())).status_code == 200
-        assert not sse._open
+        assert not sse.places
 
     @pytest.mark.parametrize("how", ["session", "user", "topic"])
     async def test_the_stream_ends_when_the_right_ends(self, signed_in, unix_bus, monkeypatch, how):
         monkeypatch.setattr(sse, "HEARTBEAT_S", 0.02)
-        monkeypatch.setattr(sse, "RECHECK_S", 0.0)
+        monkeypatch.setattr(sse, "RECHECK_S", -1.0)
+        monkeypatch.setattr(sse, "TICK_S", 0.02)
         allowed = ["user:x"]
         parts = (await self.view(allowed)(signed_in())).streaming_content
         await anext(parts)
