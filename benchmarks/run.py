@@ -28,6 +28,7 @@ LOADS = {
     "converge": ("converge", "run"),
     "fair": ("fair", "run"),
     "routes": ("routes", "run"),
+    "streams": ("streams", "run"),
 }
 # Need `make cluster-up`.
 CLUSTER = ["cluster-start", "cluster-storm", "cluster-watch", "cluster-outage"]
