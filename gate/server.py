@@ -8,50 +8,34 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import gc
 import os
 import signal
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import uvicorn
 
+from common import serving
 from common.loading import loading
+from common.serving import BACKLOG, Listener
 from gate.sockets import SocketProtocol
 
 DRAIN_S = 8.0
 GRACE_S = 3
-BACKLOG = 1024
 MAX_MESSAGE = 256 * 1024
 
 
-class Listener(uvicorn.Server):
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield  # one process, several servers: signals are taken once, in serve()
-
-
 def config(app: Any, **extra: Any) -> uvicorn.Config:
-    from django.conf import settings
-
-    return uvicorn.Config(
+    return serving.config(
         app,
-        lifespan="off",
         ws=SocketProtocol,
         ws_max_size=MAX_MESSAGE,
         ws_ping_interval=20,
         ws_ping_timeout=30,
         ws_per_message_deflate=False,
-        loop="asyncio",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=settings.BERTH_BEHIND_TLS_PROXY,
         timeout_graceful_shutdown=GRACE_S,
-        timeout_keep_alive=30,
-        backlog=BACKLOG,
         **extra,
     )
 
@@ -59,19 +43,14 @@ def config(app: Any, **extra: Any) -> uvicorn.Config:
 async def serve(
     public: socket.socket, internal: socket.socket, ssh: socket.socket | None = None
 ) -> None:
-    from django.conf import settings
-
     from gate import internal as inside
     from gate.service import Gate
     from gate.ssh.server import SshServer
 
     gate = Gate()
-    tls: dict[str, Any] = {}
-    if settings.BERTH_TLS_CERT:
-        tls = {"ssl_certfile": settings.BERTH_TLS_CERT, "ssl_keyfile": settings.BERTH_TLS_KEY}
     servers = [
-        (Listener(config(gate.app(), **tls)), public),
-        (Listener(config(inside.app(gate))), internal),
+        (Listener(config(gate.app(), **serving.tls())), serving.for_browsers(public)),
+        (Listener(config(inside.app(gate))), serving.for_workloads(internal)),
     ]
     told = asyncio.Event()
     loop = asyncio.get_running_loop()

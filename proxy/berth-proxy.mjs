@@ -18,6 +18,7 @@ import { cleanCookies, cleanHeaders, credentials } from "./identity.mjs";
 import { makeLog } from "./log.mjs";
 import { stoppedPage, stoppedSocket } from "./stopped.mjs";
 import { Connections } from "./connections.mjs";
+import { Crowd } from "./crowd.mjs";
 
 const USAGE = `Usage: node berth-proxy.mjs [options]
 
@@ -27,6 +28,8 @@ const USAGE = `Usage: node berth-proxy.mjs [options]
   --path-host HOST       path routing: the only host that is served (default 127.0.0.1)
   --scheme http|https    the scheme that browsers use (X-Forwarded-Proto)
   --behind-proxy         another proxy of ours is in front: keep its X-Forwarded-For
+  --connections-per-address N   open at once; 0: all come from a proxy in front (default 4000)
+  --owed SECONDS         for a head, for the next KiB of a body, for the next request (default 30)
   --fallback-url URL     the portal's page for a stopped workspace
   --tls-cert FILE --tls-key FILE   answer browsers by TLS
   --log-level LEVEL      debug, info, warn or error (default info)
@@ -44,6 +47,8 @@ const { values: args } = parseArgs({
     "path-host": { type: "string", default: "127.0.0.1" },
     scheme: { type: "string", default: "http" },
     "behind-proxy": { type: "boolean", default: false },
+    "connections-per-address": { type: "string", default: "4000" },
+    owed: { type: "string", default: "30" },
     "fallback-url": { type: "string", default: "http://127.0.0.1:8002/hub/424" },
     "tls-cert": { type: "string" },
     "tls-key": { type: "string" },
@@ -65,8 +70,12 @@ class BerthProxy extends ConfigurableProxy {
       [/^\/api\/berth\/epoch$/, { get: this.guarded(this.getEpoch) }],
       [/^\/api\/berth\/cut$/, { post: this.guarded(this.postCut) }]
     );
-    // Uploads of data may take hours; slow request *heads* still end by headersTimeout.
+    // Uploads of data may take hours, as long as they move.
     this.proxyServer.requestTimeout = 0;
+    const owedMs = 1000 * Number(args.owed);
+    const mostOfAddress = Number(args["connections-per-address"]);
+    new Crowd(this.proxyServer, { mostOfAddress, owedMs, log: this.log });
+    new Crowd(this.apiServer, { mostOfAddress, owedMs, log: this.log });
     this.proxyServer.on("connection", askIfThere);
     // Without a listener upstream throws what a visitor's socket says when he vanishes.
     this.proxy.on("error", (error) => this.log.debug("A visitor's WebSocket broke: %s", error.code));

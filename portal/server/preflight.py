@@ -264,6 +264,9 @@ def proxy_options(fallback: str = "") -> list[str]:
         words += ["--tls-cert", settings.BERTH_TLS_CERT, "--tls-key", settings.BERTH_TLS_KEY]
     if settings.BERTH_BEHIND_TLS_PROXY:
         words.append("--behind-proxy")
+    in_front = settings.BERTH_BEHIND_TLS_PROXY or settings.BERTH_TRUST_FORWARDED_FOR
+    of_address = 0 if in_front else settings.BERTH_CONNECTIONS_PER_ADDRESS
+    words += ["--connections-per-address", str(of_address)]
     return words
 
 

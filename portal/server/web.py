@@ -5,57 +5,34 @@ that arrives meanwhile waits in the queue instead of being refused.
 """
 
 import asyncio
-import contextlib
 import gc
 import os
 import signal
 import socket
 import sys
-from collections.abc import Iterator
 from typing import Any
-
-import uvicorn
 
 from common.loading import loading
 
 GRACE_S = 5
 
 
-class Listener(uvicorn.Server):
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield  # one process, two servers: signals are taken once, in serve()
-
-
-def config(**extra: Any) -> uvicorn.Config:
-    from django.conf import settings
-
-    from portal.asgi import application
-
-    return uvicorn.Config(
-        application,
-        lifespan="off",
-        ws="none",
-        loop="asyncio",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=settings.BERTH_BEHIND_TLS_PROXY,
-        timeout_graceful_shutdown=GRACE_S,
-        timeout_keep_alive=30,
-        backlog=1024,
-        **extra,
-    )
-
-
 async def serve(public: socket.socket, *internal: socket.socket, drain_s: float = 0.0) -> None:
     """Answer until SIGTERM and ``drain_s`` after it, then end what is open."""
-    from django.conf import settings
+    from common import serving
+    from portal.asgi import application
 
-    tls: dict[str, Any] = {}
-    if settings.BERTH_TLS_CERT:
-        tls = {"ssl_certfile": settings.BERTH_TLS_CERT, "ssl_keyfile": settings.BERTH_TLS_KEY}
-    servers = [(Listener(config(**tls)), [public]), (Listener(config()), list(internal))]
+    ours: dict[str, Any] = {"ws": "none", "timeout_graceful_shutdown": GRACE_S}
+    servers = [
+        (
+            serving.Listener(serving.config(application, **ours, **serving.tls())),
+            [serving.for_browsers(public)],
+        ),
+        (
+            serving.Listener(serving.config(application, **ours)),
+            [serving.for_workloads(one) for one in internal],
+        ),
+    ]
     loop = asyncio.get_running_loop()
 
     def stop() -> None:

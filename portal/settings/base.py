@@ -31,6 +31,8 @@ BERTH_CREDENTIAL_KEYS = words("CREDENTIAL_KEYS")  # newest first; all of them op
 BERTH_BIND = text("BIND")
 BERTH_PORT = number("PORT")
 BERTH_PROXY_PORT = number("PROXY_PORT", BERTH_PORT + 1)
+# Of one address on a listener for browsers; behind a proxy of yours they are not told apart.
+BERTH_CONNECTIONS_PER_ADDRESS = number("CONNECTIONS_PER_ADDRESS")
 BERTH_INTERNAL_PORT = number("INTERNAL_PORT", BERTH_PORT + 2)
 BERTH_PROXY_API_PORT = number("PROXY_API_PORT", BERTH_PORT + 3)
 BERTH_PROXY_TOKEN = text("PROXY_TOKEN")

@@ -105,6 +105,7 @@ class Running:
 @contextlib.asynccontextmanager
 async def serving(kube_url: str, *, patience_s: float = 30) -> AsyncIterator[Running]:
     """A gate whose only cluster is at ``kube_url``; ``patience_s``: with who answers no ping."""
+    from common.serving import for_browsers
     from gate.connections import Connections
     from gate.server import BACKLOG, Listener, config
     from gate.service import Gate, Place
@@ -118,10 +119,11 @@ async def serving(kube_url: str, *, patience_s: float = 30) -> AsyncIterator[Run
     how = config(made.app())
     how.ws_ping_timeout = patience_s
     server = Listener(how)
-    running = asyncio.create_task(server.serve(sockets=[one]))
+    bounded = for_browsers(one)
+    running = asyncio.create_task(server.serve(sockets=[bounded]))
     watching = asyncio.create_task(made.guard.run())
     try:
-        yield Running(made, one.getsockname()[1])
+        yield Running(made, bounded.getsockname()[1])
     finally:
         watching.cancel()
         await made.guard.drain(3)

@@ -87,6 +87,12 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             "the portal; the six ports below that say `port + n` follow it unless set",
         ),
         Setting(
+            "CONNECTIONS_PER_ADDRESS",
+            whole(1),
+            4000,
+            "most connections of one address on a listener for browsers, if no proxy is in front",
+        ),
+        Setting(
             "PROXY_PORT",
             port(),
             DERIVED,
