@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 from celery import Celery
+from celery.signals import setup_logging
 from django.conf import settings
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings.dev")
@@ -12,6 +13,11 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings.dev")
 app = Celery("berth")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
+
+
+@setup_logging.connect
+def leave_logging(**_: object) -> None:
+    """Let Celery set up none: its loggers of tasks would write plain lines beside the JSON."""
 
 
 def prepare_broker() -> None:
