@@ -70,6 +70,20 @@ class Conflict(BerthError):
     code = "conflict"
 
 
+class TooLarge(BerthError):
+    """More was sent than is taken in one request."""
+
+    status = 413
+    code = "too-large"
+
+
+class TooManyRequests(BerthError):
+    """Asked too often; trying again after a while helps."""
+
+    status = 429
+    code = "too-many-requests"
+
+
 class LimitExceeded(Conflict):
     """A quota limit refuses this; ``extra`` has limit, used and asked."""
 

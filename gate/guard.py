@@ -42,6 +42,7 @@ Held = Target | VolumeTarget
 class TooMany(BerthError):  # noqa: N818 - named like its siblings in common.errors
     status = 429
     code = "too-many-streams"
+    retry_after_s = 10
 
 
 class Unasked(BerthError):  # noqa: N818 - named like its siblings in common.errors

@@ -106,7 +106,9 @@ def as_error(error: Exception) -> BerthError:
 
 def problem(error: BerthError) -> Response:
     body = problem_body(error.status, error.code, error.message, extra=error.extra)
-    return JSONResponse(body, status_code=error.status, media_type=CONTENT_TYPE)
+    return JSONResponse(
+        body, status_code=error.status, headers=error.headers, media_type=CONTENT_TYPE
+    )
 
 
 _STYLE = (

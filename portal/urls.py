@@ -46,4 +46,5 @@ urlpatterns += [path("", include(module)) for module in APPS if find_spec(module
 handler400 = "portal.views.bad_request"
 handler403 = "portal.views.denied"
 handler404 = "portal.views.not_found"
+handler429 = "portal.views.too_many"  # allauth's: Django knows none
 handler500 = "portal.views.broken"

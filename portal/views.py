@@ -3,20 +3,31 @@
 import sys
 from typing import Any, ClassVar
 
+from allauth.account import app_settings as account_limits
+from allauth.core.internal.ratelimit import parse_rates
 from django.conf import settings
 from django.contrib.auth.decorators import login_not_required
+from django.core.exceptions import RequestDataTooBig
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.shortcuts import render
 from django.template import loader
 from django.utils.decorators import method_decorator
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 from django.views import View
 
 from accounts.choices import Theme
 from accounts.services.people import profile_update
 from common.database import said_of
-from common.errors import BerthError, Forbidden, Invalid, NotFound
+from common.errors import (
+    BerthError,
+    Forbidden,
+    Invalid,
+    NotFound,
+    TooLarge,
+    TooManyRequests,
+)
 from common.problems import CONTENT_TYPE, problem_body
 from portal import palette
 from projects.access import projects_visible_to
@@ -97,17 +108,41 @@ def _problem(request: HttpRequest, error: BerthError) -> HttpResponse:
     fragment = bool(getattr(request, "htmx", False))
     if request.path.startswith("/api/"):
         body = problem_body(error.status, error.code, error.message)
-        return JsonResponse(body, status=error.status, content_type=CONTENT_TYPE)
-    name = "errors/_problem.html" if fragment else "errors/problem.html"
-    return render(request, name, {"error": error}, status=error.status)
+        answer: HttpResponse = JsonResponse(body, status=error.status, content_type=CONTENT_TYPE)
+    else:
+        name = "errors/_problem.html" if fragment else "errors/problem.html"
+        answer = render(request, name, {"error": error}, status=error.status)
+    for header, value in error.headers.items():
+        answer[header] = value
+    return answer
 
 
-def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:  # noqa: ARG001
+def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
+    if isinstance(exception, RequestDataTooBig):
+        most = settings.DATA_UPLOAD_MAX_MEMORY_SIZE // 1024**2
+        message = _("More was sent than a form may have (%(most)d MiB). Send less.")
+        return _problem(request, TooLarge(message % {"most": most}))
     return _problem(request, Invalid(_("Berth could not read this request.")))
 
 
 def denied(request: HttpRequest, exception: Exception) -> HttpResponse:  # noqa: ARG001
     return _problem(request, Forbidden(_("You may not do this.")))
+
+
+def too_many(request: HttpRequest) -> HttpResponse:
+    """Answer who signs in, or asks for a mail, too often (allauth's limits)."""
+    action = (request.resolver_match.view_name if request.resolver_match else "") or ""
+    limits = account_limits.RATE_LIMITS.get(action.removeprefix("account_"))
+    wait_s = int(max((rate.duration for rate in parse_rates(limits)), default=60))
+    minutes = -(-wait_s // 60)
+    message = ngettext(
+        "This was asked too often in a short time. Wait a minute, then try again.",
+        "This was asked too often in a short time. Wait %(minutes)d minutes, then try again.",
+        minutes,
+    )
+    error = TooManyRequests(message % {"minutes": minutes})
+    error.retry_after_s = wait_s
+    return _problem(request, error)
 
 
 def csrf_failed(request: HttpRequest, reason: str = "") -> HttpResponse:  # noqa: ARG001

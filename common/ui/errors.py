@@ -23,4 +23,7 @@ class BerthErrorMiddleware:
         request.berth_error = error  # type: ignore[attr-defined]  # projects.denials records it
         partial = "_" if getattr(request, "htmx", False) else ""
         template = f"errors/{partial}problem.html"
-        return render(request, template, {"error": error}, status=error.status)
+        page = render(request, template, {"error": error}, status=error.status)
+        for name, value in error.headers.items():
+            page[name] = value
+        return page
