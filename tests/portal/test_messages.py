@@ -9,7 +9,8 @@ import pytest
 from babel.messages.pofile import read_po
 from django.utils.translation import gettext
 
-from gate import db, internal
+from common.looks import look
+from gate import internal
 from runtime import gateway
 from tools import messages
 
@@ -40,7 +41,7 @@ async def _told_by_the_gate(language: str) -> str:
     async with httpx.AsyncClient(transport=door, base_url="http://gate", headers=headers) as client:
         answer = await client.post("/internal/test/word", json={})
     assert (
-        await db.look(lambda: gettext("Terminal")) == "Terminal"
+        await look(lambda: gettext("Terminal")) == "Terminal"
     )  # nobody's language stays behind in a thread
     return str(answer.json()["said"])
 
