@@ -90,7 +90,10 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             "CONNECTIONS_PER_ADDRESS",
             whole(1),
             4000,
-            "most connections of one address on a listener for browsers, if no proxy is in front",
+            "connections that one address (of IPv6 one /64 network) may hold to the portal, the"
+            " gate or the notebook proxy each; more where many people come through one NAT. Not"
+            " looked at with `BERTH_BEHIND_TLS_PROXY` or `BERTH_TRUST_FORWARDED_FOR`, where all"
+            " come from the proxy in front",
         ),
         Setting(
             "PROXY_PORT",
