@@ -12,20 +12,17 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from portal.server.places import Places, Refusal
+from portal.server.places import Places
 from portal.server.processes import Child
 
 LOOK_EVERY_S = 1.0
-AGAIN_AFTER_S = 30.0  # a port was busy
 GRACE_S = 12.0
-Bind = Callable[[Mapping[str, Any], str], socket.socket]
 
 
 @dataclass
 class Standby:
-    """``child`` is there while it is wanted; sockets are bound when it is wanted first."""
+    """``child`` is there while it is wanted."""
 
     name: str
     wanted: Path
@@ -42,20 +39,13 @@ class Standby:
         self.look_at = now + LOOK_EVERY_S
         is_wanted = self.wanted.exists()
         if is_wanted and self.child is None:
-            return self._made(now), None
+            self.child = self.make()
+            return self.child, None
         if not is_wanted and self.child is not None:
             old, self.child = self.child, None
             self._end(old)
             return None, old
         return None, None
-
-    def _made(self, now: float) -> Child | None:
-        try:
-            self.child = self.make()
-        except Refusal as refusal:
-            print(f"{self.name} can't be started: {refusal}", file=sys.stderr, flush=True)
-            self.look_at = now + AGAIN_AFTER_S
-        return self.child
 
     def _end(self, old: Child) -> None:
         """Ask it to go; it drains by itself, and nobody waits for it here."""
@@ -68,21 +58,15 @@ class Standby:
             one.stop()
 
 
-def gate(places: Places, plan: Mapping[str, Any], env: Mapping[str, str], bind: Bind) -> Standby:
-    bound: dict[str, socket.socket] = {}
+def gate(places: Places, env: Mapping[str, str], sockets: Mapping[str, socket.socket]) -> Standby:
+    """The manager holds its sockets from the start: a port that pages name is never another's."""
+    options = {"gate": "--fd", "gate_internal": "--internal-fd", "ssh": "--ssh-fd"}
+    fds = {option: sockets[name].fileno() for name, option in options.items() if name in sockets}
+    command = [sys.executable, "-m", "gate"]
+    for option, number in fds.items():
+        command += [option, str(number)]
 
     def make() -> Child:
-        names = ["gate", "gate_internal"]
-        if plan["ports"].get("ssh"):
-            names.append("ssh")
-        for name in names:
-            if name not in bound:
-                bound[name] = bind(plan, name)
-        fds = {name: bound[name].fileno() for name in names}
-        command = [sys.executable, "-m", "gate", "--fd", str(fds["gate"])]
-        command += ["--internal-fd", str(fds["gate_internal"])]
-        if "ssh" in fds:
-            command += ["--ssh-fd", str(fds["ssh"])]
         log = places.log / "gate.log"
         return Child("gate", command, log, env, tuple(fds.values()), grace_s=GRACE_S)
 

@@ -8,12 +8,12 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from portal.server import identity, standby, supervisor
+from portal.server.listeners import bind_all
 from portal.server.manager import Manager, say
 from portal.server.places import ROOT, Places, Refusal, take_lock
 from portal.server.processes import Child, end_with_parent
@@ -21,7 +21,6 @@ from portal.server.supervisor import Supervisor
 
 # Two memory arenas instead of one per thread: the threads wait most of the time.
 LEAN = {"MALLOC_ARENA_MAX": "2", "PYTHONUNBUFFERED": "1"}
-OPEN = frozenset({"web", "proxy", "gate", "ssh"})  # people reach these; the rest is ours
 GO = "BERTH_SUPERVISED_FD"  # set for the unprivileged half: tells root's half to go on
 EXPLAINED = 78  # the check before the start has already said what is wrong
 
@@ -46,10 +45,7 @@ def portal(places: Places, *, insecure_http: bool) -> int:
     os.environ["BERTH_VAR"] = str(places.var)
     places.ensure_secrets()
     plan = checked_plan(insecure_http=insecure_http)
-    sockets = {name: bind(plan, name) for name in ("web", "internal", "proxy", "proxy_api")}
-    if plan["internal_bind"] not in {"127.0.0.1", "localhost"}:
-        # besides loopback: where workloads of a cluster reach the Hub's API
-        sockets["hub"] = bind(plan, "internal", plan["internal_bind"])
+    sockets, kept = bind_all(plan)
     children = processes(places, plan, sockets)
     if GO in os.environ:
         go = int(os.environ.pop(GO))
@@ -57,11 +53,13 @@ def portal(places: Places, *, insecure_http: bool) -> int:
         os.close(go)
     elif plan["supervisor"]["wanted"]:
         children.insert(0, keeper(plan["supervisor"], places.log, None))
-    manager = Manager(children, logs=places.log, standby=[standby.gate(places, plan, LEAN, bind)])
+    manager = Manager(children, logs=places.log, standby=[standby.gate(places, LEAN, sockets)])
     manager.when_ready(plan["ports"]["internal"], lambda: announce(plan, begun))
     say("Starting Berth; Ctrl-C ends it, workspaces go on.")
     code = manager.run()
     say("Berth has ended. Workspaces go on; `berth down --workspaces` ends them too.")
+    for one in (*sockets.values(), *kept):
+        one.close()
     os.close(lock)
     return code
 
@@ -88,28 +86,6 @@ def checked_plan(*, insecure_http: bool) -> dict[str, Any]:
         raise Refusal(message)
     plan: dict[str, Any] = json.loads(text)
     return plan
-
-
-def bind(plan: Mapping[str, Any], name: str, address: str = "") -> socket.socket:
-    """Listens before any process starts: a busy port stops us whole, and restarts lose nobody."""
-    port = plan["ports"][name]
-    address = address or (plan["bind"] if name in OPEN else "127.0.0.1")
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    one = socket.socket(family, socket.SOCK_STREAM)
-    one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        one.bind((address, port))
-        one.listen(1024)
-    except OSError as error:
-        one.close()
-        setting = f"BERTH_{name.upper()}_PORT" if name != "web" else "BERTH_PORT"
-        message = (
-            f"Port {port} of {address} can't be used: {(error.strerror or str(error)).lower()}."
-            f" End what uses it, or choose another: {setting}={port + 1000} make run"
-            + (" (the other six ports follow it)" if name == "web" else "")
-        )
-        raise Refusal(message) from error
-    return one
 
 
 def processes(

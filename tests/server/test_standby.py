@@ -8,10 +8,6 @@ import textwrap
 import time
 from pathlib import Path
 
-from portal.server.places import Refusal
-from portal.server.processes import Child
-from portal.server.standby import Standby
-
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -60,15 +56,3 @@ def test_it_starts_when_wanted_restarts_when_killed_and_goes_when_not(tmp_path: 
         manager.terminate()
         assert manager.wait(60) == 0
     assert not Path(f"/proc/{seen()[2]}").exists()
-
-
-def test_a_busy_port_is_said_and_tried_again_later(tmp_path: Path, capsys: object) -> None:
-    def busy() -> Child:
-        raise Refusal("Port 1 can't be used")
-
-    wanted = tmp_path / "wanted"
-    wanted.touch()
-    one = Standby("gate", wanted, busy)
-    assert one.tend(100.0) == (None, None)
-    assert one.look_at == 130.0
-    assert "Port 1 can't be used" in capsys.readouterr().err  # type: ignore[attr-defined]
