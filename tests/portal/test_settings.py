@@ -98,7 +98,10 @@ def test_a_value_that_is_not_of_its_kind_is_a_sentence(said: Any, name: str, val
     [
         ("BIND", "::1"),
         ("BIND", "0.0.0.0"),
-        ("CLUSTER_PRIVATE_KEY", ",".join(pair[1] for pair in (new_pair(), new_pair()))),
+        pytest.param(
+            *("CLUSTER_PRIVATE_KEY", ",".join(pair[1] for pair in (new_pair(), new_pair()))),
+            id="two keys that were made now",
+        ),
         ("CREDENTIAL_KEYS", "k" * 40 + ",old"),
         ("CSRF_TRUSTED_ORIGINS", "https://*.example.org,http://localhost:9000"),
         ("CURRENCY", "JPY"),
