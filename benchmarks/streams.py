@@ -22,7 +22,7 @@ from benchmarks.idle import family
 from benchmarks.lib import Result, percentile, sized
 from tests.support.portal import ROOT, Portal
 
-STREAMS = int(os.environ.get("BERTH_BENCH_STREAMS", sized("3000", "20")))
+STREAMS = sized(3000, 20)
 ROUNDS, PAGES = sized((3, 500), (1, 20))
 EACH = 15  # of one person, of the sixteen that they may have
 AT_ONCE = 20  # are being opened
