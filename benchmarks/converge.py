@@ -71,7 +71,7 @@ def meta(number: int, uid: str, name: str, version: int) -> Object:
         "resourceVersion": str(10 + version),
         "generation": 1,
         "annotations": {names.LAUNCH: "1"},
-        "labels": names.labels("berth-", uid=uid, kind="workspace"),
+        "labels": names.labels("berth-", "", uid=uid, kind="workspace"),
     }
 
 

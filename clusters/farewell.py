@@ -16,7 +16,7 @@ from clusters.models import Cluster, Farewell
 from common import sealing
 from common.clock import now
 from events import services as events
-from runtime import leases, reconcilers
+from runtime import installation, leases, reconcilers
 from runtime.protocol import DriverError, NotYet, Unreachable
 
 if TYPE_CHECKING:
@@ -146,4 +146,4 @@ def _open(row: Farewell) -> tuple[Leaving, Any]:
     client = KubeClient(
         kubeconfig.parse(text), check=addresses.check_from_settings(), connections=4
     )
-    return Leaving(client), client.close
+    return Leaving(client, installation.own_id()), client.close

@@ -10,6 +10,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from clusters.models import Cluster
 from clusters.options import options_of
+from runtime import installation
 from runtime.protocol import Unreachable
 from runtime.reasons import Reason
 from runtime.routers.base import Router
@@ -28,7 +29,9 @@ def from_settings() -> Router:
         raise ImproperlyConfigured(message)
     try:
         prefix = options_of(cluster().options).namespace_prefix
-        gateway = Gateway.parse(settings.BERTH_GATEWAY, prefix, settings.BERTH_GATEWAY_PROXY)
+        gateway = Gateway.parse(
+            settings.BERTH_GATEWAY, prefix, settings.BERTH_GATEWAY_PROXY, installation.own_id()
+        )
     except ValueError as error:
         raise ImproperlyConfigured(str(error)) from error
     router = GatewayRouter(gateway, client, registry.lookup)

@@ -46,6 +46,8 @@ class Cluster(models.Model):
     kinds = models.JSONField(default=dict, blank=True)  # flavor → total, nodes, largest; by nodes
     # node → resource → devices that pods hold which Berth did not make
     held = models.JSONField(null=True)
+    # uid of its namespace kube-system: the same by whatever address it is reached
+    identity = models.CharField(max_length=63, blank=True, default="", db_default="")
     checks_asked_at = models.DateTimeField(null=True)
     checks_ran_at = models.DateTimeField(null=True)
     checks_due_at = models.DateTimeField(null=True)  # again by then, where asking came to nothing

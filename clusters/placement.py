@@ -22,7 +22,6 @@ from clusters.choosing import (
     tolerations_of,
 )
 from clusters.models import Cluster, Flavor, NetworkProfile, Pool
-from clusters.options import options_of
 from clusters.proofs import unproved
 from clusters.wording import work_words
 from common.errors import BerthError, Conflict, Forbidden, Unavailable, wrong
@@ -68,11 +67,7 @@ def launch_refusal(cluster_key: str, project_uid: Any = None) -> str:
 
 def unproved_among(clusters: Iterable[Cluster]) -> dict[int, str]:
     """Return pk → why nothing may start there yet, of those that let nothing in. One query."""
-    return unproved(
-        row
-        for row in clusters
-        if row.driver not in QUEUED_HERE and not options_of(row.options).trusted
-    )
+    return unproved(row for row in clusters if row.driver not in QUEUED_HERE)
 
 
 def _unproved(cluster: Cluster) -> str:

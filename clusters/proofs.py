@@ -3,35 +3,46 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 
 from django.utils.translation import gettext as _
 
 from clusters.models import CheckResult, Cluster
+from clusters.options import options_of
 from common.clock import now
 
 PROVED_FOR = timedelta(days=3)  # the worker asks every day; a network may be changed any day
 METADATA = "169.254.169.254"  # where a cloud hands out a node's own credential, to whoever asks
-_NETWORK, _HOST = "network", "host"
+_NETWORK, _HOST, _SOLE = "network", "host", "installation"
 
 
 def unproved(clusters: Iterable[Cluster]) -> dict[int, str]:
     """Return pk → why no work of tenants is let in, of those where none is; in one query.
 
-    Separation is probed, not assumed.
+    Separation is probed, not assumed; a cluster that is trusted need not prove it.
     """
     rows = {cluster.pk: cluster for cluster in clusters}
     if not rows:
         return {}
     found: dict[int, dict[str, CheckResult]] = defaultdict(dict)
-    for check in CheckResult.objects.filter(cluster__in=list(rows), name__in=(_NETWORK, _HOST)):
+    wanted = (_NETWORK, _HOST, _SOLE)
+    for check in CheckResult.objects.filter(cluster__in=list(rows), name__in=wanted):
         found[check.cluster_id][check.name] = check
-    said = {
-        pk: _of_network(cluster, found[pk].get(_NETWORK)) or _of_host(cluster, found[pk].get(_HOST))
-        for pk, cluster in rows.items()
-    }
+    said = {pk: _of(cluster, found[pk]) for pk, cluster in rows.items()}
     return {pk: why for pk, why in said.items() if why}
+
+
+def _of(cluster: Cluster, checks: Mapping[str, CheckResult]) -> str:
+    sole = checks.get(_SOLE)
+    if sole is not None and sole.state == CheckResult.State.RED:
+        return _(
+            "Another Berth works on %(name)s under the same prefix, so nothing is started there."
+            " An operator sees the remedy on the cluster's page."
+        ) % {"name": cluster.name}
+    if options_of(cluster.options).trusted:
+        return ""
+    return _of_network(cluster, checks.get(_NETWORK)) or _of_host(cluster, checks.get(_HOST))
 
 
 def _of_network(cluster: Cluster, check: CheckResult | None) -> str:

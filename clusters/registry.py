@@ -14,7 +14,7 @@ from clusters import in_cluster
 from clusters.models import Cluster
 from clusters.options import options_of
 from common import sealing
-from runtime import reconcilers
+from runtime import installation, reconcilers
 from runtime.models import ONE_MACHINE, ObservedWorkload
 from runtime.protocol import Driver, Unreachable
 from runtime.routers.base import Router
@@ -45,13 +45,13 @@ def _fake_path(name: str) -> Path | None:
 def _fake(_cluster: Cluster) -> Driver:
     from runtime.drivers.fake import FakeDriver
 
-    return FakeDriver(_fake_path("driver"))
+    return FakeDriver(_fake_path("driver"), installation.own_id())
 
 
 def _local(_cluster: Cluster) -> Driver:
     from runtime.drivers.local.driver import LocalDriver
 
-    made: Driver = LocalDriver()
+    made: Driver = LocalDriver(installation=installation.own_id())
     return made
 
 
@@ -79,6 +79,7 @@ def driver_options(cluster: Cluster) -> Any:
         f.name: getattr(options, f.name) for f in fields(KubernetesOptions) if f.name in names
     }
     values["hub_url"] = options.hub_url or settings.BERTH_INTERNAL_URL
+    values["installation"] = installation.own_id()
     return KubernetesOptions(**values)
 
 

@@ -22,6 +22,7 @@ from common import disk
 from common.clock import now
 from common.templatetags.berth import mib
 from console.words import answer_words
+from runtime.models import Installation
 
 BOUND_S = 2.0
 STALE = timedelta(minutes=3)
@@ -133,6 +134,20 @@ def _secrets() -> str:
     return _t("all can be opened")
 
 
+def _orphans() -> str:
+    own = Installation.objects.first()
+    if own is None or not own.held_why or (own.held_why == own.Hold.QUIET and not own.unknown):
+        return _t("what has no row is removed")
+    ours = sum(one.get("whose") == "own" for one in own.unknown)
+    raise Down(
+        _t(
+            "Since %(since)s nothing is removed for being unknown to the database, which may be"
+            " older than the work (%(n)d unknown). See “berth orphans” on the portal's machine."
+        )
+        % {"since": f"{own.held_since:%Y-%m-%d %H:%M} UTC", "n": ours}
+    )
+
+
 def _disk() -> str:
     free = disk.free_mib()
     if disk.is_short():
@@ -150,6 +165,7 @@ CHECKS: tuple[tuple[str, str | Promise, Callable[[], str], bool], ...] = (
     ("proxy", _("Notebook proxy"), _proxy, False),
     ("machines", _("Machines"), _machines, False),
     ("secrets", _("Stored credentials"), _secrets, False),
+    ("orphans", _("Unknown work"), _orphans, False),
     ("disk", _("Disk of the portal"), _disk, False),
 )
 

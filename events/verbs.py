@@ -28,6 +28,8 @@ WORDS: dict[str, Promise] = {
     "flavor.deleted": _("deleted the kind of GPU"),
     "group-role.removed": _("took the role from a group"),
     "group-role.set": _("gave a role to a group"),
+    "installation.orphans-released": _("let work that has no row be removed, of the installation"),
+    "installation.restored": _("restored from a backup the installation"),
     "invitation.accepted": _("accepted the invitation of"),
     "invitation.created": _("invited"),
     "invitation.revoked": _("withdrew the invitation of"),

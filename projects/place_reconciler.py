@@ -42,7 +42,7 @@ PAUSE_MAX_S = 300.0
 MEMORY_S = 600.0  # repairs that are remembered
 VERIFY_S = 600.0  # looked at again when nobody watches
 LOOK_AGAIN_S = 2.0
-FORM = 2  # raised when the same wishes are to be built otherwise: every place is applied anew
+FORM = 3  # raised when the same wishes are to be built otherwise: every place is applied anew
 
 
 class PlaceReconciler:

@@ -138,6 +138,14 @@ class SupportsSnapshots(Protocol):
 
 
 @runtime_checkable
+class SupportsAdoption(Protocol):
+    """What was made before there were marks of installations can be given ours."""
+
+    def adopt(self, uid: str) -> None:
+        """Mark it. What is missing, or another's, is left."""
+
+
+@runtime_checkable
 class SupportsSecretRefresh(Protocol):
     """Secrets of what runs can be made anew without a start: what was taken away is gone there.
 

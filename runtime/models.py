@@ -82,6 +82,35 @@ class ObservedWorkload(models.Model):
         ]
 
 
+class Installation(models.Model):
+    """What this Berth is: one row. All that it makes outside of the database carries ``uid``.
+
+    ``proofs`` tell its secrets from another installation's without telling them. While
+    ``held_why`` says something, nothing is removed for having no row: the rows may be older than
+    the world.
+    """
+
+    KIND = "installation"
+
+    class Hold(models.TextChoices):
+        RESTORED = "restored"  # from a backup
+        ANEW = "anew"  # an administrator went on with what was left
+        OLDER = "older"  # the database had none of what its folder remembers
+        QUIET = "quiet"  # long not at work: it may be a copy of earlier
+
+    id = models.PositiveSmallIntegerField(primary_key=True, default=1, editable=False)
+    uid = models.UUIDField(default=new_uid, unique=True, editable=False)
+    proofs = models.JSONField(default=list)
+    made_at = models.DateTimeField(auto_now_add=True)
+    alive_at = models.DateTimeField(null=True)  # when it looked last for what has no row
+    held_since = models.DateTimeField(null=True)
+    held_why = models.CharField(max_length=16, choices=Hold.choices, blank=True, default="")
+    unknown = models.JSONField(default=list)  # what was seen then without a row, some of it
+
+    def __str__(self) -> str:
+        return str(self.uid)
+
+
 class Lease(models.Model):
     """One holder at a time for a named duty (sweep, watch:<cluster>, sealer), with fencing."""
 

@@ -1,5 +1,8 @@
 """Things outside without a live row: seen twice, with a grace between, then removed.
 
+Only what carries the mark of this very installation: anything else may be another's, whose rows are
+elsewhere. And nothing while the rows may be older than the world (``runtime.installation``).
+
 The other way round (a row without its thing) is the reconciler's: it reports ``vanished``.
 Volumes are never touched: they are data.
 """
@@ -12,7 +15,8 @@ from django.core.cache import cache
 from common.clock import now
 from common.ids import is_uid
 from events.services import record
-from runtime import reconcilers
+from runtime import installation, reconcilers
+from runtime.capabilities import SupportsAdoption
 from runtime.models import ObservedWorkload, Route
 from runtime.ports import places
 from runtime.protocol import Driver, DriverError, NotYet, Observation
@@ -28,14 +32,46 @@ _FEW = 100
 
 def collect_orphans() -> int:
     """Return how many orphans were removed on all clusters."""
-    removed = 0
+    removed, whole = 0, True
+    unknown: list[dict[str, str]] = []
+    own = installation.awake()
+    if own is None:
+        return 0  # nothing can be told from another's
     for key in places().keys():  # noqa: SIM118 - a method of ours, not a dict
         try:
-            removed += _collect(key, places().driver_for(key))
+            driver = places().driver_for(key)
+            owned = {o.uid: o for o in driver.list_owned() if is_uid(o.uid)}
+            lost = set(owned) - live_uids(set(owned))
+            _adopt(driver, [o for uid, o in owned.items() if uid not in lost])
+            ours = {uid for uid in lost if owned[uid].installation == str(own.uid)}
+            left = lost if own.held_why else lost - ours
+            unknown += [_unknown(key, owned[uid], uid in ours) for uid in sorted(left)]
+            _end_parked(key, driver, owned)
+            removed += 0 if own.held_why else _collect(key, driver, owned, ours)
         except DriverError as error:
+            whole = False
             log.info("orphans.cluster_skipped", cluster=key, error=str(error))
+    installation.note_unknown(own, unknown, whole=whole)
     _forget_rows()
     return removed
+
+
+def _unknown(key: str, found: Observation, is_ours: bool) -> dict[str, str]:  # noqa: FBT001
+    whose = "own" if is_ours else found.installation
+    return {
+        "cluster": key,
+        "uid": found.uid,
+        "kind": found.kind,
+        "seen": str(found.seen),
+        "whose": whose,
+    }
+
+
+def _adopt(driver: Driver, known: list[Observation]) -> None:
+    """Mark what has a row and was made before there were marks."""
+    if isinstance(driver, SupportsAdoption):
+        for found in [o for o in known if not o.installation][:_FEW]:
+            driver.adopt(found.uid)
 
 
 def live_uids(uids: set[str]) -> set[str]:
@@ -58,12 +94,13 @@ def _of_rows(uids: set[str], **conditions: object) -> set[str]:
     return found & uids
 
 
-def _collect(key: str, driver: Driver) -> int:
-    owned = {o.uid: o for o in driver.list_owned() if is_uid(o.uid)}
-    lost = set(owned) - live_uids(set(owned))
+def _end_parked(key: str, driver: Driver, owned: dict[str, Observation]) -> None:
     for uid in _parked(set(owned)):
         if _seen_twice(key, uid):
             _end(driver, owned[uid])
+
+
+def _collect(key: str, driver: Driver, owned: dict[str, Observation], lost: set[str]) -> int:
     begun = _begun(key)
     begun.update({uid: _facts(owned[uid]) for uid in lost if _seen_twice(key, uid)})
     for uid in live_uids(set(begun)):

@@ -270,7 +270,7 @@ class NodeChanges:
     full: bool = False
 
 
-NOT_IN_GIST = frozenset(("version", "detail"))
+NOT_IN_GIST = frozenset(("version", "detail", "installation"))
 
 
 @dataclass(frozen=True)
@@ -295,6 +295,7 @@ class Observation:
     ready_at: float | None = None
     ended_at: float | None = None
     detail: Mapping[str, object] = field(default_factory=dict)  # pid, gpus, usage …
+    installation: str = ""  # whose it is; "" where it was made before there were marks
 
     @property
     def gist(self) -> tuple[object, ...]:
@@ -399,7 +400,7 @@ class Driver(Protocol):
         """Remove all traces but volumes. NotYet while ending."""
 
     def list_owned(self) -> Iterable[Observation]:
-        """Everything that carries our mark, for orphan collection."""
+        """Everything under our name, for orphan collection; ``installation`` says whose it is."""
 
     def probe(self) -> Health:
         """Cheap: reachable, capacity, what isolation can be enforced."""

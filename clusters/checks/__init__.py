@@ -2,11 +2,17 @@
 
 from django.utils.translation import gettext_lazy as _
 
-from clusters.checks import host, image, network, rights, simple, storage, users
+from clusters.checks import host, image, network, rights, simple, sole, storage, users
 from clusters.checks.base import Check
 
 CHECKS: tuple[Check, ...] = (
     Check("version", _("API server"), simple.version, _("It answers and is new enough.")),
+    Check(
+        sole.NAME,
+        _("Only this Berth"),
+        sole.act,
+        _("Two that share a prefix would be in each other's way."),
+    ),
     Check("clock", _("Clock"), simple.clock, _("Tokens end at the time that both agree on.")),
     Check("rights", _("Our rights"), rights.needed, _("Our identity may do what is needed.")),
     Check(

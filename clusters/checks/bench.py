@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from clusters.options import ClusterOptions
 
 MARK = "berth.dev/check"
-INSTANCE = "berth.dev/instance"
 LEFT_OVER_S = 600.0
 SETTLES_S = 20.0
 PORT = 8080
@@ -85,6 +84,7 @@ class Bench:
     wait_s: float = 90.0
     mark: str = field(default_factory=lambda: secrets.token_hex(4))
     tolerations: tuple[Mapping[str, str], ...] = ()  # of every pod, as work has them
+    installation: str = ""
     _made: list[str] = field(default_factory=list)
     _volumes: list[str] = field(default_factory=list)
 
@@ -205,7 +205,8 @@ class Bench:
 
     def sweep(self) -> None:
         """Remove what a run that was killed has left."""
-        wanted = f"{MARK},{INSTANCE}={self.labels()[INSTANCE]}"
+        whose = names.marks(self.options.namespace_prefix, self.installation)
+        wanted = ",".join([MARK, *(f"{name}={value}" for name, value in whose.items())])
         answer = self.api.ask("GET", "/api/v1/namespaces", params={"labelSelector": wanted})
         for found in answer.body.get("items") or () if answer.ok else ():
             meta = found.get("metadata") or {}
@@ -222,7 +223,7 @@ class Bench:
             return  # the next run sweeps
 
     def labels(self) -> dict[str, str]:
-        return {MARK: self.mark, INSTANCE: self.options.namespace_prefix.strip("-") or "berth"}
+        return {MARK: self.mark, **names.marks(self.options.namespace_prefix, self.installation)}
 
     def _let_in(self, namespace: str) -> None:
         """Where the portal's rights hold only inside projects, they are needed here too."""

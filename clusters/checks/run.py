@@ -12,7 +12,7 @@ from django.db.models import F, Q
 from django.utils.translation import gettext_noop as _n
 
 from clusters import registry
-from clusters.checks import CHECKS, node_groups
+from clusters.checks import CHECKS, node_groups, sole
 from clusters.checks.base import Finding, Subject, undecided, unknown
 from clusters.checks.bench import Bench, BenchError
 from clusters.checks.network import UNPROVED
@@ -20,7 +20,7 @@ from clusters.models import CheckResult, Cluster
 from clusters.options import options_of
 from clusters.services.checks import checks_store
 from common.clock import now
-from runtime import leases
+from runtime import installation, leases
 from runtime.protocol import DriverError
 
 if TYPE_CHECKING:
@@ -100,7 +100,13 @@ def run(
     """Ask in order what is not ``known``; each answer is shown as soon as it is there."""
     begun = now()
     options = options_of(cluster.options)
-    bench = Bench(api, options, wait_s, tolerations=node_groups.tolerations(cluster))
+    bench = Bench(
+        api,
+        options,
+        wait_s,
+        tolerations=node_groups.tolerations(cluster),
+        installation=installation.own_id(),
+    )
     subject = Subject(cluster, options, api)
     findings: list[Finding] = []
     wanted = [entry for entry in CHECKS if entry.name not in known]
@@ -111,6 +117,8 @@ def run(
             checks_store(cluster=cluster, findings=[found])
             if entry.name == ALWAYS and found.state != "green":
                 break  # nobody there: the rest would only repeat it
+            if entry.name == sole.NAME and found.state == "red":
+                break  # where another one is, nothing is made, not even to try
     finally:
         _clear(bench)
         answered = not any(found.failed or found.values.get(UNPROVED) for found in findings)

@@ -15,6 +15,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 from django.conf import settings
 from django.db import IntegrityError, transaction
+from django.db.models import Q
 from django.utils.translation import gettext as _
 
 from clusters import hooks, registry
@@ -70,6 +71,7 @@ def cluster_attach(*, principal: Principal, given: Attachment) -> Cluster:
         raise wrong("key", _("Choose another short name."))
     options = changed(ClusterOptions(), given.options)
     sealed = _seal(given.kubeconfig)
+    _refuse_twin(sealed.server, "", options.namespace_prefix)
     if Cluster.objects.filter(key=key).exists():
         raise Conflict(
             _("There is a cluster with this short name already."),
@@ -101,6 +103,7 @@ def kubeconfig_replace(*, principal: Principal, cluster: Cluster, kubeconfig: st
     if not row.sealed_kubeconfig:
         raise Conflict(_("This cluster is the one Berth runs in: it has no kubeconfig."))
     sealed = _seal(kubeconfig)
+    _refuse_twin(sealed.server, "", options_of(row.options).namespace_prefix, but=row)
     if (sealed.server[:255], sealed.fingerprint) != (row.server, row.fingerprint):
         # It may be another cluster: nothing that was proved of the first holds for it.
         CheckResult.objects.filter(cluster=row).delete()
@@ -141,6 +144,7 @@ def cluster_update(
         before = options_of(row.options)
         if "namespace_prefix" in options and options["namespace_prefix"] != before.namespace_prefix:
             _refuse_in_use(row, "namespace_prefix")
+            _refuse_twin(row.server, row.identity, options["namespace_prefix"], but=row)
         row.options = changed(before, options).as_json()
         told += [n for n in options if row.options[n] != before.as_json()[n]]
     row.revision += 1
@@ -184,6 +188,21 @@ def _attached(cluster: Cluster) -> Cluster:
     return row
 
 
+def _refuse_twin(server: str, identity: str, prefix: str, but: Cluster | None = None) -> None:
+    """One API server with one prefix is one cluster: twice it would be watched as two."""
+    known = Q(server=server[:255]) if server else Q(pk__in=[])
+    if identity:
+        known |= Q(identity=identity)
+    rows = Cluster.objects.filter(known, options__namespace_prefix=prefix)
+    twin = (rows.exclude(pk=but.pk) if but else rows).first()
+    if twin is not None:
+        message = _(
+            "“%(name)s” is this cluster already, with the prefix %(prefix)s."
+            " Change that one, or choose another prefix."
+        ) % {"name": twin.name, "prefix": prefix}
+        raise Conflict(message, code="same-cluster", fields={"namespace_prefix": [message]})
+
+
 def _refuse_in_use(row: Cluster, name: str) -> None:
     if live_on(row.key):
         message = _("It can't be changed while there is work on the cluster.")
@@ -199,6 +218,8 @@ def _clean_title(value: Any) -> str:
 
 def _put(cluster: Cluster, sealed: _Sealed, principal: Principal) -> None:
     cluster.sealed_kubeconfig = sealed.text
+    if (sealed.server[:255], sealed.fingerprint) != (cluster.server, cluster.fingerprint):
+        cluster.identity = ""  # until it is asked
     cluster.server, cluster.fingerprint = sealed.server[:255], sealed.fingerprint
     cluster.attached_by, cluster.attached_at = principal.user.uid, now()
     cluster.reachable, cluster.message, cluster.checked_at = False, "", None

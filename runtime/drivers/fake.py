@@ -38,8 +38,9 @@ _PORTS = (20000, 40000)
 class FakeDriver:
     """Implements every verb and every capability."""
 
-    def __init__(self, path: Path | None = None) -> None:
+    def __init__(self, path: Path | None = None, installation: str = "") -> None:
         self._store = Store(path)
+        self._installation = installation
 
     # --- scripting (tests only) ---------------------------------------------------------
     def script(self, uid: str, **behaviour: Any) -> None:
@@ -115,6 +116,7 @@ class FakeDriver:
                 "kind": spec.kind,
                 "name": spec.name,
                 "launch": spec.launch,
+                "installation": self._installation,
                 "env": dict(spec.env),
                 "secret_names": sorted(secrets),
                 "secret_files": sorted(files),
@@ -167,6 +169,12 @@ class FakeDriver:
         with self._store.open() as world:
             self._called(world, "list_owned", "*")
             return [self._look(world, uid) for uid in list(world.get("workloads", {}))]
+
+    def adopt(self, uid: str) -> None:
+        with self._store.open() as world:
+            item = world.get("workloads", {}).get(uid)
+            if item is not None and not item.get("installation"):
+                item["installation"] = self._installation
 
     def probe(self) -> p.Health:
         with self._store.open() as world:
@@ -382,6 +390,7 @@ class FakeDriver:
             ready_at=item.get("ready_at"),
             ended_at=item.get("ended_at"),
             detail={"pid": 1, "devices": item.get("devices", [])},
+            installation=item.get("installation", ""),
         )
 
 

@@ -85,9 +85,10 @@ class Gateway:
     section: str = ""
     prefix: str = "berth-"
     proxy: ProxyService | None = None
+    installation: str = ""
 
     @classmethod
-    def parse(cls, text: str, prefix: str, proxy: str = "") -> Gateway:
+    def parse(cls, text: str, prefix: str, proxy: str = "", installation: str = "") -> Gateway:
         parts = text.split("/")
         if len(parts) not in (2, 3) or not all(parts):
             message = (
@@ -95,7 +96,8 @@ class Gateway:
             )
             raise ValueError(message)
         section = parts[2] if parts[2:] else ""
-        return cls(parts[0], parts[1], section, prefix, ProxyService.parse(proxy))
+        carrier = ProxyService.parse(proxy)
+        return cls(parts[0], parts[1], section, prefix, carrier, installation)
 
     @property
     def parent(self) -> Object:
@@ -110,7 +112,7 @@ def name_of(key: str) -> str:
 def objects(entry: RouteEntry, namespace: str, gateway: Gateway) -> list[Object]:
     """Return Service and HTTPRoute of one host, and the HTTPRoute of its WebSockets. Pure."""
     name = name_of(entry.key)
-    labels = names.labels(gateway.prefix, uid=entry.uid, kind=KIND)
+    labels = names.labels(gateway.prefix, gateway.installation, uid=entry.uid, kind=KIND)
     meta = {"name": name, "namespace": namespace, "labels": labels}
     service: Object = {
         "apiVersion": "v1",
@@ -146,7 +148,7 @@ def _sockets(entry: RouteEntry, gateway: Gateway, proxy: ProxyService) -> Object
     meta = {
         "name": name_of(entry.key),
         "namespace": proxy.namespace,
-        "labels": names.labels(gateway.prefix, uid=entry.uid, kind=KIND),
+        "labels": names.labels(gateway.prefix, gateway.installation, uid=entry.uid, kind=KIND),
         "annotations": {KEY: entry.key, SOCKETS: f"{proxy.name}:{proxy.port}"},
     }
     return _route(meta, entry.key, rule, gateway)
@@ -238,6 +240,8 @@ class GatewayRouter:
         found: dict[str, tuple[RouteEntry, str]] = {}
         carried: dict[str, tuple[str, str]] = {}
         for row in self._kube().list(API, "httproutes", selector=selector):
+            if names.is_foreign(row, self.gateway.installation):
+                continue  # what nobody here wants would be dropped
             meta = row["metadata"]
             notes, labels = meta.get("annotations") or {}, meta.get("labels") or {}
             key = notes.get(KEY)

@@ -108,7 +108,7 @@ def leftovers(kube: Kube, ann: Person, row: dict[str, Any]) -> dict[str, str]:
     uids = {word: str(uuid4()) for word in (*LEFT, "another's")}
     for word, uid in uids.items():
         prefix = ann.portal.prefix if word in LEFT else "another-"
-        labels = names.labels(prefix, uid=uid, kind="workspace")
+        labels = names.labels(prefix, "", uid=uid, kind="workspace")
         name = f"ws-{uid[:8]}"
         owner, itself = _stray(ann, namespace, name, labels)
         kube.create(

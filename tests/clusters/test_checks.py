@@ -74,6 +74,7 @@ def test_c10_what_was_reached_is_named_with_a_fix(code, state, words):
     assert bool(found.fix) == (state == "red")
 
 
+@pytest.mark.django_db
 def test_c10_the_probing_pod_is_closed_as_those_of_projects_are():
     made = {}
 
@@ -124,6 +125,7 @@ def of_api_server(monkeypatch, code, *, says=True, server="https://198.51.100.7:
     return found, env[1]["value"], str(made.get("NetworkPolicy/allow-internet"))
 
 
+@pytest.mark.django_db
 def test_c10_the_api_server_is_tried_wherever_it_listens(monkeypatch):
     found, tried, internet = of_api_server(monkeypatch, 0)
     assert tried.endswith(",closed 198.51.100.7 443,closed 10.0.0.5 6443")
@@ -132,6 +134,7 @@ def test_c10_the_api_server_is_tried_wherever_it_listens(monkeypatch):
     assert "API server" in found.text()
 
 
+@pytest.mark.django_db
 def test_c10_an_api_server_that_pods_reach_is_named(monkeypatch):
     found, tried, _internet = of_api_server(monkeypatch, 13)
     assert tried.split(",")[3] == "closed 198.51.100.7 443"
@@ -140,6 +143,7 @@ def test_c10_an_api_server_that_pods_reach_is_named(monkeypatch):
     assert found.fix
 
 
+@pytest.mark.django_db
 @pytest.mark.parametrize("server", ["", "https://nowhere.invalid:443", "https://127.0.0.1:6443"])
 def test_c10_an_api_server_that_could_not_be_tried_is_not_called_closed(monkeypatch, server):
     found, tried, _internet = of_api_server(monkeypatch, 0, says=False, server=server)

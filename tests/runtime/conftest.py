@@ -9,6 +9,7 @@ import pytest
 from clusters import registry
 from common.clock import now
 from runtime import hints
+from runtime.models import Installation
 from tests.engineapp.models import Note, Thing
 from tests.support.driving import run_due
 from tests.support.migrated import head_start, postgres_database
@@ -25,7 +26,13 @@ def _fresh_world():
 
 
 @pytest.fixture
-def driver(db):
+def own(db):
+    """This installation."""
+    return Installation.objects.get_or_create()[0]
+
+
+@pytest.fixture
+def driver(own):
     """The fake machine."""
     return registry.driver_for("local")
 

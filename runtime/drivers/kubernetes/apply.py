@@ -58,7 +58,7 @@ class Workloads:
         self._locator = locator
         self._volumes = volumes
         self._logs = logs
-        self._jobs = Jobs(client, logs)
+        self._jobs = Jobs(client, logs, options.installation)
 
     # --- make ---------------------------------------------------------------------------------
     def ensure(self, spec: WorkloadSpec) -> Mapping[str, object]:
@@ -132,12 +132,12 @@ class Workloads:
 
     def _must_write(self, found: Object, spec: WorkloadSpec) -> bool:
         """False: this launch or a later one is made. NotYet: an older one must end first."""
-        if spec.once:
-            return self._jobs.must_write(found, spec)
         meta = found["metadata"]
         if not self._is_ours(found, spec.uid):
             message = f"{meta['name']} exists in {spec.namespace} and is not this workload."
             raise InvalidSpec(message)
+        if spec.once:
+            return self._jobs.must_write(found, spec)
         if meta.get("deletionTimestamp"):
             raise NotYet(ENDING, retry_in=0.5)
         if observe.launch_of(found) >= spec.launch:
@@ -198,7 +198,8 @@ class Workloads:
         namespace, name = place
         stray = self._locator.was_looked_for(uid)
         if stray:
-            leftovers.remove_secrets(self._client, uid, name, namespace)
+            whose = self._options.installation
+            leftovers.remove_secrets(self._client, uid, name, namespace, whose)
         self._remove_set(uid, name, namespace)
         job = self._jobs.get(name, namespace)
         if job is not None and self._is_ours(job, uid):
@@ -237,7 +238,23 @@ class Workloads:
         """By what a StatefulSet selects, which nobody can change; of the rest by the label."""
         selected = (obj.get("spec") or {}).get("selector") or {}
         own = (selected.get("matchLabels") or {}).get(names.UID) or uid_of(obj)
-        return bool(own == names.label_value(uid))
+        is_its = own == names.label_value(uid)
+        return is_its and not names.is_foreign(obj, self._options.installation)
+
+    def adopt(self, uid: str) -> None:
+        """Mark what was made before there were marks; nothing restarts by it."""
+        found = self.find(uid)
+        if found is None or names.INSTALLATION in (found["metadata"].get("labels") or {}):
+            return
+        meta = found["metadata"]
+        change = {
+            "metadata": {
+                "labels": {names.INSTALLATION: self._options.installation},
+                "resourceVersion": meta["resourceVersion"],
+            }
+        }
+        version, plural = (BATCH, JOBS) if observe.is_job(found) else (APPS, SETS)
+        self._client.patch(version, plural, meta["name"], meta["namespace"], change)
 
     # --- look ---------------------------------------------------------------------------------
     def find(self, uid: str) -> Object | None:

@@ -137,6 +137,9 @@ class KubernetesDriver:
         lone = leftovers.lone(pods, owners, set(owners.values()))
         return [*self._judge_all(pairs), *lone]
 
+    def adopt(self, uid: str) -> None:
+        self._work.adopt(uid)
+
     def probe(self) -> Health:
         """Two cheap reads; nodes are listed at most every ten minutes, never while watching."""
         version = self.client.read("/version")

@@ -17,7 +17,7 @@ from runtime.drivers.kubernetes.client import KubeClient, Object
 from runtime.drivers.kubernetes.ending import ENDING, not_gone
 from runtime.drivers.kubernetes.hurry import hurry
 from runtime.drivers.kubernetes.logs import Logs
-from runtime.protocol import InvalidSpec, NotYet, WorkloadSpec
+from runtime.protocol import NotYet, WorkloadSpec
 
 BATCH = "batch/v1"
 JOBS = "jobs"
@@ -26,9 +26,10 @@ JOBS = "jobs"
 class Jobs:
     """The Jobs of one cluster."""
 
-    def __init__(self, client: KubeClient, logs: Logs) -> None:
+    def __init__(self, client: KubeClient, logs: Logs, installation: str = "") -> None:
         self._client = client
         self._logs = logs
+        self._installation = installation
 
     def get(self, name: str, namespace: str) -> Object | None:
         found = self._client.get(BATCH, JOBS, name, namespace)
@@ -37,9 +38,6 @@ class Jobs:
     def must_write(self, found: Object, spec: WorkloadSpec) -> bool:
         """False: this launch or a later one is made. NotYet: an older one must go first."""
         meta = found["metadata"]
-        if (meta.get("labels") or {}).get(names.UID) != names.label_value(spec.uid):
-            message = f"{meta['name']} exists in {spec.namespace} and is not this workload."
-            raise InvalidSpec(message)
         if meta.get("deletionTimestamp"):
             raise NotYet(ENDING, retry_in=0.3)
         if observe.launch_of(found) >= spec.launch:
@@ -89,7 +87,8 @@ class Jobs:
     def remove_pods(self, uid: str, namespace: str) -> None:
         """Pods whose Job is gone, which the cluster collects in its own time, and any other."""
         selector = f"{names.UID}={names.label_value(uid)}"
-        pods = self._client.list("v1", "pods", namespace, selector)
+        found = self._client.list("v1", "pods", namespace, selector)
+        pods = [pod for pod in found if not names.is_foreign(pod, self._installation)]
         for pod in pods:
             meta = pod["metadata"]
             if not meta.get("deletionTimestamp"):

@@ -35,8 +35,9 @@ _FORBIDDEN = 403
 class Leaving:
     """For one cluster; what kinds it has is asked once."""
 
-    def __init__(self, client: KubeClient) -> None:
+    def __init__(self, client: KubeClient, installation: str = "") -> None:
         self._client = client
+        self._installation = installation
         self._kinds: list[tuple[str, str]] | None = None
 
     def remove_if_empty(self, namespace: str, uid: str) -> str:
@@ -46,6 +47,8 @@ class Leaving:
             return ""
         if (found["metadata"].get("labels") or {}).get(names.UID) != uid:
             return "not made for this project"
+        if names.is_foreign(found, self._installation):
+            return "made by another Berth"
         self._end_tokens(found)
         if why := self._held(namespace):
             return why

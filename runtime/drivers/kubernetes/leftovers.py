@@ -25,14 +25,19 @@ def lone(
         if not uid or uid in told or uid in uids or owner_key(pod) in owners:
             continue
         told.add(uid)
-        kind = (pod["metadata"].get("labels") or {}).get(names.KIND, "")
+        labels = pod["metadata"].get("labels") or {}
+        kind, whose = labels.get(names.KIND, ""), labels.get(names.INSTALLATION, "")
         seen = Seen.STOPPING if observe.is_going(pod) else Seen.STARTING
-        yield Observation(uid=uid, seen=seen, kind=kind)
+        yield Observation(uid=uid, seen=seen, kind=kind, installation=whose)
 
 
-def remove_secrets(client: KubeClient, uid: str, name: str, namespace: str) -> None:
+def remove_secrets(
+    client: KubeClient, uid: str, name: str, namespace: str, installation: str
+) -> None:
     """Remove those of this very workload: its name may be another's by now."""
     for secret in (name, names.files_secret(name), names.log_secret(name)):
         found = client.get("v1", "secrets", secret, namespace)
-        if found is not None and uid_of(found) == names.label_value(uid):
+        if found is None or names.is_foreign(found, installation):
+            continue
+        if uid_of(found) == names.label_value(uid):
             client.delete("v1", "secrets", secret, namespace, uid=found["metadata"]["uid"])

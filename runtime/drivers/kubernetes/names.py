@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
+from typing import Any
 
 MANAGER = "berth"
 DOMAIN = "berth.dev"
 MANAGED, UID, KIND = f"{DOMAIN}/managed", f"{DOMAIN}/uid", f"{DOMAIN}/kind"
 PROJECT, OWNER, LAUNCH = f"{DOMAIN}/project", f"{DOMAIN}/owner", f"{DOMAIN}/launch"
 INSTANCE, GPU = f"{DOMAIN}/instance", f"{DOMAIN}/gpu"
+INSTALLATION = f"{DOMAIN}/installation"
 ENDED, STARTED = f"{DOMAIN}/ended", f"{DOMAIN}/started"
 BACKING, EXPORT, RESTORED = f"{DOMAIN}/backing", f"{DOMAIN}/export", f"{DOMAIN}/restored-from"
 DIRECTORY, OWNER_UID = f"{DOMAIN}/directory", f"{DOMAIN}/owner-uid"
@@ -44,6 +46,18 @@ def namespace(prefix: str, slug: str, project_uid: str) -> str:
 def instance(prefix: str) -> str:
     """Label value that tells the things of one portal from those of another."""
     return prefix.strip("-") or "berth"
+
+
+def marks(prefix: str, installation: str) -> dict[str, str]:
+    """Labels that say whose an object is: under which prefix, and of which Berth."""
+    found = {INSTANCE: instance(prefix), INSTALLATION: installation}
+    return {name: value for name, value in found.items() if value}
+
+
+def is_foreign(obj: Mapping[str, Any], installation: str) -> bool:
+    """Whether another Berth made it. What carries no mark is older than marks are."""
+    whose = ((obj.get("metadata") or {}).get("labels") or {}).get(INSTALLATION, "")
+    return bool(whose) and whose != installation
 
 
 def workload(name: str, uid: str) -> str:
@@ -86,12 +100,19 @@ def label_value(text: str) -> str:
 
 
 def labels(
-    prefix: str, *, uid: str, kind: str, project: str = "", owner: str = "", **more: str
+    prefix: str,
+    installation: str,
+    *,
+    uid: str,
+    kind: str,
+    project: str = "",
+    owner: str = "",
+    **more: str,
 ) -> dict[str, str]:
     """Carried by everything that is ours."""
     found = {
         MANAGED: "true",
-        INSTANCE: instance(prefix),
+        **marks(prefix, installation),
         UID: label_value(uid),
         KIND: label_value(kind),
         PROJECT: label_value(project),

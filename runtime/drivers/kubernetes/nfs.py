@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runtime.drivers.kubernetes import observe_job
+from runtime.drivers.kubernetes import names, observe_job
 from runtime.drivers.kubernetes.builders import nfs as build
 from runtime.drivers.kubernetes.client import KubeClient, Object
 from runtime.drivers.kubernetes.options import KubernetesOptions
@@ -49,6 +49,9 @@ class NfsFolders:
         where = build.namespace_of(self._options)
         claim = self._client.get("v1", "persistentvolumeclaims", build.top_of(on), where)
         if claim is None:
+            found = self._client.get("v1", "namespaces", where)
+            if found is not None and names.is_foreign(found, self._options.installation):
+                raise InvalidSpec(f"The namespace {where} was made by another Berth.")
             for obj in build.ground(on, self._options):
                 self._client.apply(obj)
         self._client.apply(made)

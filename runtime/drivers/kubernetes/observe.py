@@ -78,6 +78,7 @@ def told(sight: Sight, found: Found) -> Observation:
         ready_at=found.ready_at,
         ended_at=found.ended_at,
         detail=detail_of(sight, found),
+        installation=labels.get(names.INSTALLATION, ""),
     )
 
 

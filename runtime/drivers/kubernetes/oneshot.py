@@ -95,7 +95,8 @@ def build(options: KubernetesOptions, program: Program) -> Object:
     name = program.name
     user = options.run_as_user
     queued = {names.QUEUE: options.queue} if options.queue else {}
-    labels = {PROBE: name, names.KIND: KIND, **queued}
+    marks = names.marks(options.namespace_prefix, options.installation)
+    labels = {**marks, PROBE: name, names.KIND: KIND, **queued}
     pod = {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,

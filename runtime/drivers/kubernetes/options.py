@@ -37,3 +37,4 @@ class KubernetesOptions:
     kube_api_url: str = ""
     kube_api_ca: str = ""
     extra: Mapping[str, str] = field(default_factory=dict)
+    installation: str = ""  # no operator's choice: which Berth this is

@@ -65,6 +65,7 @@ class Snapshots:
         if meta.get("deletionTimestamp"):
             raise NotYet("The old contents are being removed.", retry_in=0.5)
         if (meta.get("annotations") or {}).get(names.RESTORED) != snapshot_uid:
+            self._volumes.refuse_foreign(claim)
             self._client.delete("v1", CLAIMS, meta["name"], where, uid=meta["uid"])
             raise NotYet("The old contents are being removed.", retry_in=0.5)
         if (claim.get("status") or {}).get("phase") != "Bound" and not self._waits(claim):
@@ -75,7 +76,10 @@ class Snapshots:
     def remove(self, snapshot_uid: str, *, volume_uid: str) -> None:
         where = self._volumes.namespace_of(volume_uid)
         name = names.snapshot(snapshot_uid)
-        if where and self._client.delete(_API, _SNAPSHOTS, name, where):
+        found = self._client.get(_API, _SNAPSHOTS, name, where) if where else None
+        if found is not None:
+            self._volumes.refuse_foreign(found)
+            self._client.delete(_API, _SNAPSHOTS, name, where)
             raise NotYet("The snapshot is being removed.", retry_in=0.5)
 
     def _begin(

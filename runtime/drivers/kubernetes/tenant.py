@@ -134,7 +134,10 @@ class Tenants:
     def _own_namespace(self, spec: TenantSpec) -> Object | None:
         found = self._client.get("v1", "namespaces", spec.namespace)
         if found is None:
+            self._refuse_beside_another()
             return None
+        if names.is_foreign(found, self._options.installation):
+            raise InvalidSpec(f"The namespace {spec.namespace} was made by another Berth.")
         labels = found["metadata"].get("labels") or {}
         if labels.get(names.PROJECT) != spec.project:
             message = f"The namespace {spec.namespace} exists and is not this project's."
@@ -143,6 +146,17 @@ class Tenants:
             message = f"The namespace {spec.namespace} is still being removed."
             raise NotYet(message, retry_in=2.0)
         return found
+
+    def _refuse_beside_another(self) -> None:
+        """Before the first thing is made: with one prefix two would be in each other's way."""
+        whose, prefix = self._options.installation, self._options.namespace_prefix
+        selector = f"{self._selector},{names.INSTALLATION},{names.INSTALLATION}!={whose}"
+        if whose and (others := self._client.list("v1", "namespaces", selector=selector)):
+            message = (
+                f"Another Berth works on this cluster with the prefix {prefix}"
+                f" ({others[0]['metadata']['name']}). An operator must choose another prefix here."
+            )
+            raise InvalidSpec(message)
 
     def _live(self, namespace: str, found: Object) -> dict[str, Object]:
         """Return what is there of the bundle, by ``Kind/name``."""
@@ -262,7 +276,7 @@ class Tenants:
         if found is None:
             return
         labels = found["metadata"].get("labels") or {}
-        if labels.get(names.UID) != uid:
+        if labels.get(names.UID) != uid or names.is_foreign(found, self._options.installation):
             log.warning("tenant.foreign_namespace", namespace=namespace, uid=uid)
             return
         if not _is_ending(found):

@@ -106,8 +106,10 @@ class Volumes:
         self._there.clear()
         found = self._client.get("v1", VOLUMES, names.volume(volume_uid))
         namespace = self._claimed_in(volume_uid, found)
+        self.refuse_foreign(found)
         if namespace:
             claim = self.claim(volume_uid, namespace)
+            self.refuse_foreign(claim)
             if claim is not None:
                 if not claim["metadata"].get("deletionTimestamp"):
                     self._client.delete("v1", CLAIMS, names.claim(volume_uid), namespace)
@@ -132,6 +134,7 @@ class Volumes:
         found = self._client.get("v1", VOLUMES, names.volume(volume_uid))
         if found is None:
             raise InvalidSpec("There is no such volume on this cluster.")
+        self.refuse_foreign(found)
         claimed = found["spec"].get("claimRef") or {}
         if (before := claimed.get("namespace")) not in {None, where}:
             claim = self.claim(volume_uid, before)
@@ -166,6 +169,10 @@ class Volumes:
         self._client.patch("v1", VOLUMES, names.volume(volume_uid), "", change)
 
     # --- inside ---------------------------------------------------------------------------------
+    def refuse_foreign(self, found: Object | None) -> None:
+        if found is not None and names.is_foreign(found, self._options.installation):
+            raise InvalidSpec(f"{found['metadata']['name']} was made by another Berth.")
+
     def _ensure_volume(
         self, volume_uid: str, namespace: str, on: Backing, *, project: str, owner: str
     ) -> None:

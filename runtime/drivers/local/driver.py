@@ -20,8 +20,15 @@ _OBSERVED = frozenset(field.name for field in fields(Observation))
 class LocalDriver:
     """Thread-safe; holds no connection, so a restarted supervisor is simply found again."""
 
-    def __init__(self, socket: Path | str | None = None, *, gpus: GpuSource | None = None) -> None:
+    def __init__(
+        self,
+        socket: Path | str | None = None,
+        *,
+        gpus: GpuSource | None = None,
+        installation: str = "",
+    ) -> None:
         """Where nothing is said, the settings say it."""
+        self._installation = installation
         self._client = Client(Path(socket or settings.BERTH_SUPERVISOR_SOCKET))
         self._gpus = gpus or default_source(
             scripted=getattr(settings, "BERTH_SCRIPTED_GPUS", False)  # tests and demonstrations
@@ -29,7 +36,7 @@ class LocalDriver:
 
     def ensure(self, spec: WorkloadSpec) -> Mapping[str, object]:
         """Secrets are made and sent only when the supervisor says it will start something."""
-        wire = _wire(spec)
+        wire = {**_wire(spec), "installation": self._installation}
         answer = self._client.ask("ensure", spec=wire)
         if answer.get("need_secrets"):
             answer = self._client.ask("ensure", spec=wire, secrets=_secrets(spec))
@@ -49,10 +56,13 @@ class LocalDriver:
         self._client.ask("stop", uid=uid, grace_s=grace_s)
 
     def remove(self, uid: str) -> None:
-        self._client.ask("remove", uid=uid)
+        self._client.ask("remove", uid=uid, installation=self._installation)
 
     def list_owned(self) -> Iterable[Observation]:
         return [_observation(item) for item in self._client.ask("list")]
+
+    def adopt(self, uid: str) -> None:
+        self._client.ask("adopt", uid=uid, installation=self._installation)
 
     def probe(self) -> Health:
         facts = self._client.ask("probe")

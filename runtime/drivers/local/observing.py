@@ -27,6 +27,7 @@ def observation(workload: Workload) -> dict[str, Any]:
         "ready_at": workload.times.get("ready"),
         "ended_at": workload.end.at if ended else None,
         "detail": _detail(workload),
+        "installation": workload.spec.get("installation", ""),
     }
 
 

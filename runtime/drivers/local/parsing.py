@@ -27,6 +27,7 @@ def parse_spec(raw: Any) -> Facts:
             "port": int(raw["port"]) if raw["port"] else None,
             "probe": _probe(raw["probe"]) if raw["probe"] else None,
             "stop_grace_s": float(raw["stop_grace_s"]),
+            "installation": str(raw.get("installation", "")),  # a portal before this one says none
         }
     except (KeyError, TypeError, ValueError, AttributeError) as problem:
         raise Refused("invalid-spec", f"the spec can't be read: {problem!r}") from None

@@ -121,7 +121,10 @@ class Server:
         self.world.stop(str(message["uid"]), float(message["grace_s"]))
 
     async def do_remove(self, message: dict[str, Any]) -> Any:
-        self.world.remove(str(message["uid"]))
+        self.world.remove(str(message["uid"]), str(message.get("installation", "")))
+
+    async def do_adopt(self, message: dict[str, Any]) -> Any:
+        self.world.mark(str(message["uid"]), str(message["installation"]))
 
     async def do_read_log(self, message: dict[str, Any]) -> Any:
         found = self.world.workloads.get(str(message["uid"]))

@@ -135,10 +135,20 @@ class World:
             found.stop(grace_s)
             raise Refused("not-yet", "it is ending", retry_in=_ASK_AGAIN_S)
 
-    def remove(self, uid: str) -> None:
+    def mark(self, uid: str, installation: str) -> None:
+        """Say whose it is, of what was made before there were marks."""
+        found = self.workloads.get(uid)
+        if found and not found.spec.get("installation"):
+            found.spec["installation"] = installation
+            if (kept := found.record.read("spec")) is not None:
+                found.record.write("spec", {**kept, "installation": installation})
+
+    def remove(self, uid: str, installation: str = "") -> None:
         """Remove all traces but volumes; the record goes last."""
         checked_name(uid, "uid")
         found = self.workloads.get(uid)
+        if found and found.spec.get("installation", "") not in ("", installation):
+            raise Refused("error", f"{uid} was made by another Berth, and is left")
         if found and found.is_alive:
             found.hurry(_REMOVE_GRACE_S)
             raise Refused("not-yet", "it is ending", retry_in=_ASK_AGAIN_S)

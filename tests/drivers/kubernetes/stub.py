@@ -310,8 +310,10 @@ def _handler(stub: Stub) -> type[BaseHTTPRequestHandler]:
 def _matches(obj: dict[str, Any], query: dict[str, str]) -> bool:
     labels = obj["metadata"].get("labels") or {}
     for term in filter(None, query.get("labelSelector", "").split(",")):
-        key, value = term.split("=", 1)
-        if (labels.get(key.rstrip("!")) == value) == key.endswith("!"):
+        key, has_value, value = term.partition("=")
+        if not has_value and key not in labels:
+            return False
+        if has_value and (labels.get(key.rstrip("!")) == value) == key.endswith("!"):
             return False
     for term in query.get("fieldSelector", "").split(","):
         if term.startswith("involvedObject.name="):

@@ -69,7 +69,7 @@ def following(servers: ApiServers, wire: Wire, monkeypatch: Any) -> Iterator[Fol
 
 
 def put(servers: ApiServers, uid: str, replicas: int = 1) -> None:
-    labels = names.labels("berth-", uid=uid, kind="workspace")
+    labels = names.labels("berth-", "", uid=uid, kind="workspace")
     template = {"metadata": {"labels": labels}, "spec": {"containers": [main()]}}
     meta = {"name": f"ws-{uid}", "namespace": "default", "labels": labels}
     spec = {

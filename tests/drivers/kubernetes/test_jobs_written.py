@@ -35,7 +35,7 @@ def put_pod(stub, made=None, *, launch=3, **more):
     made = made or try_of(**more)
     made["metadata"]["annotations"] = {names.LAUNCH: str(launch)}
     made["metadata"]["namespace"] = "ns"
-    ours = names.labels("berth-", uid=UID, kind="load")
+    ours = names.labels("berth-", "", uid=UID, kind="load")
     made["metadata"]["labels"] = {**ours, names.JOB: "ws-k7"}
     made["spec"]["terminationGracePeriodSeconds"] = 10
     return stub.put(PODS, made)

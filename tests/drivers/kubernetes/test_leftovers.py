@@ -33,7 +33,7 @@ def put_pod(stub, name="ws-k7-0", uid=UID, prefix="berth-", **labels):
     made["metadata"] = {
         "name": name,
         "namespace": "ns",
-        "labels": {**names.labels(prefix, uid=uid, kind="workspace"), **labels},
+        "labels": {**names.labels(prefix, "", uid=uid, kind="workspace"), **labels},
     }
     return stub.put(PODS, made)
 

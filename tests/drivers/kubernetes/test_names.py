@@ -73,5 +73,5 @@ def test_a_workspace_is_called_by_its_short_id():
 
 def test_two_portals_on_one_cluster_do_not_see_each_other():
     assert names.selector("berth-") != names.selector("other-")
-    mine = names.labels("berth-", uid="u", kind="workspace")
+    mine = names.labels("berth-", "", uid="u", kind="workspace")
     assert mine[names.INSTANCE] == "berth"

@@ -117,7 +117,7 @@ def follow(stub) -> Iterator[Follower]:
 
 
 def put_set(stub, uid: str, *, replicas: int = 1, launch: int = 1) -> None:
-    labels = names.labels("berth-", uid=uid, kind="workspace")
+    labels = names.labels("berth-", "", uid=uid, kind="workspace")
     stub.put(
         SETS,
         {
@@ -133,7 +133,7 @@ def put_set(stub, uid: str, *, replicas: int = 1, launch: int = 1) -> None:
 
 
 def put_pod(stub, uid: str, *, ready: bool = True) -> None:
-    labels = names.labels("berth-", uid=uid, kind="workspace")
+    labels = names.labels("berth-", "", uid=uid, kind="workspace")
     state = {"running": {"startedAt": AT}}
     condition = {"type": "Ready", "status": str(ready), "lastTransitionTime": AT}
     stub.put(
@@ -185,7 +185,7 @@ def test_nothing_is_listed_twice_while_all_is_well(stub, follow):
 
 
 def test_others_of_the_same_cluster_are_not_seen(stub, follow):
-    labels = names.labels("other-", uid="x", kind="workspace")
+    labels = names.labels("other-", "", uid="x", kind="workspace")
     stub.put(SETS, {"metadata": {"name": "ws-x", "namespace": "ns", "labels": labels}, "spec": {}})
     assert follow().known == {}
 

@@ -41,7 +41,8 @@ def job(
     where: Placement | Beside,
 ) -> dict[str, Any]:
     name, user = job_name(volume_uid), options.run_as_user
-    marks = {names.INSTANCE: names.instance(options.namespace_prefix), names.KIND: "measuring"}
+    marks = names.marks(options.namespace_prefix, options.installation)
+    marks[names.KIND] = "measuring"
     pod: dict[str, Any] = {
         "automountServiceAccountToken": False,
         "containers": [_container(options)],

@@ -55,7 +55,8 @@ def namespace_of(options: KubernetesOptions) -> str:
 
 def ground(on: Backing, options: KubernetesOptions) -> list[dict[str, Any]]:
     """Return the namespace with what keeps it closed, and the export as a claim in it."""
-    where, marks = namespace_of(options), {names.INSTANCE: names.instance(options.namespace_prefix)}
+    where = namespace_of(options)
+    marks = names.marks(options.namespace_prefix, options.installation)
     security = {}
     for mode in ("audit", "enforce", "warn"):
         security[f"pod-security.kubernetes.io/{mode}"] = "restricted"
@@ -119,7 +120,7 @@ def job_name(verb: str, volume_uid: str) -> str:
 
 def job(verb: str, volume_uid: str, on: Backing, options: KubernetesOptions) -> dict[str, Any]:
     user, where = options.run_as_user, namespace_of(options)
-    marks = {names.INSTANCE: names.instance(options.namespace_prefix)}
+    marks = names.marks(options.namespace_prefix, options.installation)
     container = {
         "command": ["python3", "-I", "-c", SCRIPT, verb, plain(volume_uid)],
         "env": devices.named(devices.NONE),

@@ -206,7 +206,12 @@ def _meta(
     volume_uid: str, options: KubernetesOptions, *, project: str, owner: str
 ) -> dict[str, Any]:
     labels = names.labels(
-        options.namespace_prefix, uid=volume_uid, kind="volume", project=project, owner=owner
+        options.namespace_prefix,
+        options.installation,
+        uid=volume_uid,
+        kind="volume",
+        project=project,
+        owner=owner,
     )
     extra = {key: names.label_value(value) for key, value in options.extra.items()}
     return {"labels": {**extra, **labels}}

@@ -108,6 +108,7 @@ def secret(meta: Mapping[str, Any], values: Mapping[str, str]) -> dict[str, Any]
 def _meta(spec: WorkloadSpec, options: KubernetesOptions, name: str) -> dict[str, Any]:
     labels = names.labels(
         options.namespace_prefix,
+        options.installation,
         uid=spec.uid,
         kind=spec.kind,
         project=spec.project,

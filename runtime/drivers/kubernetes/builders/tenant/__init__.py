@@ -73,6 +73,12 @@ def secret_versions(spec: TenantSpec) -> dict[str, str]:
 
 
 def _marks(spec: TenantSpec, options: KubernetesOptions) -> dict[str, str]:
-    own = names.labels(options.namespace_prefix, uid=spec.uid, kind=PLACE, project=spec.project)
+    own = names.labels(
+        options.namespace_prefix,
+        options.installation,
+        uid=spec.uid,
+        kind=PLACE,
+        project=spec.project,
+    )
     given = {**options.extra, **spec.labels}  # an operator's words
     return {**{key: names.label_value(value) for key, value in given.items()}, **own}

@@ -24,7 +24,16 @@ _CONTENT = {
 _LABELS = frozenset(
     {
         f"berth.dev/{name}"
-        for name in ("managed", "instance", "uid", "kind", "project", "owner", "queue")
+        for name in (
+            "managed",
+            "instance",
+            "installation",
+            "uid",
+            "kind",
+            "project",
+            "owner",
+            "queue",
+        )
     }
     | {
         f"pod-security.kubernetes.io/{mode}{suffix}"
