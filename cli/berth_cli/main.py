@@ -14,7 +14,10 @@ from berth_cli.context import Session, general_options
 from berth_cli.lazy import LazyGroup
 from berth_cli.output import printable, refused
 
-SERVER_VERBS = ("up", "down", "status", "backup", "restore", "admin", "keys")
+SERVER_VERBS = (
+    *("up", "down", "status", "backup", "restore", "restored", "anew", "orphans"),
+    *("admin", "keys"),
+)
 
 
 COMMANDS = {

@@ -23,6 +23,7 @@ from typing import Any
 from portal.server.homes import add_homes, put_acls
 from portal.server.places import Places, Refusal, private_umask, running, write_private
 from portal.server.preflight import setup
+from portal.server.restored import people, restored
 
 FORMAT = 1
 COPIES_KEPT = 3
@@ -66,7 +67,7 @@ def backup(name: str, *, homes: bool) -> int:
     return 0
 
 
-def restore(name: str, *, replace: bool) -> int:
+def restore(name: str, *, replace: bool, keep_access: bool = False) -> int:
     private_umask()
     places = Places.from_environment()
     if running(places):
@@ -84,9 +85,10 @@ def restore(name: str, *, replace: bool) -> int:
             message = "There is data here already; --yes replaces it (the old is kept beside it)."
             raise Refusal(message)
         places.prepare()
+        before = people()
         put_back(archive, about, kind, places)
     print(f"Restored the backup of {about['made_at']} made by Berth {about['version']}.")
-    return 0
+    return restored(made_at=about["made_at"], before=before, keep_access=keep_access)
 
 
 def vendor() -> str:

@@ -20,7 +20,7 @@ from portal.server.places import Places, Refusal
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 PASSWORDS = ("POSTGRES_PASSWORD", "REDIS_PASSWORD", "BERTH_METRICS_TOKEN", "BERTH_ADMIN_PASSWORD")
 _TIMEOUT_S = 20
-_MISSING, _CONFLICT = 404, 409
+_OK, _MISSING, _CONFLICT = 200, 404, 409
 
 
 def made() -> dict[str, str]:
@@ -77,6 +77,33 @@ def into_secret(name: str) -> int:
         raise Refusal(message)
     status, found = _ask("PATCH", f"{path}/{name}", {"data": lacking})
     return _told(status, found, f"added to the Secret {name}: {', '.join(sorted(lacking))}.")
+
+
+class SecretRecord:
+    """Which installation this is, in the Secret of its keys (``portal.server.installation``)."""
+
+    KEY = "BERTH_INSTALLATION"
+
+    def __init__(self, name: str) -> None:
+        self.where = f"the Secret {name}"
+        self._path = f"/api/v1/namespaces/{_read('namespace')}/secrets/{name}"
+
+    def read(self) -> str:
+        status, found = _ask("GET", self._path)
+        if status != _OK:
+            # where it may not be read (a Secret of the operators' own), there is no record
+            say = found.get("message", "")
+            print(f"berth: {self.where} can't be read ({status} {say})", flush=True)
+            return ""
+        text = (found.get("data") or {}).get(self.KEY, "")
+        return base64.b64decode(text).decode(errors="replace")
+
+    def write(self, uid: str) -> None:
+        body = {"data": {self.KEY: base64.b64encode(uid.encode()).decode()}}
+        status, found = _ask("PATCH", self._path, body)
+        if status != _OK:
+            say = found.get("message", "")
+            print(f"berth: {self.where} can't be written ({status} {say})", flush=True)
 
 
 def _metadata(name: str) -> dict[str, Any]:

@@ -100,7 +100,8 @@ def hand_over(places: Places, user: pwd.struct_passwd) -> None:
         supervisor.mkdir(exist_ok=True)
         os.chown(supervisor, 0, user.pw_gid)
         supervisor.chmod(0o750)
-        for name in ("secrets.json", "berth.sqlite3", "berth.sqlite3-wal", "berth.sqlite3-shm"):
+        files = ("secrets.json", "installation", "berth.sqlite3", "berth.sqlite3-wal")
+        for name in (*files, "berth.sqlite3-shm"):
             if (places.var / name).exists():
                 os.chown(places.var / name, user.pw_uid, user.pw_gid, follow_symlinks=False)
     except OSError as error:

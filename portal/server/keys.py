@@ -39,12 +39,24 @@ def rotate() -> int:
     else:
         replace_key(places, known)
     setup()
+    prove_again()
     count = seal_again()
     stored = seal_credentials_again(places)
     print(f"The secret key is a new one; {count} sealed secrets were sealed again with it.")
     print(f"Stored credentials have a new key too; {stored} were sealed again.")
     print("What the old key signed goes on. Backups made before need their own secrets file.")
     return 0
+
+
+def prove_again() -> None:
+    """The database tells its secrets from others' by the newest keys; an older one does not yet."""
+    from django.db import connection
+
+    from portal.server.installation import proofs
+    from runtime.models import Installation
+
+    if "runtime_installation" in connection.introspection.table_names():
+        Installation.objects.update(proofs=proofs())
 
 
 def secrets_of(places: Places) -> dict[str, str]:

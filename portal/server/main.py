@@ -43,7 +43,16 @@ def parser() -> argparse.ArgumentParser:
 
     one = verbs.add_parser("serve", help="run one process of an installation of several")
     one.add_argument("process", choices=SERVED)
-    one.add_argument("--kubernetes", metavar="NAME", help="secrets: keep them in this Secret")
+    one.add_argument(
+        "--kubernetes",
+        metavar="NAME",
+        help="secrets: keep them in this Secret; migrate: record the installation there",
+    )
+    one.add_argument(
+        "--anew",
+        action="store_true",
+        help="migrate: go on with this database, although another one belongs to what is here",
+    )
     one.set_defaults(verb=_serve)
 
     one = verbs.add_parser("backup", help="write the database and the secrets to one file")
@@ -54,7 +63,28 @@ def parser() -> argparse.ArgumentParser:
     one = verbs.add_parser("restore", help="put back what a backup holds; Berth must be down")
     one.add_argument("file")
     one.add_argument("--yes", action="store_true", help="replace existing data without asking")
+    one.add_argument(
+        "--keep-access",
+        action="store_true",
+        help="leave API tokens, SSH keys and kubeconfigs of the backup good, with those cut since",
+    )
     one.set_defaults(verb=_restore)
+
+    one = verbs.add_parser(
+        "restored", help="after the database was restored by other means: do what restore does"
+    )
+    one.add_argument("made_at", metavar="WHEN", help="of what time the database is")
+    one.add_argument("--keep-access", action="store_true", help="as restore has it")
+    one.set_defaults(verb=_restored)
+
+    one = verbs.add_parser("anew", help="go on where secrets, database or data are lost")
+    one.add_argument("--yes", action="store_true", help="do it")
+    one.set_defaults(verb=_anew)
+
+    one = verbs.add_parser("orphans", help="show what runs without a row, while it is held")
+    one.add_argument("--collect", action="store_true", help="let Berth remove what is its own")
+    one.add_argument("--yes", action="store_true", help="do it")
+    one.set_defaults(verb=_orphans)
 
     _admin(verbs.add_parser("admin", help="repair access"))
     _keys(verbs.add_parser("keys", help="change the secret keys"))
@@ -106,7 +136,7 @@ def _serve(options: argparse.Namespace) -> int:
         return generate.into_secret(name) if name else generate.print_lines()
     from portal.server.serve import serve
 
-    return serve(options.process)
+    return serve(options.process, secret=options.kubernetes or "", anew=options.anew)
 
 
 def _backup(options: argparse.Namespace) -> int:
@@ -118,7 +148,27 @@ def _backup(options: argparse.Namespace) -> int:
 def _restore(options: argparse.Namespace) -> int:
     from portal.server.backup import restore
 
-    return restore(options.file, replace=options.yes)
+    return restore(options.file, replace=options.yes, keep_access=options.keep_access)
+
+
+def _restored(options: argparse.Namespace) -> int:
+    from portal.server.preflight import setup
+    from portal.server.restored import restored
+
+    setup()
+    return restored(made_at=options.made_at, keep_access=options.keep_access)
+
+
+def _anew(options: argparse.Namespace) -> int:
+    from portal.server.anew import anew
+
+    return anew(is_sure=options.yes)
+
+
+def _orphans(options: argparse.Namespace) -> int:
+    from portal.server.admin import orphans
+
+    return orphans(collect=options.collect, is_sure=options.yes)
 
 
 def _reset_password(options: argparse.Namespace) -> int:

@@ -12,6 +12,8 @@ from common import sealing
 
 ROOT = Path(__file__).resolve().parents[2]
 SPACE_NEEDED_MIB = 100
+UNLIKE = 5  # exit code: secrets, database and data are not of one installation
+DATA_HERE = "BERTH_DATA_HERE"  # root's half tells the other one, which may not look
 SEALING_PAIR = ("BERTH_CLUSTER_PUBLIC_KEY", "BERTH_CLUSTER_PRIVATE_KEY")
 GENERATED = (
     "BERTH_SECRET_KEY",
@@ -52,6 +54,19 @@ class Places:
         return self.var / "secrets.json"
 
     @property
+    def installation(self) -> Path:
+        """Says whose all of this is."""
+        return self.var / "installation"
+
+    def data(self) -> str:
+        """The folders that hold something of people, or of their work, in words."""
+        if (told := os.environ.get(DATA_HERE)) is not None:
+            return told
+        names = ("BERTH_VOLUMES_DIR", "volumes"), ("BERTH_WORKLOADS_DIR", "workloads")
+        folders = [Path(os.environ.get(setting) or self.var / name) for setting, name in names]
+        return " and ".join(str(folder) for folder in folders if _holds_something(folder))
+
+    @property
     def lock(self) -> Path:
         return self.run / "berth.lock"
 
@@ -87,8 +102,8 @@ class Places:
             )
             raise Refusal(message)
 
-    def ensure_secrets(self) -> None:
-        """Adds what is missing; a secret that exists is never replaced."""
+    def ensure_secrets(self) -> bool:
+        """Adds what is missing; a secret that exists is never replaced. True: the key is new."""
         try:
             known = json.loads(self.secrets.read_text())
             if not isinstance(known, dict):
@@ -97,14 +112,23 @@ class Places:
             known = {}
         except (OSError, ValueError) as error:
             message = f"{self.secrets} can't be read as JSON ({error}). Restore it from a backup."
-            raise Refusal(message, code=2) from error
+            raise Refusal(message, code=UNLIKE) from error
         missing = [name for name in GENERATED if not known.get(name)]
         if not missing:
-            return
+            return False
         known.update({name: secrets.token_urlsafe(48) for name in missing})
         if set(missing) & set(SEALING_PAIR):
             known.update(_sealing_pair(known, missing))
         write_private(self.secrets, json.dumps(known, indent=2) + "\n")
+        key = GENERATED[0]
+        return key in missing and not {key, f"{key}_FILE"} & os.environ.keys()
+
+
+def _holds_something(folder: Path) -> bool:
+    try:
+        return any(folder.iterdir())
+    except OSError:
+        return False
 
 
 def _sealing_pair(known: dict[str, str], missing: list[str]) -> dict[str, str]:

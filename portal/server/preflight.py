@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from common.loading import loading
-from portal.server.places import Places, Refusal, private_umask
+from portal.server import installation
+from portal.server.places import UNLIKE, Places, Refusal, private_umask
 from portal.server.up import EXPLAINED
 
 PORT_MAX = 65535
@@ -24,23 +25,24 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--plan-fd", type=int, required=True)
     parser.add_argument("--insecure-http", action="store_true")
+    parser.add_argument("--new-secrets", action="store_true")
     options = parser.parse_args()
     private_umask()
     try:
-        plan = prepared(insecure_http=options.insecure_http)
+        plan = prepared(insecure_http=options.insecure_http, new_secrets=options.new_secrets)
     except Refusal as refusal:
         print(f"berth: {refusal}", file=sys.stderr, flush=True)
-        return EXPLAINED
+        return UNLIKE if refusal.code == UNLIKE else EXPLAINED
     with os.fdopen(options.plan_fd, "w") as file:
         json.dump(plan, file)
     return 0
 
 
-def prepared(*, insecure_http: bool) -> dict[str, Any]:
+def prepared(*, insecure_http: bool, new_secrets: bool = False) -> dict[str, Any]:
     setup()
     check_files()
     check_address(insecure_http=insecure_http)
-    prepare_database()
+    prepare_database(new_secrets=new_secrets)
     return plan()
 
 
@@ -134,11 +136,22 @@ def is_loopback(address: str) -> bool:
         return address == "localhost"
 
 
-def prepare_database() -> None:
+def prepare_database(
+    record: installation.Record | None = None, *, new_secrets: bool = False, anew: bool = False
+) -> None:
+    """Migrate, and set up what is new, once it is sure what this database belongs to.
+
+    ``anew``: an administrator said to go on with what is here, whatever it belonged to.
+    """
     from django.core.management import call_command
     from django.db import DatabaseError, connection
 
+    places = Places.from_environment()
+    record = record or installation.FileRecord(places)
     try:
+        found = installation.look(places, record, new_secrets=new_secrets)
+        if not anew:
+            installation.require_one(found)
         newer = unknown_migrations()
         if newer:
             message = (
@@ -152,6 +165,7 @@ def prepare_database() -> None:
             migrate()
         call_command("createcachetable", verbosity=0)
         call_command("berth_bootstrap")
+        installation.settle(found, record, anew=anew)
         tell_what_is_locked()
     except DatabaseError as error:
         name = connection.settings_dict["NAME"]

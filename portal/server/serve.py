@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from portal.server.places import ROOT, Refusal, private_umask
+from portal.server.places import ROOT, UNLIKE, Refusal, private_umask
 
 DATABASE_WITHIN_S = 300.0
 ASK_EVERY_S = 2.0
@@ -20,10 +20,15 @@ MIGRATION_LOCK = 0x62657274
 BACKLOG = 1024
 
 
-def serve(process: str) -> int:
-    """Run one of ``PROCESSES`` until it is told to end; return its exit code."""
+def serve(process: str, *, secret: str = "", anew: bool = False) -> int:
+    """Run one of ``PROCESSES`` until it is told to end; return its exit code.
+
+    ``secret`` and ``anew`` are for ``migrate``.
+    """
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings.prod")
     private_umask()
+    if process == "migrate":
+        return migrate(secret=secret, anew=anew)
     return PROCESSES[process]()
 
 
@@ -52,36 +57,68 @@ def wait_for_database(*, migrated: bool = True) -> None:
             say(f"waiting: {problem}")
             told = problem
         time.sleep(ASK_EVERY_S)
+    if migrated:
+        require_own_secrets()
+
+
+def require_own_secrets() -> None:
+    """A process with another installation's secrets would read nothing, and write what no other
+    process reads.
+    """
+    from django.db import connection
+
+    from portal.server.installation import is_proved
+    from runtime.models import Installation
+
+    own = Installation.objects.first()
+    connection.close()
+    if own is not None and not is_proved(own.proofs):
+        message = (
+            "BERTH_SECRET_KEY is not the key that this database was set up with"
+            f" (installation {own.uid}). Give it the one of before; a key that was changed on"
+            " purpose belongs into BERTH_SECRET_KEY_FALLBACKS."
+        )
+        raise Refusal(message, code=UNLIKE)
 
 
 def database_problem(*, migrated: bool) -> str:
     from django.db import DatabaseError, connection
 
     from portal.server.preflight import pending_migrations
+    from runtime import installation
 
+    is_set_up = True
     try:
         connection.ensure_connection()
         waiting = pending_migrations() if migrated else []
+        if migrated and not waiting:
+            is_set_up = bool(installation.own_id())
     except DatabaseError as error:
         connection.close()
         return f"The database does not answer ({str(error).strip().splitlines()[0]})."
     if waiting:
         return f"{len(waiting)} migrations wait for `berth-server migrate`."
     connection.close()
+    if not is_set_up:
+        return "The database waits for `berth-server migrate`."
     return ""
 
 
-def migrate() -> int:
-    """Bring the database to this version, once, however many try at the same time."""
+def migrate(*, secret: str = "", anew: bool = False) -> int:
+    """Bring the database to this version, once, however many try at the same time.
+
+    ``secret``: where the installation is recorded in a cluster, instead of a file.
+    """
     load()
     wait_for_database(migrated=False)
     from django.db import connection
 
+    from portal.server import generate
     from portal.server.preflight import prepare_database
 
     if connection.vendor == "postgresql":
         alone()
-    prepare_database()
+    prepare_database(generate.SecretRecord(secret) if secret else None, anew=anew)
     say("the database is ready.")
     return 0
 
@@ -219,7 +256,6 @@ PROCESSES: dict[str, Callable[[], int]] = {
     "worker": worker,
     "gate": gate,
     "proxy": proxy,
-    "migrate": migrate,
     "check": check,
     "health": health,
 }

@@ -15,7 +15,15 @@ from typing import Any
 from portal.server import identity, standby, supervisor
 from portal.server.listeners import bind_all
 from portal.server.manager import Manager, say
-from portal.server.places import ROOT, Places, Refusal, take_lock
+from portal.server.places import (
+    DATA_HERE,
+    ROOT,
+    UNLIKE,
+    Places,
+    Refusal,
+    take_lock,
+    write_private,
+)
 from portal.server.processes import Child, end_with_parent
 from portal.server.supervisor import Supervisor
 
@@ -43,8 +51,7 @@ def portal(places: Places, *, insecure_http: bool) -> int:
     places.prepare()
     lock = take_lock(places)
     os.environ["BERTH_VAR"] = str(places.var)
-    places.ensure_secrets()
-    plan = checked_plan(insecure_http=insecure_http)
+    plan = begun_plan(places, insecure_http=insecure_http)
     sockets, kept = bind_all(plan)
     children = processes(places, plan, sockets)
     if GO in os.environ:
@@ -68,12 +75,28 @@ def announce(plan: dict[str, Any], begun: float) -> None:
     say(f"Berth is ready at {plan['public_url']} ({time.monotonic() - begun:.1f} s)")
 
 
-def checked_plan(*, insecure_http: bool) -> dict[str, Any]:
+def begun_plan(places: Places, *, insecure_http: bool) -> dict[str, Any]:
+    """With the secrets that are here, or new ones; where these turn out wrong nothing is left."""
+    before = places.secrets.read_text() if places.secrets.exists() else None
+    is_new = places.ensure_secrets()
+    try:
+        return checked_plan(insecure_http=insecure_http, new_secrets=is_new)
+    except BaseException:
+        if is_new and before is None:
+            places.secrets.unlink()
+        elif is_new and before is not None:
+            write_private(places.secrets, before)
+        raise
+
+
+def checked_plan(*, insecure_http: bool, new_secrets: bool = False) -> dict[str, Any]:
     """Runs what needs Django in a process that ends again, so that this one stays small."""
     reader, writer = os.pipe()
     command = [sys.executable, "-m", "portal.server.preflight", "--plan-fd", str(writer)]
     if insecure_http:
         command.append("--insecure-http")
+    if new_secrets:
+        command.append("--new-secrets")
     process = subprocess.Popen(command, cwd=ROOT, pass_fds=(writer,), stdin=subprocess.DEVNULL)
     os.close(writer)
     with os.fdopen(reader) as file:
@@ -81,6 +104,8 @@ def checked_plan(*, insecure_http: bool) -> dict[str, Any]:
     code = process.wait()
     if code == EXPLAINED:
         raise SystemExit(1)
+    if code == UNLIKE:
+        raise SystemExit(UNLIKE)
     if code or not text:
         message = "The check before the start failed; the lines above say where."
         raise Refusal(message)
@@ -170,6 +195,7 @@ class Rooted:
         if self.insecure_http:
             command.append("--insecure-http")
         env = {GO: str(writer), "BERTH_VAR": str(self.places.var), "HOME": "/nonexistent"}
+        env[DATA_HERE] = self.places.data()
         half = Unprivileged("portal", command, Path(), env, (writer,), 40.0, user=self.user)
         half.start(ROOT)
         os.close(writer)

@@ -116,7 +116,7 @@ def test_every_pod_meets_pod_security_restricted_and_has_a_read_only_root(render
 def test_only_worker_and_gate_have_an_identity_and_the_key_to_clusters(render: Any) -> None:
     found = pods(render())
     identities = {n for n, s in found.items() if s.get("automountServiceAccountToken") is not False}
-    assert identities == {"worker", "gate", "secrets"}
+    assert identities == {"worker", "gate", "secrets", "migrate"}
     keyed = {
         name
         for name, spec in found.items()
@@ -124,14 +124,16 @@ def test_only_worker_and_gate_have_an_identity_and_the_key_to_clusters(render: A
         if entry["name"] == "BERTH_CLUSTER_PRIVATE_KEY"
     }
     assert keyed == {"worker", "gate"}
-    assert found["secrets"]["serviceAccountName"] != found["worker"]["serviceAccountName"]
+    for name in ("secrets", "migrate"):  # these see one Secret, and nothing of a cluster
+        assert found[name]["serviceAccountName"] != found["worker"]["serviceAccountName"]
 
 
 def test_without_its_own_cluster_no_process_has_an_identity(render: Any) -> None:
     rendered = render(cluster={"enabled": False})
     found = pods(rendered)
     assert {n for n, s in found.items() if s.get("automountServiceAccountToken") is not False} == {
-        "secrets"
+        "secrets",
+        "migrate",
     }
     kinds = {one["kind"] for one in objects(rendered)}
     assert not kinds & {"ClusterRole", "ClusterRoleBinding"}

@@ -325,3 +325,81 @@ def test_a_round_trip_on_postgresql(tmp_path: Path) -> None:
         done = two.run("restore", str(file))
         assert done.returncode == 0, done.stderr
         assert two.users() == "alice"
+
+
+def test_a_restore_ends_every_way_in_holds_orphans_and_is_written_down(
+    tmp_path: Path, alices: Server
+) -> None:
+    alices.shell(
+        "from accounts.models import ApiToken, SshKey\n"
+        "from django.contrib.sessions.backends.db import SessionStore\n"
+        "from runtime.models import Installation\n"
+        "alice = User.objects.get()\n"
+        "User.objects.create(username='mallory')\n"
+        "ApiToken.objects.create(user=alice, name='old', prefix='berth_x', digest='d')\n"
+        "SshKey.objects.create(user=alice, name='k', public_key='p', fingerprint='f')\n"
+        "Installation.objects.create()\n"
+        "store = SessionStore(); store['a'] = 1; store.save()"
+    )
+    file = tmp_path / "berth.backup"
+    assert alices.run("backup", str(file)).returncode == 0
+    alices.shell("User.objects.filter(username='mallory').update(is_active=False)")
+    done = alices.run("restore", str(file), "--yes")
+    assert done.returncode == 0, done.stderr
+    assert "These may sign in again, and could not before: mallory." in done.stdout
+    assert "1 sessions" in done.stdout
+    assert "1 tokens" in done.stdout
+    said = alices.shell(
+        "from accounts.models import ApiToken, SshKey\n"
+        "from django.contrib.sessions.models import Session\n"
+        "from events.models import Event\n"
+        "from runtime.models import Installation\n"
+        "told = Event.objects.get(verb='installation.restored')\n"
+        "own = Installation.objects.get()\n"
+        "print(Session.objects.count(), ApiToken.objects.filter(revoked_at=None).count(),"
+        " SshKey.objects.count(), own.held_why, told.data['can_sign_in_again'], own.uid)"
+    )
+    *counts, uid = said.strip().splitlines()[-1].split()
+    assert counts == ["0", "0", "0", "restored", "['mallory']"]
+    assert (alices.var / "installation").read_text().strip() == uid
+
+
+def test_a_restore_leaves_tokens_and_keys_where_somebody_says_so(
+    tmp_path: Path, alices: Server
+) -> None:
+    alices.shell(
+        "from accounts.models import ApiToken\n"
+        "ApiToken.objects.create(user=User.objects.get(), name='old', prefix='b', digest='d')"
+    )
+    file = tmp_path / "berth.backup"
+    assert alices.run("backup", str(file)).returncode == 0
+    other = Server(tmp_path / "two")
+    done = other.run("restore", str(file), "--keep-access")
+    assert done.returncode == 0, done.stderr
+    assert "are good again" in done.stdout
+    assert "may come in again" in done.stdout
+    left = "from accounts.models import ApiToken; print(ApiToken.objects.get().revoked_at)"
+    assert other.shell(left).strip().splitlines()[-1] == "None"
+
+
+def test_orphans_are_shown_and_released_only_with_a_yes(tmp_path: Path, alices: Server) -> None:
+    alices.shell(
+        "from runtime.models import Installation\n"
+        "from common.clock import now\n"
+        "Installation.objects.create(held_why='restored', held_since=now(), unknown=[dict("
+        "cluster='east', uid='u1', kind='workspace', seen='ready', whose='own')])"
+    )
+    shown = alices.run("orphans")
+    assert shown.returncode == 0, shown.stderr
+    assert "east  workspace  u1  ready  made by this installation" in shown.stdout
+    assert "Held since" in shown.stdout
+    asked = alices.run("orphans", "--collect")
+    assert asked.returncode == 1
+    assert "This ends 1 of the above" in asked.stderr
+    assert alices.run("orphans", "--collect", "--yes").returncode == 0
+    assert "Nothing is held" in alices.run("orphans").stdout
+    event = (
+        "from events.models import Event\n"
+        "print(Event.objects.get(verb='installation.orphans-released').data['held'])"
+    )
+    assert alices.shell(event).strip().splitlines()[-1] == "restored"

@@ -1,5 +1,6 @@
 """What is checked before a start."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -80,7 +81,10 @@ def test_two_equal_ports_are_refused(settings: Any) -> None:
 
 
 @pytest.mark.django_db
-def test_a_database_of_a_newer_version_is_refused_by_name() -> None:
+def test_a_database_of_a_newer_version_is_refused_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BERTH_VAR", str(tmp_path))
     MigrationRecorder(connection).record_applied("projects", "9999_from_the_future")
     with pytest.raises(Refusal, match=r"newer Berth .*projects\.9999_from_the_future"):
         preflight.prepare_database()
