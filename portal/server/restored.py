@@ -34,6 +34,7 @@ def restored(*, made_at: str, before: set[str] | None = None, keep_access: bool 
     from accounts.models import User
     from common.ids import new_uid
     from events.services import record as event
+    from portal.server.backup import belong
     from portal.server.installation import FileRecord
     from portal.server.preflight import migrate, pending_migrations, unknown_migrations
     from runtime import installation
@@ -44,7 +45,9 @@ def restored(*, made_at: str, before: set[str] | None = None, keep_access: bool 
         raise Refusal(message)
     if pending_migrations():
         migrate()
-    record = FileRecord(Places.from_environment())
+    places = Places.from_environment()
+    places.prepare()
+    record = FileRecord(places)
     with transaction.atomic():
         uid = record.read() or new_uid()
         own, _made = Installation.objects.get_or_create(defaults={"uid": uid})
@@ -70,6 +73,7 @@ def restored(*, made_at: str, before: set[str] | None = None, keep_access: bool 
         )
     connection.close()
     record.write(str(own.uid))
+    belong(places.installation, places.run.stat())
     _tell(made_at, ended, revived, knows_before=before is not None, keep_access=keep_access)
     return 0
 

@@ -99,16 +99,22 @@ def pod_of(kube: Kube, row: dict[str, Any]) -> dict[str, Any]:
 
 
 LEFT = ("set", "pod")
+OTHERS = ("another's", "another Berth's", "nobody's")
 
 
 @pytest.fixture(scope="module")
 def leftovers(kube: Kube, ann: Person, row: dict[str, Any]) -> dict[str, str]:
-    """What looks like ours and stands for nothing: made early, looked at last. One is another's."""
-    namespace = pod_of(kube, row)["metadata"]["namespace"]
-    uids = {word: str(uuid4()) for word in (*LEFT, "another's")}
+    """What looks like ours and stands for nothing: made early, looked at last.
+
+    Some are another's: by their prefix, by the mark of another Berth, and by having none.
+    """
+    ours = pod_of(kube, row)["metadata"]
+    namespace, mark = ours["namespace"], ours["labels"][names.INSTALLATION]
+    uids = {word: str(uuid4()) for word in (*LEFT, *OTHERS)}
     for word, uid in uids.items():
-        prefix = ann.portal.prefix if word in LEFT else "another-"
-        labels = names.labels(prefix, "", uid=uid, kind="workspace")
+        prefix = "another-" if word == "another's" else ann.portal.prefix
+        whose = {"another Berth's": str(uuid4()), "nobody's": ""}.get(word, mark)
+        labels = names.labels(prefix, whose, uid=uid, kind="workspace")
         name = f"ws-{uid[:8]}"
         owner, itself = _stray(ann, namespace, name, labels)
         kube.create(
@@ -408,7 +414,8 @@ def test_e11_what_stands_for_nothing_is_removed_and_nothing_else_is(
 ) -> None:
     """By the worker's own passes; at the end, since a leftover has a time of grace."""
     until(lambda: not things(kube, leftovers[word]), COLLECTED_WITHIN_S)
-    assert things(kube, leftovers["another's"]) == {"Pod", "Secret"}
+    for other in OTHERS:
+        assert things(kube, leftovers[other]) == {"Pod", "Secret"}, other
     assert ann.settle(row)["status"]["phase"] == "running"
 
 

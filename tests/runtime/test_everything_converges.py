@@ -14,7 +14,7 @@ from clusters import registry, services
 from clusters.models import Claim, Hold
 from common.clock import now
 from runtime import engine, orphans, routes
-from runtime.models import Route
+from runtime.models import Installation, Route
 from runtime.protocol import Device, Health, Phase
 from tests.engineapp.models import Note, Thing
 from tests.support import driving
@@ -112,8 +112,9 @@ def agrees(thing):
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 def test_everything_converges_and_no_device_is_held_twice(acts):
-    for model in (Note, Thing, Claim, Route):
+    for model in (Note, Thing, Claim, Route, Installation):
         model.objects.all().delete()
+    Installation.objects.create()
     registry.reset()
     cache.clear()
     services.ensure_local_cluster()

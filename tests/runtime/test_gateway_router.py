@@ -1,5 +1,6 @@
 """Routes as HTTPRoutes: what is written, and what is refused. The API server here is a dictionary."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -71,6 +72,20 @@ def test_a_route_is_a_service_and_an_httproute_in_the_workspaces_namespace() -> 
 def test_a_launch_costs_two_writes(cluster: Cluster) -> None:
     router(cluster).put(ENTRY)
     assert cluster.writes == 2
+
+
+def test_a_route_of_another_berth_under_our_prefix_is_neither_seen_nor_dropped(
+    cluster: Cluster,
+) -> None:
+    def of(installation: str) -> GatewayRouter:
+        gateway = replace(GATEWAY, installation=installation)
+        return GatewayRouter(gateway, lambda: cluster, lambda _uid: {"namespace": "berth-demo"})
+
+    of("theirs").put(ENTRY)
+    before = dict(cluster.rows)
+    assert of("ours").list() == {}
+    of("ours").drop(ENTRY.key)
+    assert cluster.rows == before
 
 
 def test_c7_one_host_never_has_two_routes(cluster: Cluster) -> None:

@@ -16,6 +16,7 @@ import httpx
 import pytest
 
 from portal.server import generate
+from portal.server.places import UNLIKE
 from tests.support.portal import ROOT, free_ports
 
 SERVE = [sys.executable, "-m", "portal.server", "serve"]
@@ -126,6 +127,47 @@ def test_processes_started_in_any_order_wait_for_one_migration_and_drain_at_the_
     out = web.stdout.read() if web.stdout else b""
     lines = [json.loads(line) for line in out.splitlines()]
     assert lines, "logs are JSON on standard output"
+
+
+@pytest.mark.real
+@pytest.mark.postgres
+@pytest.mark.redis
+def test_an_empty_database_beside_a_record_is_not_migrated_and_others_secrets_start_nothing(
+    installation: Installation,
+) -> None:
+    assert installation.start("migrate").wait(WITHIN_S) == 0
+    others = {"BERTH_SECRET_KEY": "another installation's " * 3}
+    assert installation.start("web", **others).wait(WITHIN_S) == UNLIKE
+    assert installation.start("migrate", **others).wait(WITHIN_S) == UNLIKE
+    import psycopg
+
+    with psycopg.connect(installation.env["BERTH_DATABASE_URL"], autocommit=True) as database:
+        database.execute("DROP SCHEMA public CASCADE")
+        database.execute("CREATE SCHEMA public")
+        assert installation.start("migrate").wait(WITHIN_S) == UNLIKE
+        asked = "SELECT count(*) FROM information_schema.tables WHERE table_schema = 'public'"
+        assert database.execute(asked).fetchone() == (0,)
+
+
+def test_the_secret_of_the_keys_records_which_installation_it_is(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    kept: dict[str, str] = {"BERTH_SECRET_KEY": "b2xk"}
+
+    def ask(method: str, path: str, body: Any = None) -> tuple[int, dict[str, Any]]:
+        assert path.endswith("/namespaces/berth/secrets/berth-secrets")
+        if method == "PATCH":
+            kept.update(body["data"])
+        return 200, {"data": kept}
+
+    (tmp_path / "namespace").write_text("berth")
+    monkeypatch.setattr(generate, "ACCOUNT", tmp_path)
+    monkeypatch.setattr(generate, "_ask", ask)
+    record = generate.SecretRecord("berth-secrets")
+    assert record.read() == ""
+    record.write("which-one")
+    assert record.read() == "which-one"
+    assert kept["BERTH_SECRET_KEY"] == "b2xk"
 
 
 @pytest.mark.real
