@@ -109,7 +109,10 @@ class TokenForm(forms.Form):
         label=_("Only these projects"),
         required=False,
         widget=forms.CheckboxSelectMultiple,
-        help_text=_("Nothing chosen: every project of yours, also later ones."),
+        help_text=_(
+            "Nothing chosen: every project of yours, also later ones. With a choice the token "
+            "opens nothing of your account and none of your own credentials."
+        ),
     )
     scopes = forms.MultipleChoiceField(
         label=_("Only these rights"),

@@ -1,4 +1,8 @@
-"""Who acts: a person, perhaps through a token that may do less than the person."""
+"""Who acts: a person, perhaps through a token that may do less than the person.
+
+A token limited to projects carries no role on the platform: it
+reaches its projects as their member.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +27,7 @@ class Principal:
 
     @property
     def is_operator(self) -> bool:
-        return self.user.is_operator and self.allows_scope("platform:operate")
+        return self.user.is_operator and self._allows_platform("platform:operate")
 
     @property
     def is_auditor(self) -> bool:
@@ -31,7 +35,7 @@ class Principal:
             self.is_operator
             or (
                 self.user.platform_role in {PlatformRole.AUDITOR, PlatformRole.OPERATOR}
-                and self.allows_scope("platform:audit")
+                and self._allows_platform("platform:audit")
             )
         )
 
@@ -42,6 +46,14 @@ class Principal:
         if self.token.read_only and not scope.endswith((":read", ":audit")):
             return False
         return not self.token.scopes or scope in self.token.scopes
+
+    def _allows_platform(self, scope: str) -> bool:
+        return not self.is_in_projects_only and self.allows_scope(scope)
+
+    @property
+    def is_in_projects_only(self) -> bool:
+        """Whether the token reaches some projects, and nothing of the person beside them."""
+        return self.token is not None and bool(self.token.project_uids)
 
     def allows_project(self, project_uid: object) -> bool:
         if self.token is None or not self.token.project_uids:

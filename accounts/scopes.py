@@ -5,6 +5,8 @@ from django.utils.translation import gettext_lazy as _
 
 ACCOUNT_READ = "account:read"
 ACCOUNT_MANAGE = "account:manage"
+# What opens the routes of the own account, by verb: ``limited_tokens`` of their views.
+ACCOUNT = {"GET": ACCOUNT_READ, **dict.fromkeys(("POST", "PUT", "PATCH", "DELETE"), ACCOUNT_MANAGE)}
 
 _scopes: dict[str, Promise | str] = {
     ACCOUNT_READ: _("See the own profile, tokens, keys and sessions"),

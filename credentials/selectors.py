@@ -59,7 +59,10 @@ def credential_own_get(who: Principal, uid: UUID) -> Credential:
 def credentials_usable(
     who: Principal, project: Project, kinds: Iterable[str] | None = None
 ) -> QuerySet[Credential]:
-    """Return what ``who`` may put to use in own work there: the project's and his own."""
+    """Return what ``who`` may put to use in own work there: the project's and his own.
+
+    A token limited to projects uses what is in them: the person's own would open more than those.
+    """
     rows = Credential.objects.select_related("project", "owner").defer("sealed")
     granted = permissions_of(who, project)
     if Permission.CREDENTIAL_USE not in granted:
@@ -68,7 +71,7 @@ def credentials_usable(
     if Permission.CREDENTIAL_MANAGE in granted:
         users |= Q(usable_by=UsableBy.MANAGERS)
     here = Q(project=project) & users
-    own = Q(project__isnull=True, owner=who.user)
+    own = Q() if who.is_in_projects_only else Q(project__isnull=True, owner=who.user)
     wanted = [str(kind) for kind in (EMBEDDED if kinds is None else kinds)]
     return rows.filter(here | own, kind__in=wanted).order_by("name", "id")
 

@@ -43,7 +43,9 @@ def presets_visible_to(who: Principal) -> QuerySet[Preset]:
     """Return the active presets of any project ``who`` belongs to; operators see all."""
     if who.is_operator:
         return Preset.objects.order_by("position", "name")
-    mine = Membership.objects.filter(user=who.user).values("project_id")
+    mine = scoped(Membership.objects.filter(user=who.user), who, Permission.WORKSPACE_READ).values(
+        "project_id"
+    )
     return (
         Preset.objects.filter(Q(projects=None) | Q(projects__in=mine), is_active=True)
         .distinct()

@@ -1,13 +1,14 @@
 """The own account: profile, tokens, sessions, keys."""
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 from uuid import UUID
 
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from accounts import selectors
+from accounts import scopes, selectors
 from accounts.api.base import AccountView, NeverStored
 from accounts.api.serializers import (
     MeIn,
@@ -29,6 +30,7 @@ from accounts.services import (
     token_revoke,
 )
 from common.drf.serializers import StrictSerializer
+from common.drf.viewsets import ANY_TOKEN
 
 
 def given(serializer: type[StrictSerializer], request: Request) -> dict[str, Any]:
@@ -39,7 +41,10 @@ def given(serializer: type[StrictSerializer], request: Request) -> dict[str, Any
 
 
 class MeView(AccountView):
+    """Who the caller is: every token may ask, so that whoever holds it knows whose it is."""
+
     serializer_class = MeOut
+    limited_tokens: ClassVar[Mapping[str, str]] = {**scopes.ACCOUNT, "GET": ANY_TOKEN}
 
     @extend_schema(operation_id="me_get", responses=MeOut)
     def get(self, request: Request) -> Response:  # noqa: ARG002

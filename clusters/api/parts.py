@@ -13,7 +13,7 @@ from clusters import selectors, services
 from clusters.api import serializers as io
 from clusters.api.views import valid
 from clusters.models import Cluster
-from common.drf.viewsets import PlatformAPIView
+from common.drf.viewsets import ANY_TOKEN, PlatformAPIView
 
 
 class PartList(PlatformAPIView):
@@ -101,6 +101,7 @@ class FlavorList(PlatformAPIView):
 
     pagination_class = None  # short by nature: one answer
     required_platform: ClassVar = {"GET": "user", "POST": "operator"}
+    limited_tokens: ClassVar = {"GET": ANY_TOKEN}
 
     @extend_schema(responses=io.FlavorOut(many=True))
     def get(self, request: Request) -> Response:

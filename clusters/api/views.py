@@ -16,7 +16,7 @@ from clusters.options import options_of
 from clusters.placement import launch_refusal
 from clusters.services.base import KINDS_OF_WORK
 from common.drf.pagination import CursorPagination
-from common.drf.viewsets import PlatformAPIView
+from common.drf.viewsets import ANY_TOKEN, PlatformAPIView
 from common.errors import Invalid
 
 
@@ -42,6 +42,7 @@ class ClusterList(PlatformAPIView):
 
     pagination_class = None  # short by nature: one answer
     required_platform: ClassVar = {"GET": "user", "POST": "operator"}
+    limited_tokens: ClassVar = {"GET": ANY_TOKEN}
 
     @extend_schema(operation_id="clusters_list", responses=io.ClusterBrief(many=True))
     def get(self, request: Request) -> Response:

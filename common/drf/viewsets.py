@@ -1,7 +1,8 @@
 """What every API view shares; the two families of the product build on it.
 
 ``PlatformAPIView`` and ``PlatformViewSet`` are for routes outside projects: declare
-``required_platform`` as "user", "auditor" or "operator", for all verbs or per verb or action.
+``required_platform`` as "user", "auditor" or "operator", for all verbs or per verb or action,
+and in ``limited_tokens`` what of it is open to a token that may do less than its person.
 Routes with a project use ``projects.api.base``. What is not declared is refused (405).
 """
 
@@ -18,6 +19,9 @@ from rest_framework.response import Response
 from rest_framework.viewsets import GenericViewSet
 
 from common.errors import Forbidden
+
+# In ``limited_tokens``: open to every token, whatever limits it.
+ANY_TOKEN = "*"  # noqa: S105 - no secret
 
 
 class Replay(Exception):  # noqa: N818 - not an error: it carries the earlier answer out
@@ -98,6 +102,9 @@ class BerthAPIMixin:
 
 class PlatformAPIMixin(BerthAPIMixin):
     required_platform: ClassVar[str | Mapping[str, str]] = ""
+    # Verb to what opens it to a limited token: a scope, or ANY_TOKEN. A token limited to projects
+    # gets ANY_TOKEN only. What operators and auditors do is opened by ``platform:…`` alone.
+    limited_tokens: ClassVar[Mapping[str, str]] = {}
 
     @classmethod
     def declared(cls, verb: str, action: str = "") -> str | None:
@@ -106,6 +113,8 @@ class PlatformAPIMixin(BerthAPIMixin):
         return cls.required_platform.get(action) or cls.required_platform.get(verb)
 
     def enter(self, demand: str, kwargs: Mapping[str, Any]) -> None:  # noqa: ARG002
+        verb = "GET" if self.request.method == "HEAD" else str(self.request.method)
+        require_opening(self.principal, demand, self.limited_tokens.get(verb, ""))
         require_platform(self.principal, demand)
 
 
@@ -115,6 +124,21 @@ class PlatformAPIView(PlatformAPIMixin, GenericAPIView):
 
 class PlatformViewSet(PlatformAPIMixin, GenericViewSet):
     """A viewset outside projects."""
+
+
+def require_opening(who: Any, demand: str, opened_by: str) -> None:
+    """Raise Forbidden where the token of ``who`` is limited and nothing opens this to it."""
+    token = who.token
+    if token is None or opened_by == ANY_TOKEN or not (token.scopes or token.project_uids):
+        return
+    if token.project_uids:
+        raise Forbidden(
+            _("This token is limited to projects: it opens what is in them and nothing else.")
+        )
+    if demand == "user" and not opened_by:
+        raise Forbidden(_("No scope of a token opens this; use a token without scopes."))
+    if demand == "user" and not who.allows_scope(opened_by):
+        raise Forbidden(_("This token lacks the scope “%s”.") % opened_by)
 
 
 def require_platform(who: Any, demand: str) -> None:

@@ -12,6 +12,7 @@ from rest_framework import status
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from common.drf.viewsets import ANY_TOKEN
 from common.errors import Invalid, NotFound
 from notebooks import selectors, services
 from notebooks.api import serializers as s
@@ -27,6 +28,7 @@ class PresetList(PlatformAPIView):
     pagination_class = None  # short by nature: one answer
 
     required_platform: ClassVar = {"GET": "user", "POST": "operator"}
+    limited_tokens: ClassVar = {"GET": ANY_TOKEN}
 
     @extend_schema(responses=s.PresetOut(many=True))
     def get(self, request: Request) -> Response:  # noqa: ARG002

@@ -8,10 +8,12 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from common.drf.viewsets import PlatformAPIView
+from common.drf.viewsets import ANY_TOKEN, PlatformAPIView
 from common.errors import Invalid
 from notifications import selectors, services
 from notifications.models import Notification
+
+_READ, _CHANGE = "account:read", "account:manage"  # scopes of tokens: what one hears is one's own
 
 
 class NotificationSerializer(serializers.Serializer[Any]):
@@ -44,6 +46,7 @@ class WishSerializer(serializers.Serializer[Any]):
 
 class NotificationsView(PlatformAPIView):
     required_platform: ClassVar = {"GET": "user"}
+    limited_tokens: ClassVar = {"GET": _READ}
     queryset = Notification.objects.none()
     serializer_class = NotificationSerializer
 
@@ -60,6 +63,7 @@ class NotificationsView(PlatformAPIView):
 
 class NotificationReadView(PlatformAPIView):
     required_platform: ClassVar = {"POST": "user"}
+    limited_tokens: ClassVar = {"POST": _CHANGE}
 
     @extend_schema(request=None, responses=NotificationSerializer)
     def post(self, request: Request, uid: str) -> Response:
@@ -70,6 +74,7 @@ class NotificationReadView(PlatformAPIView):
 
 class NotificationsReadView(PlatformAPIView):
     required_platform: ClassVar = {"POST": "user"}
+    limited_tokens: ClassVar = {"POST": _CHANGE}
 
     @extend_schema(operation_id="me_notifications_read_all", request=None, responses={204: None})
     def post(self, request: Request) -> Response:
@@ -83,6 +88,7 @@ class WishesView(PlatformAPIView):
     pagination_class = None  # short by nature: one answer
 
     required_platform: ClassVar = {"GET": "user", "PUT": "user"}
+    limited_tokens: ClassVar = {"GET": _READ, "PUT": _CHANGE}
 
     @extend_schema(responses=WishSerializer(many=True))
     def get(self, request: Request) -> Response:
@@ -115,6 +121,7 @@ class AnnouncementsView(PlatformAPIView):
     pagination_class = None  # short by nature: one answer
 
     required_platform: ClassVar = {"GET": "user"}
+    limited_tokens: ClassVar = {"GET": ANY_TOKEN}
 
     @extend_schema(responses=AnnouncementSerializer(many=True))
     def get(self, request: Request) -> Response:

@@ -12,6 +12,7 @@ from rest_framework.response import Response
 from common.drf.etag import check_if_match, with_etag
 from common.drf.pagination import CursorPagination
 from common.drf.serializers import StrictSerializer
+from common.drf.viewsets import ANY_TOKEN
 from events import selectors as events
 from projects import selectors, services
 from projects.access import Entry, Permission, permissions_for
@@ -19,6 +20,7 @@ from projects.api import serializers as io
 from projects.api.base import PlatformAPIView, ProjectAPIView
 from projects.choices import Role
 from projects.models import Invitation, Membership, Project
+from projects.services.life import SCOPE_CREATE
 
 _CONFIRM = OpenApiParameter("confirm", str, required=True, description="The project's slug.")
 
@@ -48,6 +50,7 @@ class ProjectsView(PlatformAPIView):
     """The projects one may see; making one."""
 
     required_platform: ClassVar = {"GET": "user", "POST": "user"}
+    limited_tokens: ClassVar = {"GET": ANY_TOKEN, "POST": SCOPE_CREATE}
     serializer_class = io.ProjectSerializer
     pagination_class = ByName
     queryset = Project.objects.none()

@@ -31,7 +31,7 @@ def may_create(who: Principal) -> bool:
     """Whether ``who`` may make projects (setting BERTH_PROJECT_CREATION)."""
     if not who.user.is_active or not who.allows_scope(SCOPE_CREATE):
         return False
-    if who.token is not None and who.token.project_uids:
+    if who.is_in_projects_only:
         return False
     return settings.BERTH_PROJECT_CREATION == "anyone" or who.is_operator
 

@@ -109,9 +109,12 @@ def test_a7_a_read_only_token_reads_and_never_writes(alice, token_of, api):
     assert Event.objects.filter(verb="token.write-denied", actor_uid=alice.uid).exists()
 
 
-def test_a_token_without_the_scope_of_the_account_does_not_see_it(alice, token_of, api):
+def test_a_token_without_the_scope_of_the_account_knows_whose_it_is_and_no_more(
+    alice, token_of, api
+):
     client = api(token_of(alice, scopes=["platform:audit"]))
-    assert client.get("/api/v1/me").status_code == 403
+    assert client.get("/api/v1/me").json()["username"] == "alice"
+    assert client.get("/api/v1/me/tokens").status_code == 403
     reader = api(token_of(alice, scopes=["account:read"]))
     assert reader.get("/api/v1/me").status_code == 200
     patch = reader.patch("/api/v1/me", {"theme": "dark"}, content_type="application/json")

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from accounts.models import ApiToken
+from accounts.principal import Principal
 from common.errors import Forbidden, NotFound
 from credentials import holders, selectors
 from credentials.kinds import KINDS, Part
@@ -290,6 +292,9 @@ def test_usable_by_says_who(
     for person, names in may.items():
         rows = selectors.credentials_usable(principal(person), project)
         assert {row.name for row in rows} == names
+        limited = Principal(user=person, token=ApiToken(project_uids=[str(project.uid)]))
+        rows = selectors.credentials_usable(limited, project)
+        assert {row.name for row in rows} == names - {"bobs"}
         for row in Credential.objects.exclude(kind="registry"):
             if row.name in names:
                 found = selectors.credential_for_use(principal(person), project, row.uid)
