@@ -29,7 +29,15 @@ from accounts import groups
 from accounts.crypto import seal, unseal
 from accounts.models import ProviderGrant, User
 from accounts.oidc.adapter import OidcAdapter
-from accounts.oidc.renewal import TROUBLE, Refused, SomebodyElse, claims_of, good_until, renew
+from accounts.oidc.renewal import (
+    TROUBLE,
+    Refused,
+    SomebodyElse,
+    claims_of,
+    good_until,
+    groups_of,
+    renew,
+)
 from accounts.services.refusals import user_refuse, user_warn
 from common.clock import now
 
@@ -62,7 +70,7 @@ class _Held:
 @dataclass(frozen=True)
 class _Answer:
     tokens: dict[str, Any] = field(default_factory=dict)
-    claims: dict[str, Any] = field(default_factory=dict)
+    groups: list[str] | None = None  # None: nothing was said of them, or they were not asked for
     until: float = 0.0
     no: Refused | None = None
     trouble: str = ""
@@ -178,11 +186,26 @@ def _ask(adapter: OidcAdapter, held: _Held) -> _Answer:
         return _Answer(trouble=type(error).__name__, is_token_safe=_left_alone(error))
     try:
         claims = claims_of(adapter, tokens, held.row.account.uid)
-        return _Answer(tokens, claims, until=good_until(tokens, claims))
+        found = _groups(adapter, held, tokens, claims)
+        return _Answer(tokens, found, until=good_until(tokens, claims))
     except SomebodyElse as error:
         return _Answer(trouble=type(error).__name__, is_token_safe=False)
     except (*TROUBLE, TypeError) as error:  # the new token is kept all the same
         return _Answer(tokens, trouble=type(error).__name__)
+
+
+def _groups(
+    adapter: OidcAdapter, held: _Held, tokens: dict[str, Any], claims: dict[str, Any]
+) -> list[str] | None:
+    """Return the groups where it is their turn; what goes wrong here spoils no other answer."""
+    last = held.row.groups_at
+    if last is not None and last > now() - GROUPS_EVERY:
+        return None
+    try:
+        return groups_of(adapter, tokens, claims, held.row.account.uid)
+    except TROUBLE as error:
+        _log.warning("oidc_groups_not_told", error=type(error).__name__)
+        return None
 
 
 def _left_alone(error: Exception) -> bool:
@@ -217,23 +240,14 @@ def _act(answers: list[tuple[_Held, _Answer]]) -> None:
     for held, answer in answers:
         try:
             if answer.no is None:
-                _hand_on_groups(held, answer.claims)
+                if answer.groups is not None and held.change(groups_at=now()):
+                    groups.sync(held.row.user, answer.groups)
             elif lost:
                 held.change(is_unsure=held.row.is_unsure)
             else:
                 _refuse(held, answer.no)
         except Exception:  # noqa: BLE001 - logged
             _log.exception("oidc_answer_failed", user=str(held.row.user.uid))
-
-
-def _hand_on_groups(held: _Held, claims: dict[str, Any]) -> None:
-    at, last = now(), held.row.groups_at
-    if settings.BERTH_OIDC_GROUPS_CLAIM not in claims:
-        return
-    if last is not None and last > at - GROUPS_EVERY:
-        return
-    if held.change(groups_at=at):
-        groups.sync(held.row.user, groups.clean(claims[settings.BERTH_OIDC_GROUPS_CLAIM]))
 
 
 @transaction.atomic

@@ -24,7 +24,7 @@ from accounts import groups, oidc_grants
 from accounts.crypto import seal, unseal
 from accounts.models import User
 from accounts.oidc.adapter import OidcAdapter
-from accounts.oidc.renewal import TROUBLE, Refused, claims_of, end_of, good_until, renew
+from accounts.oidc.renewal import TROUBLE, Refused, claims_of, end_of, good_until, groups_of, renew
 from accounts.services.sessions import session_forget
 
 KEY = "berth_oidc"
@@ -37,8 +37,7 @@ def begin(request: HttpRequest, user: User, sociallogin: SocialLogin) -> None:
     extra = sociallogin.account.extra_data or {}
     claims = extra.get("id_token") or {}
     said = (extra.get("userinfo") or {}) | claims
-    if settings.BERTH_OIDC_GROUPS_CLAIM in said:
-        groups.sync(user, groups.clean(said[settings.BERTH_OIDC_GROUPS_CLAIM]))
+    groups.sync(user, groups.said_in(said))
     token = sociallogin.token
     refresh = token.token_secret if token is not None else ""
     expires = token.expires_at if token is not None else None
@@ -110,8 +109,13 @@ def _renew(request: HttpRequest, state: dict[str, Any], refresh: str) -> None:
         "until": good_until(tokens, claims),
         "refresh": seal(fresh) if fresh else state["refresh"],
     }
-    if settings.BERTH_OIDC_GROUPS_CLAIM in claims and isinstance(request.user, User):
-        groups.sync(request.user, groups.clean(claims[settings.BERTH_OIDC_GROUPS_CLAIM]))
+    try:  # the session goes on, whatever becomes of this
+        found = groups_of(adapter, tokens, claims, state["sub"])
+    except TROUBLE as error:
+        _log.warning("oidc_groups_not_told", error=type(error).__name__)
+        return
+    if isinstance(request.user, User):
+        groups.sync(request.user, found)
 
 
 def _until(expires_at: datetime | None, claims: dict[str, Any]) -> float:

@@ -50,15 +50,19 @@ class OidcAdapter(OpenIDConnectOAuth2Adapter):
         sent = str((self.login_state or {}).get("nonce", ""))
         if not sent or not hmac.compare_digest(sent, str(claims.get("nonce", ""))):
             raise OAuth2Error("The nonce of the id_token is not the one of this sign-in.")
-        data = dict(claims)
-        if self.openid_config.get("userinfo_endpoint"):
-            userinfo = self._fetch_user_info(token.token)
-            if userinfo.get("sub") != claims.get("sub"):
-                raise OAuth2Error("userinfo tells of somebody else than the id_token.")
-            data |= userinfo
+        data = claims | self.userinfo(token.token, claims.get("sub"))
         return self.get_provider().sociallogin_from_response(
             request, {"userinfo": data, "id_token": claims}
         )
+
+    def userinfo(self, access_token: str, sub: Any) -> dict[str, Any]:
+        """Return what the provider says there of the person; nothing where it has no userinfo."""
+        if not self.openid_config.get("userinfo_endpoint"):
+            return {}
+        said: dict[str, Any] = self._fetch_user_info(access_token)
+        if said.get("sub") != sub:
+            raise OAuth2Error("userinfo tells of somebody else than the id_token.")
+        return said
 
     def verified_claims(self, app: SocialApp, raw: str) -> dict[str, Any]:
         """Return the claims of a token whose signature, issuer, audience and time are right."""

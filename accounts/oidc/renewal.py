@@ -6,7 +6,9 @@ from typing import Any
 
 import requests
 from allauth.socialaccount.providers.oauth2.client import OAuth2Error
+from django.conf import settings
 
+from accounts import groups
 from accounts.oidc.adapter import OidcAdapter
 
 # A no to this person (RFC 6749 5.2, OpenID Connect Core 3.1.2.6). Every other error tells of the
@@ -57,6 +59,19 @@ def claims_of(adapter: OidcAdapter, tokens: dict[str, Any], sub: str) -> dict[st
     if claims.get("sub") != sub:
         raise SomebodyElse("The renewed token tells of somebody else.")
     return claims
+
+
+def groups_of(
+    adapter: OidcAdapter, tokens: dict[str, Any], claims: dict[str, Any], sub: str
+) -> list[str] | None:
+    """Return the person's groups by renewed tokens with these ``claims``; None: nothing was said.
+
+    Many providers tell groups at userinfo only, and some bring no id_token here.
+    """
+    if not settings.BERTH_OIDC_GROUPS_CLAIM or settings.BERTH_OIDC_GROUPS_CLAIM in claims:
+        return groups.said_in(claims)
+    said = adapter.userinfo(str(tokens.get("access_token") or ""), sub) | claims
+    return groups.said_in(said) if said else None
 
 
 def good_until(tokens: dict[str, Any], claims: dict[str, Any]) -> float:

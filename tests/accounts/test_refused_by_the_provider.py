@@ -323,7 +323,13 @@ def test_groups_of_the_provider_are_told_when_it_is_asked(provider, asks, ask, m
     provider.lie(renewed={"sub": "dora-1", "groups": ["staff"]})
     ask()
     ask(after=301)
-    assert told == [["gpu"], ["staff"]]
+    provider.lie(renewed={"sub": "dora-1"}, userinfo={"groups": ["by userinfo"]})
+    ask(after=301)
+    provider.lie(renewed={"sub": "dora-1"}, userinfo={"sub": "somebody-else"})
+    ask(after=301)
+    provider.lie(renewed={"sub": "dora-1"}, userinfo={"groups": None})
+    ask(after=301)
+    assert told == [["gpu"], ["staff"], ["by userinfo"], []]
 
 
 def test_c4_an_operator_sees_why_lifts_it_or_makes_it_last(provider, asks, ask, operator, as_user):

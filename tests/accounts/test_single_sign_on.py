@@ -11,7 +11,10 @@ from django.test import Client
 
 from accounts import groups, hooks
 from accounts.models import User
+from accounts.principal import Principal
 from events.models import Event
+from projects.models import Membership
+from projects.services import group_role_set
 from tests.accounts.conftest import PASSWORD
 from tests.accounts.provider import forwarded_to, sign_in, signed_in, start
 
@@ -176,6 +179,14 @@ def test_a_disabled_person_does_not_come_in_by_single_sign_on(provider):
     assert not signed_in(client)
 
 
+@pytest.fixture
+def told(monkeypatch):
+    """What was said of groups, each time."""
+    found = []
+    monkeypatch.setattr(groups, "_syncs", [lambda user, names: found.append(names)])
+    return found
+
+
 def test_groups_of_the_provider_are_told_at_every_sign_in(provider, monkeypatch):
     told = []
     monkeypatch.setattr(groups, "_syncs", [lambda user, names: told.append((user.username, names))])
@@ -183,9 +194,68 @@ def test_groups_of_the_provider_are_told_at_every_sign_in(provider, monkeypatch)
     sign_in(provider)
     provider.person("dora-1", preferred_username="dora", groups=[])
     sign_in(provider)
+    provider.person("dora-1", preferred_username="dora", groups=["gpu"])
+    sign_in(provider)
+    provider.person("dora-1", preferred_username="dora")  # in none: many leave the claim out
+    sign_in(provider)
+    assert [names for _who, names in told] == [["gpu", "staff"], [], ["gpu"], []]
+    assert {who for who, _names in told} == {"dora"}
+
+
+@pytest.mark.parametrize(
+    "mark", [{"_claim_names": {"groups": "src1"}}, {"hasgroups": True}], ids=["names", "flag"]
+)
+def test_groups_that_the_provider_left_out_as_too_many_change_nothing(provider, told, mark):
+    provider.lie(claims=mark)
+    sign_in(provider)
+    assert told == []
+    provider.lie(claims={"_claim_names": {"address": "src1"}, "hasgroups": False})
+    sign_in(provider)
+    assert told == [[]]
+
+
+def test_a_provider_that_never_sends_groups_is_said_to_by_an_empty_setting(
+    provider, told, settings
+):
+    settings.BERTH_OIDC_GROUPS_CLAIM = ""
+    sign_in(provider)
+    assert told == []
+
+
+def test_groups_of_a_renewal_are_asked_of_userinfo_where_its_token_lacks_them(provider, told):
+    provider.lie(userinfo={"groups": ["gpu"]})
+    client, _answer = sign_in(provider)
+
+    def renewed(after, **lies):
+        provider.lie(**lies)
+        with time_machine.travel(time.time() + after, tick=True):
+            assert client.get("/settings/profile").status_code == 200
+
+    token = {"sub": "dora-1"}
+    renewed(3700, renewed=token, userinfo={"groups": ["staff"]})
+    renewed(7400, renewed=token | {"groups": ["own"]}, userinfo={"groups": ["staff"]})
+    renewed(11100, renewed=token)
+    renewed(14800, renewed=token, userinfo={"sub": "somebody-else", "groups": ["gpu"]})
+    renewed(18500, userinfo={"groups": ["no token"]})
+    renewed(22200, config={"userinfo_endpoint": ""})
+    assert told == [["gpu"], ["staff"], ["own"], [], ["no token"]]
+
+
+def test_who_left_a_group_loses_what_it_gave_at_the_next_sign_in(provider, project, operator):
+    """Many providers leave the claim out for whoever is in no group."""
+    who = Principal(user=operator)
+    group_role_set(principal=who, group="gpu", project=project, role="member")
+    group_role_set(principal=who, group="admins", project=None, platform_role="operator")
+    provider.person("dora-1", preferred_username="dora", groups=["gpu", "admins"])
+    sign_in(provider)
+    dora = User.objects.get(username="dora")
+    assert dora.platform_role == "operator"
+    assert Membership.objects.filter(user=dora, project=project).exists()
     provider.person("dora-1", preferred_username="dora")
     sign_in(provider)
-    assert told == [("dora", ["gpu", "staff"]), ("dora", [])]
+    dora.refresh_from_db()
+    assert dora.platform_role == ""
+    assert not Membership.objects.filter(user=dora).exists()
 
 
 def test_an_unreachable_provider_is_said_so(settings):
