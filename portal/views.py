@@ -29,6 +29,7 @@ from common.errors import (
     TooManyRequests,
 )
 from common.problems import CONTENT_TYPE, problem_body
+from common.ui.errors import frame
 from portal import palette
 from projects.access import projects_visible_to
 from projects.ui.base import SESSION_PROJECT, PlatformView
@@ -111,7 +112,7 @@ def _problem(request: HttpRequest, error: BerthError) -> HttpResponse:
         answer: HttpResponse = JsonResponse(body, status=error.status, content_type=CONTENT_TYPE)
     else:
         name = "errors/_problem.html" if fragment else "errors/problem.html"
-        answer = render(request, name, {"error": error}, status=error.status)
+        answer = render(request, name, frame(request, error), status=error.status)
     for header, value in error.headers.items():
         answer[header] = value
     return answer

@@ -45,7 +45,25 @@ def refuse(
     """
     request.berth_error = error  # type: ignore[attr-defined]  # projects.denials records it
     show_error(form, error, names)
+    return status_of(error)
+
+
+def status_of(error: BerthError) -> int:
+    """Return the status of a page that shows a refused form again."""
     return 422 if isinstance(error, Invalid) else error.status
+
+
+class Refused:
+    """A form that a template wrote by hand and a service refused: it stands at ``path``.
+
+    ``typed`` is what was sent, ``said`` the sentence for its field.
+    """
+
+    def __init__(self, request: HttpRequest, error: BerthError) -> None:
+        self.path = request.path
+        self.typed = request.POST.dict()
+        self.said = " ".join(said for each in error.fields.values() for said in each)
+        self.said = self.said or error.message
 
 
 def to_yaml(document: Mapping[str, Any]) -> str:

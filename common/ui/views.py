@@ -5,6 +5,7 @@
 not declared is refused (405).
 """
 
+import inspect
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -14,6 +15,8 @@ from django.shortcuts import render
 from django.views import View
 
 from common.drf.viewsets import require_platform
+from common.errors import BerthError
+from common.ui.answers import Refused, status_of
 
 
 class BerthView(View):
@@ -21,6 +24,8 @@ class BerthView(View):
 
     template_name: ClassVar[str] = ""
     partial_name: ClassVar[str] = ""  # what an htmx request gets instead, when set
+    # The page that this view's form stands on: it is shown again where the form is refused.
+    stands_on: ClassVar["type[BerthView] | None"] = None
     principal: Any  # accounts.principal.Principal, which lies above this module
 
     @classmethod
@@ -38,10 +43,34 @@ class BerthView(View):
             return HttpResponseNotAllowed([v for v in ("GET", "POST") if self.declared(v)])
         self.principal = request.principal  # type: ignore[attr-defined]
         self.enter(demand)
-        return super().dispatch(request, *args, **kwargs)
+        try:
+            return super().dispatch(request, *args, **kwargs)
+        except BerthError as error:
+            fragment = getattr(request, "htmx", False)
+            if self.stands_on is None or verb != "POST" or fragment or status_of(error) >= 500:  # noqa: PLR2004 - HTTP
+                raise
+            return self._again(self.stands_on, error)
+
+    def _again(self, page: "type[BerthView]", error: BerthError) -> HttpResponseBase:
+        """Show the page that the form stands on, with what was typed and, there, what is wrong.
+
+        Templates find it as ``refused``; projects.denials writes the error down.
+        """
+        self.request.berth_error = error  # type: ignore[attr-defined]
+        self.request.berth_refused = Refused(self.request, error)  # type: ignore[attr-defined]
+        shown = page()
+        wanted = inspect.signature(shown.get).parameters  # type: ignore[attr-defined]
+        keys = {name: value for name, value in self.kwargs.items() if name in wanted}
+        shown.setup(self.request, **keys)
+        shown.principal = self.principal
+        shown.enter(page.declared("GET"))
+        response: HttpResponse = shown.get(self.request, **keys)  # type: ignore[attr-defined]
+        response.status_code = status_of(error)
+        return response
 
     def context(self) -> dict[str, Any]:
-        return {"principal": self.principal, "view": self}
+        refused = getattr(self.request, "berth_refused", None)
+        return {"principal": self.principal, "view": self, "refused": refused}
 
     def render(
         self, context: dict[str, Any] | None = None, *, template: str = "", status: int = 200

@@ -165,11 +165,15 @@ class PartDelete(ConsoleView):
 
 
 class PoolDelete(PartDelete):
+    stands_on = PoolEdit
+
     def remove(self, cluster: str, name: str) -> None:
         services.pool_delete(principal=self.principal, pool=clusters.pool_get(cluster, name))
 
 
 class NetworkDelete(PartDelete):
+    stands_on = NetworkEdit
+
     def remove(self, cluster: str, name: str) -> None:
         row = clusters.network_get(cluster, name)
         services.network_delete(principal=self.principal, network=row)
@@ -247,6 +251,7 @@ class FlavorEdit(ConsoleView):
 
 
 class FlavorDelete(ConsoleView):
+    stands_on = FlavorEdit
     required_platform: ClassVar[Any] = {"POST": "operator"}
 
     def post(self, request: HttpRequest, flavor: str) -> HttpResponse:

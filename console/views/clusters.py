@@ -184,6 +184,7 @@ class ClusterKubeconfig(ConsoleView):
 
 
 class ClusterDetach(ConsoleView):
+    stands_on = ClusterDetail
     required_platform: ClassVar[Any] = {"POST": "operator"}
 
     def post(self, request: HttpRequest, cluster: str) -> HttpResponse:

@@ -100,6 +100,7 @@ class PresetEdit(ConsoleView):
 
 
 class PresetDelete(ConsoleView):
+    stands_on = PresetEdit
     required_platform: ClassVar[Any] = {"POST": "operator"}
 
     def post(self, request: HttpRequest, preset: Any) -> HttpResponse:

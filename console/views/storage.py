@@ -94,6 +94,7 @@ class VolumeClassEdit(ConsoleView):
 class VolumeClassDelete(ConsoleView):
     """Behind the typed name."""
 
+    stands_on = VolumeClassEdit
     required_platform: ClassVar[Any] = {"POST": "operator"}
 
     def post(self, request: HttpRequest, volume_class: str) -> HttpResponse:

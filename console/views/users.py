@@ -120,6 +120,7 @@ class UserRole(PersonView):
 
 
 class UserState(PersonView):
+    stands_on = UserDetail
     required_platform: ClassVar[Any] = {"POST": "operator"}
 
     def post(self, request: HttpRequest, user: Any) -> HttpResponse:  # noqa: ARG002

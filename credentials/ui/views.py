@@ -92,6 +92,7 @@ class Edit(_ProjectShelf):
 
 
 class Delete(_ProjectShelf):
+    stands_on = Settings
     required_permissions: ClassVar[Mapping[str, Permission]] = _POST
 
     def post(self, request: HttpRequest, project: str, credential: UUID) -> HttpResponse:
@@ -160,6 +161,7 @@ class OwnEdit(_OwnShelf):
 
 
 class OwnDelete(_OwnShelf):
+    stands_on = OwnSettings
     required_platform: ClassVar[Any] = {"POST": "user"}
 
     def post(self, request: HttpRequest, own: UUID) -> HttpResponse:

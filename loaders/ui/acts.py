@@ -16,6 +16,7 @@ from django.utils.translation import gettext_lazy as _
 
 from loaders import services
 from loaders.models import Load
+from loaders.ui.form import Settings
 from loaders.ui.views import LoadView
 from projects.access import Permission
 
@@ -73,6 +74,7 @@ class Cancel(Act):
 
 
 class Delete(LoadView):
+    stands_on = Settings
     # the owner, or who may manage: services decide
     required_permissions: ClassVar[Mapping[str, Permission]] = {"POST": Permission.LOAD_READ}
 

@@ -14,7 +14,7 @@ from django.utils.translation import ngettext
 from notebooks import services
 from notebooks.models import Workspace
 from notebooks.ui.shared import go, whole
-from notebooks.ui.views import WorkspaceView
+from notebooks.ui.views import Detail, Settings, WorkspaceView
 from projects.access import Permission
 
 CREATE: Mapping[str, Permission] = {"POST": Permission.WORKSPACE_CREATE}
@@ -77,6 +77,8 @@ class Extend(Act):
 
 
 class ShareWith(Act):
+    stands_on = Detail
+
     def act(self, row: Workspace, request: HttpRequest) -> str:
         username = request.POST.get("username", "")[:64]
         services.workspace_share(principal=self.principal, workspace=row, username=username)
@@ -84,6 +86,8 @@ class ShareWith(Act):
 
 
 class Unshare(Act):
+    stands_on = Detail
+
     def act(self, row: Workspace, request: HttpRequest) -> str:
         username = request.POST.get("username", "")[:64]
         services.workspace_unshare(principal=self.principal, workspace=row, username=username)
@@ -94,6 +98,7 @@ class Unshare(Act):
 
 
 class Delete(Act):
+    stands_on = Settings
     # the owner, or who may manage: services decide
     required_permissions: ClassVar[Mapping[str, Permission]] = {"POST": Permission.WORKSPACE_READ}
 

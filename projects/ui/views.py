@@ -201,6 +201,7 @@ class Members(ProjectView):
 
 
 class MemberRole(ProjectView):
+    stands_on = Members
     required_permissions: ClassVar = {"POST": Permission.MEMBER_MANAGE}
 
     def post(self, request: HttpRequest, project: str, username: str) -> HttpResponse:
@@ -219,6 +220,7 @@ class MemberRole(ProjectView):
 
 
 class MemberRemove(ProjectView):
+    stands_on = Members
     required_permissions: ClassVar = {"POST": Permission.MEMBER_MANAGE}
 
     def post(self, request: HttpRequest, project: str, username: str) -> HttpResponse:
@@ -230,6 +232,7 @@ class MemberRemove(ProjectView):
 
 
 class Leave(ProjectView):
+    stands_on = Members
     required_permissions: ClassVar = {"POST": Permission.PROJECT_READ}
 
     def post(self, request: HttpRequest, project: str) -> HttpResponse:
@@ -335,6 +338,7 @@ class Settings(ProjectView):
 
 
 class Archive(ProjectView):
+    stands_on = Settings
     required_permissions: ClassVar = {"POST": Permission.PROJECT_ARCHIVE}
 
     def post(self, request: HttpRequest, project: str) -> HttpResponse:
@@ -357,6 +361,7 @@ class Unarchive(ProjectView):
 
 
 class Delete(ProjectView):
+    stands_on = Settings
     required_permissions: ClassVar = {"POST": Permission.PROJECT_DELETE}
 
     def post(self, request: HttpRequest, project: str) -> HttpResponse:

@@ -15,3 +15,5 @@ document.addEventListener("input", (event) => {
 });
 document.addEventListener("htmx:afterSettle", (event) => arm(event.target));
 arm(document);
+// A sheet whose form was refused stands open again, with what was wrong.
+for (const sheet of document.querySelectorAll("[popover][data-open]")) sheet.showPopover?.();

@@ -306,7 +306,7 @@ def test_a_pool_is_made_for_a_kind_of_work_and_a_project(
     refused = op.post(url("pool", name="fabric"), two)
     assert refused.status_code == 400
     assert "exactly one label" in refused.content.decode()
-    assert op.post(url("pool-delete", name="fabric"), {"confirm": "x"}).status_code == 400
+    assert op.post(url("pool-delete", name="fabric"), {"confirm": "x"}).status_code == 422
     assert op.post(url("pool-delete", name="fabric"), {"confirm": "fabric"}).status_code == 302
     assert not Pool.objects.exists()
 
@@ -366,7 +366,7 @@ def test_kinds_of_gpu_are_named_and_priced(op: Any, cluster: Cluster) -> None:
 
 
 def test_detaching_asks_for_the_name(op: Any, cluster: Cluster) -> None:
-    assert op.post(url("cluster-detach"), {"confirm": "east"}).status_code == 400
+    assert op.post(url("cluster-detach"), {"confirm": "east"}).status_code == 422
     assert op.post(url("cluster-detach"), {"confirm": "East"}).status_code == 302
     assert not Cluster.objects.exists()
 

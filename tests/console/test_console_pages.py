@@ -87,7 +87,7 @@ def test_a_wrong_username_comes_back_with_its_sentence(
 
 def test_disabling_needs_the_typed_username(as_user: Any, operator: Any, bob: Any) -> None:
     client, url = as_user(operator), reverse("console:user-state", args=[bob.uid])
-    assert client.post(url, {"confirm": "bobby"}).status_code == 400
+    assert client.post(url, {"confirm": "bobby"}).status_code == 422
     bob.refresh_from_db()
     assert bob.is_active
     assert client.post(url, {"confirm": "bob"}).status_code == 302
@@ -148,7 +148,7 @@ def test_presets_are_made_changed_and_deleted_by_typed_name(as_user: Any, operat
     preset.refresh_from_db()
     assert preset.gpus == 1
     gone = reverse("console:preset-delete", args=[preset.uid])
-    assert client.post(gone, {"confirm": "wrong"}).status_code == 400
+    assert client.post(gone, {"confirm": "wrong"}).status_code == 422
     assert client.post(gone, {"confirm": "Two GPUs"}).status_code == 302
     assert not Preset.objects.exists()
 

@@ -140,7 +140,7 @@ def test_buttons_are_those_that_make_sense(as_user, text, alice, vera, load, set
 def test_a_delete_needs_the_name(as_user, alice, load, settle, end):
     row = end(settle(load(alice)))
     client = as_user(alice)
-    assert client.post(f"{BASE}{row.uid}/delete/", {"confirm": "no"}).status_code == 400
+    assert client.post(f"{BASE}{row.uid}/delete/", {"confirm": "no"}).status_code == 422
     assert client.post(f"{BASE}{row.uid}/delete/", {"confirm": "images"}).status_code == 302
     settle(row)
     assert row.deleted_at is not None

@@ -153,7 +153,7 @@ def test_a_visitor_may_open_but_not_change(as_user, launch, alice, bob, settle):
 def test_delete_wants_the_name_and_says_so(as_user, launch, alice, settle):
     row = settle(launch(alice))
     client = as_user(alice)
-    assert client.post(url(row, "delete/"), {"confirm": "wrong"}).status_code == 400
+    assert client.post(url(row, "delete/"), {"confirm": "wrong"}).status_code == 422
     assert client.post(url(row, "delete/"), {"confirm": row.name}).status_code == 302
     settle(row)
     assert client.get(url(row)).status_code == 404

@@ -70,7 +70,7 @@ def test_changing_and_removing_a_member_with_forms(
     client = as_user(alice)
     client.post("/projects/vision/members/bob/role", {"role": "manager"})
     assert Membership.objects.get(user=bob).role == "manager"
-    assert client.post("/projects/vision/members/bob/remove").status_code == 400
+    assert client.post("/projects/vision/members/bob/remove").status_code == 422
     client.post("/projects/vision/members/bob/remove", {"confirm": "bob"})
     assert not Membership.objects.filter(user=bob).exists()
 
@@ -90,7 +90,7 @@ def test_renaming_archiving_and_deleting_with_forms(project: Any, alice: Any, as
     assert (row.name, row.archived_at is None) == ("Sight", False)
     client.post("/projects/vision/unarchive")
     refused = client.post("/projects/vision/delete", {"confirm": "wrong"})
-    assert refused.status_code == 400
+    assert refused.status_code == 422
     client.post("/projects/vision/delete", {"confirm": "vision"})
     assert Project.objects.get().desired == "absent"
 
@@ -130,7 +130,7 @@ def test_the_permission_page_prints_the_table(bob: Any, as_user: Any) -> None:
 
 def test_leaving_needs_the_typed_name(project: Any, bob: Any, as_user: Any) -> None:
     client = as_user(bob)
-    assert client.post("/projects/vision/leave").status_code == 400
+    assert client.post("/projects/vision/leave").status_code == 422
     assert client.post("/projects/vision/leave", {"confirm": "vision"}).status_code == 302
     assert not Membership.objects.filter(user=bob).exists()
 

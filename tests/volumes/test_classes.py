@@ -223,7 +223,7 @@ def test_the_console_has_a_page_for_them(as_user, operator, auditor, kube, alice
     assert "Offered nowhere" in client.get("/console/storage/").content.decode()
     assert "New class" not in as_user(auditor).get("/console/storage/").content.decode()
     assert as_user(auditor).post("/console/storage/fast-nfs/", form).status_code == 403
-    assert client.post("/console/storage/fast-nfs/delete", {"confirm": "x"}).status_code == 400
+    assert client.post("/console/storage/fast-nfs/delete", {"confirm": "x"}).status_code == 422
     gone = client.post("/console/storage/fast-nfs/delete", {"confirm": "Fast NFS"})
     assert gone.status_code == 302
 

@@ -31,7 +31,7 @@ def test_a_mounted_volume_stays_and_its_holders_are_named(as_user, make, bob, he
 def test_the_typed_name_is_checked_by_the_server(as_user, make, bob):
     row, client = make(bob), as_user(bob)
     url = f"/projects/vision/volumes/{row.uid}/delete/"
-    assert client.post(url, {"confirm": "other"}).status_code == 400
+    assert client.post(url, {"confirm": "other"}).status_code == 422
     row.refresh_from_db()
     assert row.desired == "running"
     assert client.post(url, {"confirm": "set"}).status_code == 302

@@ -81,7 +81,7 @@ def test_putting_back_needs_a_volume_that_nobody_uses(as_user, bob, row, held, s
         answer = client.post(url)
         assert (answer.status_code, answer.json()["code"]) == (409, "volume-in-use")
     page = f"/projects/vision/volumes/{row.uid}/snapshots/{made['id']}/restore/"
-    assert client.post(page, {"confirm": "wrong"}).status_code == 400
+    assert client.post(page, {"confirm": "wrong"}).status_code == 422
     row.refresh_from_db()
     assert not row.is_restoring
 

@@ -16,7 +16,7 @@ from projects.access import Permission
 from projects.ui.base import ProjectView
 from volumes import selectors, services
 from volumes.models import Volume
-from volumes.ui.views import VolumeView
+from volumes.ui.views import Detail, List, Settings, Snapshots, VolumeView
 
 # the maker, an owner of a home, who manages volumes: services decide
 ASK: Mapping[str, Permission] = {"POST": Permission.VOLUME_READ}
@@ -42,6 +42,8 @@ class Act(VolumeView):
 
 
 class Delete(Act):
+    stands_on = Settings
+
     def act(self, row: Volume, request: HttpRequest) -> str:
         services.volume_delete(
             principal=self.principal, volume=row, typed_name=request.POST.get("confirm", "")
@@ -56,6 +58,8 @@ class Delete(Act):
 class Restore(Act):
     """Undo a deletion."""
 
+    stands_on = Detail
+
     def act(self, row: Volume, request: HttpRequest) -> str:
         name = request.POST.get("name", "").strip()[:63] or None
         services.volume_bring_back(principal=self.principal, volume=row, name=name)
@@ -63,6 +67,7 @@ class Restore(Act):
 
 
 class Purge(Act):
+    stands_on = Detail
     required_permissions: ClassVar[Mapping[str, Permission]] = MANAGE
 
     def act(self, row: Volume, request: HttpRequest) -> str:
@@ -73,6 +78,7 @@ class Purge(Act):
 
 
 class SnapshotCreate(Act):
+    stands_on = Snapshots
     back = "volumes:snapshots"
 
     def act(self, row: Volume, request: HttpRequest) -> str:
@@ -86,6 +92,8 @@ class SnapshotCreate(Act):
 
 
 class SnapshotRestore(Act):
+    stands_on = Snapshots
+
     def act(self, row: Volume, request: HttpRequest) -> str:
         copy = selectors.snapshot_get(self.principal, row, self.kwargs["snapshot"])
         services.snapshot_restore(
@@ -98,6 +106,7 @@ class SnapshotRestore(Act):
 
 
 class SnapshotDelete(Act):
+    stands_on = Snapshots
     back = "volumes:snapshots"
 
     def act(self, row: Volume, request: HttpRequest) -> str:
@@ -108,6 +117,7 @@ class SnapshotDelete(Act):
 
 
 class TransferAsk(Act):
+    stands_on = Settings
     required_permissions: ClassVar[Mapping[str, Permission]] = MANAGE
 
     def act(self, row: Volume, request: HttpRequest) -> str:
@@ -133,6 +143,8 @@ class TransferWithdraw(Act):
 
 class Answer(ProjectView):
     """What an owner of the other project says to an offer."""
+
+    stands_on = List
 
     required_permissions: ClassVar[Mapping[str, Permission]] = MANAGE
 
