@@ -4,6 +4,7 @@ from typing import Any, ClassVar
 from urllib.parse import urlencode
 
 import django_tables2 as tables
+from django.template.loader import render_to_string
 from django.urls import NoReverseMatch, reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext as _t
@@ -188,13 +189,19 @@ class WorkspaceTable(Table):
     def render_act(self, record: Any) -> Any:
         if not self.view.principal.is_operator or record.is_ended or record.desired != "running":
             return ""
-        return format_html(
-            '<button class="btn btn-sm" type="submit" form="stop-form" formaction="{}" '
-            'aria-label="{}">{}</button>',
-            reverse("console:workspace-stop", kwargs={"workspace": record.uid}),
-            _t("Stop %(name)s") % {"name": record.name},
-            _t("Stop"),
-        )
+        mine = record.owner_id == self.view.principal.user.pk
+        context = {
+            "id": f"stop-{record.short_id}",
+            "url": reverse("console:workspace-stop", kwargs={"workspace": record.uid}),
+            "button": _t("Stop"),
+            "about": record.name,
+            "title": _t("Stop “%(name)s”") % {"name": record.name},
+            "text": _t("What runs in it ends at once. Its files are kept."),
+            "owner": "" if mine else record.owner.label,
+            "icon": "player-stop",
+            "refused": getattr(self.view.request, "berth_refused", None),
+        }
+        return render_to_string("components/reason.html", context, request=self.view.request)
 
 
 class PresetTable(Table):

@@ -26,9 +26,11 @@ def tell_stops_soon(row: Workspace, *, minutes: int) -> None:
     )
 
 
-def tell_stopped(row: Workspace) -> None:
+def tell_stopped(row: Workspace, *, by: Principal | None = None, said: str = "") -> None:
     with translation.override(row.owner.reads_in):
         reason = str(StopReason(row.stop_reason).label) if row.stop_reason else ""
+    if by is not None and said:
+        reason = f"{reason} ({by.user.label}: {said})"
     notify(
         users=[row.owner],
         kind="workspace.stopped",

@@ -101,6 +101,25 @@ KINDS: dict[str, Kind] = {
             "player-stop",
         ),
         Kind(
+            "work.deleted",
+            _("Somebody deleted your workspace, load or volume"),
+            _("%(who)s deleted “%(name)s”. Reason: %(reason)s"),
+            "trash",
+            mail=True,
+        ),
+        Kind(
+            "load.paused-by",
+            _("Somebody paused your load"),
+            _("%(who)s paused “%(name)s”. Reason: %(reason)s"),
+            "player-pause",
+        ),
+        Kind(
+            "load.cancelled-by",
+            _("Somebody ended your load"),
+            _("%(who)s ended “%(name)s”. Reason: %(reason)s"),
+            "player-stop",
+        ),
+        Kind(
             "workspace.failed",
             _("A workspace failed"),
             _("“%(name)s” failed: %(reason)s"),

@@ -16,7 +16,7 @@ from berth_cli.context import Session, options, session
 from berth_cli.documents import Kind, Waiting, emit_plan, register
 from berth_cli.following import patiently
 from berth_cli.logs import show as show_log
-from berth_cli.naming import confirm, one_of, telling_credentials_apart
+from berth_cli.naming import confirm, given, one_of, telling_credentials_apart, why
 from berth_cli.output import age, emit, printable, size
 from berth_cli.volumes import Size
 
@@ -319,18 +319,20 @@ def logs(ctx: click.Context, name: str, *, run: int | None, follow: bool) -> Non
 
 
 def _verb(word: str, text: str, *, path: str = "") -> click.Command:
+    ends = word in {"pause", "cancel"}
+
     @click.argument("name", shell_complete=completing.loads)
     @_waiting
     @options
     @click.pass_context
-    def run(ctx: click.Context, name: str, *, wait: bool, timeout: float) -> None:
+    def run(ctx: click.Context, name: str, *, wait: bool, timeout: float, reason: str = "") -> None:
         s = session(ctx)
         row = _find(s, name)
-        answer = s.client.post(f"{_base(s)}/{row['id']}/{path or word}")
-        rests = _RESTS if word in {"pause", "cancel"} else _NOWHERE
+        answer = s.client.post(f"{_base(s)}/{row['id']}/{path or word}", given(reason))
+        rests = _RESTS if ends else _NOWHERE
         settle(s, answer, wait=wait, timeout=timeout, rests=rests)
 
-    return loads.command(word, help=text)(run)
+    return loads.command(word, help=text)(why(run) if ends else run)
 
 
 _verb("start", "Run it again; what is there already is not copied again.")
@@ -345,12 +347,13 @@ _verb("dry-run", "Count what it would copy.")
 @loads.command("delete")
 @click.argument("name", shell_complete=completing.loads)
 @click.option("--yes", is_flag=True, help="Do not ask for the name.")
+@why
 @options
 @click.pass_context
-def delete(ctx: click.Context, name: str, *, yes: bool) -> None:
+def delete(ctx: click.Context, name: str, *, yes: bool, reason: str) -> None:
     """Delete a load. The data it copied stays."""
     s = session(ctx)
     row = _find(s, name)
     confirm(f"This deletes the load {row['name']}.", row["name"], yes=yes, outcome="deleted")
-    s.client.call("DELETE", f"{_base(s)}/{row['id']}")
+    s.client.call("DELETE", f"{_base(s)}/{row['id']}", params=given(reason))
     click.echo(f"{row['name']} is being deleted; its data stays.", err=True)

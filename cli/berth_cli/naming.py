@@ -91,3 +91,14 @@ def confirm(question: str, name: str, *, yes: bool, outcome: str = "changed") ->
     asked = f"{printable(question)} Type its name to confirm"
     if not yes and click.prompt(asked, err=True) != name:
         raise ApiError(f"The name differs; nothing was {outcome}.", EXIT_USAGE)
+
+
+# Ends work that may be somebody else's; the portal asks for a reason where it is.
+why = click.option(
+    "--reason", default="", metavar="TEXT", help="Why, where it is not yours: its owner is told."
+)
+
+
+def given(reason: str) -> dict[str, str] | None:
+    """Return what a call takes that ends work."""
+    return {"reason": reason} if reason else None

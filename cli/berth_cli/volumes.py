@@ -23,7 +23,7 @@ from berth_cli.documents import (
 )
 from berth_cli.following import patiently
 from berth_cli.lazy import LazyGroup
-from berth_cli.naming import confirm, one_of
+from berth_cli.naming import confirm, given, one_of, why
 from berth_cli.output import age, emit, mib, moment, printable, size
 
 _UNITS = {"": 1024, "m": 1, "g": 1024, "t": 1024**2}
@@ -279,9 +279,10 @@ def _patch(ctx: click.Context, name: str, body: dict[str, Any], *, plan: bool = 
 @click.argument("name", shell_complete=completing.volumes)
 @click.option("--yes", is_flag=True, help="Do not ask for the name.")
 @click.option("--now", is_flag=True, help="Without the days of undo; for managers.")
+@why
 @options
 @click.pass_context
-def delete(ctx: click.Context, name: str, *, yes: bool, now: bool) -> None:
+def delete(ctx: click.Context, name: str, *, yes: bool, now: bool, reason: str) -> None:
     """Delete a volume; `berth volumes restore` brings it back for some days, but no cache."""
     s = session(ctx)
     row = find(s, name)
@@ -289,7 +290,10 @@ def delete(ctx: click.Context, name: str, *, yes: bool, now: bool) -> None:
     lost = "removes it with all files for good" if at_once else "deletes it"
     confirm(f"This {lost}: {row['name']}.", row["name"], yes=yes)
     path = f"{base(s)}/{row['id']}"
-    answer = s.client.post(f"{path}/purge") if now else s.client.call("DELETE", path)
+    if now:
+        answer = s.client.post(f"{path}/purge", given(reason))
+    else:
+        answer = s.client.call("DELETE", path, params=given(reason))
     emit(answer, fmt=s.fmt, columns=ONE)
 
 

@@ -29,7 +29,7 @@ from berth_cli.documents import (
 from berth_cli.following import Told, patiently
 from berth_cli.lazy import LazyGroup
 from berth_cli.logs import show as show_log
-from berth_cli.naming import confirm, one_of, telling_credentials_apart
+from berth_cli.naming import confirm, given, one_of, telling_credentials_apart, why
 from berth_cli.output import age, cpus, emit, mib, moment
 from berth_cli.program import Memory, program_body, program_options
 
@@ -297,20 +297,23 @@ def _address(row: dict[str, Any]) -> str:
     return str(row["status"]["url"])
 
 
-def _act(ctx: click.Context, name: str, verb: str, *, wait: bool, timeout: float) -> None:
+def _act(
+    ctx: click.Context, name: str, verb: str, *, wait: bool, timeout: float, body: Any = None
+) -> None:
     s = session(ctx)
     row = find(s, name)
-    _settle(s, s.client.post(f"{_base(s)}/{row['id']}/{verb}"), wait=wait, timeout=timeout)
+    _settle(s, s.client.post(f"{_base(s)}/{row['id']}/{verb}", body), wait=wait, timeout=timeout)
 
 
 @workspace.command("stop")
 @click.argument("name", shell_complete=completing.workspaces)
+@why
 @waiting
 @options
 @click.pass_context
-def stop(ctx: click.Context, name: str, *, wait: bool, timeout: float) -> None:
+def stop(ctx: click.Context, name: str, *, reason: str, wait: bool, timeout: float) -> None:
     """Stop: files, packages and address are kept, GPUs go back."""
-    _act(ctx, name, "stop", wait=wait, timeout=timeout)
+    _act(ctx, name, "stop", wait=wait, timeout=timeout, body=given(reason))
 
 
 @workspace.command("resume")
@@ -349,13 +352,16 @@ def extend(ctx: click.Context, name: str, minutes: int) -> None:
 @workspace.command("delete")
 @click.argument("name", shell_complete=completing.workspaces)
 @click.option("--yes", is_flag=True, help="Do not ask for the name.")
+@why
 @waiting
 @options
 @click.pass_context
-def delete(ctx: click.Context, name: str, *, yes: bool, wait: bool, timeout: float) -> None:
+def delete(
+    ctx: click.Context, name: str, *, yes: bool, reason: str, wait: bool, timeout: float
+) -> None:
     """Delete a workspace and its installed packages. The home folder stays."""
     s = session(ctx)
     row = find(s, name)
     confirm(f"This deletes {row['name']}.", row["name"], yes=yes, outcome="deleted")
-    answer = s.client.call("DELETE", f"{_base(s)}/{row['id']}")
+    answer = s.client.call("DELETE", f"{_base(s)}/{row['id']}", params=given(reason))
     _settle(s, answer or {**row, "desired": "absent"}, wait=wait, timeout=timeout)

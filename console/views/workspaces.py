@@ -16,7 +16,6 @@ from notebooks.services import lifecycle
 
 
 class WorkspaceList(ListView):
-    template_name = "console/workspaces.html"
     table_class = tables.WorkspaceTable
     filter_class = forms.WorkspaceFilter
 
@@ -28,12 +27,14 @@ class WorkspaceList(ListView):
 
 
 class Stop(ConsoleView):
+    stands_on = WorkspaceList
     required_platform: ClassVar[Any] = {"POST": "operator"}
 
     def post(self, request: HttpRequest, workspace: Any) -> HttpResponse:
         row = Workspace.objects.filter(uid=workspace, deleted_at__isnull=True).first()
         if row is None:
             raise NotFound(_("There is no such workspace."))
-        lifecycle.workspace_stop(principal=self.principal, workspace=row)
+        said = request.POST.get("reason", "")
+        lifecycle.workspace_stop(principal=self.principal, workspace=row, said=said)
         messages.success(request, _("“%(name)s” is being stopped.") % {"name": row.name})
         return HttpResponseRedirect(reverse("console:workspaces"))

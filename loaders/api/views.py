@@ -24,6 +24,7 @@ from loaders.models import Load
 from loaders.states import FILTERS
 from projects.access import Permission
 from projects.api.base import ProjectAPIView
+from projects.api.reasons import REASON, ReasonIn, reason_in
 
 PLAN = OpenApiParameter("plan", OpenApiTypes.INT, description="1: only say what would happen")
 READ: Mapping[str, Permission] = {"GET": Permission.LOAD_READ}
@@ -166,12 +167,12 @@ class LoadDetail(LoadAPIView):
             row = services.load_edit(principal=self.principal, load=row, wanted=wanted)
         return self.answer(row, status.HTTP_202_ACCEPTED)
 
-    @extend_schema(responses={202: s.LoadOut})
+    @extend_schema(parameters=[REASON], responses={202: s.LoadOut})
     def delete(self, request: Request, project: str, load: UUID) -> Response:
         with transaction.atomic():
             row = self.row(for_update=True)
             check_if_match(request, row)
-            row = services.load_delete(principal=self.principal, load=row)
+            row = services.load_delete(principal=self.principal, load=row, said=reason_in(request))
         return self.answer(row, status.HTTP_202_ACCEPTED)
 
 
@@ -217,7 +218,16 @@ class LoadDryRun(_Act):
     act = staticmethod(services.load_dry_run)
 
 
-class LoadPause(_Act):
+class _Ending(_Act):
+    """What may be done to the load of somebody else, who is told why."""
+
+    @extend_schema(request=ReasonIn, responses={202: s.LoadOut})
+    def post(self, request: Request, project: str, load: UUID) -> Response:
+        row = type(self).act(principal=self.principal, load=self.row(), said=reason_in(request))
+        return self.answer(row, status.HTTP_202_ACCEPTED)
+
+
+class LoadPause(_Ending):
     """Stop it where it is."""
 
     # the owner, or who may manage: services decide
@@ -225,7 +235,7 @@ class LoadPause(_Act):
     act = staticmethod(services.load_pause)
 
 
-class LoadCancel(_Act):
+class LoadCancel(_Ending):
     """End it; what is copied stays."""
 
     # the owner, or who may manage: services decide

@@ -15,6 +15,7 @@ from loaders.models import Load
 from loaders.selectors import RELATED
 from loaders.services.base import changed, lock, require_end
 from loaders.services.uploads import COLUMNS, begin_closing
+from projects.others import reason_for, tell_owner
 from runtime.protocol import Desired
 
 if TYPE_CHECKING:
@@ -28,42 +29,51 @@ _RESULTS = {StopReason.PAUSED: Result.PAUSED, StopReason.CANCELLED: Result.CANCE
 
 
 @transaction.atomic
-def load_pause(*, principal: Principal, load: Load) -> Load:
-    """Stop it where it is; resuming goes on there. What waits in line leaves the line."""
+def load_pause(*, principal: Principal, load: Load, said: str = "") -> Load:
+    """Stop it where it is; resuming goes on there. What waits in line leaves the line.
+
+    ``said`` is why, where it is somebody else's (``projects.others``).
+    """
     require_end(principal, load)
     row = lock(load)
+    said = reason_for(principal, row.owner, said)
     if row.desired == Desired.RUNNING and not row.is_on_its_way:
         raise Conflict(_("It is over: there is nothing to pause."), code="not-running")
     if row.desired == Desired.RUNNING:
-        request_stop(row, reason=StopReason.PAUSED, actor=principal)
+        request_stop(row, reason=StopReason.PAUSED, actor=principal, said=said)
+        tell_owner(principal, row.owner, "load.paused-by", row, said)
     return row
 
 
 @transaction.atomic
-def load_cancel(*, principal: Principal, load: Load) -> Load:
+def load_cancel(*, principal: Principal, load: Load, said: str = "") -> Load:
     """End it for good. Files that are copied already stay where they are."""
     require_end(principal, load)
     row = lock(load)
+    said = reason_for(principal, row.owner, said)
     if row.desired == Desired.RUNNING:
         if not row.is_on_its_way:
             raise Conflict(_("It is over: there is nothing to cancel."), code="not-running")
-        request_stop(row, reason=StopReason.CANCELLED, actor=principal)
+        request_stop(row, reason=StopReason.CANCELLED, actor=principal, said=said)
     elif row.stop_reason != StopReason.CANCELLED:
-        _cancel_paused(row, principal)
+        _cancel_paused(row, principal, said)
+    else:
+        return row
+    tell_owner(principal, row.owner, "load.cancelled-by", row, said)
     return row
 
 
-def _cancel_paused(row: Load, principal: Principal) -> None:
+def _cancel_paused(row: Load, principal: Principal, said: str) -> None:
     row.stop_reason = StopReason.CANCELLED
     row.generation += 1
     if row.result == "paused":
         row.result = "cancelled"
         begin_closing(row)  # a run that still ends does it when it is seen to have ended
     row.save(update_fields=["stop_reason", "result", *COLUMNS, "updated_at"])
-    _tell(row, StopReason.CANCELLED, principal)
+    _tell(row, StopReason.CANCELLED, principal, said)
 
 
-def request_stop(row: Load, *, reason: StopReason, actor: Principal | None) -> bool:
+def request_stop(row: Load, *, reason: StopReason, actor: Principal | None, said: str = "") -> bool:
     """Write the intent to stop; False when it was written before."""
     if row.desired != Desired.RUNNING:
         return False
@@ -78,16 +88,17 @@ def request_stop(row: Load, *, reason: StopReason, actor: Principal | None) -> b
     row.save(
         update_fields=[*("desired", "stop_reason", "retry_at", "result"), *COLUMNS, "updated_at"]
     )
-    _tell(row, reason, actor)
+    _tell(row, reason, actor, said)
     return True
 
 
-def _tell(row: Load, reason: StopReason, actor: Principal | None) -> None:
+def _tell(row: Load, reason: StopReason, actor: Principal | None, said: str) -> None:
     events.record(
         actor=actor,
         verb=_VERBS.get(reason, "load.stopped"),
         target=row,
         project_uid=row.project.uid,
+        message=said,
         data={"reason": reason.value},
     )
     waiting.tell([row.uid])
@@ -120,7 +131,9 @@ def loads_stop_for(
 
 
 @transaction.atomic
-def load_delete(*, principal: Principal, load: Load, typed_name: str | None = None) -> Load:
+def load_delete(
+    *, principal: Principal, load: Load, typed_name: str | None = None, said: str = ""
+) -> Load:
     """Ask for its removal. No data is deleted: neither in the volume nor in the store.
 
     ``typed_name`` None: the door itself is explicit (API, CLI).
@@ -130,11 +143,13 @@ def load_delete(*, principal: Principal, load: Load, typed_name: str | None = No
     if typed_name is not None and typed_name.strip() != row.name:
         message = _("This is not its name. Nothing was deleted.")
         raise Invalid(message, fields={"typed_name": [message]})
-    request_delete(row, actor=principal)
+    said = reason_for(principal, row.owner, said)
+    if request_delete(row, actor=principal, said=said):
+        tell_owner(principal, row.owner, "work.deleted", row, said)
     return row
 
 
-def request_delete(row: Load, *, actor: Principal | None) -> bool:
+def request_delete(row: Load, *, actor: Principal | None, said: str = "") -> bool:
     """Write the intent to remove; False when it was written before."""
     if row.desired == Desired.ABSENT:
         return False
@@ -143,7 +158,9 @@ def request_delete(row: Load, *, actor: Principal | None) -> bool:
     row.next_run_at = row.retry_at = None
     begin_closing(row)
     row.save(update_fields=["desired", "next_run_at", "retry_at", *COLUMNS, "updated_at"])
-    events.record(actor=actor, verb="load.deleted", target=row, project_uid=row.project.uid)
+    events.record(
+        actor=actor, verb="load.deleted", target=row, project_uid=row.project.uid, message=said
+    )
     waiting.tell([row.uid])
     changed(row)
     return True

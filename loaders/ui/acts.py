@@ -17,7 +17,7 @@ from django.utils.translation import gettext_lazy as _
 from loaders import services
 from loaders.models import Load
 from loaders.ui.form import Settings
-from loaders.ui.views import LoadView
+from loaders.ui.views import Detail, LoadView
 from projects.access import Permission
 
 
@@ -29,9 +29,12 @@ class Act(LoadView):
     said: ClassVar[Promise]
 
     def post(self, request: HttpRequest, project: str, load: UUID) -> HttpResponse:
-        row = type(self).act(principal=self.principal, load=self.row())
+        row = self.acted(request)
         messages.success(request, str(self.said) % {"name": row.name})
         return redirect(row.get_absolute_url())
+
+    def acted(self, request: HttpRequest) -> Load:
+        return type(self).act(principal=self.principal, load=self.row())
 
 
 class Start(Act):
@@ -59,16 +62,24 @@ class DryRun(Act):
     said = _("“%(name)s” counts what it would copy.")
 
 
-class Pause(Act):
+class _Ending(Act):
+    """What may be done to the load of somebody else, who is told why."""
+
+    stands_on = Detail
     # the owner, or who may manage: services decide
     required_permissions: ClassVar[Mapping[str, Permission]] = {"POST": Permission.LOAD_READ}
+
+    def acted(self, request: HttpRequest) -> Load:
+        said = request.POST.get("reason", "")
+        return type(self).act(principal=self.principal, load=self.row(), said=said)
+
+
+class Pause(_Ending):
     act = staticmethod(services.load_pause)
     said = _("“%(name)s” pauses. What is copied stays.")
 
 
-class Cancel(Act):
-    # the owner, or who may manage: services decide
-    required_permissions: ClassVar[Mapping[str, Permission]] = {"POST": Permission.LOAD_READ}
+class Cancel(_Ending):
     act = staticmethod(services.load_cancel)
     said = _("“%(name)s” ends. What is copied stays.")
 
@@ -81,7 +92,10 @@ class Delete(LoadView):
     def post(self, request: HttpRequest, project: str, load: UUID) -> HttpResponse:
         row = self.row()
         services.load_delete(
-            principal=self.principal, load=row, typed_name=request.POST.get("confirm", "")
+            principal=self.principal,
+            load=row,
+            typed_name=request.POST.get("confirm", ""),
+            said=request.POST.get("reason", ""),
         )
         said = _t("“%(name)s” is being deleted. Its data stays where it is.") % {"name": row.name}
         messages.success(request, said)

@@ -23,6 +23,7 @@ from notebooks.api.base import WorkspaceAPIView
 from notebooks.models import Workspace
 from projects.access import Permission
 from projects.api.base import ProjectAPIView
+from projects.api.reasons import REASON, ReasonIn, reason_in
 from runtime.protocol import Phase
 
 PLAN = OpenApiParameter("plan", OpenApiTypes.INT, description="1: only say what would happen")
@@ -144,12 +145,14 @@ class WorkspaceDetail(WorkspaceAPIView):
             )
         return self.answer(row, status.HTTP_202_ACCEPTED)
 
-    @extend_schema(responses={202: s.WorkspaceOut})
+    @extend_schema(parameters=[REASON], responses={202: s.WorkspaceOut})
     def delete(self, request: Request, project: str, workspace: str) -> Response:  # noqa: ARG002
         with transaction.atomic():
             row = self.workspace(for_update=True)
             check_if_match(request, row)
-            row = services.workspace_delete(principal=self.principal, workspace=row)
+            row = services.workspace_delete(
+                principal=self.principal, workspace=row, said=reason_in(request)
+            )
             # before others see the wish: one that does not run is gone a moment later
             return self.answer(row, status.HTTP_202_ACCEPTED)
 
@@ -174,9 +177,11 @@ class WorkspaceStop(WorkspaceAPIView):
         "POST": Permission.WORKSPACE_READ,  # the owner, or who may manage: services decide
     }
 
-    @extend_schema(request=None, responses={202: s.WorkspaceOut})
+    @extend_schema(request=ReasonIn, responses={202: s.WorkspaceOut})
     def post(self, request: Request, project: str, workspace: str) -> Response:  # noqa: ARG002
-        row = services.workspace_stop(principal=self.principal, workspace=self.workspace())
+        row = services.workspace_stop(
+            principal=self.principal, workspace=self.workspace(), said=reason_in(request)
+        )
         return self.answer(row, status.HTTP_202_ACCEPTED)
 
 

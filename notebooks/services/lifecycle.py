@@ -28,6 +28,7 @@ from notebooks.services.launch import begin_launch, reserve
 from notebooks.services.pinning import pins
 from notebooks.services.specify import changed_fields, columns_of, spec_edited, spec_of
 from notebooks.spec import ATTACHED, RESTARTING, clean_count, clean_name
+from projects.others import reason_for, tell_owner
 from runtime.protocol import Desired
 
 if TYPE_CHECKING:
@@ -41,21 +42,27 @@ PINNED = frozenset({"image", "image_digest"})
 
 
 @transaction.atomic
-def workspace_stop(*, principal: Principal, workspace: Workspace) -> Workspace:
-    """Ask it to stop. Files, installed packages, address and settings stay; GPUs go back."""
+def workspace_stop(*, principal: Principal, workspace: Workspace, said: str = "") -> Workspace:
+    """Ask it to stop. Files, installed packages, address and settings stay; GPUs go back.
+
+    ``said`` is why, where it is somebody else's (``projects.others``).
+    """
     require_end(principal, workspace)
     row = lock(workspace)
+    said = reason_for(principal, row.owner, said)
     if row.owner_id == principal.user.pk:
         reason = StopReason.USER
     elif principal.is_operator:
         reason = StopReason.OPERATOR
     else:
         reason = StopReason.MANAGER
-    request_stop(row, reason=reason, actor=principal)
+    request_stop(row, reason=reason, actor=principal, said=said)
     return row
 
 
-def request_stop(row: Workspace, *, reason: StopReason, actor: Principal | None) -> bool:
+def request_stop(
+    row: Workspace, *, reason: StopReason, actor: Principal | None, said: str = ""
+) -> bool:
     """Write the intent to stop; False when it was written before."""
     if row.desired != Desired.RUNNING:
         return False
@@ -70,16 +77,17 @@ def request_stop(row: Workspace, *, reason: StopReason, actor: Principal | None)
             "updated_at",
         ]
     )
-    step(row, "stop-asked", str(reason.label))
+    step(row, "stop-asked", f"{reason.label}: {said}" if said else str(reason.label))
     events.record(
         actor=actor,
         verb="workspace.stopped",
         target=row,
         project_uid=row.project.uid,
+        message=said,
         data={"reason": reason.value},
     )
     if reason != StopReason.USER and row.phase not in selectors.ENDED:
-        tell_stopped(row)
+        tell_stopped(row, by=actor, said=said)
     changed(row)
     return True
 
@@ -231,9 +239,12 @@ def extension_left(row: Workspace) -> int | None:
 
 @transaction.atomic
 def workspace_delete(
-    *, principal: Principal, workspace: Workspace, typed_name: str | None = None
+    *, principal: Principal, workspace: Workspace, typed_name: str | None = None, said: str = ""
 ) -> Workspace:
-    """Ask for its removal. ``typed_name`` None: the door itself is explicit (API, CLI)."""
+    """Ask for its removal. ``typed_name`` None: the door itself is explicit (API, CLI).
+
+    ``said`` is why, where it is somebody else's (``projects.others``).
+    """
     require_end(principal, workspace)
     row = (
         Workspace.objects.select_for_update(of=("self",))
@@ -243,11 +254,13 @@ def workspace_delete(
     if typed_name is not None and typed_name.strip() != row.name:
         message = _("This is not its name. Nothing was deleted.")
         raise Invalid(message, fields={"typed_name": [message]})
-    request_delete(row, actor=principal)
+    said = reason_for(principal, row.owner, said)
+    if request_delete(row, actor=principal, said=said):
+        tell_owner(principal, row.owner, "work.deleted", row, said)
     return row
 
 
-def request_delete(row: Workspace, *, actor: Principal | None) -> bool:
+def request_delete(row: Workspace, *, actor: Principal | None, said: str = "") -> bool:
     """Write the intent to remove; False when it was written before."""
     if row.desired == Desired.ABSENT:
         return False
@@ -257,7 +270,13 @@ def request_delete(row: Workspace, *, actor: Principal | None) -> bool:
     row.stop_requested_at = row.stop_requested_at or now()
     row.save(update_fields=["desired", "generation", "ends_at", "stop_requested_at", "updated_at"])
     row.shares.all().delete()
-    events.record(actor=actor, verb="workspace.deleted", target=row, project_uid=row.project.uid)
+    events.record(
+        actor=actor,
+        verb="workspace.deleted",
+        target=row,
+        project_uid=row.project.uid,
+        message=said,
+    )
     changed(row)
     return True
 

@@ -49,9 +49,11 @@ class Start(Act):
 class Stop(Act):
     # the owner, or who may manage: services decide
     required_permissions: ClassVar[Mapping[str, Permission]] = {"POST": Permission.WORKSPACE_READ}
+    stands_on = Detail
 
-    def act(self, row: Workspace, request: HttpRequest) -> str:  # noqa: ARG002
-        services.workspace_stop(principal=self.principal, workspace=row)
+    def act(self, row: Workspace, request: HttpRequest) -> str:
+        said = request.POST.get("reason", "")
+        services.workspace_stop(principal=self.principal, workspace=row, said=said)
         return _("“%(name)s” is stopping. Its files are kept.") % {"name": row.name}
 
 

@@ -296,9 +296,17 @@ def test_operators_stop_a_workspace_and_auditors_cannot(
     assert url in page
     assert url not in as_user(auditor).get(reverse("console:workspaces")).content.decode()
     assert as_user(auditor).post(url).status_code == 403
-    assert as_user(operator).post(url).status_code == 302
+    asked = as_user(operator).post(url, {"reason": " "})
+    assert asked.status_code == 422
+    text = asked.content.decode()
+    assert "Reason (Alice is told it)" in text
+    assert "This belongs to Alice." in text
+    row.refresh_from_db()
+    assert row.desired == "running"
+    assert as_user(operator).post(url, {"reason": "The node is repaired"}).status_code == 302
     row.refresh_from_db()
     assert row.desired == "stopped"
+    assert Event.objects.get(verb="workspace.stopped").message == "The node is repaired"
 
 
 def test_sessions_and_tokens_are_ended_by_an_operator(

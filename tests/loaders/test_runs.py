@@ -195,7 +195,7 @@ def test_a_manager_ends_loads_of_others_and_a_member_does_not(
     row = settle(load(alice))
     with pytest.raises(Forbidden):
         services.load_pause(principal=principal(bob), load=row)
-    services.load_pause(principal=principal(mona), load=row)
+    services.load_pause(principal=principal(mona), load=row, said="its turn")
     assert state_of(settle(row)) == State.PAUSED
     services.load_resume(principal=principal(mona), load=row)
     assert settle(row).owner == alice
@@ -203,7 +203,7 @@ def test_a_manager_ends_loads_of_others_and_a_member_does_not(
 
 def test_an_operator_ends_but_never_starts(load, alice, operator, settle, principal):
     row = settle(load(alice))
-    services.load_pause(principal=principal(operator), load=row)
+    services.load_pause(principal=principal(operator), load=row, said="its turn")
     settle(row)
     with pytest.raises(Forbidden):
         services.load_resume(principal=principal(operator), load=row)

@@ -298,7 +298,7 @@ def test_f1_text_that_no_database_keeps_is_an_error_of_the_client(api, as_user, 
     assert as_user(alice).post(f"{page}launch/", {"preset": "a\x00b"}).status_code == 404
     assert as_user(alice).post(f"{page}launch/", {"nonce": "a\x00b"}).status_code == 302
     shared = as_user(alice).post(f"{page}{row.short_id}/share/", {"username": "a\x00b"})
-    assert shared.status_code == 400
+    assert shared.status_code == 422
     gone = as_user(alice).delete(f"{one}/shares/a%00b")
     assert gone.status_code in {204, 400, 404}
 

@@ -107,7 +107,7 @@ def test_a_manager_may_stop_but_not_change_what_is_not_his(launch, bob, mona, pr
     row = launch(bob)
     with pytest.raises(Forbidden):
         services.workspace_edit(principal=principal(mona), workspace=row, wanted=Wanted(name="x"))
-    services.workspace_stop(principal=principal(mona), workspace=row)
+    services.workspace_stop(principal=principal(mona), workspace=row, said="its turn")
     row.refresh_from_db()
     assert (row.desired, row.stop_reason) == ("stopped", "manager")
 

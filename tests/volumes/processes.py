@@ -90,7 +90,7 @@ def copy_unwanted(pk):
 
 
 def purged(pk):
-    services.volume_purge(principal=who(), volume=Volume.objects.get(pk=pk))
+    services.volume_purge(principal=who(), volume=Volume.objects.get(pk=pk), said="full")
 
 
 def moved(pk):

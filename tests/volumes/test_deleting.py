@@ -6,6 +6,7 @@ import pytest
 import time_machine
 
 from common.clock import now
+from notifications.models import Notification
 from tests.volumes.conftest import API, JSON
 from tests.volumes.test_making import reserved
 from volumes import services
@@ -109,7 +110,10 @@ def test_removal_at_once_is_for_managers_and_frees_what_it_held(
     row = make(bob)
     url = f"{API}/{row.uid}/purge"
     assert as_user(bob).post(url).status_code == 403
-    assert as_user(mona).post(url).status_code == 202
+    assert as_user(mona).post(url).status_code == 400
+    why = {"reason": "it holds nothing"}
+    assert as_user(mona).post(url, why, content_type="application/json").status_code == 202
+    assert Notification.objects.filter(user=bob, kind="work.deleted").count() == 1
     settle()
     row.refresh_from_db()
     assert row.deleted_at is not None
@@ -144,12 +148,12 @@ def test_what_somebody_made_stays_when_he_leaves(as_user, make, bob, mona, proje
     answer = as_user(mona).get(f"{API}/{row.uid}").json()
     assert (answer["created_by"], answer["desired"]) == ("bob", "running")
     assert as_user(bob).get(f"{API}/{row.uid}").status_code == 404
-    assert as_user(mona).delete(f"{API}/{row.uid}").status_code == 202
+    assert as_user(mona).delete(f"{API}/{row.uid}?reason=they+left").status_code == 202
 
 
 def test_a_machine_that_fails_delays_and_loses_nothing(make, bob, machine, settle, principal):
     row = make(bob)
-    services.volume_purge(principal=principal(_manager(row)), volume=row)
+    services.volume_purge(principal=principal(_manager(row)), volume=row, said="full")
     machine.fail("remove_volume", "unreachable", times=2)
     settle(horizon_s=60)
     row.refresh_from_db()

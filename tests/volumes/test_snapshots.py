@@ -153,7 +153,7 @@ def test_copies_count_as_storage(as_user, bob, row, project, limit):
 def test_copies_go_before_their_volume(as_user, bob, mona, row, machine, settle):
     take(as_user(bob), row, name="one")
     settle()
-    as_user(mona).post(f"{API}/{row.uid}/purge")
+    as_user(mona).post(f"{API}/{row.uid}/purge", {"reason": "r"}, content_type="application/json")
     settle(rounds=10)
     row.refresh_from_db()
     assert row.deleted_at is not None

@@ -151,10 +151,39 @@ def test_a1_each_role_may_what_its_rights_say(
         ("GET", url): "read",
         ("POST", f"{kind.url}?plan=1"): "create",
         ("POST", f"{url}/{kind.stop}"): "manage",
-        ("DELETE", url): "manage",
+        ("DELETE", f"{url}?reason=its+turn"): "manage",
     }
+    bodies = {f"{kind.url}?plan=1": kind.least, f"{url}/{kind.stop}": {"reason": "its turn"}}
     for (verb, path), right in asked.items():
-        answer = api(person, verb, path, kind.least if verb == "POST" else None)
+        answer = api(person, verb, path, bodies.get(path))
         may = f"{kind.rights}:{right}" in rights
         wanted = {200, 202} if may else {403} if ROLES[who] else {404}
         assert answer.status_code in wanted, (verb, path, answer.status_code)
+
+
+def test_who_ends_the_work_of_somebody_else_says_why_and_the_owner_is_told(
+    api: Api, kind: Kind, make: Any, alice: Any, mona: Any
+) -> None:
+    from events.models import Event
+    from notifications.models import Notification
+
+    url = make(alice)
+
+    def told() -> list[str]:
+        rows = Notification.objects.filter(user=alice).order_by("id")
+        return [str(row.params.get("reason", "")) for row in rows]
+
+    before = len(told())
+    for verb, path in (("POST", f"{url}/{kind.stop}"), ("DELETE", url)):
+        refused = api(mona, verb, path)
+        assert (refused.status_code, list(refused.json()["fields"])) == (400, ["reason"])
+        assert "Alice" in refused.json()["detail"]
+    assert len(told()) == before
+    asked = {"reason": " the  node is\nrepaired "}
+    assert api(mona, "POST", f"{url}/{kind.stop}", asked).status_code == 202
+    assert api(mona, "DELETE", f"{url}?reason=it+was+empty").status_code == 202
+    stopped, deleted = told()[before:]
+    assert "the node is repaired" in stopped
+    assert deleted == "it was empty"
+    for said in ("the node is repaired", "it was empty"):
+        assert Event.objects.filter(message=said, actor_name="mona").exists()

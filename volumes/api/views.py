@@ -16,6 +16,7 @@ from rest_framework.response import Response
 from common.drf.etag import check_if_match, with_etag
 from projects.access import Permission
 from projects.api.base import ProjectAPIView
+from projects.api.reasons import REASON, ReasonIn, reason_in
 from volumes import filters, selectors, services
 from volumes.api import render
 from volumes.api import serializers as s
@@ -147,12 +148,14 @@ class VolumeDetail(VolumeAPIView):
             row = services.volume_edit(principal=self.principal, volume=row, changes=changes)
         return self.answer(row, status.HTTP_202_ACCEPTED)
 
-    @extend_schema(responses={202: s.VolumeDetailOut})
+    @extend_schema(parameters=[REASON], responses={202: s.VolumeDetailOut})
     def delete(self, request: Request, project: str, volume: UUID) -> Response:  # noqa: ARG002
         with transaction.atomic():
             row = self.volume()
             check_if_match(request, row)
-            row = services.volume_delete(principal=self.principal, volume=row)
+            row = services.volume_delete(
+                principal=self.principal, volume=row, said=reason_in(request)
+            )
         return self.answer(row, status.HTTP_202_ACCEPTED)
 
 
@@ -173,9 +176,11 @@ class VolumePurge(VolumeAPIView):
 
     required_permissions: ClassVar[Mapping[str, Permission]] = {"POST": Permission.VOLUME_MANAGE}
 
-    @extend_schema(request=None, responses={202: s.VolumeDetailOut})
+    @extend_schema(request=ReasonIn, responses={202: s.VolumeDetailOut})
     def post(self, request: Request, project: str, volume: UUID) -> Response:  # noqa: ARG002
-        row = services.volume_purge(principal=self.principal, volume=self.volume())
+        row = services.volume_purge(
+            principal=self.principal, volume=self.volume(), said=reason_in(request)
+        )
         return self.answer(row, status.HTTP_202_ACCEPTED)
 
 

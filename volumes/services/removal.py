@@ -12,6 +12,7 @@ from django.utils.translation import gettext as _
 from common.clock import now
 from common.errors import Conflict
 from projects.access import Permission, require
+from projects.others import reason_for, tell_owner
 from runtime.hints import hint
 from runtime.protocol import Desired, Phase
 from volumes.choices import TransferState, VolumeKind
@@ -19,6 +20,7 @@ from volumes.models import Volume, VolumeSnapshot, VolumeTransfer
 from volumes.selectors import require_usable
 from volumes.services.base import (
     lock,
+    payer_of,
     require_changer,
     require_kind,
     require_typed,
@@ -36,10 +38,13 @@ _ASKED = ("desired", "delete_requested_at", "delete_after")
 
 
 @transaction.atomic
-def volume_delete(*, principal: Principal, volume: Volume, typed_name: str | None = None) -> Volume:
+def volume_delete(
+    *, principal: Principal, volume: Volume, typed_name: str | None = None, said: str = ""
+) -> Volume:
     """Ask for its removal after the days of undo, of a cache at once: it can be loaded again.
 
-    Refused while anything has it mounted.
+    Refused while anything has it mounted. ``said`` is why, where somebody else made it
+    (``projects.others``).
     """
     row = lock(volume)
     require_changer(principal, row)
@@ -49,6 +54,7 @@ def volume_delete(*, principal: Principal, volume: Volume, typed_name: str | Non
     require_usable(row)
     require_typed(typed_name, row.name)
     require_unused(row)
+    said = reason_for(principal, payer_of(row), said)
     row.desired = Desired.ABSENT
     row.delete_requested_at = now()
     if not row.is_cache:
@@ -59,8 +65,10 @@ def volume_delete(*, principal: Principal, volume: Volume, typed_name: str | Non
         principal,
         "volume.delete-requested",
         row,
+        message=said,
         data={"delete_after": row.delete_after.isoformat() if row.delete_after else None},
     )
+    tell_owner(principal, payer_of(row), "work.deleted", row, said)
     return row
 
 
@@ -95,7 +103,9 @@ def _bring_back(principal: Principal, volume: Volume, name: str) -> Volume:
 
 
 @transaction.atomic
-def volume_purge(*, principal: Principal, volume: Volume, typed_name: str | None = None) -> Volume:
+def volume_purge(
+    *, principal: Principal, volume: Volume, typed_name: str | None = None, said: str = ""
+) -> Volume:
     """Remove it with its files now: nothing brings it back. For those who manage volumes."""
     row = lock(volume)
     require(principal, row.project, Permission.VOLUME_MANAGE)
@@ -104,12 +114,14 @@ def volume_purge(*, principal: Principal, volume: Volume, typed_name: str | None
         require_usable(row)
     require_typed(typed_name, row.name)
     require_unused(row)
+    said = reason_for(principal, payer_of(row), said)
     row.desired = Desired.ABSENT
     row.delete_requested_at = row.delete_requested_at or now()
     row.delete_after = None
     save(row, *_ASKED)
     _end_transfers(row)
-    tell(principal, "volume.purged", row)
+    tell(principal, "volume.purged", row, message=said)
+    tell_owner(principal, payer_of(row), "work.deleted", row, said)
     return row
 
 

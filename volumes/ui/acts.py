@@ -46,7 +46,10 @@ class Delete(Act):
 
     def act(self, row: Volume, request: HttpRequest) -> str:
         services.volume_delete(
-            principal=self.principal, volume=row, typed_name=request.POST.get("confirm", "")
+            principal=self.principal,
+            volume=row,
+            typed_name=request.POST.get("confirm", ""),
+            said=request.POST.get("reason", ""),
         )
         if row.is_cache:
             return _("“%(name)s” is being removed with its files.") % {"name": row.name}
@@ -72,7 +75,10 @@ class Purge(Act):
 
     def act(self, row: Volume, request: HttpRequest) -> str:
         services.volume_purge(
-            principal=self.principal, volume=row, typed_name=request.POST.get("confirm", "")
+            principal=self.principal,
+            volume=row,
+            typed_name=request.POST.get("confirm", ""),
+            said=request.POST.get("reason", ""),
         )
         return _("“%(name)s” is being removed with its files.") % {"name": row.name}
 
