@@ -22,6 +22,7 @@ from common import disk
 from common.clock import now
 from common.templatetags.berth import mib
 from console.words import answer_words
+from notifications.selectors import is_mail_set_up, mail_trouble
 from runtime.models import Installation
 
 BOUND_S = 2.0
@@ -148,6 +149,14 @@ def _orphans() -> str:
     )
 
 
+def _mail() -> str:
+    if not is_mail_set_up():
+        return _t("Not set up: invitations and notices are only in the portal (BERTH_EMAIL_…).")
+    if error := mail_trouble():
+        raise Down(_t("The last mail was not sent: %(error)s") % {"error": error})
+    return str(settings.EMAIL_HOST)
+
+
 def _disk() -> str:
     free = disk.free_mib()
     if disk.is_short():
@@ -166,6 +175,7 @@ CHECKS: tuple[tuple[str, str | Promise, Callable[[], str], bool], ...] = (
     ("machines", _("Machines"), _machines, False),
     ("secrets", _("Stored credentials"), _secrets, False),
     ("orphans", _("Unknown work"), _orphans, False),
+    ("mail", _("Mail"), _mail, False),
     ("disk", _("Disk of the portal"), _disk, False),
 )
 

@@ -159,8 +159,8 @@ KINDS: dict[str, Kind] = {
         ),
         Kind(
             "quota.lowered",
-            _("A limit was lowered"),
-            _("Limits were lowered. %(name)s %(what)s"),
+            _("A limit was set or lowered"),
+            _("Limits of “%(name)s” are new: %(what)s"),
             "gauge",
             mail=True,
         ),

@@ -4,11 +4,13 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+from django.conf import settings
 from django.db.models import Q, QuerySet
 
 from common.clock import now
+from notifications.choices import MailState
 from notifications.kinds import KINDS, Kind, text_of
-from notifications.models import Announcement, Notification, Preference
+from notifications.models import Announcement, Mail, Notification, Preference
 
 BANNER_TTL_S = 15.0  # another process sees a new banner after this at the latest
 
@@ -73,3 +75,17 @@ def announcements_now() -> list[Announcement]:
 def forget_announcements() -> None:
     global _banners  # noqa: PLW0603
     _banners = None
+
+
+def is_mail_set_up() -> bool:
+    """Whether mail leaves the portal; else it is written to the log, or nowhere."""
+    return not settings.EMAIL_BACKEND.endswith(("console.EmailBackend", "dummy.EmailBackend"))
+
+
+def mail_trouble() -> str:
+    """Return the last error, where no mail went out since; '' while mail goes."""
+    failed = Mail.objects.filter(state__in=[MailState.QUEUED, MailState.FAILED])
+    row = failed.exclude(error__in=["", "disabled"]).order_by("-created_at").first()
+    if row is None or Mail.objects.filter(sent_at__gte=row.created_at).exists():
+        return ""
+    return row.error

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from django.db import transaction
+from django.utils import translation
 from django.utils.translation import gettext as _
 
 from accounts.models import User
@@ -171,7 +172,7 @@ def limits_set(
     )
     lowered = [k for k, v in limits.items() if v is not None and v < before.get(k, MAX_AMOUNT)]
     if lowered:
-        _tell_lowered(project, user, [e for e in effects if e.resource in lowered])
+        _tell_lowered(project, user, [e for e in effects if e.resource in lowered], before)
     return effects
 
 
@@ -221,20 +222,36 @@ def _keep(
     )
 
 
-def _tell_lowered(project: Project | None, user: User | None, effects: list[Effect]) -> None:
-    """Tell those whom a lowered limit concerns."""
+def _tell_lowered(
+    project: Project | None, user: User | None, effects: list[Effect], before: Mapping[str, int]
+) -> None:
+    """Tell those whom a limit concerns that is lower than before, or new."""
     told = [user] if user is not None else []
     if user is None and project is not None:
         leading = Membership.objects.filter(
             project=project, role__in=[Role.OWNER, Role.MANAGER], user__is_active=True
         ).select_related("user")
         told = [m.user for m in leading]
-    notify(
-        users=told,
-        kind="quota.lowered",
-        params={
-            "name": project.name if project else "",
-            "what": ", ".join(f"{label_of(e.resource)}: {_shown(e.limit)}" for e in effects),
-        },
-        url=f"/projects/{project.slug}/" if project else "/",
-    )
+    for person in told:
+        with translation.override(person.reads_in):
+            said = [_changed(e.resource, before.get(e.resource), e.limit) for e in effects]
+        notify(
+            users=[person],
+            kind="quota.lowered",
+            params={
+                "name": project.name if project else person.label,
+                "what": ", ".join(said),
+            },
+            url=f"/projects/{project.slug}/" if project else "/",
+        )
+
+
+def _changed(resource: str, before: int | None, amount: int | None) -> str:
+    said = {
+        "label": label_of(resource),
+        "now": words(resource, amount or 0),
+        "before": "" if before is None else words(resource, before),
+    }
+    if before is None:
+        return _("%(label)s: %(now)s (no limit before)") % said
+    return _("%(label)s: %(now)s (%(before)s before)") % said

@@ -13,6 +13,7 @@ from django.utils.translation import gettext as _
 from common.errors import Conflict, Forbidden, Invalid, NotFound
 from common.paging import paginate
 from events import selectors as events
+from notifications.selectors import is_mail_set_up
 from projects import contents, places, selectors, services
 from projects.access import PERMISSION_TEXT, Permission, denial
 from projects.choices import Role
@@ -164,7 +165,14 @@ class Members(ProjectView):
         )
         if forms.attempt(form, act) is None:
             return False
-        messages.success(self.request, _("%(email)s is invited by mail.") % {"email": email})
+        if is_mail_set_up():
+            said = _("%(email)s is invited by mail.")
+        else:
+            said = _(
+                "%(email)s is invited, but mail is not set up here: nothing was sent. Copy the "
+                "link below and give it to them."
+            )
+        messages.success(self.request, said % {"email": email})
         return True
 
     def _page(self, form: forms.AddPersonForm, *, status: int = 200) -> HttpResponse:

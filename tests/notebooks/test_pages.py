@@ -278,3 +278,10 @@ def test_c14_what_keeps_it_from_ending_is_on_its_page(as_user, launch, settle, a
         "tell an operator",
     ):
         assert words in text
+
+
+def test_the_home_of_a_viewer_offers_nothing_that_is_not_there(text, presets, project, vera, bob):
+    home = text(vera)
+    assert "Press a preset" not in home
+    assert "To start one you need the role “Member”" in home
+    assert "Press a preset above" in text(bob)

@@ -53,7 +53,9 @@ def test_looking_into_a_volume_and_removing_it_work_by_the_api(
     end: str, volume: Any, full: None, mona: Any, as_user: Any
 ) -> None:
     base = f"/api/v1/projects/vision/volumes/{volume.uid}"
-    assert as_user(mona).post(f"{base}/{end}").status_code == 202
+    why = {"reason": "full"} if end == "purge" else {}
+    answer = as_user(mona).post(f"{base}/{end}", why, content_type="application/json")
+    assert answer.status_code == 202
 
 
 @pytest.mark.parametrize(
@@ -63,7 +65,7 @@ def test_and_by_the_pages(
     end: str, status: int, volume: Any, full: None, mona: Any, as_user: Any
 ) -> None:
     path = f"/projects/vision/volumes/{volume.uid}/{end}"
-    assert as_user(mona).post(path, {"confirm": "set"}).status_code == status
+    assert as_user(mona).post(path, {"confirm": "set", "reason": "full"}).status_code == status
     volume.refresh_from_db()
     assert (volume.desired == "absent") is (end == "purge/")
 

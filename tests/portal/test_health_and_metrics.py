@@ -56,3 +56,29 @@ def test_metrics_with_a_token_demand_it(settings: Any) -> None:
     assert Client().get("/metrics").status_code == 403
     answer = Client().get("/metrics", REMOTE_ADDR="10.0.0.9", HTTP_AUTHORIZATION="Bearer s3cret")
     assert answer.status_code == 200
+
+
+def test_mail_is_a_part_that_says_what_is_wrong_with_it(settings: Any) -> None:
+    from datetime import timedelta
+
+    from common.clock import now
+    from console.health import check_all
+    from notifications.models import Mail
+
+    def mail() -> tuple[bool, str]:
+        (found,) = [check for check in check_all() if check.name == "mail"]
+        return found.ok, found.message
+
+    at = now()
+    assert mail() == (True, "localhost")
+    row = Mail.objects.create(
+        to="a@example.org", kind="x", error="ConnectionRefusedError", created_at=at, due_at=at
+    )
+    assert mail() == (False, "The last mail was not sent: ConnectionRefusedError")
+    Mail.objects.create(
+        to="b@example.org", kind="x", created_at=at, due_at=at, sent_at=at + timedelta(seconds=1)
+    )
+    assert mail()[0]
+    settings.EMAIL_BACKEND = "django.core.mail.backends.console.EmailBackend"
+    row.refresh_from_db()
+    assert "Not set up" in mail()[1]

@@ -154,3 +154,19 @@ def test_many_members_come_in_pages_owners_first_and_can_be_searched(
     found = client.get("/projects/vision/members?q=zoe 59").content.decode()
     assert found.count("<tr>") - 1 == 1
     assert "Nobody matches" in client.get("/projects/vision/members?q=nobody").content.decode()
+
+
+def test_an_invitation_says_whether_mail_leaves_the_portal(
+    project: Any, mona: Any, as_user: Any, settings: Any
+) -> None:
+    client = as_user(mona)
+
+    def said(person: str) -> str:
+        added = {"person": person, "role": "member"}
+        return str(client.post("/projects/vision/members", added, follow=True).content.decode())
+
+    assert "a@example.org is invited by mail." in said("a@example.org")
+    settings.EMAIL_BACKEND = "django.core.mail.backends.console.EmailBackend"
+    page = said("b@example.org")
+    assert "b@example.org is invited, but mail is not set up here" in page
+    assert page.count("Copy the link") >= 2

@@ -11,6 +11,7 @@ from clusters import registry
 from common.errors import Conflict, Invalid, LimitExceeded
 from events.models import Event
 from notebooks.services import workspace_delete, workspace_resume, workspace_stop
+from notifications.kinds import text_of
 from notifications.models import Notification
 from quotas import listeners, selectors, services
 from quotas.models import Limit, Reservation
@@ -240,6 +241,13 @@ def test_operators_set_limits_and_are_told_what_follows(
     assert Event.objects.filter(verb="quota.changed").count() == 1
     told = set(Notification.objects.values_list("user__username", "kind"))
     assert told == {("alice", "quota.lowered"), ("mona", "quota.lowered")}
+    put(client, url, {"memory_mib": 4096, "cpu_milli": 2500})
+    put(client, url, {"cpu_milli": 1500})
+    texts = [text_of(row.kind, row.params) for row in Notification.objects.filter(user=alice)]
+    assert texts[0].endswith("Limits of “Vision” are new: GPUs: 2 GPU (no limit before)")
+    assert "Memory: 4\N{NO-BREAK SPACE}GiB (no limit before)" in texts[1]
+    assert texts[2].endswith("CPU: 1.5 CPU (2.5 CPU before)")
+    put(client, url, {"cpu_milli": None, "memory_mib": None})
     with pytest.raises(LimitExceeded):
         reserve(principal, project, bob, gpus=1)
     put(client, url, {"gpus": None})
