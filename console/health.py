@@ -21,8 +21,9 @@ from clusters.models import Cluster
 from common import disk
 from common.clock import now
 from common.templatetags.berth import mib
-from console.words import answer_words
+from console.words import answer_words, duty_words
 from notifications.selectors import is_mail_set_up, mail_trouble
+from runtime import incarnation, leases
 from runtime.models import Installation
 
 BOUND_S = 2.0
@@ -122,6 +123,17 @@ def _machines() -> str:
     return ", ".join(row.name for row in rows)
 
 
+def _worker() -> str:
+    """Whether somebody does the periodic work: one that hangs or is stopped says nothing."""
+    count = len(incarnation.alive())
+    if not count:
+        raise Down(_t("No worker has made a turn for %(n)d s.") % {"n": incarnation.ALIVE_S})
+    if late := [row for row in leases.duties() if leases.is_late(row)]:
+        names = ", ".join(duty_words(row.name) for row in late[:3])
+        raise Down(_t("Late: %(duties)s") % {"duties": names})
+    return ngettext("%(n)d worker", "%(n)d workers", count) % {"n": count}
+
+
 def _secrets() -> str:
     from credentials import rekey
 
@@ -172,6 +184,7 @@ CHECKS: tuple[tuple[str, str | Promise, Callable[[], str], bool], ...] = (
     ("migrations", _("Migrations"), _migrations, True),
     ("broker", _("Broker"), _broker, False),
     ("proxy", _("Notebook proxy"), _proxy, False),
+    ("worker", _("Worker"), _worker, False),
     ("machines", _("Machines"), _machines, False),
     ("secrets", _("Stored credentials"), _secrets, False),
     ("orphans", _("Unknown work"), _orphans, False),

@@ -4,7 +4,7 @@ import uuid
 from dataclasses import dataclass
 from datetime import timedelta
 
-from django.db.models import F, Q
+from django.db.models import F, Max, Q
 
 from common.clock import now
 from runtime import incarnation
@@ -25,6 +25,11 @@ class Held:
         until = now() + timedelta(seconds=self.ttl_s)
         mine = Lease.objects.filter(name=self.name, holder=self.holder, fence=self.fence)
         return bool(mine.update(until=until))
+
+    def turned(self, every_s: float) -> None:
+        """Note that a turn of the duty begins; one is due every ``every_s``."""
+        mine = Lease.objects.filter(name=self.name, holder=self.holder, fence=self.fence)
+        mine.update(turned_at=now(), every_s=every_s)
 
     def is_mine(self) -> bool:
         return Lease.objects.filter(
@@ -49,3 +54,23 @@ def acquire(name: str, *, ttl_s: float) -> Held | None:
         return None
     fence = Lease.objects.filter(name=name, holder=holder).values_list("fence", flat=True).first()
     return None if fence is None else Held(name, holder, fence, ttl_s)
+
+
+# A turn may take its time, and the one before the worker's end was perhaps its last.
+PATIENCE_S = 60.0
+
+
+def is_late(row: Lease) -> bool:
+    """Whether a duty's next turn should have begun long ago."""
+    if row.turned_at is None or row.every_s is None:
+        return False
+    return now() - row.turned_at > timedelta(seconds=2 * row.every_s + PATIENCE_S)
+
+
+def duties() -> list[Lease]:
+    """Return what workers do again and again, by name; not what an older version did."""
+    rows = Lease.objects.filter(turned_at__isnull=False)
+    last = rows.aggregate(last=Max("turned_at"))["last"]
+    if last is None:
+        return []
+    return list(rows.filter(turned_at__gte=last - timedelta(days=1)).order_by("name"))

@@ -13,7 +13,7 @@ from django.http import HttpRequest, HttpResponse
 from common.clock import now
 from console.health import check_all
 from console.views.base import ConsoleView
-from runtime.models import Lease
+from runtime import leases
 from runtime.reconcilers import registered
 
 PACKAGES = ("djangorestframework", "celery", "django-allauth", "httpx", "uvicorn")
@@ -24,10 +24,14 @@ class System(ConsoleView):
     template_name = "console/system.html"
 
     def get(self, request: HttpRequest) -> HttpResponse:  # noqa: ARG002
-        moment = now()
         duties = [
-            {"name": row.name, "held": bool(row.until and row.until > moment), "until": row.until}
-            for row in Lease.objects.order_by("name")
+            {
+                "name": row.name,
+                "every": row.every_s,
+                "at": row.turned_at,
+                "is_late": leases.is_late(row),
+            }
+            for row in leases.duties()
         ]
         return self.render(
             {

@@ -13,6 +13,7 @@ from portal.server.places import Places, Refusal, running
 
 PATIENCE_S = 60.0
 SHUTDOWN_TIMEOUT_S = 60.0
+SILENT_S = 60.0  # the worker makes a turn each second
 
 
 def down(*, workspaces: bool) -> int:
@@ -82,4 +83,14 @@ def status() -> int:
         return 3
     print(f"Berth runs on {places.var} (process {number}).")
     print(f"The gate to clusters {standby.state_of(places)}.")
+    begun = [places.lock.stat().st_mtime]  # the start of the manager, which comes before a turn
+    with contextlib.suppress(FileNotFoundError):
+        begun.append(standby.turn_file(places.var).stat().st_mtime)
+    idle = time.time() - max(begun)
+    if idle > SILENT_S:
+        print(
+            f"The worker has made no turn for {idle:.0f} s: nothing starts or stops."
+            f" See {places.log / 'worker.log'}, and start Berth again."
+        )
+        return 1
     return 0

@@ -29,7 +29,7 @@ from notifications import outbox
 from portal import beat, housekeeping
 from portal.celery import app, prepare_broker
 from portal.server import garbage
-from portal.server.standby import wanted_file
+from portal.server.standby import turn_file, wanted_file
 from runtime import gateway, incarnation, leases, observe, orphans, routes, sweep
 from runtime.engine_ear import EngineEar
 
@@ -37,6 +37,7 @@ log = structlog.get_logger(__name__)
 
 CELERY_THREADS = 4
 DUTY_LEASE_S = 15.0
+TOLD_EVERY_S = 20.0  # a write for each turn of each duty would be most of what the worker writes
 SAMPLE_S = 30.0
 CHECK_S = 5.0
 GATE_S = 1.0  # somebody may be waiting for it
@@ -56,8 +57,12 @@ def usage_tick() -> None:
 
 
 def gate_tick() -> None:
-    """Tell the manager of this machine whether a gate is needed (portal.server.standby)."""
+    """Tell the manager of this machine whether a gate is needed (portal.server.standby), and
+    ``berth status`` that this worker goes on.
+    """
     file = wanted_file(settings.BERTH_VAR)
+    with contextlib.suppress(OSError):
+        turn_file(settings.BERTH_VAR).touch(mode=0o600)
     attached = Cluster.objects.filter(enabled=True).exclude(driver__in=QUEUED_HERE).exists()
     wanted = attached or gateway.is_wanted()
     with contextlib.suppress(OSError):  # no manager here, and no such folder
@@ -89,6 +94,7 @@ class Loop:
         self._first_s = first_s
         self._held: leases.Held | None = None
         self._renewed = 0.0
+        self._told = float("-inf")
         self._turned = time.monotonic()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -117,6 +123,7 @@ class Loop:
             try:
                 close_old_connections()
                 if self._lead():
+                    self._tell()
                     self._act()
                 else:
                     pause = CHECK_S
@@ -142,6 +149,13 @@ class Loop:
             return True
         self._held = leases.acquire(f"duty:{self.name}", ttl_s=DUTY_LEASE_S)
         return self._held is not None
+
+    def _tell(self) -> None:
+        """Say that a turn begins, for readiness and the system page."""
+        at = time.monotonic()
+        if self._held is not None and at - self._told > TOLD_EVERY_S:
+            self._told = at
+            self._held.turned(self._every_s)
 
     def _leave(self) -> None:
         try:

@@ -77,6 +77,11 @@ def wanted_file(var: Path) -> Path:
     return var / "run" / "gate.wanted"
 
 
+def turn_file(var: Path) -> Path:
+    """Its time says when the worker of this machine made its last turn."""
+    return var / "run" / "worker.turn"
+
+
 def state_of(places: Places) -> str:
     """One line for ``berth status``."""
     if wanted_file(places.var).exists():

@@ -82,3 +82,70 @@ def test_mail_is_a_part_that_says_what_is_wrong_with_it(settings: Any) -> None:
     settings.EMAIL_BACKEND = "django.core.mail.backends.console.EmailBackend"
     row.refresh_from_db()
     assert "Not set up" in mail()[1]
+
+
+def test_a_worker_that_makes_no_turn_is_down_and_a_duty_that_is_late_is_named() -> None:
+    from datetime import timedelta
+
+    import time_machine
+
+    from console.health import check_all
+    from runtime import incarnation, leases
+
+    def worker() -> tuple[bool, str]:
+        (found,) = [check for check in check_all() if check.name == "worker"]
+        return found.ok, found.message
+
+    assert worker() == (False, "No worker has made a turn for 25 s.")
+    assert Client().get("/readyz").json()["checks"]["worker"] == "down"
+    incarnation.beat()
+    for name, every in (("duty:mail", 5.0), ("duty:housekeeping", 3600.0)):
+        held = leases.acquire(name, ttl_s=15.0)
+        assert held
+        held.turned(every)
+        held.release()  # between two turns nobody holds it: that is no fault
+    assert worker() == (True, "1 worker")
+    with time_machine.travel(now() + timedelta(seconds=30), tick=False):
+        assert worker()[0] is False
+    with time_machine.travel(now() + timedelta(seconds=90), tick=False):
+        incarnation.beat()
+        assert worker() == (False, "Late: Sends mail")
+
+
+def test_the_system_page_says_when_each_duty_ran_last(operator: Any, as_user: Any) -> None:
+    from datetime import timedelta
+
+    import time_machine
+
+    from runtime import leases
+
+    for name, every in (("duty:mail", 5.0), ("duty:housekeeping", 3600.0)):
+        held = leases.acquire(name, ttl_s=15.0)
+        assert held
+        held.turned(every)
+
+    def page() -> str:
+        text = as_user(operator).get("/console/system/").content.decode()
+        return str(text.partition(">Duties</h2>")[2].partition("</table>")[0])
+
+    healthy = page()
+    assert (healthy.count("On time"), healthy.count("Late")) == (2, 0)
+    assert "Nobody" not in healthy
+    assert "1 h" in healthy
+    with time_machine.travel(now() + timedelta(minutes=5), tick=False):
+        later = page()
+    assert (later.count("On time"), later.count("Late")) == (1, 1)
+
+
+def test_a_leased_duty_notes_its_turns() -> None:
+    from portal.server.duties import Loop
+    from runtime.models import Lease
+
+    loop = Loop("mail", lambda: None, 5.0, leased=True)
+    for _turn in range(2):
+        assert loop._lead()
+        loop._tell()
+    row = Lease.objects.get(name="duty:mail")
+    assert row.every_s == 5.0
+    assert row.turned_at is not None
+    loop._leave()

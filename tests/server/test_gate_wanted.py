@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from portal.server import duties
-from portal.server.standby import wanted_file
+from portal.server.standby import turn_file, wanted_file
 
 
 @pytest.fixture
@@ -48,3 +48,12 @@ def test_a_need_that_lasts_keeps_it_fresh(file, monkeypatch):
     wish(monkeypatch, wanted=False)
     duties.gate_tick()
     assert file.exists()
+
+
+def test_each_turn_is_seen_by_the_status(file, monkeypatch):
+    wish(monkeypatch, wanted=False)
+    turn = turn_file(file.parent.parent)
+    duties.gate_tick()
+    os.utime(turn, (1, 1))
+    duties.gate_tick()
+    assert time.time() - turn.stat().st_mtime < 60

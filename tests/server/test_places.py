@@ -3,12 +3,14 @@
 import json
 import os
 import stat
+import time
 from pathlib import Path
 
 import pytest
 
 from portal.server.main import main
 from portal.server.places import GENERATED, Places, Refusal, running, take_lock
+from portal.server.standby import turn_file
 
 
 @pytest.fixture
@@ -90,4 +92,12 @@ def test_status_of_a_folder_without_a_portal_has_its_own_exit_code(
     held = take_lock(places)
     assert main(["status"]) == 0
     assert "Berth runs on" in capsys.readouterr().out
+    turn, past = turn_file(places.var), time.time() - 90
+    os.utime(places.lock, (past, past))
+    assert main(["status"]) == 1
+    assert "The worker has made no turn for 9" in capsys.readouterr().out
+    turn.touch()
+    assert main(["status"]) == 0
+    os.utime(turn, (past, past))
+    assert main(["status"]) == 1
     os.close(held)
