@@ -42,6 +42,17 @@ class ClusterList(ConsoleView):
         return self.render({"form": form, "page": page, "clusters": selectors.glances(page)})
 
 
+# docs/runbook/clusters.md, Attach: a test holds the two the same.
+_ACCOUNT = """\
+kubectl create namespace berth
+helm template berth deploy/helm/berth -n berth -f deploy/helm/rights.yaml \\
+  --show-only templates/rbac.yaml | kubectl apply -n berth -f -
+kubectl create token berth -n berth --duration 8760h
+kubectl config set-credentials berth --token=TOKEN
+kubectl config set-context berth --cluster=CLUSTER --user=berth
+kubectl config view --context=berth --minify --flatten --raw > file"""
+
+
 class ClusterAttach(ConsoleView):
     required_platform: ClassVar[Any] = "operator"
     template_name = "console/cluster_form.html"
@@ -75,9 +86,10 @@ class ClusterAttach(ConsoleView):
             "heading": _("Attach a cluster"),
             "submit": _("Attach"),
             "note": _(
-                "“kubectl config view --minify --flatten --raw” writes such a file. Give it an"
-                " account with the rights of the documentation, not your own."
+                "The file has one context and everything inside it. Give it an account of its own"
+                " with the rights that Berth needs, not yours."
             ),
+            "steps": _ACCOUNT,
             "back_url": reverse("console:clusters"),
             "back_label": _("Clusters"),
         }

@@ -402,3 +402,16 @@ def test_a3_the_setting_says_that_packing_gives_way_to_an_order_of_kinds(
 ) -> None:
     del cluster
     assert "kinds of GPU in an order: there the order decides." in page(op, "cluster-settings")
+
+
+def test_attaching_shows_how_to_make_the_account(as_user: Any, operator: Any) -> None:
+    from html import unescape
+    from pathlib import Path
+
+    from console.views.clusters import _ACCOUNT
+
+    runbook = " ".join(Path("docs/runbook/clusters.md").read_text().split())
+    for line in _ACCOUNT.replace("\\\n", " ").splitlines():
+        assert " ".join(line.split()) in runbook
+    page = unescape(as_user(operator).get("/console/clusters/attach").content.decode())
+    assert _ACCOUNT in page

@@ -14,6 +14,7 @@ from notebooks.services import workspace_delete, workspace_resume, workspace_sto
 from notifications.kinds import text_of
 from notifications.models import Notification
 from quotas import listeners, selectors, services
+from quotas.choices import words
 from quotas.models import Limit, Reservation
 
 pytestmark = pytest.mark.django_db
@@ -311,3 +312,10 @@ def test_a_refusal_through_the_api_is_a_409_with_the_numbers_and_is_recorded(
     assert response.status_code == 409, response.content
     body = response.json()
     assert (body["code"], body["limit"], body["used"]) == ("limit-exceeded", 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("amount", "said"), [(1025, "1 GiB"), (1536, "1.5 GiB"), (512, "512 MiB"), (2**21, "2 TiB")]
+)
+def test_memory_is_said_as_on_all_pages(amount: int, said: str) -> None:
+    assert words("memory_mib", amount).replace("\N{NO-BREAK SPACE}", " ") == said

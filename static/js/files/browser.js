@@ -129,18 +129,32 @@ function rename(entry) {
   const stem = entry.kind === "file" ? entry.name.lastIndexOf(".") : -1;
   input.setSelectionRange(0, stem > 0 ? stem : entry.name.length);
   let over = false;
+  let refused = "";
   const end = async (keep) => {
     if (over) return;
     over = true;
-    cell.replaceChildren(...before);
     const name = input.value.trim();
-    if (!keep || !name || name === entry.name) {
+    // who leaves a name that was refused gives it up
+    if (!keep || !name || name === entry.name || name === refused) {
+      cell.replaceChildren(...before);
       before[0].focus?.();
       if (isLate) await refresh();
       return;
     }
-    if (name.includes("/")) throw new Error(text("slash"));
-    const said = await postJson("rename", { path: entry.path, to: below(parent(entry.path), name) });
+    let said;
+    try {
+      if (name.includes("/")) throw new Error(text("slash"));
+      said = await postJson("rename", { path: entry.path, to: below(parent(entry.path), name) });
+    } catch (error) {
+      // what was typed stays, to be mended
+      refused = name;
+      over = false;
+      input.classList.add("is-invalid");
+      input.setAttribute("aria-invalid", "true");
+      input.focus();
+      throw error;
+    }
+    cell.replaceChildren(...before);
     await refresh();
     listing.choose([said.done.path]);
     listing.focusAt(state.entries.findIndex((one) => one.path === said.done.path));

@@ -72,7 +72,18 @@ export async function search(path, words, show) {
   const { state, place, end, signal } = begin(`“${words}”`);
   const list = make("ul", { class: "browser-found" });
   place.replaceChildren(list);
-  const found = (entries) => list.append(...entries.map((one) => foundRow(one, show)));
+  // By path, as they come: what was found later may stand before what was found first.
+  const byPath = new Intl.Collator(document.documentElement.lang, { numeric: true });
+  const known = [];
+  const found = (entries) => {
+    for (const one of entries) {
+      const path = decodePath(one.path);
+      let place = known.length;
+      while (place > 0 && byPath.compare(known[place - 1], path) > 0) place -= 1;
+      known.splice(place, 0, path);
+      list.insertBefore(foundRow(one, show), list.children[place] ?? null);
+    }
+  };
   state.textContent = text("searching", { n: 0 });
   const last = await quiet(lines(ask("search", { query: { path, q: words }, signal }), (line) => {
     found(line.entries);
