@@ -73,9 +73,9 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             "OIDC_GROUPS_CLAIM",
             anything(),
             "groups",
-            "claim of id_token or userinfo that lists a person's groups; without it somebody is in none,"
-            " and loses the roles that groups gave. Empty: this provider never sends groups, and roles"
-            " stay as they are",
+            "claim of id_token or userinfo that lists a person's groups; without it somebody is in"
+            " none, and loses the roles that groups gave. Empty: this provider never sends groups, and"
+            " roles stay as they are",
         ),
         Setting(
             "OIDC_SCOPES",
