@@ -173,7 +173,10 @@ def _disk() -> str:
     free = disk.free_mib()
     if disk.is_short():
         raise Down(
-            _t("%(free)d MiB are left on the portal's disk: nothing new begins. Make room.")
+            _t(
+                "%(free)d MiB are left on the portal's disk: nothing new begins. Make room; "
+                "the page System shows who holds most."
+            )
             % {"free": free}
         )
     return "" if free is None else _t("%(free)s free") % {"free": mib(free)}

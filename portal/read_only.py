@@ -50,6 +50,7 @@ class ReadOnlyMiddleware:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
+        disk.give_back()  # reading writes too: sessions, the journal of the database
         return self.get_response(request)
 
     def process_view(

@@ -24,6 +24,15 @@ def lies_here(uid: str) -> bool:
     return not elsewhere.exists() and disk.holds(settings.BERTH_VOLUMES_DIR)
 
 
+def largest_here(count: int = 5) -> list[Volume]:
+    """Return what holds most of the portal's own disk, as last measured; the largest first."""
+    if not disk.holds(settings.BERTH_VOLUMES_DIR):
+        return []
+    here = Cluster.objects.filter(driver__in=QUEUED_HERE).values("key")
+    rows = Volume.objects.filter(deleted_at__isnull=True, cluster_key__in=here, used_bytes__gt=0)
+    return list(rows.select_related("project", "owner").order_by("-used_bytes")[:count])
+
+
 def lookup(uid: str) -> Mapping[str, str] | None:
     row = Volume.objects.select_related("project").filter(uid=uid).first()
     if row is None:

@@ -15,6 +15,7 @@ from console.health import check_all
 from console.views.base import ConsoleView
 from runtime import leases
 from runtime.reconcilers import registered
+from volumes.where import largest_here
 
 PACKAGES = ("djangorestframework", "celery", "django-allauth", "httpx", "uvicorn")
 
@@ -37,6 +38,7 @@ class System(ConsoleView):
             {
                 "checks": check_all(),
                 "duties": duties,
+                "largest": largest_here(),
                 "versions": _versions(),
                 "kinds": _kinds(),
                 "settings_shown": _settings(),

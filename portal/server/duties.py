@@ -20,6 +20,7 @@ from clusters import services as clusters
 from clusters.checks import run as checks
 from clusters.models import Cluster
 from clusters.placement import QUEUED_HERE
+from common import disk
 from events import sealer
 from files import services as files
 from hubapi import activity, cutting
@@ -227,6 +228,7 @@ class Worker:
             Loop("health", Health().tick, CHECK_S, leased=True),
             Loop("watches", self.watches.tick, CHECK_S),
             Loop("gate-wanted", gate_tick, GATE_S),
+            Loop("disk-reserve", disk.keep_reserve, CHECK_S),
             Loop("files-idle", files.sessions_tidy, 15.0, leased=True),
             Loop("cluster-checks", checks.run_due, CHECK_S, leased=True),
             Loop("cluster-farewells", farewell.run_due, CHECK_S, leased=True),

@@ -146,6 +146,9 @@ def prepare_database(
     from django.core.management import call_command
     from django.db import DatabaseError, connection
 
+    from common import disk
+
+    disk.give_back()
     places = Places.from_environment()
     record = record or installation.FileRecord(places)
     try:

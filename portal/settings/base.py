@@ -22,6 +22,7 @@ BERTH_VERSION = "0.1.0"
 BERTH_VAR = VAR
 # Less room than this on its disk: nothing new begins (common.disk). 0: not looked at.
 BERTH_DISK_FLOOR_MIB = number("DISK_FLOOR_MIB")
+BERTH_DISK_RESERVE_MIB = number("DISK_RESERVE_MIB")  # held for itself beside SQLite
 DEBUG = False
 SECRET_KEY = text("SECRET_KEY")
 SECRET_KEY_FALLBACKS = words("SECRET_KEY_FALLBACKS")

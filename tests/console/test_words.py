@@ -31,6 +31,7 @@ def test_every_duty_of_a_worker_has_words() -> None:
         f"duty:{name}" for name in loops if words.duty_words(f"duty:{name}") == f"duty:{name}"
     } == {
         "duty:garbage",  # none of these is leased, so they are not on the page
+        "duty:disk-reserve",
         "duty:gate-wanted",
         "duty:watches",
     }

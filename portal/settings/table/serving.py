@@ -363,6 +363,14 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             "what makes room or keeps somebody out works; 0: not looked at",
         ),
         Setting(
+            "DISK_RESERVE_MIB",
+            whole(0, unit="MiB"),
+            64,
+            "room that the portal holds in `BERTH_VAR/reserve` while its database is SQLite there, and"
+            " gives back in pieces of 8 MiB when others filled the disk: signing in, stopping and"
+            " deleting go on; 0: none",
+        ),
+        Setting(
             "HEALTH_PORT",
             port(0),
             0,

@@ -234,6 +234,13 @@ class Shim:
         text = ", ".join(f'"{key}": {value}' for key, value in quoted.items())
         write(f"{self.dir}/{name}.json", "{" + text + "}\n")
 
+    def note(self, name: str, **fields: float | str) -> None:
+        """Record what is better remembered; on a full disk what was left must go all the same."""
+        try:
+            self.record(name, **fields)
+        except OSError:
+            pass
+
     def claim(self) -> bool:
         """Take the workload's lock and see that this attempt is still the wanted one."""
         self.lock = os.open(f"{self.dir}/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -334,14 +341,14 @@ class Shim:
         safe = "".join(c if c.isalnum() or c in " ._-:/'()" else "?" for c in self.error)
         code, at = os.waitstatus_to_exitcode(status), time.time()
         killpoint("shim-ended")
-        self.record("exit", code=code, at=at, error=safe)
+        self.note("exit", code=code, at=at, error=safe)
         killpoint("shim-exit-recorded")
         kill_rest(self.plan["kill_file"])
         forget(self.plan["secrets"])
         for _ in range(64):
             if not self.pump():
                 break
-        self.record("done", at=time.time())
+        self.note("done", at=time.time())
 
 
 def forget(folder: str) -> None:
