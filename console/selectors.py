@@ -169,6 +169,11 @@ def isolation_words(cluster: Cluster) -> list[tuple[str, bool, str]]:
             _("Each workspace has a /tmp of its own."),
             _("The folder /tmp is shared; only the owner of a file protects it."),
         ),
+        "shm": (
+            _("Shared memory"),
+            _("Each workspace has shared memory of its own, which is gone when it stops."),
+            _("The folder /dev/shm is shared, and what lies there stays when a workspace stops."),
+        ),
         "memory": (
             _("Memory"),
             _("Limits are enforced."),

@@ -330,6 +330,7 @@ ISOLATION = (
     "users",
     "proc",
     "tmp",
+    "shm",  # shared memory of a workload's own, bounded, gone when it ended
     "memory",
     "cpu",
     "pids",

@@ -57,6 +57,7 @@ _ISOLATION = {
     "users": True,
     "proc": True,
     "tmp": True,
+    "shm": True,
     "memory": True,
     "cpu": True,
     "pids": False,

@@ -21,6 +21,7 @@ class Isolation:
     users: bool = False
     proc: bool = False
     tmp: bool = False
+    shm: bool = False
     memory: bool = False
     cpu: bool = False
     pids: bool = False
@@ -30,14 +31,14 @@ class Isolation:
 
     @property
     def mounts(self) -> bool:
-        return self.proc or self.tmp or self.read_only_volumes
+        return self.proc or self.tmp or self.shm or self.read_only_volumes
 
 
 def detect(
     groups: Groups, *, root: bool, state: Path, volumes: Path, environments: Path, memory: bool
 ) -> Isolation:
     """A workload must go on seeing its folders: none may lie under what gets a private face."""
-    proc = tmp = hidden = False
+    proc = tmp = shm = hidden = False
     needed = (state, volumes, environments)
     if root:
         folder = state / "selftest"
@@ -47,14 +48,17 @@ def detect(
             [*SHIM, str(folder)], capture_output=True, env={}, timeout=20, check=False
         )
         proc, tmp = b"proc=1" in done.stdout, b"tmp=1" in done.stdout
+        shm = b"shm=1" in done.stdout
         hidden = b"volumes=1" in done.stdout
         destroy(folder)
         tmp = tmp and not any(is_under(path, _SHARED_FOLDERS) for path in needed)
+        shm = shm and not any(is_under(path, ("/dev/shm",)) for path in needed)  # noqa: S108
         hidden = hidden and not any(is_under(p, (str(volumes),)) for p in (state, environments))
     return Isolation(
         users=root,
         proc=proc,
         tmp=tmp,
+        shm=shm,
         memory=groups.has("memory"),
         cpu=groups.has("cpu"),
         pids=groups.has("pids"),

@@ -257,6 +257,7 @@ class Launcher:
             "mounts": machine.isolation.mounts,
             "hide_proc": machine.isolation.proc,
             "binds": [(tmp, folder) for folder in shared if Path(folder).is_dir()],
+            "shm": self._shared_memory(),
             "volumes": self._shown(),
             "rlimits": self._rlimits(),
             "cgroups": self._groups(),
@@ -279,6 +280,16 @@ class Launcher:
             "groups": sorted({mount["group"] for mount in shared}),
             "umask": shared_folder.umask_for(folders),
         }
+
+    def _shared_memory(self) -> tuple[int, str] | None:
+        """Return the size of its own /dev/shm and what stays visible there; None: it has none.
+
+        What lies in it counts as its memory, so it may be as large as that.
+        """
+        if not self.machine.isolation.shm:
+            return None
+        secrets = self.machine.secret_folders.folder
+        return self.spec["resources"]["memory_mib"], str(secrets or "")
 
     def _shown(self) -> dict[str, Any] | None:
         """Return what is mounted where; None where links must do.

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
-_CLONE_NEWNS = 0x00020000
+_CLONE_NEWNS, _CLONE_NEWIPC = 0x00020000, 0x08000000
+_SHARED_MEMORY = "/dev/shm"  # noqa: S108 - one of its own is mounted there
 _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REMOUNT = 1, 2, 4, 8, 32
 _MS_BIND, _MS_REC, _MS_PRIVATE = 4096, 16384, 1 << 18
 _UNPRIVILEGED_HIDEPID = (5, 8)  # since then hidepid belongs to one mount, not to the machine
@@ -30,7 +31,11 @@ def mount(source: str, target: str, kind: str | None, flags: int, data: str | No
 
 
 def own_mounts() -> bool:
-    """Leave the machine's mount table; True when this process may change its own now."""
+    """Leave the machine's mount table, and what System V calls shared memory and semaphores.
+
+    True when this process may change its own mounts now; a kernel may lack the second.
+    """
+    _LIBC.unshare(_CLONE_NEWIPC)
     private = _MS_REC | _MS_PRIVATE
     return _LIBC.unshare(_CLONE_NEWNS) == 0 and mount("none", "/", None, private, None)
 
@@ -87,13 +92,39 @@ def show_volumes(plan: dict[str, Any]) -> None:
         os.close(fd)
 
 
+def own_shared_memory(mib: int, kept: str) -> None:
+    """Mount a /dev/shm that nobody else sees and that ends with the last process.
+
+    ``mib`` 0: as large as the kernel lets it be. ``kept``: a folder there that stays, "": none.
+    """
+    held = _Held(kept) if kept else None
+    size = f",size={mib}m" if mib else ""
+    flags = _MS_NOSUID | _MS_NODEV
+    if not mount("berth", _SHARED_MEMORY, "tmpfs", flags, f"mode=1777{size}"):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), _SHARED_MEMORY)
+    if held:
+        os.mkdir(kept, 0o711)
+        held.show(kept)
+        os.close(held.fd)
+
+
 def selftest(folder: str) -> str:
     """Say which of the mount tricks this machine allows."""
     mounts = own_mounts()
     volumes = mounts and _can_show(folder)
     proc = mounts and hide_processes()
     tmp = mounts and bind(folder, folder)
-    return f"proc={int(proc)} tmp={int(tmp)} volumes={int(volumes)}\n"
+    shm = mounts and _can_have_memory()
+    return f"proc={int(proc)} tmp={int(tmp)} shm={int(shm)} volumes={int(volumes)}\n"
+
+
+def _can_have_memory() -> bool:
+    try:
+        own_shared_memory(1, "")
+    except OSError:
+        return False
+    return True
 
 
 def _can_show(folder: str) -> bool:

@@ -124,14 +124,16 @@ def become(plan: dict[str, Any], fifo: int) -> None:
 
 
 def isolate(plan: dict[str, Any]) -> None:
-    """Leave the machine's mounts. Volumes must be as they should be; the rest is best effort."""
+    """Leave the machine's mounts. Volumes and memory must be as told; the rest is best effort."""
     tools = mounting()
     if not tools.own_mounts():
-        if plan["volumes"]:
-            raise OSError(0, "volumes can't be mounted")
+        if plan["volumes"] or plan["shm"]:
+            raise OSError(0, "volumes and shared memory can't be mounted")
         return
     if plan["volumes"]:
         tools.show_volumes(plan["volumes"])
+    if plan["shm"]:
+        tools.own_shared_memory(*plan["shm"])
     for source, target in plan["binds"]:
         tools.bind(source, target)
     if plan["hide_proc"]:

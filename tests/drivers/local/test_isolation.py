@@ -85,6 +85,22 @@ class TestOwners:
         assert "left" not in run(rooted, "ls /tmp")
         assert not Path("/tmp/left").exists()
 
+    def test_shared_memory_is_private_bounded_and_gone_at_the_end(self, rooted):
+        alice = rooted.shell(
+            "head -c 4M /dev/zero > /dev/shm/left; ipcmk -M 4096 > $HOME/made; sleep 60"
+        )
+        rooted.ready(alice)
+        wait_for((rooted.home(alice) / "made").exists)
+        look = "ls -A /dev/shm; ipcs -m | grep -c ^0x"
+        assert "left" not in run(rooted, look, owner="bob")
+        assert run(rooted, look).splitlines()[-1] == "0"  # another one of hers
+        assert not Path("/dev/shm/left").exists()
+        segments = subprocess.run(["ipcs", "-m"], check=True, capture_output=True, text=True).stdout
+        assert " 4096 " not in segments
+        size = Resources(cpu_milli=1000, memory_mib=64)
+        said = run(rooted, "df -m --output=size /dev/shm | tail -1", resources=size)
+        assert said.split() == ["64"]
+
     def test_no_privilege_can_be_gained(self, rooted):
         said = run(rooted, "grep -E 'NoNewPrivs|CapEff|CapBnd' /proc/self/status; umask")
         assert "NoNewPrivs:\t1" in said
