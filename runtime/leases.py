@@ -20,11 +20,15 @@ class Held:
     fence: int
     ttl_s: float
 
-    def renew(self) -> bool:
-        """Keep it. False: somebody else has it now, stop at once."""
-        until = now() + timedelta(seconds=self.ttl_s)
+    def renew(self, *, worked: bool = False) -> bool:
+        """Keep it. False: somebody else has it now, stop at once.
+
+        ``worked``: what the duty is for was done just now; the next holder may ask for when.
+        """
+        at = now()
+        done = {"worked_at": at} if worked else {}
         mine = Lease.objects.filter(name=self.name, holder=self.holder, fence=self.fence)
-        return bool(mine.update(until=until))
+        return bool(mine.update(until=at + timedelta(seconds=self.ttl_s), **done))
 
     def turned(self, every_s: float) -> None:
         """Note that a turn of the duty begins; one is due every ``every_s``."""

@@ -118,6 +118,7 @@ class Lease(models.Model):
     holder = models.UUIDField(null=True)
     fence = models.BigIntegerField(default=0)  # grows with each change of holder
     until = models.DateTimeField(null=True)
+    worked_at = models.DateTimeField(null=True)  # when a holder last did what the duty is for
     # Of a duty that comes again and again: when a turn of it began last, and how often one does.
     turned_at = models.DateTimeField(null=True)
     every_s = models.FloatField(null=True)

@@ -7,6 +7,7 @@ itself holds a ``Lease`` per cluster, so that one process writes.
 import threading
 import time
 from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
 from typing import Any
 
 import structlog
@@ -48,6 +49,22 @@ def is_watched(cluster_key: str) -> bool:
     return known
 
 
+def last_contact(cluster_key: str) -> datetime | None:
+    """Return when a watch last heard of the cluster; what lived there then was seen alive."""
+    rows = Lease.objects.filter(name=f"watch:{cluster_key}")
+    return rows.values_list("worked_at", flat=True).first()
+
+
+def unseen_since(row: Any) -> datetime | None:
+    """Return when a row that is gone was last seen alive; None: it goes before somebody's eyes."""
+    if is_watched(row.cluster_key):
+        return None
+    known = ObservedWorkload.objects.filter(cluster_key=row.cluster_key, uid=row.uid).first()
+    if known is not None and known.seen == Seen.MISSING and known.data.get("ended_at"):
+        return datetime.fromtimestamp(known.data["ended_at"], tz=UTC)  # a watch since found it gone
+    return max(filter(None, (last_contact(row.cluster_key), row.last_observed_at)), default=None)
+
+
 def cached(row: Any) -> Observation | None:
     """Return what the watch knows of the row, None when nobody watches or it knows nothing."""
     if not is_watched(row.cluster_key):
@@ -61,12 +78,19 @@ def observation_of(row: ObservedWorkload) -> Observation:
     return Observation(**{**known, "uid": str(row.uid), "seen": Seen(row.seen)})
 
 
-def store(cluster_key: str, batch: Iterable[Observation], *, full: bool) -> list[tuple[str, int]]:
+def store(
+    cluster_key: str,
+    batch: Iterable[Observation],
+    *,
+    full: bool,
+    unseen_since: datetime | None = None,
+) -> list[tuple[str, int]]:
     """Write a batch; return (kind, pk) of the rows that are due because of it.
 
-    ``full``: the batch is everything there is, so what is not in it is missing. News that a row's
-    kind does not act on is written and wakes nobody.
+    ``full``: the batch is everything there is, so what is not in it is missing, and was last seen
+    alive at ``unseen_since``. News that a row's kind does not act on is written and wakes nobody.
     """
+    ended_at = unseen_since.timestamp() if unseen_since else None
     seen = {o.uid: o for o in batch if is_uid(o.uid)}  # a label may say anything
     with transaction.atomic():
         known = {
@@ -76,7 +100,9 @@ def store(cluster_key: str, batch: Iterable[Observation], *, full: bool) -> list
         changed = [o for o in seen.values() if _is_news(known.get(o.uid), o, full=full)]
         if full:
             changed += [
-                Observation(uid=uid, seen=Seen.MISSING, version=r.version, kind=r.kind)
+                Observation(
+                    uid=uid, seen=Seen.MISSING, version=r.version, kind=r.kind, ended_at=ended_at
+                )
                 for uid, r in known.items()
                 if uid not in seen and r.seen != Seen.MISSING
             ]
@@ -276,6 +302,7 @@ class Watcher:
     def _follow(self, driver: SupportsWatch, held: Held) -> None:
         first, begun = True, time.monotonic()
         renewed = begun
+        unseen_since = last_contact(self.cluster_key)
         self._watches_here(renewed)
         try:
             for batch in driver.watch(stop=self._stop.is_set):
@@ -285,13 +312,14 @@ class Watcher:
                     return
                 self.is_filling = batch is None
                 if batch is not None:
-                    self._take(driver, batch, first=first)
+                    self._take(driver, batch, first=first, unseen_since=unseen_since)
                     if first:
                         self._tell_begun(len(batch), begun, self.last_beat)
+                        renewed = 0.0  # what is there was seen just now
                     first = False
                 if time.monotonic() - renewed > RENEW_S:
                     renewed = time.monotonic()
-                    if not held.renew():
+                    if not held.renew(worked=not first):
                         log.warning("watch.lost_lease", cluster=self.cluster_key)
                         return
                     self._watches_here(renewed)
@@ -308,9 +336,17 @@ class Watcher:
             stored_s=round(time.monotonic() - listed, 1),
         )
 
-    def _take(self, driver: SupportsWatch, batch: list[Observation], *, first: bool) -> None:
+    def _take(
+        self,
+        driver: SupportsWatch,
+        batch: list[Observation],
+        *,
+        first: bool,
+        unseen_since: datetime | None,
+    ) -> None:
         if first or batch:
-            for kind, pk in store(self.cluster_key, batch, full=first):
+            due = store(self.cluster_key, batch, full=first, unseen_since=unseen_since)
+            for kind, pk in due:
                 self._wake(kind, pk)
         self._keep_nodes(driver)
 

@@ -84,7 +84,9 @@ class WorkloadReconciler(WorkloadKind):
         state.note("accepted")
         seen = given or self._first_look(state)
         if given is not None and state.ensured and seen.launch < row.launch:
-            seen = self._look(row)  # the cache may be older than the launch
+            looked = self._look(row)  # the cache may be older than the launch
+            gone = looked.seen == Seen.MISSING
+            seen = replace(looked, ended_at=given.ended_at) if gone else looked
         status = status_of(row.desired, seen, launch=row.launch, ensured=state.ensured)
         if status.reason == Reason.PREVIOUS_ENDING and (left := self._stop_outside(state, "stop")):
             # Its place is kept until it is gone: nobody else may get GPUs that it still uses.
@@ -246,8 +248,10 @@ class WorkloadReconciler(WorkloadKind):
         return self._close(state, Status(Phase.FAILED, reason, message))
 
     def _ended_by_itself(self, state: Pass, seen: Observation, status: Status) -> Outcome:
-        code, reason = seen.exit_code, str(status.reason)
-        state.ref["exit"] = {"code": code, "reason": reason, "at": seen.ended_at}
+        code, reason, at = seen.exit_code, str(status.reason), seen.ended_at
+        if at is None and (unseen := observe.unseen_since(state.row)):
+            at = unseen.timestamp()
+        state.ref["exit"] = {"code": code, "reason": reason, "at": at}
         return self._close(state, status, seen)
 
     def _close(
@@ -298,6 +302,8 @@ class WorkloadReconciler(WorkloadKind):
             return self._outcome(state, Phase.STOPPED, row.reason, row.message)
         if row.phase != Phase.STOPPED:
             state.note("stopping")
+        if given is not None and given.ended_at and given.launch == row.launch:
+            state.ref["exit"] = {"at": given.ended_at}
         if left := self._stop_outside(state, "stop"):
             return self._lingers(state, Phase.STOPPING, self.stop_reason(row), left)
         places().release(str(row.uid))

@@ -1,6 +1,6 @@
 """Usage is exact: one interval for each launch, whatever is repeated, restarted or lost."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +12,7 @@ from clusters import registry
 from common.clock import now
 from notebooks.services import workspace_resume, workspace_stop
 from projects.models import Project
+from runtime import leases, observe
 from runtime.protocol import Phase
 from runtime.reconcilers import Outcome, Transition
 from usage.listeners import keep_intervals
@@ -85,14 +86,14 @@ def test_c14_what_ended_by_itself_counts_until_it_ended_and_not_until_that_was_n
     assert only.end_reason == "oom"
 
 
-def test_c14_what_vanished_counts_until_that_was_seen_and_no_longer(
+def test_c14_what_vanished_counts_until_it_was_last_seen_alive_and_no_longer(
     launch: Any, settle: Any, alice: Any
 ) -> None:
     """When it went nobody knows."""
     row = settle(launch(alice))
     registry.driver_for(row.cluster_key).vanish(str(row.uid))
-    seen = now() + timedelta(minutes=10)
-    with time_machine.travel(seen, tick=False):
+    seen = now()
+    with time_machine.travel(seen + timedelta(minutes=10), tick=False):
         type(row).objects.filter(pk=row.pk).update(next_reconcile_at=now())
         settle(row)
     with time_machine.travel(seen + timedelta(hours=3), tick=False):
@@ -102,6 +103,64 @@ def test_c14_what_vanished_counts_until_that_was_seen_and_no_longer(
     only = Interval.objects.get()
     assert only.ended_at is not None
     assert abs(only.ended_at - seen) < timedelta(seconds=1)
+
+
+@pytest.fixture
+def _one_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(observe, "close_old_connections", lambda: None)  # hours pass in the test
+
+
+def listed(key: str, at: datetime) -> None:
+    """A watch of the cluster begins, reads all there is, and its worker is killed."""
+
+    class OnceDriver:
+        def watch(self, *, stop: Any) -> Any:
+            yield next(registry.driver_for(key).watch(stop=stop))
+            watcher.stop()
+            yield []
+
+    with time_machine.travel(at, tick=False):
+        watcher = observe.Watcher(key, lambda _kind, _pk: None)
+        watcher._held = held = leases.acquire(f"watch:{key}", ttl_s=45)
+        assert held is not None
+        watcher._follow(OnceDriver(), held)
+        watcher._release()
+
+
+@pytest.mark.usefixtures("_one_connection")
+@pytest.mark.parametrize("went", [True, False])
+def test_downtime_of_the_portal_is_charged_only_for_what_went_on(
+    launch: Any, settle: Any, alice: Any, went: bool
+) -> None:
+    row = settle(launch(alice))
+    key, begun = row.cluster_key, now()
+    seen, back = begun + timedelta(hours=1), begun + timedelta(days=2)
+    listed(key, seen)
+    if went:  # nobody is there to see it
+        registry.driver_for(key).vanish(str(row.uid))
+    listed(key, back)
+    with time_machine.travel(back, tick=False):
+        settle(row)
+    only = Interval.objects.get()
+    assert (only.ended_at is None) is not went
+    if only.ended_at is not None:
+        assert abs(only.ended_at - seen) < timedelta(seconds=1)
+
+
+@pytest.mark.usefixtures("_one_connection")
+def test_a_worker_that_looks_before_its_watch_does_charges_no_downtime_either(
+    launch: Any, settle: Any, alice: Any
+) -> None:
+    row = settle(launch(alice))
+    seen = now() + timedelta(hours=1)
+    listed(row.cluster_key, seen)
+    registry.driver_for(row.cluster_key).vanish(str(row.uid))
+    with time_machine.travel(seen + timedelta(days=2), tick=False):
+        type(row).objects.filter(pk=row.pk).update(next_reconcile_at=now())
+        settle(row)
+    ended_at = Interval.objects.get().ended_at
+    assert ended_at is not None
+    assert abs(ended_at - seen) < timedelta(seconds=1)
 
 
 def test_waiting_in_the_queue_costs_nothing(project: Any, alice: Any) -> None:

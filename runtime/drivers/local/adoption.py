@@ -10,8 +10,11 @@ from runtime.protocol import Seen
 _LATE_PARENT_S = 1.0
 
 
-def adopt(workload: Workload, boot: str) -> None:
-    """Rebuild ``workload``; what needs waiting goes on in a task of its own."""
+def adopt(workload: Workload, boot: str, last_alive: float | None) -> None:
+    """Rebuild ``workload``; what needs waiting goes on in a task of its own.
+
+    ``last_alive``: when the supervisor before us was, and what it had.
+    """
     record = workload.record
     workload.spec = record.read("spec") or {}
     if not workload.spec:
@@ -27,16 +30,18 @@ def adopt(workload: Workload, boot: str) -> None:
         workload.stopping = True
         workload.stop_timer = asyncio.get_running_loop().call_later(left, workload.kill)
     workload.become(Seen.STOPPING if workload.stopping else Seen.CREATED)
-    workload.task(_take_up(workload, boot))
+    workload.task(_take_up(workload, boot, last_alive))
 
 
-async def _take_up(workload: Workload, boot: str) -> None:
+async def _take_up(workload: Workload, boot: str, last_alive: float | None) -> None:
     parent = await _find_parent(workload)
     if parent is None:
         _void(workload)
         return
     workload.parent = (parent["pid"], parent["start"])
     workload.recall_times()
+    if last_alive is not None:
+        workload.last_alive = max(last_alive, *filter(None, workload.times.values()), 0.0)
     if parent["boot"] != boot:
         _lost_with_the_machine(workload)
     elif (pidfd := procfs.open_pidfd(*workload.parent)) is not None:
@@ -49,6 +54,7 @@ async def _take_up(workload: Workload, boot: str) -> None:
 
 async def _join(workload: Workload, pidfd: int) -> None:
     """Its parent lives: watch that, and wait until it has started the program."""
+    workload.last_alive = None
     workload.on_readable(pidfd, lambda: workload.parent_gone(pidfd))
     while pidfd in workload.watched and not workload.orphan:
         if workload.record.read("went", attempt=workload.attempt):

@@ -141,7 +141,9 @@ async def serve(options: argparse.Namespace, ready: int | None) -> None:
     if ready is not None:
         os.write(ready, b"r")
         os.close(ready)
+    noting = asyncio.create_task(world.stay_known())
     await server.closing.wait()
+    noting.cancel()
     await server.close()
     await world.close()
 

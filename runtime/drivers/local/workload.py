@@ -41,6 +41,7 @@ class Workload(Watching):
         self.port: int | None = None
         self.times: dict[str, float | None] = {}
         self.end = ending.Ending("")
+        self.last_alive: float | None = None  # of one that was found gone: when it was last seen
         self.notice = ("", "")  # reason and message while it is not ended
         self.crowd: Callable[[], int] = lambda: 1
         self.swept: Callable[[], None] = lambda: None  # asks that what was dropped be deleted
@@ -100,7 +101,7 @@ class Workload(Watching):
             path.unlink(missing_ok=True)
         logs.drop_older(self.record.folder, spec["launch"])
         self.spec, self.attempt, self.port = facts, attempt, port
-        self.times, self.end = {}, ending.Ending("")
+        self.times, self.end, self.last_alive = {}, ending.Ending(""), None
         self.stopping = self._hijacked = self.orphan = False
         self.child = self.parent = None
         secrets = self._secrets or Secrets()
@@ -300,6 +301,7 @@ class Workload(Watching):
             self.task(self.settle(None))
             return
         self.child = (child["pid"], child["start"]) if child else None
+        self.last_alive = None
         self.on_readable(pidfd, lambda: self._orphan_gone(pidfd))
         with contextlib.suppress(OSError):
             self._pump = pump = logs.OrphanPump(self.record.folder, self.launch)
@@ -379,7 +381,8 @@ class Workload(Watching):
         return False
 
     def ended(self, end: ending.Ending) -> None:
-        self.end = ending.Ending(end.reason, end.message, end.code, end.at or time.time())
+        at = end.at or self.last_alive or time.time()
+        self.end = ending.Ending(end.reason, end.message, end.code, at)
         self.record.note("end", {"attempt": self.attempt, **asdict(self.end)})
         killpoint("end-recorded")
         self._secrets, self.child, self.notice = None, None, ("", "")

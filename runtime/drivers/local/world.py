@@ -17,6 +17,7 @@ from runtime.protocol import Seen
 
 _REMOVE_GRACE_S = 2.0
 _ASK_AGAIN_S = 0.2
+_ALIVE_S = 30.0
 _GONE = ".gone-"
 
 
@@ -59,15 +60,29 @@ class World:
 
     def adopt(self) -> None:
         """Take up everything the previous supervisor left."""
-        boot = procfs.boot_id()
+        boot, last_alive = procfs.boot_id(), self._last_alive()
         for folder in sorted(self.machine.records.iterdir()):
             if folder.is_dir():
                 workload = self._workload(folder.name)
-                adoption.adopt(workload, boot)
+                adoption.adopt(workload, boot, last_alive)
         self.snapshots.make()
         living = {uid for uid, found in self.workloads.items() if found.is_alive}
         self.machine.secret_folders.keep_only(living)
         self.empty_trash()
+
+    def _last_alive(self) -> float | None:
+        try:
+            return (self.machine.state / "alive").stat().st_mtime
+        except OSError:
+            return None
+
+    async def stay_known(self) -> None:
+        """Note every while that we, and what runs, are here: a power cut tells nobody when."""
+        while True:
+            if any(found.is_alive for found in self.workloads.values()):
+                with contextlib.suppress(OSError):
+                    (self.machine.state / "alive").touch(mode=0o600)
+            await asyncio.sleep(_ALIVE_S)
 
     def _workload(self, uid: str) -> Workload:
         found = self.workloads.get(uid)

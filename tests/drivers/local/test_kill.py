@@ -244,6 +244,9 @@ def test_after_a_restart_of_the_machine_a_workload_is_lost(supervisor):
     supervisor.ready(spec)
     supervisor.kill()
     record = Record(supervisor.state / "records" / spec.uid)
+    (supervisor.state / "alive").touch()
+    noted = record.read("child")["at"] + 100.0
+    os.utime(supervisor.state / "alive", (noted, noted))
     for name in ("shim", "child"):  # in this order: a parent would record the end of its child
         os.kill(record.read(name)["pid"], signal.SIGKILL)
     for name in ("shim", "child"):
@@ -252,6 +255,7 @@ def test_after_a_restart_of_the_machine_a_workload_is_lost(supervisor):
     supervisor.start()
     found = supervisor.until(spec.uid, Seen.EXITED)
     assert (found.reason, found.exit_code) == ("vanished", None)
+    assert found.ended_at == pytest.approx(noted)  # when it was last known, not when we came back
 
 
 def test_a_damaged_record_does_not_stop_the_others(supervisor):
