@@ -27,11 +27,15 @@ from common.looks import look
 from gate import metrics
 from gate.access import FILES, Demand, Target, target_of
 from gate.callers import Caller
+from gate.db import later
 from gate.volumes.access import VolumeTarget, volume_target
+from hubapi.activity import note_used
 from runtime import bus
 
 RECHECK_S = 15.0
 BATCH = 50
+# Kinds of streams by which somebody works inside; a log that is followed tells of no work.
+_WORK = frozenset({"terminal", "exec", "ssh", "forward", "upload", "download"})
 UNASKED_MAX = 2  # rounds in which the access of a stream may stay unknown
 log = structlog.get_logger(__name__)
 
@@ -175,6 +179,7 @@ class Guard:
         keys = {s.key for s in self.streams if named is None or s.target.short_id in named}
         if named is None:
             self._end_idle()
+            self._note_use()
             self._known = {}
             self._unasked = Counter({k: n for k, n in self._unasked.items() if k in keys})
             for stream in self.streams:
@@ -212,6 +217,13 @@ class Guard:
                 why = answer.end_of(before, stream.demand)
             if why:
                 stream.end("stopped", why)
+
+    def _note_use(self) -> None:
+        """Whoever works by a terminal or SSH uses the workspace; its kernels do not know it."""
+        lately = time.monotonic() - RECHECK_S
+        used = {s.target.uid for s in self.streams if s.kind in _WORK and s.moved >= lately}
+        if used:
+            later("used", lambda: note_used(sorted(used)))
 
     def _end_idle(self) -> None:
         limit = time.monotonic() - settings.BERTH_GATE_IDLE_S

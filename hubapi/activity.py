@@ -7,7 +7,7 @@ question itself is not use.
 
 import asyncio
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -25,6 +25,8 @@ from hubapi.models import Activity, Client, NotebookToken, TokenKind
 from runtime.models import Route
 
 POLL_S = 60.0
+# The longest that an answer counts: a kernel is asked each minute, use is measured twice as often.
+FRESH = timedelta(minutes=3)
 AT_ONCE = 32
 _TIMEOUT = httpx.Timeout(5.0)
 _MAX_ANSWER = 512 * 1024
@@ -43,6 +45,26 @@ def note_push(*, uid: UUID, last_activity: datetime | None) -> bool:
     newer = Q(last_activity=None) | Q(last_activity__lt=last_activity)
     newest = Case(When(newer, then=Value(last_activity)), default=F("last_activity"))
     return bool(due.update(pushed_at=at, last_activity=newest))
+
+
+def note_used(uids: Sequence[UUID | str]) -> None:
+    """Keep that somebody or something was at work in these just now."""
+    for start in range(0, len(uids), _BATCH):
+        rows = Activity.objects.filter(uid__in=uids[start : start + _BATCH])
+        rows.update(last_busy_at=now())
+
+
+def note_measured(uids: Sequence[UUID | str]) -> None:
+    """Keep that all is known of the processor and the GPUs of these now.
+
+    Of the time in which it was not nobody knows: it counts as use.
+    """
+    at = now()
+    unknown = Q(measured_at=None) | Q(measured_at__lt=at - FRESH)
+    used = Case(When(unknown, then=Value(at)), default=F("last_busy_at"))
+    for start in range(0, len(uids), _BATCH):
+        rows = Activity.objects.filter(uid__in=uids[start : start + _BATCH])
+        rows.update(measured_at=at, last_busy_at=used)
 
 
 @dataclass(frozen=True)

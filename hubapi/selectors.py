@@ -11,13 +11,12 @@ from django.utils.translation import ngettext
 from accounts.models import User
 from common.clock import now
 from hubapi import keys, oauth, registry, sessions
+from hubapi.activity import FRESH
 from hubapi.models import Activity, Client, NotebookToken, TokenKind
 from hubapi.registry import AccessLevel, WorkloadInfo
 from hubapi.services import access_scope
 
 _USE_NOTED_EVERY = timedelta(minutes=1)
-# The longest that an answer of a kernel counts: a poll a minute, two of them may fail.
-_FRESH = timedelta(minutes=3)
 
 
 @dataclass(frozen=True)
@@ -107,7 +106,7 @@ def identity_of(holder: Holder) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Idle:
-    """How a workload is used. ``since`` None: in use now, or not known."""
+    """How a workload is used. ``since``: all is quiet since then; None: in use, or not known."""
 
     words: str
     since: datetime | None
@@ -131,7 +130,7 @@ def idle_states(uids: list[UUID]) -> dict[UUID, Idle]:
 
 def _idle(row: Activity | None) -> Idle:
     at = now()
-    fresh = row is not None and row.polled_at is not None and at - row.polled_at < _FRESH
+    fresh = row is not None and row.polled_at is not None and at - row.polled_at < FRESH
     if row is None or not fresh:
         return Idle(words=_("Its use is not known yet."), since=None, known=False)
     counted = Idle(
@@ -147,6 +146,9 @@ def _idle(row: Activity | None) -> Idle:
             "%(n)d kernel is computing.", "%(n)d kernels are computing.", row.busy_kernels
         )
         return replace(counted, words=words % {"n": row.busy_kernels})
+    if row.measured_at is None or at - row.measured_at >= FRESH:
+        words = _("Its kernels are quiet. Whether anything else in it computes is not known.")
+        return replace(counted, words=words)
     since = max((t for t in (row.last_activity, row.last_busy_at) if t), default=row.polled_at)
     minutes = max(0, int((at - since).total_seconds() // 60)) if since else 0
     if minutes == 0:

@@ -160,7 +160,8 @@ class Workspace(Size, Program, Reconcilable):
     ready_at = models.DateTimeField(null=True)  # it answered
     ends_at = models.DateTimeField(null=True)  # the time limit strikes
     warned_at = models.DateTimeField(null=True)
-    idle_warned_at = models.DateTimeField(null=True)
+    idle_warned_at = models.DateTimeField(null=True)  # of the version before; nothing reads it
+    idle_stop_at = models.DateTimeField(null=True)  # when its owner was told that it will stop
     stopped_at = models.DateTimeField(null=True)
     stop_reason = models.CharField(
         max_length=24, choices=StopReason.choices, blank=True, default=""

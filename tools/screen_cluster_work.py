@@ -136,7 +136,7 @@ def _hold(project: Project, home: Volume, it: Holding) -> None:
             Sample.objects.create(workspace=row, at=at, gpu_utilisation=share)
     if it.idle:
         last = now() - timedelta(minutes=it.idle)
-        Activity.objects.create(uid=row.uid, polled_at=now(), last_activity=last)
+        Activity.objects.create(uid=row.uid, polled_at=now(), measured_at=now(), last_activity=last)
 
 
 def _seen(row: Workspace, node: str) -> None:

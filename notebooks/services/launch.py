@@ -215,7 +215,7 @@ def begin_launch(row: Workspace) -> None:
     row.generation += 1
     row.asked_at = row.last_used_at = now()
     row.started_at = row.ready_at = row.ends_at = row.stopped_at = None
-    row.warned_at = row.idle_warned_at = None
+    row.warned_at = row.idle_stop_at = None
     row.stop_requested_at, row.stop_reason = None, ""
     row.extended_minutes = 0
 

@@ -13,7 +13,7 @@ from django.db.models import Exists, OuterRef, Q
 from common.clock import now
 from hubapi.selectors import idle_states
 from notebooks.choices import StopReason
-from notebooks.models import Sample, Workspace
+from notebooks.models import Workspace
 from notebooks.notices import tell_stops_soon
 from notebooks.services.lifecycle import request_stop, workspaces_stop_for
 from projects.models import Membership
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 WARN_BEFORE = timedelta(minutes=15)
 IDLE_GRACE = timedelta(minutes=5)
-GPU_BUSY = 5.0  # percent; less is a display or a stray process
 BATCH = 200
 
 
@@ -64,57 +63,49 @@ def _gone_enforce() -> int:
 
 
 def _idle_enforce(moment: datetime) -> int:
-    """Stop what is idle by the rule of its preset; warn first. Unknown is never idle."""
+    """Stop what is idle by the rule of its preset, at the moment that was said. Unknown is never
+    idle: kernels, processor and GPUs must all be known to be quiet.
+    """
     rows = list(
         Workspace.objects.filter(
             desired=Desired.RUNNING,
             phase=Phase.RUNNING,
             deleted_at__isnull=True,
             idle_stop_minutes__isnull=False,
-        ).values("pk", "uid", "idle_stop_minutes", "ready_at", "idle_warned_at")
+        ).values("pk", "uid", "idle_stop_minutes", "ready_at", "idle_stop_at")
     )
     if not rows:
         return 0
     states = idle_states([row["uid"] for row in rows])
-    busy = _gpu_busy([row["pk"] for row in rows], moment)
     done = 0
     for row in rows:
         state, ready = states[row["uid"]], row["ready_at"]
-        since = state.since if state.known else None
-        left = None
-        if since is not None and ready is not None and row["pk"] not in busy:
-            rule = timedelta(minutes=row["idle_stop_minutes"] or 0)
-            left = rule - (moment - max(since, ready))
-        done += _idle_one(row["pk"], left, warned=row["idle_warned_at"])
+        due = None
+        rule = timedelta(minutes=row["idle_stop_minutes"] or 0)
+        if state.known and state.since is not None and ready is not None:
+            due = max(state.since, ready) + rule
+        if due is not None and due - moment > min(WARN_BEFORE, rule / 2):
+            due = None  # it is early to speak of that
+        if due is not None or row["idle_stop_at"] is not None:
+            done += _idle_one(row["pk"], due, moment)
     return done
 
 
-_NO_TIME = timedelta(0)
-
-
-def _gpu_busy(pks: list[int], moment: datetime) -> set[int]:
-    """Return those whose GPUs computed lately: silent training is not idle."""
-    recent = Sample.objects.filter(
-        workspace__in=pks, at__gte=moment - timedelta(minutes=5), gpu_utilisation__gte=GPU_BUSY
-    )
-    return set(recent.values_list("workspace_id", flat=True))
-
-
 @transaction.atomic
-def _idle_one(pk: int, left: timedelta | None, *, warned: datetime | None) -> bool:
+def _idle_one(pk: int, due: datetime | None, moment: datetime) -> bool:
+    """Say when it will be stopped, and do it then; nobody is stopped unwarned."""
     rows = Workspace.objects.select_for_update(of=("self",)).select_related("project", "owner")
-    if left is None or left > WARN_BEFORE:
-        if warned is not None:
-            Workspace.objects.filter(pk=pk).update(idle_warned_at=None)
+    row = rows.get(pk=pk)
+    if due is None:
+        Workspace.objects.filter(pk=pk).update(idle_stop_at=None)
         return False
-    if warned is None:  # never stopped unwarned, even when the rule is short
-        row = rows.get(pk=pk)
-        Workspace.objects.filter(pk=pk).update(idle_warned_at=now())
-        tell_stops_soon(row, minutes=max(1, round(left.total_seconds() / 60)))
+    if row.idle_stop_at is None:
+        stop_at = max(due, moment + IDLE_GRACE)
+        Workspace.objects.filter(pk=pk).update(idle_stop_at=stop_at)
+        tell_stops_soon(row, minutes=max(1, round((stop_at - moment).total_seconds() / 60)))
         return True
-    grace_over = now() - warned >= min(WARN_BEFORE, IDLE_GRACE)
-    if left <= _NO_TIME and grace_over:
-        return request_stop(rows.get(pk=pk), reason=StopReason.IDLE, actor=None)
+    if max(due, row.idle_stop_at) <= moment:
+        return request_stop(row, reason=StopReason.IDLE, actor=None)
     return False
 
 

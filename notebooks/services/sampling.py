@@ -10,6 +10,7 @@ import structlog
 from clusters.registry import driver_for
 from clusters.selectors import use_sources
 from common.clock import now
+from hubapi import activity
 from notebooks.models import Sample, Workspace
 from runtime.capabilities import SupportsDeviceUse, SupportsMetrics
 from runtime.models import ObservedWorkload
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 KEPT = timedelta(hours=2)
+CPU_BUSY = 50  # thousandths of a CPU: a server that only waits, with a page open, takes less
+GPU_BUSY = 5.0  # percent: less is a display or a stray process
 
 
 class _Row(NamedTuple):
@@ -50,6 +53,8 @@ def _sample(cluster_key: str, rows: Mapping[str, _Row]) -> int:
         return 0
     found = _usage(driver, cluster_key, rows)
     devices = _device_use(driver, cluster_key, rows)
+    told = {uid: {**found.get(uid, {}), **devices.get(uid, {})} for uid in rows}
+    _note_use(rows, told)
     at = now()
     made = Sample.objects.bulk_create(
         Sample(
@@ -60,10 +65,24 @@ def _sample(cluster_key: str, rows: Mapping[str, _Row]) -> int:
             gpu_utilisation=values.get("gpu_utilisation"),
             gpu_memory_mib=_whole(values, "gpu_memory_mib"),
         )
-        for uid in rows
-        if (values := {**found.get(uid, {}), **devices.get(uid, {})})
+        for uid, values in told.items()
+        if values
     )
     return len(made)
+
+
+def _note_use(rows: Mapping[str, _Row], told: Figures) -> None:
+    """What computes is in use though its kernels are quiet; what was not told is not known."""
+    wanted = {uid: ("cpu_milli", "gpu_utilisation")[: 2 if rows[uid].gpus else 1] for uid in told}
+    known = [uid for uid, values in told.items() if all(name in values for name in wanted[uid])]
+    activity.note_measured(known)
+    floors = {"cpu_milli": CPU_BUSY, "gpu_utilisation": GPU_BUSY}
+    busy = [
+        uid
+        for uid, values in told.items()
+        if any(values.get(name, 0) >= floor for name, floor in floors.items())
+    ]
+    activity.note_used(busy)
 
 
 def _usage(driver: Any, cluster_key: str, rows: Mapping[str, _Row]) -> Figures:

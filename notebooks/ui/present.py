@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from django.db.models import Min
@@ -29,7 +31,7 @@ from runtime.workload_state import RESTARTED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import datetime, timedelta
+    from datetime import datetime
 
     from accounts.principal import Principal
     from notebooks.models import Step
@@ -280,8 +282,8 @@ def idle_words(row: Workspace) -> str:
     state = idle_state(row.uid)
     words = state.words if state.known else ""
     if words and row.idle_stop_minutes and state.since is not None:
-        used = int((now() - state.since).total_seconds() // 60)
-        left = max(0, row.idle_stop_minutes - used)
+        due = row.idle_stop_at or state.since + timedelta(minutes=row.idle_stop_minutes)
+        left = max(0, math.ceil((due - now()).total_seconds() / 60))
         text = ngettext(
             "It will be stopped in %(n)d minute if that goes on.",
             "It will be stopped in %(n)d minutes if that goes on.",

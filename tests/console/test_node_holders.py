@@ -143,7 +143,8 @@ def test_old_figures_say_nothing_of_now_and_nothing_is_made_up(
 def test_who_is_idle_is_said_beside_the_node(client: Any, cluster: Cluster, work: Any) -> None:
     row = work("notebook", "t4-3")
     since = now() - timedelta(minutes=48)
-    Activity.objects.create(uid=row.uid, polled_at=now(), last_activity=since)
+    seen = {"polled_at": now(), "measured_at": now()}
+    Activity.objects.create(uid=row.uid, last_activity=since, **seen)
     assert "Nothing happened for 48 minutes." in cells(client, "t4-3")["held_by"]
     assert from_api(client, "t4-3")["held_by"][0]["idle_since"]
 

@@ -107,12 +107,18 @@ def test_busy_silent_kernel_is_not_idle(world: World) -> None:
     assert "1" in state.words
 
 
+def measured(world: World) -> None:
+    """Its processor was known to be quiet all along."""
+    Activity.objects.filter(uid=world.info.uid).update(measured_at=now())
+
+
 def test_time_after_computing_counts_from_its_end(world: World) -> None:
     started, ended = now() - timedelta(hours=10), now()
     with time_machine.travel(ended, tick=False):
         keep(world, kernel("busy", started))
     with time_machine.travel(ended + timedelta(minutes=48), tick=False):
         keep(world, kernel("idle", started))
+        measured(world)
         state = idle_state(world.info.uid)
     assert state.since is not None
     assert abs(state.since - ended) < timedelta(seconds=5)
@@ -123,6 +129,7 @@ def test_terminal_output_is_use(world: World) -> None:
     old = now() - timedelta(hours=3)
     recent = [{"name": "1", "last_activity": (now() - timedelta(minutes=9)).isoformat()}]
     keep(world, kernel("idle", old), terminals=recent)
+    measured(world)
     state = idle_state(world.info.uid)
     assert state.terminals == 1
     assert "9" in state.words

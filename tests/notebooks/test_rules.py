@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 import time_machine
 
+from clusters import registry
 from common.clock import now
 from notebooks import services
 from notebooks.models import Preset, Sample, Workspace
@@ -91,25 +92,51 @@ def idle_row(launch, alice, settle):
     return row
 
 
-def _activity(row, *, since, busy=0):
+def _activity(row, *, since, busy=0, measured=True):
     from hubapi.models import Activity
 
+    at = now()
     Activity.objects.filter(uid=row.uid).update(
-        polled_at=now(), last_activity=since, busy_kernels=busy, kernels=1
+        polled_at=at, last_activity=since, busy_kernels=busy, kernels=1, last_busy_at=None
     )
+    if measured:
+        Activity.objects.filter(uid=row.uid).update(measured_at=at)
 
 
-def test_an_idle_workspace_is_warned_and_then_stopped(idle_row, settle):
-    _activity(idle_row, since=now() - timedelta(hours=1))
-    assert services.limits_enforce() == 1
-    idle_row.refresh_from_db()
-    assert (idle_row.desired, idle_row.idle_warned_at is not None) == ("running", True)
+def test_an_idle_workspace_is_warned_and_stopped_when_it_was_said(idle_row, settle):
+    from notifications.models import Notification
+
     began = now()
-    with time_machine.travel(began + timedelta(minutes=6)):
-        _activity(idle_row, since=began - timedelta(hours=1))
+    with time_machine.travel(began, tick=False):
+        _activity(idle_row, since=began - timedelta(minutes=16))
+        assert services.limits_enforce() == 1
+        assert services.limits_enforce() == 0
+    assert Notification.objects.get(kind="workspace.ending").params["minutes"] == 14
+    with time_machine.travel(began + timedelta(minutes=13, seconds=50), tick=False):
+        _activity(idle_row, since=began - timedelta(minutes=16))
+        assert services.limits_enforce() == 0
+    with time_machine.travel(began + timedelta(minutes=14), tick=False):
+        _activity(idle_row, since=began - timedelta(minutes=16))
         assert services.limits_enforce() == 1
         settle(idle_row)
     assert (idle_row.phase, idle_row.reason) == ("stopped", "idle")
+
+
+def test_nobody_is_stopped_sooner_after_a_warning_than_it_says(idle_row, settle):
+    """It was idle for long when that became known."""
+    from notifications.models import Notification
+
+    began = now()
+    with time_machine.travel(began, tick=False):
+        _activity(idle_row, since=began - timedelta(hours=1))
+        assert services.limits_enforce() == 1
+    assert Notification.objects.get(kind="workspace.ending").params["minutes"] == 5
+    with time_machine.travel(began + timedelta(minutes=4, seconds=50), tick=False):
+        _activity(idle_row, since=began - timedelta(hours=1))
+        assert services.limits_enforce() == 0
+    with time_machine.travel(began + timedelta(minutes=5), tick=False):
+        _activity(idle_row, since=began - timedelta(hours=1))
+        assert services.limits_enforce() == 1
 
 
 def test_a_busy_silent_kernel_is_not_idle(idle_row):
@@ -119,12 +146,50 @@ def test_a_busy_silent_kernel_is_not_idle(idle_row):
 
 def test_what_is_not_known_is_not_idle(idle_row):
     assert services.limits_enforce() == 0
-
-
-def test_a_gpu_that_computes_is_not_idle(idle_row):
-    _activity(idle_row, since=now() - timedelta(hours=1))
-    Sample.objects.create(workspace=idle_row, at=now(), gpu_utilisation=80.0)
+    _activity(idle_row, since=now() - timedelta(hours=1), measured=False)
     assert services.limits_enforce() == 0
+
+
+@pytest.mark.parametrize(
+    ("gpus", "told", "is_idle"),
+    [
+        (0, {"cpu_milli": 12.0}, True),
+        (0, {"cpu_milli": 250.0}, False),  # python train.py > log
+        (0, {"memory_mib": 900.0}, False),
+        (0, {}, False),
+        (1, {"cpu_milli": 12.0, "gpu_utilisation": 1.0}, True),
+        (1, {"cpu_milli": 12.0, "gpu_utilisation": 80.0}, False),
+        (1, {"cpu_milli": 12.0}, False),
+    ],
+)
+def test_idleness_needs_every_signal_to_be_quiet(idle_row, monkeypatch, gpus, told, is_idle):
+    Workspace.objects.filter(pk=idle_row.pk).update(gpus=gpus)
+    driver = registry.driver_for(idle_row.cluster_key)
+    monkeypatch.setattr(driver, "usage", lambda uids: {uid: told for uid in uids if told})
+    quiet, begun = now() + timedelta(minutes=1), now()
+    for minute in range(0, 61, 2):
+        with time_machine.travel(begun + timedelta(minutes=minute), tick=False):
+            services.usage_sample()
+    with time_machine.travel(begun + timedelta(minutes=60), tick=False):
+        _polled(idle_row, since=quiet)
+        assert services.limits_enforce() == is_idle
+
+
+def _polled(row, *, since):
+    from hubapi.models import Activity
+
+    Activity.objects.filter(uid=row.uid).update(polled_at=now(), last_activity=since)
+
+
+def test_of_the_time_in_which_use_was_not_known_nobody_says_that_it_was_idle(idle_row):
+    from hubapi import activity
+
+    begun = now()
+    activity.note_measured([idle_row.uid])
+    with time_machine.travel(begun + timedelta(hours=1), tick=False):
+        activity.note_measured([idle_row.uid])
+        _polled(idle_row, since=begun)
+        assert services.limits_enforce() == 0
 
 
 def test_who_comes_back_in_time_is_not_stopped(idle_row):
@@ -133,7 +198,7 @@ def test_who_comes_back_in_time_is_not_stopped(idle_row):
     _activity(idle_row, since=now())
     services.limits_enforce()
     idle_row.refresh_from_db()
-    assert (idle_row.desired, idle_row.idle_warned_at) == ("running", None)
+    assert (idle_row.desired, idle_row.idle_stop_at) == ("running", None)
 
 
 def test_who_leaves_the_project_keeps_nothing_running_and_opens_nothing(
