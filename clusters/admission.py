@@ -1,8 +1,10 @@
 """The local queue of one machine: who starts, with which GPUs, and who waits.
 
 First come, first served for each kind of resource. A later claim may pass an earlier one only
-when it needs nothing that the earlier one waits for; so nobody starves. All decisions are made
-with the cluster's row locked, so that they are atomic on PostgreSQL and on SQLite (IMMEDIATE).
+when it needs nothing that the earlier one waits for; so nobody starves. Set aside, and passed by
+all, are claims for more than the machine itself has, what an operator holds back, and what waits
+for a device that can't be read. All decisions are made with the cluster's row locked, so that they
+are atomic on PostgreSQL and on SQLite (IMMEDIATE). ``Line`` alone decides; advice asks it too.
 """
 
 from collections import defaultdict
@@ -80,11 +82,93 @@ class Verdict:
     devices: tuple[Device, ...] = ()
     lacking: tuple[str, ...] = ()
     ahead: int = 0
-    never: bool = False  # more than the whole machine
+    never: bool = False  # more than is ever given out
+    aside: bool = False  # it holds up nobody
 
     @property
     def fits(self) -> bool:
-        return not self.lacking
+        return not self.lacking and not self.is_held
+
+    @property
+    def is_held(self) -> bool:
+        return self.claim.held_at is not None
+
+
+class Line:
+    """The queue of one machine as it stands: read once, then asked without further reads."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._claims = list(Claim.objects.filter(cluster=cluster).order_by("asked_at", "pk"))
+        self._devices = _devices(cluster)
+        self._holds = dict(Hold.objects.values_list("device_id", "claim__workload_uid"))
+        capacity = cluster.capacity or {}
+        unknown = float("inf")
+        self.cpu_milli = capacity.get("cpu_milli") or unknown
+        self.memory_mib = capacity.get("memory_mib") or unknown
+
+    def verdicts(self) -> list[Verdict]:
+        return self._walk(self._claims)
+
+    def would(self, size: Resources, *, uid: UUID | None = None) -> Verdict:
+        """Say how work of this size would stand; ``uid``: its own claim, if it has one, is gone."""
+        amounts = (size.cpu_milli, size.memory_mib, size.gpus, size.gpu_flavor)
+        fields = ("cpu_milli", "memory_mib", "gpus", "gpu_flavor")
+        asked = Claim(workload_uid=uid or UUID(int=0), **dict(zip(fields, amounts, strict=True)))
+        others = [claim for claim in self._claims if claim.workload_uid != uid]
+        return self._walk([*others, asked])[-1]
+
+    def most(self, flavor: str) -> Resources:
+        """Return the most that work may ever be given here."""
+        there = self._total(self._devices)
+        cpu, memory = (
+            0 if n == float("inf") else int(n) for n in (there.cpu_milli, there.memory_mib)
+        )
+        return Resources(cpu, memory, len(there.matching(flavor)), flavor)
+
+    def is_oversized(self, size: Claim | Resources) -> bool:
+        """Whether it asks for more than the machine itself has, and waits until all else ended."""
+        return size.cpu_milli > self.cpu_milli or size.memory_mib > self.memory_mib
+
+    def _walk(self, claims: list[Claim]) -> list[Verdict]:
+        """Judge the waiting ones of some claims in order."""
+        there = self._total(self._devices)
+        total = replace(there, devices=[d for d in there.devices if d.healthy])
+        uids = {claim.workload_uid for claim in claims}
+        unheld = [d for d in total.devices if self._holds.get(d.pk) not in uids]
+        free = _Free(total.cpu_milli, total.memory_mib, unheld)
+        for claim in claims:
+            if claim.granted_at is not None:
+                free.cpu_milli -= claim.cpu_milli
+                free.memory_mib -= claim.memory_mib
+        verdicts: list[Verdict] = []
+        for claim in claims:
+            if claim.granted_at is not None:
+                continue
+            if never := there.lacking(claim):
+                verdicts.append(Verdict(claim, lacking=tuple(never), never=True, aside=True))
+                continue
+            if claim.held_at is not None:
+                verdicts.append(Verdict(claim, aside=True))
+                continue
+            # Who waits for a device that can't be read holds up nobody: it may be days.
+            unread = total.lacking(claim)
+            if short := unread or free.lacking(claim):
+                ahead = sum(1 for v in verdicts if _overlap(v, short))
+                aside = bool(unread) or self.is_oversized(claim)
+                verdicts.append(Verdict(claim, lacking=tuple(short), ahead=ahead, aside=aside))
+                if not aside:
+                    free.block(claim, short)
+            else:
+                verdicts.append(Verdict(claim, devices=tuple(free.take(claim))))
+        return verdicts
+
+    def _total(self, devices: list[Device]) -> _Free:
+        """All that is given out at most, devices too that can't be given out now."""
+        return _Free(
+            self.cpu_milli * settings.BERTH_CPU_OVERCOMMIT,
+            self.memory_mib * settings.BERTH_MEMORY_OVERCOMMIT,
+            list(devices),
+        )
 
 
 def admit(request: AdmissionRequest) -> Granted | Waiting:
@@ -100,12 +184,13 @@ def admit(request: AdmissionRequest) -> Granted | Waiting:
         cluster = _locked(cluster)
         claim = _claim(cluster, request)
         if claim.granted_at is None:
-            verdicts = _judge(cluster)
+            line = Line(cluster)
+            verdicts = line.verdicts()
             _grant(verdicts, mine=claim)
             claim.refresh_from_db()
             if claim.granted_at is None:
                 mine = next(v for v in verdicts if v.claim.pk == claim.pk)
-                return _waiting(cluster, mine)
+                return _waiting(cluster, line, mine)
         return Granted(tuple(claim.holds.values_list("device__uuid", flat=True)))
 
 
@@ -117,15 +202,38 @@ def release(uid: str) -> None:
     with transaction.atomic():
         cluster = _locked(known.cluster)
         Claim.objects.filter(workload_uid=uid).delete()  # with its holds
-        verdicts = _judge(cluster)
-        _grant(verdicts)
-        _wake([v.claim for v in verdicts if not v.fits][:_REFRESHED])
+        _settle(cluster)
+
+
+def _settle(cluster: Cluster) -> None:
+    """Let in whoever fits now, and let the next ones say anew for what they wait."""
+    verdicts = Line(cluster).verdicts()
+    _grant(verdicts)
+    _wake([v.claim for v in verdicts if not v.fits][:_REFRESHED])
 
 
 def grant_waiting(cluster: Cluster) -> None:
     """Let in whoever fits now; after devices or capacity changed."""
     with transaction.atomic():
-        _grant(_judge(_locked(cluster)))
+        _grant(Line(_locked(cluster)).verdicts())
+
+
+def hold(uid: UUID, *, held: bool) -> bool:
+    """Hold back what waits, so that all others pass it, or let it stand in line again.
+
+    It keeps its place. False: nothing so called waits.
+    """
+    known = Claim.objects.filter(workload_uid=uid).select_related("cluster").first()
+    if known is None:
+        return False
+    with transaction.atomic():
+        cluster = _locked(known.cluster)
+        rows = Claim.objects.filter(workload_uid=uid, granted_at__isnull=True)
+        if not rows.update(held_at=now() if held else None):
+            return False
+        _settle(cluster)
+        _wake([known])
+    return True
 
 
 def _cluster(key: str) -> Cluster:
@@ -173,54 +281,12 @@ def _claim(cluster: Cluster, request: AdmissionRequest) -> Claim:
     return claim
 
 
-def _judge(cluster: Cluster) -> list[Verdict]:
-    """Walk the queue in order. Pure but for three reads."""
-    claims = list(Claim.objects.filter(cluster=cluster).order_by("asked_at", "pk"))
-    there = _total(cluster)
-    total = replace(there, devices=[d for d in there.devices if d.healthy])
-    free = _Free(total.cpu_milli, total.memory_mib, _free_devices(total.devices))
-    for claim in claims:
-        if claim.granted_at is not None:
-            free.cpu_milli -= claim.cpu_milli
-            free.memory_mib -= claim.memory_mib
-    waiting = [c for c in claims if c.granted_at is None]
-    verdicts: list[Verdict] = []
-    for claim in waiting:
-        if never := there.lacking(claim):
-            verdicts.append(Verdict(claim, lacking=tuple(never), never=True))
-            continue
-        # Who waits for a device that can't be read holds up nobody: it may be days.
-        unread = total.lacking(claim)
-        short = unread or free.lacking(claim)
-        if short:
-            ahead = sum(1 for v in verdicts if _overlap(v, short))
-            verdicts.append(Verdict(claim, lacking=tuple(short), ahead=ahead))
-            if not unread:
-                free.block(claim, short)
-        else:
-            verdicts.append(Verdict(claim, devices=tuple(free.take(claim))))
-    return verdicts
-
-
-def _total(cluster: Cluster) -> _Free:
-    """All that is there, devices too that can't be given out now."""
-    capacity = cluster.capacity or {}
-    devices = devices_there(cluster).select_related("flavor")
-    # The cheapest first, so that "any GPU" leaves the better ones to those who ask for them.
-    order = sorted(
-        devices, key=lambda d: (d.flavor.price_per_hour if d.flavor else 0, d.memory_mib, d.index)
+def _devices(cluster: Cluster) -> list[Device]:
+    """The cheapest first, so that "any GPU" leaves the better ones to those who ask for them."""
+    rows = devices_there(cluster).select_related("flavor")
+    return sorted(
+        rows, key=lambda d: (d.flavor.price_per_hour if d.flavor else 0, d.memory_mib, d.index)
     )
-    unknown = float("inf")
-    return _Free(
-        (capacity.get("cpu_milli") or unknown) * settings.BERTH_CPU_OVERCOMMIT,
-        (capacity.get("memory_mib") or unknown) * settings.BERTH_MEMORY_OVERCOMMIT,
-        order,
-    )
-
-
-def _free_devices(devices: list[Device]) -> list[Device]:
-    held = set(Hold.objects.values_list("device_id", flat=True))
-    return [d for d in devices if d.pk not in held]
 
 
 def _grant(verdicts: list[Verdict], *, mine: Claim | None = None) -> None:
@@ -241,23 +307,16 @@ def _wake(claims: list[Claim]) -> None:
         hints.hint_uids(kind, uids)
 
 
-def _waiting(cluster: Cluster, verdict: Verdict) -> Waiting:
-    reason = Reason.DOES_NOT_FIT if verdict.never else Reason.QUEUED
-    return Waiting(
-        position=verdict.ahead + 1,
-        ahead=verdict.ahead,
-        reason=reason,
-        message=_sentence(cluster, verdict),
-        lacking=verdict.lacking,
-    )
-
-
-def _sentence(cluster: Cluster, verdict: Verdict) -> str:
+def _waiting(cluster: Cluster, line: Line, verdict: Verdict) -> Waiting:
     claim = verdict.claim
     size = Resources(claim.cpu_milli, claim.memory_mib, claim.gpus, claim.gpu_flavor)
+    reason, said = Reason.QUEUED, waiting_sentence(verdict.lacking, verdict.ahead + 1, size)
     if verdict.never:
-        return never_sentence(cluster.label, verdict.lacking, size)
-    return waiting_sentence(verdict.lacking, verdict.ahead + 1, size)
+        reason = Reason.DOES_NOT_FIT
+        said = never_sentence(cluster.label, verdict.lacking, size, line.most(claim.gpu_flavor))
+    elif verdict.is_held:
+        reason, said = Reason.ON_HOLD, ""
+    return Waiting(verdict.ahead + 1, verdict.ahead, reason, said, verdict.lacking)
 
 
 def _gpu_word(flavor: str) -> str:
@@ -275,7 +334,7 @@ def _names(flavor: str) -> list[str]:
 
 
 def _overlap(verdict: Verdict, short: list[str]) -> bool:
-    if verdict.fits or verdict.never:
+    if verdict.fits or verdict.aside:
         return False
     if set(verdict.lacking) & set(short):
         return True

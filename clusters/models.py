@@ -126,6 +126,7 @@ class Claim(models.Model):
     gpu_flavor = models.CharField(max_length=63, blank=True, default="")
     asked_at = models.DateTimeField()
     granted_at = models.DateTimeField(null=True)
+    held_at = models.DateTimeField(null=True)  # an operator holds it back since then
 
 
 class Hold(models.Model):

@@ -33,16 +33,6 @@ class FlavorUse:
     waiting: int
 
 
-@dataclass(frozen=True)
-class MachineUse:
-    """CPU and memory that granted workloads asked for, of what the machine has."""
-
-    cpu_milli: int
-    cpu_milli_total: int
-    memory_mib: int
-    memory_mib_total: int
-
-
 def clusters() -> QuerySet[Cluster]:
     return Cluster.objects.order_by("name")
 
@@ -82,19 +72,6 @@ def flavor_use(cluster_key: str | None = None) -> list[FlavorUse]:
     ):
         waiting[name] += count or 0
     return [FlavorUse(f, f.total, f.free, waiting[f.name] + waiting[""]) for f in rows if f.total]
-
-
-def machine_use(cluster: Cluster) -> MachineUse:
-    sums = Claim.objects.filter(cluster=cluster, granted_at__isnull=False).aggregate(
-        cpu=Sum("cpu_milli"), memory=Sum("memory_mib")
-    )
-    capacity = cluster.capacity or {}
-    return MachineUse(
-        sums["cpu"] or 0,
-        int(capacity.get("cpu_milli") or 0),
-        sums["memory"] or 0,
-        int(capacity.get("memory_mib") or 0),
-    )
 
 
 def queue(cluster_key: str | None = None) -> QuerySet[Claim]:

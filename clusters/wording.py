@@ -44,17 +44,24 @@ def counted(there: Mapping[str, int]) -> str:
 
 def waiting_sentence(lacking: Iterable[str], position: int, size: Resources) -> str:
     """Return what a waiting workload waits for. ``lacking`` as in ``runtime.ports.Waiting``."""
-    return _("Waiting for %(things)s; position %(position)d in the queue.") % {
-        "things": things(lacking, size),
-        "position": position,
-    }
+    words = {"things": things(lacking, size), "position": position, "n": position - 1}
+    if position > 1:  # there may be enough: who came first waits for more of it
+        text = ngettext(
+            "Waiting for %(things)s, as %(n)d ahead of it does; position %(position)d.",
+            "Waiting for %(things)s, as %(n)d ahead of it do; position %(position)d.",
+            position - 1,
+        )
+        return text % words
+    return _("Waiting for %(things)s; position %(position)d in the queue.") % words
 
 
-def never_sentence(place: str, lacking: Iterable[str], size: Resources) -> str:
-    """Return what ``place`` will never have enough of."""
-    return _("%(place)s has less than it asks for: %(things)s.") % {
+def never_sentence(place: str, lacking: Iterable[str], size: Resources, most: Resources) -> str:
+    """Return what ``place`` will never have enough of, and the most that it has."""
+    lacking = list(lacking)
+    return _("%(place)s has less than it asks for: %(things)s. The most here: %(most)s.") % {
         "place": place,
         "things": things(lacking, size),
+        "most": things(lacking, most),
     }
 
 

@@ -31,6 +31,8 @@ from clusters.placement import QUEUED_HERE
 from clusters.wording import work_words
 from events.models import Event, Seal
 from events.selectors import audit
+from loaders.models import Load
+from loaders.words import message_of
 from notebooks.models import Preset, Workspace
 from projects.models import Project
 from quotas.models import Reservation
@@ -238,16 +240,17 @@ class Waiter:
     owner: str
     project: str
     sentence: str
+    url: str
 
 
 def queue() -> list[Waiter]:
     """Return who waits on any machine, in order, with the reason as the owner reads it."""
     claims = list(clusters.queue()[:200])
-    rows = {
+    uids = [claim.workload_uid for claim in claims]
+    rows: dict[UUID, Any] = {
         row.uid: row
-        for row in Workspace.objects.filter(
-            uid__in=[c.workload_uid for c in claims]
-        ).select_related("owner", "project")
+        for model in (Workspace, Load)
+        for row in model.objects.filter(uid__in=uids).select_related("owner", "project")
     }
     found = []
     for position, claim in enumerate(claims, 1):
@@ -259,10 +262,15 @@ def queue() -> list[Waiter]:
                 name=row.name if row else work_words(claim.workload_kind),
                 owner=row.owner.label if row else "",
                 project=row.project.name if row else "",
-                sentence=row.shown_message if row else "",
+                sentence=_reason(row) if row else "",
+                url=row.get_absolute_url() if row else "",
             )
         )
     return found
+
+
+def _reason(row: Workspace | Load) -> str:
+    return row.shown_message if isinstance(row, Workspace) else message_of(row)
 
 
 def flavors() -> list[clusters.FlavorUse]:

@@ -85,6 +85,14 @@ urlpatterns = [
         "console/workspaces/<uuid:workspace>/stop", workspaces.Stop.as_view(), name="workspace-stop"
     ),
     path("console/queue/", machines.Queue.as_view(), name="queue"),
+    *(
+        path(
+            f"console/queue/<uuid:uid>/{act}",
+            machines.QueueAct.as_view(act=act),
+            name=f"queue-{act}",
+        )
+        for act in ("hold", "release", "cancel")
+    ),
     path("console/audit/", audit.AuditLog.as_view(), name="audit"),
     path("console/audit/export", audit.AuditExport.as_view(), name="audit-export"),
     path("console/announcements/", banners.AnnouncementList.as_view(), name="announcements"),

@@ -136,6 +136,8 @@ WORDS: dict[str, Promise] = {
     "workspace.resumed": _("resumed the workspace"),
     "workspace.shared": _("shared the workspace"),
     "workspace.ssh-opened": _("entered by SSH the workspace"),
+    "queue.held": _("held it back in the queue"),
+    "queue.let-go": _("let it stand in the queue again"),
     "workspace.stopped": _("stopped the workspace"),
     "workspace.terminal-opened": _("opened a terminal in the workspace"),
     "workspace.unshared": _("stopped sharing the workspace"),

@@ -11,19 +11,19 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from django.conf import settings
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from clusters import placement
 from clusters import selectors as clusters
+from clusters.admission import Line
 from clusters.choosing import any_kind
 from clusters.kind_use import uses
-from clusters.models import Claim, Cluster
+from clusters.models import Cluster
 from clusters.node_room import NodeRooms
 from clusters.options import options_of
 from clusters.reach import Reaches
-from clusters.wording import things
+from clusters.wording import never_sentence, things
 from notebooks.program import flavors_of
 
 if TYPE_CHECKING:
@@ -84,9 +84,8 @@ class Room:
         self._largest: Counter[str] = Counter()  # most on one node
         self._labels: dict[str, str] = {}  # of the kinds, in the order in which they are shown
         self._any = list(anything)
-        self._waiting: list[Claim] = []
+        self._line: Line | None = None
         self._is_one_machine = True
-        self._cpu_left = self._memory_left = 0
         self._cpu_total = self._memory_total = 0
         if cluster is None:
             return
@@ -122,12 +121,7 @@ class Room:
                 self._total[key] += 1
                 self._free[key] += healthy and hold is None
         self._any = list(self._labels)
-        use = clusters.machine_use(cluster)
-        self._cpu_total = int(use.cpu_milli_total * _factor("BERTH_CPU_OVERCOMMIT", 4.0))
-        self._memory_total = int(use.memory_mib_total * _factor("BERTH_MEMORY_OVERCOMMIT", 1.0))
-        self._cpu_left = self._cpu_total - use.cpu_milli
-        self._memory_left = self._memory_total - use.memory_mib
-        self._waiting = list(clusters.queue(cluster.key))
+        self._line = Line(cluster)
 
     def free_gpus(self, flavor: str = "") -> int:
         return self._sum(self._free, flavor)
@@ -150,23 +144,41 @@ class Room:
 
     def ask(self, wanted: Resources, *, uid: UUID | None = None) -> Forecast:
         """Say whether a workload of this size would start now, and if not, where it stands."""
-        if self._never(wanted):
-            sentence = self._never_sentence(wanted)
-            return Forecast(False, self._ahead(wanted, uid) + 1, False, sentence)
+        if self._line is not None:
+            return self._ask_line(self._line, wanted, uid)
+        if lacking := self._lacking(wanted):
+            return Forecast(False, 1, False, self._never_sentence(lacking, wanted))
         if silent := self._silent_sentence():
             return Forecast(False, 1, True, silent)
-        ahead = self._ahead(wanted, uid)
-        if not ahead and self._room(wanted):
+        if self._has_room(wanted):
             return Forecast(True, 0, True, _("It would start now."))
-        if ahead:
-            sentence = ngettext(
+        return Forecast(
+            False, 1, True, _("It would wait as the next one: what it asks for is in use.")
+        )
+
+    def _ask_line(self, line: Line, wanted: Resources, uid: UUID | None) -> Forecast:
+        """One machine: what its queue itself would decide."""
+        verdict = line.would(wanted, uid=uid)
+        if verdict.never:
+            most = line.most(wanted.gpu_flavor)
+            said = never_sentence(_("This machine"), verdict.lacking, wanted, most)
+            return Forecast(False, 1, False, said)
+        if verdict.fits:
+            return Forecast(True, 0, True, _("It would start now."))
+        if line.is_oversized(wanted):
+            said = _(
+                "It asks for more than this machine has (%(cpus)g CPU, %(memory)g GiB of memory): "
+                "it would wait until nearly nothing else runs, and others pass it."
+            ) % {"cpus": line.cpu_milli / 1000, "memory": round(line.memory_mib / 1024, 1)}
+        elif verdict.ahead:
+            said = ngettext(
                 "It would wait: %(n)d workload is ahead of it.",
                 "It would wait: %(n)d workloads are ahead of it.",
-                ahead,
-            ) % {"n": ahead}
+                verdict.ahead,
+            ) % {"n": verdict.ahead}
         else:
-            sentence = _("It would wait as the next one: what it asks for is in use.")
-        return Forecast(False, ahead + 1, True, sentence)
+            said = _("It would wait as the next one: what it asks for is in use.")
+        return Forecast(False, verdict.ahead + 1, True, said)
 
     def _silent_sentence(self) -> str:
         """Return that nobody answers there, or ''; of one that was just attached nobody knows.
@@ -178,27 +190,20 @@ class Room:
             return ""
         return _("It would wait: %(cluster)s does not answer.") % {"cluster": cluster.label}
 
-    def _never_sentence(self, wanted: Resources) -> str:
-        lacking = things(self._lacking(wanted), wanted)
-        if self._cluster is None or self._is_one_machine:
-            said = _(
-                "This machine has less than it asks for: %(things)s. It would wait without end."
-            )
-            return said % {"things": lacking}
+    def _never_sentence(self, lacking: list[str], wanted: Resources) -> str:
+        assert self._cluster is not None  # noqa: S101 - of no cluster nothing is lacking
         return _("No node of %(cluster)s has %(things)s.") % {
             "cluster": self._cluster.label,
-            "things": lacking,
+            "things": things(lacking, wanted),
         }
 
-    def _never(self, wanted: Resources) -> bool:
-        # of no cluster nothing is known yet: say nothing wrong
-        return self._cluster is not None and bool(self._lacking(wanted))
-
     def _lacking(self, wanted: Resources) -> list[str]:
-        """Return what the machine, or the largest node, has less of than is asked for.
+        """Return what the largest node has less of than is asked for.
 
-        0: it was not looked at yet.
+        0: it was not looked at yet; of no cluster nothing is known: say nothing wrong.
         """
+        if self._cluster is None:
+            return []
         found = ["cpu"] if 0 < self._cpu_total < wanted.cpu_milli else []
         if 0 < self._memory_total < wanted.memory_mib:
             found.append("memory")
@@ -207,19 +212,11 @@ class Room:
         return found
 
     def _lacks_gpus(self, wanted: Resources) -> bool:
-        if self._is_one_machine:
-            return wanted.gpus > self.total_gpus(wanted.gpu_flavor)
         names = flavors_of(wanted.gpu_flavor) or [""]
         return wanted.gpus > max(self._largest[name] for name in names)
 
-    def _room(self, wanted: Resources) -> bool:
-        if wanted.gpus > self.free_gpus(wanted.gpu_flavor):
-            return False
-        if not self._is_one_machine:
-            return self._is_together(wanted)
-        if not self._cpu_total:
-            return True
-        return wanted.cpu_milli <= self._cpu_left and wanted.memory_mib <= self._memory_left
+    def _has_room(self, wanted: Resources) -> bool:
+        return wanted.gpus <= self.free_gpus(wanted.gpu_flavor) and self._is_together(wanted)
 
     def _is_together(self, wanted: Resources) -> bool:
         """Whether one node has as many free ones; what is not known is in nobody's way."""
@@ -228,21 +225,6 @@ class Room:
         names = flavors_of(wanted.gpu_flavor) or self._any
         most = [self._most(name) for name in names]
         return any(free is None or free >= wanted.gpus for free in most)
-
-    def _ahead(self, wanted: Resources, uid: UUID | None) -> int:
-        """Count the waiting ones that want something this one wants too and lack it."""
-        return sum(
-            1
-            for claim in self._waiting
-            if claim.workload_uid != uid and self._competes(claim, wanted)
-        )
-
-    def _competes(self, claim: Claim, wanted: Resources) -> bool:
-        lacks_gpu = claim.gpus > self.free_gpus(claim.gpu_flavor)
-        same_kind = not claim.gpu_flavor or not wanted.gpu_flavor
-        if wanted.gpus and lacks_gpu and (same_kind or claim.gpu_flavor == wanted.gpu_flavor):
-            return True
-        return claim.cpu_milli > self._cpu_left or claim.memory_mib > self._memory_left
 
 
 class Rooms:
@@ -298,7 +280,3 @@ def forecast(spec: Spec, *, project_uid: UUID, uid: UUID | None = None) -> Forec
     cluster = Cluster.objects.filter(key=spec.cluster).first()
     room = Rooms(project_uid, [cluster]).of(cluster, spec) if cluster else Room(None)
     return room.ask(spec.size, uid=uid)
-
-
-def _factor(name: str, default: float) -> float:
-    return float(getattr(settings, name, default))

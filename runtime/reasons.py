@@ -24,6 +24,7 @@ class Reason(StrEnum):
     ACCEPTED = "accepted"
     QUEUED = "queued"
     DOES_NOT_FIT = "does-not-fit"
+    ON_HOLD = "on-hold"
     NO_CAPACITY = "no-capacity"
     DENIED = "denied"
     PLACED = "placed"
@@ -101,6 +102,13 @@ REASONS: dict[Reason, ReasonInfo] = {
         Fault.USER,
         _("It asks for more than there is here at all."),
         _("Choose a smaller size or another kind of GPU."),
+    ),
+    Reason.ON_HOLD: ReasonInfo(
+        Phase.PENDING,
+        True,
+        Fault.NOBODY,
+        _("An operator holds it back in the queue."),
+        _("Ask your operators; it keeps its place."),
     ),
     Reason.NO_CAPACITY: ReasonInfo(
         Phase.PENDING, True, Fault.NOBODY, _("Nothing is free now."), _("It is tried again soon.")

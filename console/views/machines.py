@@ -1,12 +1,23 @@
 """Machines with their GPUs and who holds them; the queue."""
 
 from typing import Any, ClassVar
+from uuid import UUID
 
-from django.http import HttpRequest, HttpResponse
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import reverse
+from django.utils.translation import gettext as _
 
+from clusters import admission
+from common.errors import NotFound
 from console import selectors
 from console.forms import MachineFilter
 from console.views.base import ConsoleView
+from events.services import record
+from loaders.models import Load
+from loaders.services import load_cancel
+from notebooks.models import Workspace
+from notebooks.services import workspace_stop
 
 
 class Machines(ConsoleView):
@@ -32,3 +43,36 @@ class Queue(ConsoleView):
 
     def get(self, request: HttpRequest) -> HttpResponse:  # noqa: ARG002
         return self.render({"waiting": selectors.queue(), "flavors": selectors.flavors()})
+
+
+class QueueAct(ConsoleView):
+    """Hold back what waits, let it stand in line again, or cancel it."""
+
+    required_platform: ClassVar[Any] = {"POST": "operator"}
+    act = ""
+
+    def post(self, request: HttpRequest, uid: UUID) -> HttpResponse:
+        row = self._row(uid)
+        if self.act == "cancel" and isinstance(row, Workspace):
+            workspace_stop(principal=self.principal, workspace=row)
+        elif self.act == "cancel":
+            load_cancel(principal=self.principal, load=row)
+        elif not admission.hold(uid, held=self.act == "hold"):
+            raise NotFound(_("It does not wait any more."))
+        else:
+            verb = "queue.held" if self.act == "hold" else "queue.let-go"
+            record(actor=self.principal, verb=verb, target=row, project_uid=row.project.uid)
+        said = {
+            "hold": _("“%(name)s” is held back: others pass it."),
+            "release": _("“%(name)s” stands in line again."),
+            "cancel": _("“%(name)s” is cancelled."),
+        }
+        messages.success(request, said[self.act] % {"name": row.name})
+        return HttpResponseRedirect(reverse("console:queue"))
+
+    def _row(self, uid: UUID) -> Any:
+        for model in (Workspace, Load):
+            rows = model.objects.filter(uid=uid, deleted_at__isnull=True)
+            if row := rows.select_related("project", "owner").first():
+                return row
+        raise NotFound(_("It does not wait any more."))

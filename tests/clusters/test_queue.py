@@ -1,5 +1,7 @@
 """The local queue: first come, first served for each kind of resource, exclusive devices."""
 
+from uuid import UUID
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -7,7 +9,7 @@ from hypothesis import strategies as st
 from clusters import admission, selectors, services
 from clusters.models import Claim, Device, Hold
 from runtime.ports import Granted, Waiting
-from runtime.protocol import Health
+from runtime.protocol import Health, Resources
 from runtime.reasons import Reason
 
 pytestmark = pytest.mark.django_db
@@ -128,6 +130,73 @@ def test_more_than_the_machine_has_is_told_and_stops_nobody(machine, ask):
     assert isinstance(admission.admit(ask(gpus=1, memory_mib=1000)), Granted)
 
 
+def test_what_asks_for_more_than_the_machine_has_is_passed_by_all(machine, ask, settings):
+    settings.BERTH_CPU_OVERCOMMIT = 4
+    machine(cpu_milli=2000, memory_mib=8000)
+    admission.admit(ask(cpu_milli=1000, memory_mib=1000))
+    large = ask(cpu_milli=8000, memory_mib=1000)
+    assert admission.admit(large).reason == Reason.QUEUED
+    assert isinstance(admission.admit(ask(cpu_milli=1000, memory_mib=1000)), Granted)
+    for claim in Claim.objects.exclude(workload_uid=large.uid):
+        admission.release(str(claim.workload_uid))
+    assert isinstance(admission.admit(large), Granted)
+
+
+def test_more_than_is_ever_given_is_told_with_the_most_that_there_is(machine, ask):
+    machine(cpu_milli=2000, memory_mib=4096, gpus=["H100"])
+    assert "The most here: 4\xa0GiB of memory" in admission.admit(ask(memory_mib=9000)).message
+    assert "The most here: 8 CPU" in admission.admit(ask(cpu_milli=9000)).message
+    assert "The most here: 1 GPU" in admission.admit(ask(gpus=2)).message
+
+
+def test_who_waits_behind_others_is_told_so(machine, ask):
+    machine(cpu_milli=2000, memory_mib=8000)
+    admission.admit(ask(memory_mib=6000))
+    admission.admit(ask(memory_mib=4000))
+    behind = admission.admit(ask(memory_mib=1000))  # so much is free
+    assert "as 1 ahead of it does" in behind.message
+
+
+def test_an_operator_holds_one_back_and_the_others_pass_it(machine, ask):
+    machine(gpus=["H100"])
+    first, second, third = ask(gpus=1), ask(gpus=1), ask(gpus=1)
+    for request in (first, second, third):
+        admission.admit(request)
+    assert admission.hold(second.uid, held=True)
+    waiting = admission.admit(second)
+    assert (waiting.reason, admission.admit(third).position) == (Reason.ON_HOLD, 1)
+    admission.release(first.uid)
+    assert isinstance(admission.admit(third), Granted)
+    assert admission.hold(second.uid, held=False)
+    admission.release(third.uid)
+    assert isinstance(admission.admit(second), Granted)
+    assert not admission.hold(second.uid, held=True)  # it waits no more
+
+
+def test_advice_is_what_the_queue_would_decide(machine, ask, settings):
+    settings.BERTH_CPU_OVERCOMMIT = 1
+    cluster = machine(cpu_milli=4000, memory_mib=8000, gpus=["H100"])
+    running = ask(gpus=1, cpu_milli=1000, memory_mib=1000)
+    admission.admit(running)
+    admission.admit(ask(memory_mib=90_000))  # never
+    admission.admit(ask(gpus=1, cpu_milli=1000, memory_mib=1000))
+    line = admission.Line(cluster)
+    for size in (Resources(1000, 1000), Resources(1000, 1000, 1), Resources(9000, 1000)):
+        said = line.would(size)
+        answer = admission.admit(ask(None, **vars_of(size)))
+        assert isinstance(answer, Granted) is said.fits
+        if isinstance(answer, Waiting):
+            assert (answer.lacking, answer.ahead) == (said.lacking, said.ahead)
+            assert (answer.reason == Reason.DOES_NOT_FIT) is said.never
+        admission.release(str(Claim.objects.latest("pk").workload_uid))
+    size = Resources(3000, 7000)  # of an edit: it lets go of its own, and the next one takes some
+    assert line.would(size, uid=UUID(running.uid)).fits
+
+
+def vars_of(size):
+    return {"cpu_milli": size.cpu_milli, "memory_mib": size.memory_mib, "gpus": size.gpus}
+
+
 def test_a_changed_size_asks_again_at_the_end(machine, ask):
     machine(gpus=["H100", "H100"])
     one = ask(gpus=1)
@@ -208,5 +277,5 @@ def test_c12_never_more_is_held_than_there_is_and_the_head_is_served(machine, as
     for _round in range(len(asked) + 1):
         for claim in Claim.objects.filter(granted_at__isnull=False):
             admission.release(str(claim.workload_uid))
-    left = admission._judge(cluster)
+    left = admission.Line(cluster).verdicts()
     assert all(v.never for v in left)

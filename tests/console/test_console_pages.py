@@ -364,3 +364,34 @@ def test_changing_a_filter_keeps_the_order_and_begins_at_the_first_page(
     assert sent["sort"] == '-"name'
     assert "page" not in sent
     assert "sort" not in filters_of(client, name)
+
+
+def test_an_operator_holds_back_and_cancels_what_waits(
+    launch: Any, settle: Any, alice: Any, operator: Any, auditor: Any, as_user: Any
+) -> None:
+    from clusters.models import Claim
+
+    row = settle(launch(alice))
+    claim = Claim.objects.get(workload_uid=row.uid)
+    Claim.objects.filter(pk=claim.pk).update(granted_at=None)
+    page = as_user(operator).get(reverse("console:queue")).content.decode()
+    assert row.get_absolute_url() in page
+    assert "Hold back" in page
+    assert "Hold back" not in as_user(auditor).get(reverse("console:queue")).content.decode()
+
+    def press(act: str, who: Any = operator) -> int:
+        url = reverse(f"console:queue-{act}", kwargs={"uid": row.uid})
+        return as_user(who).post(url).status_code
+
+    assert press("hold", auditor) == 403
+    assert press("hold") == 302
+    claim.refresh_from_db()
+    assert claim.held_at is not None
+    assert press("release") == 302
+    claim.refresh_from_db()
+    assert claim.held_at is None
+    assert claim.granted_at is not None  # there is room
+    assert press("hold") == 404
+    assert press("cancel") == 302
+    row.refresh_from_db()
+    assert row.desired == "stopped"

@@ -144,7 +144,7 @@ def test_the_form_starts_nothing_of_which_its_plan_says_that_it_does_not_fit(
 
 def test_a_card_says_what_one_machine_lacks(presets, text, alice, project):
     Preset.objects.filter(slug="small").update(gpus=64)
-    assert "This machine has less than it asks for: 64 GPUs. It would wait" in text(alice)
+    assert "This machine has less than it asks for: 64 GPUs. The most here: 0 GPUs." in text(alice)
 
 
 def test_processors_that_are_promised_several_times_count_as_often(plan, gpu):
