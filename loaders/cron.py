@@ -22,6 +22,7 @@ MAX_TEXT = 100
 _FIELD = re.compile(r"\A[0-9*,/-]{1,60}\Z")
 _NAMED = re.compile(r"\A[0-9A-Za-z*,/-]{1,60}\Z")  # jan, mon
 _LONGEST = timedelta(days=366 * 8 + 3)  # 29 February, over a century's gap
+_HOURS = 24
 _LOOKED_AT = 200  # runs that are compared to find the shortest pause
 
 
@@ -57,9 +58,7 @@ class Schedule:
         end = day + _LONGEST
         while day <= end:
             if self._has(day):
-                # An hour that is skipped in spring comes an hour later, one that comes twice
-                # in autumn is its first: sorted in UTC, each once.
-                found = {self._at(day, h, m) for h in self.hours for m in self.minutes}
+                found = {at for h in self.hours for m in self.minutes for at in self._at(day, h, m)}
                 yield from sorted(at for at in found if at > moment)
             day += timedelta(days=1)
 
@@ -70,8 +69,27 @@ class Schedule:
             and day.isoweekday() % 7 in self.weekdays
         )
 
-    def _at(self, day: date, hour: int, minute: int) -> datetime:
-        return datetime.combine(day, time(hour, minute), self.zone).astimezone(UTC)
+    def _at(self, day: date, hour: int, minute: int) -> list[datetime]:
+        """Return when it is so late on that day, in UTC.
+
+        What runs every hour runs through an hour that comes twice, and none is missing where one
+        is skipped. Any other time is meant once: its first, or the next that there is.
+        """
+        every_hour = len(self.hours) == _HOURS
+        local = datetime.combine(day, time(hour, minute))
+        if self._is_real(local):
+            folds = (0, 1) if every_hour else (0,)
+            return [local.replace(tzinfo=self.zone, fold=n).astimezone(UTC) for n in folds]
+        if every_hour:
+            return []
+        while not self._is_real(local):
+            local += timedelta(minutes=1)
+        return [local.replace(tzinfo=self.zone).astimezone(UTC)]
+
+    def _is_real(self, local: datetime) -> bool:
+        """Whether clocks there ever show it."""
+        there = local.replace(tzinfo=self.zone).astimezone(UTC).astimezone(self.zone)
+        return there.replace(tzinfo=None) == local
 
 
 def parse(text: str, zone: str, *, now: datetime, shortest: timedelta) -> Schedule:

@@ -1,6 +1,8 @@
 """What people write, checked before anything sees it; schedules; how runs end. Pure rules."""
 
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -104,13 +106,64 @@ def test_a_schedule_comes_at_its_time_in_its_zone():
     assert at("0 0 29 2 *") == datetime(2028, 2, 29, tzinfo=UTC)
 
 
-def test_the_hour_that_is_skipped_comes_later_and_the_one_that_is_doubled_once():
-    spring = datetime(2026, 3, 29, 0, 0, tzinfo=UTC)
-    assert at("30 2 * * *", "Europe/Berlin", spring) == datetime(2026, 3, 29, 1, 30, tzinfo=UTC)
-    autumn = datetime(2026, 10, 24, 12, 0, tzinfo=UTC)
-    first = at("30 2 * * *", "Europe/Berlin", autumn)
-    assert first == datetime(2026, 10, 25, 0, 30, tzinfo=UTC)
-    assert at("30 2 * * *", "Europe/Berlin", first) == datetime(2026, 10, 26, 1, 30, tzinfo=UTC)
+BERLIN, NEW_YORK, LORD_HOWE = "Europe/Berlin", "America/New_York", "Australia/Lord_Howe"
+
+
+@pytest.mark.parametrize(
+    ("text", "zone", "day", "runs"),
+    [
+        # an hour comes twice, half an hour on Lord Howe
+        ("0 * * * *", BERLIN, (2026, 10, 25), 25),
+        ("*/15 * * * *", BERLIN, (2026, 10, 25), 100),
+        ("30 2 * * *", BERLIN, (2026, 10, 25), 1),
+        ("*/15 2 * * *", BERLIN, (2026, 10, 25), 4),
+        ("0 */2 * * *", BERLIN, (2026, 10, 25), 12),
+        ("0 * * * *", NEW_YORK, (2026, 11, 1), 25),
+        ("30 1 * * *", NEW_YORK, (2026, 11, 1), 1),
+        ("*/15 * * * *", LORD_HOWE, (2026, 4, 5), 98),
+        ("45 1 * * *", LORD_HOWE, (2026, 4, 5), 1),
+        # and is skipped
+        ("0 * * * *", BERLIN, (2026, 3, 29), 23),
+        ("30 * * * *", BERLIN, (2026, 3, 29), 23),
+        ("*/15 * * * *", BERLIN, (2026, 3, 29), 92),
+        ("30 2 * * *", BERLIN, (2026, 3, 29), 1),
+        ("0 * * * *", NEW_YORK, (2026, 3, 8), 23),
+        ("30 2 * * *", NEW_YORK, (2026, 3, 8), 1),
+        ("*/15 * * * *", LORD_HOWE, (2026, 10, 4), 94),
+        ("15 2 * * *", LORD_HOWE, (2026, 10, 4), 1),
+        # neither
+        ("0 * * * *", "Asia/Tokyo", (2026, 10, 25), 24),
+        ("30 2 * * *", "Asia/Tokyo", (2026, 3, 29), 1),
+        ("*/15 * * * *", BERLIN, (2026, 6, 1), 96),
+    ],
+)
+def test_a_day_on_which_clocks_are_turned_has_as_many_runs_as_it_has_hours(text, zone, day, runs):
+    where = ZoneInfo(zone)
+    begin = datetime(*day, tzinfo=where).astimezone(UTC)
+    end = (datetime(*day, tzinfo=where) + timedelta(days=1)).astimezone(UTC)
+    schedule = cron.parse(text, zone, now=NOW, shortest=SHORTEST)
+    found, moment = [], begin - timedelta(seconds=1)
+    while (moment := schedule.next_after(moment)) and moment < end:
+        found.append(moment)
+    assert len(found) == runs
+    if text.startswith("*/15 *"):
+        assert {b - a for a, b in pairwise(found)} == {timedelta(minutes=15)}
+
+
+@pytest.mark.parametrize(
+    ("text", "zone", "after", "then"),
+    [
+        ("30 2 * * *", BERLIN, (2026, 3, 28, 12), (2026, 3, 29, 1, 0)),  # 3:00
+        ("30 2 * * *", NEW_YORK, (2026, 3, 7, 12), (2026, 3, 8, 7, 0)),  # 3:00
+        ("15 2 * * *", LORD_HOWE, (2026, 10, 3, 0), (2026, 10, 3, 15, 30)),  # 2:30
+        ("30 2 * * *", BERLIN, (2026, 10, 24, 12), (2026, 10, 25, 0, 30)),  # the first 2:30
+        ("30 2 * * *", BERLIN, (2026, 10, 25, 0, 30), (2026, 10, 26, 1, 30)),
+    ],
+)
+def test_a_time_comes_once_and_one_that_is_skipped_at_the_next_that_there_is(
+    text, zone, after, then
+):
+    assert at(text, zone, datetime(*after, tzinfo=UTC)) == datetime(*then, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
