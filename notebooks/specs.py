@@ -146,10 +146,12 @@ def _lab(
     env, secret_env = hub.launch_environment(
         info_of(row), _client(row), bind=EVERYWHERE, port=str(PORT), hub_url=options.hub_url
     )
+    # What is open in this one. Nothing but the home outlives its pod, and several share that.
+    layout = {"JUPYTERLAB_WORKSPACES_DIR": f"{HOME}/.jupyter/lab/workspaces/{row.short_id}"}
     return WorkloadSpec(
         **common,
         command=("jupyterhub-singleuser", *hub.server_arguments(root_dir=HOME)),
-        env={**keys.env, **row.env, **env, "JUPYTER_RUNTIME_DIR": RUNTIME_DIR},
+        env={**layout, **keys.env, **row.env, **env, "JUPYTER_RUNTIME_DIR": RUNTIME_DIR},
         secret_env=lambda: {**keys.secret_env(), **secret_env},
         port=PORT,
         probe=Probe(path=hub.readiness_path(row.short_id)),

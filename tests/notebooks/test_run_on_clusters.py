@@ -28,6 +28,8 @@ def test_a_notebook_on_a_cluster_listens_everywhere_and_speaks_to_the_clusters_h
     assert found.env["JUPYTERHUB_SERVICE_URL"] == "http://0.0.0.0:8888/"
     assert found.env["JUPYTERHUB_API_URL"] == "http://hub.internal:8001/hub/api"
     assert found.env["A"] == "1"
+    layout = found.env["JUPYTERLAB_WORKSPACES_DIR"]  # several may share the home
+    assert layout == f"/home/berth/.jupyter/lab/workspaces/{found.name}"
     assert "JUPYTERHUB_API_TOKEN" in found.secret_env()
     assert not found.sidecars
     assert found.links_volumes  # its file browser begins at the home

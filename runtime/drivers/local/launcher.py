@@ -219,6 +219,8 @@ class Launcher:
         asked = {name: placed(value, str(self.secrets)) for name, value in granted.items()}
         return {
             "LANG": "C.UTF-8",
+            # What is open in this one: several share a home, and none the others' tabs.
+            "JUPYTERLAB_WORKSPACES_DIR": str(self.space / "jupyter/workspaces"),
             **environ.passed_on(),
             **{name: environ.substitute(value, port) for name, value in asked.items()},
             **secrets,  # as they are: a password may hold any text

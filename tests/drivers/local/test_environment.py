@@ -66,14 +66,23 @@ class Lab:
         self.address = address
 
     def post(self, path: str) -> dict:
+        return json.loads(self._ask("POST", path, {}))
+
+    def put(self, path: str, body: dict) -> None:
+        self._ask("PUT", path, body)
+
+    def get(self, path: str) -> dict:
+        return json.loads(self._ask("GET", path))
+
+    def _ask(self, method: str, path: str, body: dict | None = None) -> bytes:
         request = urllib.request.Request(
             f"http://{self.address}{path}",
-            method="POST",
-            data=b"{}",
+            method=method,
+            data=None if body is None else json.dumps(body).encode(),
             headers={"Authorization": f"token {TOKEN}", "Content-Type": "application/json"},
         )
         with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
-            return json.load(answer)
+            return answer.read()
 
     def run(self, code: str) -> str:
         """Run code in a new kernel; return everything it printed."""
@@ -153,6 +162,30 @@ def jupyter(request, make_supervisor):
     supervisor = make_supervisor(mode)
     (supervisor.environments / "jupyterlab").symlink_to(BASE.resolve())
     return supervisor
+
+
+@pytest.mark.real
+def test_two_workspaces_on_one_home_have_a_layout_each_that_survives_a_stop(jupyter):
+    one = lab(jupyter)
+    two = lab(jupyter, mounts=one.mounts)
+
+    def layout(spec, *tabs):
+        """Return the tabs that JupyterLab would open, after keeping these."""
+        server = Lab(wait_ready(jupyter, spec).address)
+        path = "/lab/api/workspaces/default"
+        if tabs:
+            kept = {"data": {"tabs": list(tabs)}, "metadata": {"id": "default"}}
+            server.put(path, kept)
+        return server.get(path)["data"].get("tabs")
+
+    for spec in (one, two):
+        jupyter.driver.ensure(spec)
+    assert layout(one, "first.ipynb") == ["first.ipynb"]
+    assert layout(two) is None
+    jupyter.stop(one.uid)
+    again = lab(jupyter, uid=one.uid, launch=2, mounts=one.mounts)
+    jupyter.driver.ensure(again)
+    assert layout(again) == ["first.ipynb"]
 
 
 @pytest.mark.real
