@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from django.conf import settings
 from django.db.models import (
     Case,
     Count,
@@ -29,14 +30,18 @@ from clusters.kind_use import KindUse, uses
 from clusters.models import Claim, Cluster, Device
 from clusters.placement import QUEUED_HERE
 from clusters.wording import work_words
+from common.clock import now
 from events.models import Event, Seal
 from events.selectors import audit
 from loaders.models import Load
 from loaders.words import message_of
-from notebooks.models import Preset, Workspace
+from notebooks.models import Preset, Sample, Workspace
 from projects.models import Project
 from quotas.models import Reservation
 from runtime.models import ObservedWorkload
+from runtime.protocol import Phase
+
+MEASURED = timedelta(minutes=3)  # older figures of use tell nothing of now
 
 
 @dataclass(frozen=True)
@@ -71,9 +76,20 @@ class Machine:
     cpu_milli_total: int
     memory_mib: int
     memory_mib_total: int
+    cpu_milli_used: int | None = None  # as last measured; None: not known
+    memory_mib_used: int | None = None
     isolation: list[tuple[str, bool, str]] = field(default_factory=list)
     kinds: list[KindUse] = field(default_factory=list)  # of a cluster with nodes
     sought: list[Gpu] | None = None  # of these, what was searched for
+
+    @property
+    def cpu_milli_limit(self) -> int:
+        """How much is given out at most: CPUs are promised several times."""
+        return int(self.cpu_milli_total * settings.BERTH_CPU_OVERCOMMIT)
+
+    @property
+    def memory_mib_limit(self) -> int:
+        return int(self.memory_mib_total * settings.BERTH_MEMORY_OVERCOMMIT)
 
     @property
     def shown(self) -> list[Gpu]:
@@ -134,6 +150,7 @@ def machines() -> list[Machine]:
     }
     found = []
     rows = list(clusters.clusters())
+    in_use = _in_use([row.key for row in rows if row.driver in QUEUED_HERE])
     kinds = uses([row for row in rows if row.driver not in QUEUED_HERE])
     for cluster in rows:
         capacity = cluster.capacity or {}
@@ -146,10 +163,29 @@ def machines() -> list[Machine]:
                 cpu_milli_total=int(capacity.get("cpu_milli") or 0),
                 memory_mib=used.get("memory") or 0,
                 memory_mib_total=int(capacity.get("memory_mib") or 0),
+                cpu_milli_used=in_use.get(cluster.key, (None, None))[0],
+                memory_mib_used=in_use.get(cluster.key, (None, None))[1],
                 isolation=isolation_words(cluster),
                 kinds=[use for use in kinds if use.cluster.pk == cluster.pk],
             )
         )
+    return found
+
+
+def _in_use(keys: list[str]) -> dict[str, tuple[int, int]]:
+    """Return CPU and memory that workspaces on machines were last measured to use, in one query."""
+    latest = Sample.objects.filter(workspace=OuterRef("pk"), at__gte=now() - MEASURED).order_by(
+        "-at"
+    )
+    rows = Workspace.objects.filter(cluster_key__in=keys, phase=Phase.RUNNING).annotate(
+        cpu=Subquery(latest.values("cpu_milli")[:1]),
+        memory=Subquery(latest.values("memory_mib")[:1]),
+    )
+    found: dict[str, tuple[int, int]] = {}
+    for key, cpu, memory in rows.values_list("cluster_key", "cpu", "memory"):
+        if cpu is not None and memory is not None:
+            before = found.get(key, (0, 0))
+            found[key] = (before[0] + cpu, before[1] + memory)
     return found
 
 

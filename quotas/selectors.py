@@ -93,6 +93,12 @@ def ceilings(
     ]
 
 
+def ceilings_over(project: Project, owner: User, *, without: UUID | None = None) -> list[Ceiling]:
+    """Return every limit on work of ``owner`` in ``project`` with what is used of it."""
+    limits = list(limits_over(project, owner))
+    return ceilings(project, owner, limits, without=without) if limits else []
+
+
 def usage_by_scope(
     project: Project, owner: User, *, without: UUID | None = None
 ) -> dict[tuple[Scope, str], int]:
@@ -122,10 +128,8 @@ def would_fit(
     *, project: Project, owner: User, amounts: Mapping[str, int], uid: UUID | None = None
 ) -> Verdict:
     """Say whether ``amounts`` would be reserved now. Advice for forms and plans, no promise."""
-    limits = limits_over(project, owner)
-    found = refusals(
-        amounts, held_by(uid) if uid else {}, ceilings(project, owner, limits, without=uid)
-    )
+    over = ceilings_over(project, owner, without=uid)
+    found = refusals(amounts, held_by(uid) if uid else {}, over)
     return Verdict(refusals=tuple(found))
 
 

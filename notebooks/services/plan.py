@@ -260,6 +260,6 @@ def _said(slower: list[str], plan: Plan) -> Plan:
     if plan.forecast is not None and plan.allowed:
         said.append(plan.forecast.sentence)
     said += slower
-    if plan.cost_per_hour:
+    if plan.cost_per_hour and plan.allowed:
         said.append(_("It costs %(price)s per hour.") % {"price": price(plan.cost_per_hour)})
     return Plan(**{**plan.__dict__, "sentences": tuple(said)})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -15,7 +15,7 @@ from django.utils.translation import gettext_lazy as _
 from common.templatetags.berth import translated
 from notebooks import selectors
 from notebooks.forecast import Forecast, KindFree, Rooms
-from notebooks.services.placing import Doors, can_run, clusters_of
+from notebooks.services.placing import Doors, amounts_of, can_run, clusters_of
 from notebooks.services.plan import cost_per_hour, prices
 from notebooks.services.specify import spec_of_preset
 from notebooks.ui.rights import startable, with_roles
@@ -23,6 +23,8 @@ from projects.access import Permission, permissions_of, projects_visible_to
 from projects.models import Project
 from projects.ui.base import SESSION_PROJECT, PlatformView
 from quotas import selectors as quotas
+from quotas.choices import is_kind
+from quotas.policies import refusals
 from runtime.protocol import Desired, Phase
 
 if TYPE_CHECKING:
@@ -30,8 +32,11 @@ if TYPE_CHECKING:
 
     from django.db.models import QuerySet
 
+    from accounts.models import User
     from clusters.models import Cluster
     from notebooks.models import Preset, Workspace
+    from notebooks.spec import Spec
+    from quotas.policies import Ceiling
 
 MINE_SHOWN = 24
 CARDS_SHOWN = 12  # presets on a page; more of them come with a search
@@ -48,23 +53,25 @@ class Card:
     kinds: list[KindFree]  # of GPU, those that it may get
     price: Decimal
     nonce: str
+    spec: Spec  # as it would be launched
     cluster: str = ""  # said where there are several
-    refusal: str = ""  # why no cluster would let it in now
+    refusal: str = ""  # why no cluster, or which limit, would not let it in now
 
     @property
     def starts_now(self) -> bool:
         return not self.refusal and self.forecast.starts_now
 
 
-def cards(project: Project) -> list[Card]:
-    """Return the presets of a project, those that start now first."""
+def cards(project: Project, owner: User) -> list[Card]:
+    """Return the presets of a project as they are for ``owner``, those that start now first."""
+    ceilings = quotas.ceilings_over(project, owner)
     usable = clusters_of(project)
     rooms = Rooms(project.uid, usable)
     doors = Doors(project, usable)
     presets = list(selectors.presets_for(project))
     known = prices() if any(preset.gpus for preset in presets) else {}
     made = [_card(preset, rooms, usable, doors, known) for preset in presets]
-    found = [card for card in made if card is not None]
+    found = [_within(project, ceilings, card) for card in made if card is not None]
     return sorted(found, key=lambda card: not card.starts_now)
 
 
@@ -97,9 +104,20 @@ def _card(
         kinds=kinds,
         price=cost_per_hour(preset.gpus, preset.gpu_flavor, known),
         nonce=secrets.token_urlsafe(12),
+        spec=replace(spec, cluster=cluster.key),
         cluster=cluster.label if len(usable) > 1 else "",
         refusal=refusal,
     )
+
+
+def _within(project: Project, ceilings: list[Ceiling], card: Card) -> Card:
+    """Say which limit a press would be refused by, in the words of that refusal."""
+    if card.refusal or not ceilings:
+        return card
+    by_kind = any(is_kind(ceiling.resource) for ceiling in ceilings)
+    amounts = amounts_of(project, card.spec) if by_kind else card.spec.amounts(())
+    found = refusals(amounts, {}, ceilings)
+    return replace(card, refusal=" ".join(one.sentence for one in found))
 
 
 class Home(PlatformView):
@@ -129,7 +147,7 @@ class Home(PlatformView):
             can_start = Permission.WORKSPACE_CREATE in granted and not project.archived_at
             context["can_start"] = can_start
             if can_start:
-                context |= _presets(request, project)
+                context |= _presets(request, project, self.principal.user)
             if Permission.QUOTA_READ in granted:
                 context["share"] = quotas.project_share(project, self.principal.user)
         return self.render(context)
@@ -162,9 +180,9 @@ class PresetSearch(forms.Form):
     )
 
 
-def _presets(request: HttpRequest, project: Project) -> dict[str, Any]:
+def _presets(request: HttpRequest, project: Project, owner: User) -> dict[str, Any]:
     """Return a page of the cards, and the search where one page is not all of them."""
-    found, form = cards(project), PresetSearch(request.GET or None)
+    found, form = cards(project, owner), PresetSearch(request.GET or None)
     many = len(found) > CARDS_SHOWN
     if many and form.is_valid() and (sought := form.cleaned_data["q"]):
         found = [card for card in found if _matches(card.preset, sought.casefold())]

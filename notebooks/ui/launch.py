@@ -76,17 +76,30 @@ class Launch(ProjectView):
                 must_fit=True,
             )
         except (Invalid, Conflict, Forbidden) as error:
+            if not set(form.fields) & set(
+                request.POST
+            ):  # a press on a card: the form begins with the preset's
+                form = launch_form(self.principal, self.project, preset)
+                request.berth_error = error  # type: ignore[attr-defined]  # as ``refuse`` does
+                return self._page(preset, form, error.status, refusal=error.message)
             return self._page(preset, form, refuse(request, form, error))
         return go(request, f"{row.get_absolute_url()}?open=1")
 
-    def _page(self, preset: Preset, form: SizeForm, status: int = 200) -> HttpResponse:
+    def _page(
+        self, preset: Preset, form: SizeForm, status: int = 200, refusal: str = ""
+    ) -> HttpResponse:
+        """``refusal``, and what is wrong with the form, stand above it and nowhere else."""
+        said = plan_context(self, preset, form)
+        if form.is_bound and not form.is_valid():
+            said["problems"] = []
         context = {
             "form": form,
             "preset": preset,
             "presets": selectors.presets_for(self.project),
             "image_check_url": reverse("images:check", args=[self.project.slug]),
             "nonce": self.request.POST.get("nonce") or secrets.token_urlsafe(12),
-            **plan_context(self, preset, form),
+            "refusal": refusal,
+            **said,
         }
         return self.render(context, status=status)
 

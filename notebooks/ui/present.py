@@ -260,7 +260,7 @@ def shown(who: Principal, row: Workspace) -> Shown:
 
 def alternatives(row: Workspace) -> list[Card]:
     """Return the presets that a press would start now while this one waits."""
-    found = [card for card in cards(row.project) if card.starts_now]
+    found = [card for card in cards(row.project, row.owner) if card.starts_now]
     return [card for card in found if card.preset.pk != row.preset_id][:MAX_ALTERNATIVES]
 
 

@@ -190,7 +190,7 @@ def test_machines_say_who_holds_a_gpu_and_what_is_not_kept_apart(
     assert "73 %" in page
     assert "unknown" in page  # the second GPU's utilisation is not invented
     assert "one circle of trust" in page
-    assert "2 of 8 given" in page
+    assert "2 given, 32 at most" in page
 
 
 def test_machines_are_searched_by_name_kind_and_holder(as_user: Any, auditor: Any) -> None:
@@ -395,3 +395,22 @@ def test_an_operator_holds_back_and_cancels_what_waits(
     assert press("cancel") == 302
     row.refresh_from_db()
     assert row.desired == "stopped"
+
+
+def test_a_machine_shows_what_is_given_what_may_be_given_and_what_is_in_use(
+    launch: Any, settle: Any, alice: Any, operator: Any, as_user: Any, settings: Any
+) -> None:
+    from clusters.models import Cluster
+    from common.clock import now
+    from notebooks.models import Sample
+
+    settings.BERTH_CPU_OVERCOMMIT = 4
+    row = settle(launch(alice, cpu_milli=3000))
+    Cluster.objects.filter(key=row.cluster_key).update(
+        capacity={"cpu_milli": 2000, "memory_mib": 16384}
+    )
+    Sample.objects.create(workspace=row, at=now(), cpu_milli=400, memory_mib=1024)
+    page = as_user(operator).get(reverse("console:machines")).content.decode()
+    assert "3 given, 8 at most" in page
+    assert "0.4 of 2 in use" in page
+    assert "bar-danger" not in page

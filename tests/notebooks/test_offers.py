@@ -48,3 +48,35 @@ def test_in_an_archived_project_nothing_is_resumed_or_changed(
     settings = text(alice, url(row, "settings/"))
     assert 'name="memory"' not in settings
     assert "The project is archived: nothing new starts in it." in settings
+
+
+def test_cards_form_plan_and_refusal_tell_of_the_same_limit(
+    as_user, presets, project, alice, launch, settle
+):
+    from quotas.models import Limit
+
+    settle(launch(alice))
+    Limit.objects.create(project=project, resource="cpu_milli", amount=2500)
+    said = "The project&#x27;s limit on CPU is 2.5 CPU: 2 CPU in use, 2 CPU asked for."
+    client = as_user(alice)
+    client.get("/projects/vision/")  # the one that the home page shows
+    home = client.get("/").content.decode()
+    card = home.split('id="preset-jupyterlab"')[1].split("</article>")[0]
+    assert "Starts now" not in card
+    assert said in card
+    assert "<form" not in card
+    assert "<form" not in home.split('id="preset-large"')[1].split("</article>")[0]
+    url = "/projects/vision/workspaces/launch/"
+    page = client.get(f"{url}?preset=jupyterlab").content.decode()
+    assert page.count(said) == 1
+    assert "It costs nothing" not in page
+    # the card is older than what took the rest of the limit
+    pressed = client.post(url, {"preset": "jupyterlab", "nonce": "n"})
+    assert pressed.status_code in {403, 409}
+    page = pressed.content.decode()
+    assert page.count(said) == 1
+    assert 'name="cpu" value="2' in page
+    assert "It costs nothing" not in page
+    # the form itself
+    typed = client.post(url, {"preset": "jupyterlab", "nonce": "n", "cpu": "2", "memory": "4"})
+    assert typed.content.decode().count(said) == 1
