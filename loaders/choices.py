@@ -71,6 +71,8 @@ class State(models.TextChoices):
     COPYING = "copying", _("Copying")
     VERIFYING = "verifying", _("Checking")
     PAUSING = "pausing", _("Pausing")
+    CANCELLING = "cancelling", _("Cancelling")
+    STOPPING = "stopping", _("Stopping")
     PAUSED = "paused", _("Paused")
     DONE = "done", _("Done")
     PARTIAL = "partial", _("Partial")

@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _
 from common.errors import Forbidden, NotFound
 from loaders.choices import State
 from loaders.models import Load, LoadRun, RunLog
-from loaders.states import SETTLED, state_of
+from loaders.states import ENDING, SETTLED, state_of
 from projects.access import Permission, scoped
 from runtime.protocol import Desired
 from runtime.reasons import Reason
@@ -132,7 +132,7 @@ def missing(load_uids: Collection[UUID | str]) -> tuple[str, str] | None:
         if row.loaded_at is not None:
             continue
         state = state_of(row)
-        if state in SETTLED or state == State.PAUSING:
+        if state in SETTLED | ENDING:
             names = {"name": row.name, "state": State(state).label}
             return Reason.DATA_MISSING, _("The load “%(name)s” is not done: %(state)s.") % names
         waits.append(row)

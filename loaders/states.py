@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 SETTLED = frozenset(
     {State.PAUSED, State.DONE, State.PARTIAL, State.FAILED, State.CANCELLED, State.STOPPED}
 )
+ENDING = frozenset({State.PAUSING, State.CANCELLING, State.STOPPING})
 MOVING = frozenset({State.LISTING, State.COPYING, State.VERIFYING})
 
 _OF_STAGE = {
@@ -34,6 +35,10 @@ _OF_RESULT = {
     Result.CANCELLED: State.CANCELLED,
     Result.STOPPED: State.STOPPED,
 }
+_STOPS: dict[str, tuple[State, State]] = {
+    StopReason.PAUSED: (State.PAUSING, State.PAUSED),
+    StopReason.CANCELLED: (State.CANCELLING, State.CANCELLED),
+}
 
 
 def state_of(row: Load) -> State:
@@ -48,11 +53,8 @@ def state_of(row: Load) -> State:
 
 
 def _stopping(row: Load) -> State:
-    if row.phase not in ENDED:
-        return State.PAUSING
-    if row.stop_reason == StopReason.PAUSED:
-        return State.PAUSED
-    return State.CANCELLED if row.stop_reason == StopReason.CANCELLED else State.STOPPED
+    under_way, over = _STOPS.get(row.stop_reason, (State.STOPPING, State.STOPPED))
+    return over if row.phase in ENDED else under_way
 
 
 def _on_its_way(row: Load) -> State:

@@ -27,6 +27,8 @@ SHAPES: dict[State, tuple[str, str]] = {
     State.COPYING: ("info", "transfer"),
     State.VERIFYING: ("info", "list-check"),
     State.PAUSING: ("quiet", "loader-3"),
+    State.CANCELLING: ("quiet", "loader-3"),
+    State.STOPPING: ("quiet", "loader-3"),
     State.PAUSED: ("quiet", "player-pause"),
     State.DONE: ("good", "circle-check"),
     State.PARTIAL: ("warning", "alert-circle"),

@@ -107,7 +107,8 @@ class State(LoadView):
         return selectors.load_look(self.principal, self.kwargs["load"], self.project)
 
     def get(self, request: HttpRequest, project: str, load: UUID) -> HttpResponse:
-        return self.render(self.page(self.row()))
+        row = self.row()
+        return self.render(self.page(row, {"runs": self.runs(row, 5), "is_live": True}))
 
 
 class Bar(LoadView):

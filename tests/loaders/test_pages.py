@@ -237,3 +237,19 @@ def test_the_events_page_says_where_it_ends_and_leads_to_the_others(text, as_use
     others = "/projects/vision/activity?verb=load"
     assert f'href="{others}"' in page
     assert '<option value="load" selected>' in as_user(alice).get(others).content.decode()
+
+
+def test_the_part_that_changes_by_itself_has_the_runs_of_the_same_moment(
+    as_user, alice, load, settle, end
+):
+    row = settle(load(alice))
+    client, state = as_user(alice), f"{BASE}{row.uid}/state/"
+    page = client.get(f"{BASE}{row.uid}/").content.decode()
+    assert page.count('id="runs"') == 1
+    assert "hx-swap-oob" not in page
+    end(row)
+    part = client.get(state, headers={"HX-Request": "true"}).content.decode()
+    runs = part.split('id="runs"')[1]
+    assert 'hx-swap-oob="true"' in runs
+    assert "under way" not in runs
+    assert "Done" in runs

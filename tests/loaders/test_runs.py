@@ -87,6 +87,8 @@ def test_what_was_done_a_moment_before_the_pause_is_done(
 def test_cancel_ends_what_runs_and_what_is_paused(load, alice, settle, principal):
     row = settle(load(alice))
     services.load_cancel(principal=principal(alice), load=row)
+    row.refresh_from_db()
+    assert state_of(row) == State.CANCELLING
     assert state_of(settle(row)) == State.CANCELLED
     other = settle(load(alice, "s3://bucket/b"))
     services.load_pause(principal=principal(alice), load=other)
