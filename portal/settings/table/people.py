@@ -74,8 +74,8 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             anything(),
             "groups",
             "claim of id_token or userinfo that lists a person's groups; without it somebody is in"
-            " none, and loses the roles that groups gave. Empty: this provider never sends groups, and"
-            " roles stay as they are",
+            " none, and loses the roles that groups gave. Empty: this provider never sends groups,"
+            " and roles stay as they are",
         ),
         Setting(
             "OIDC_SCOPES",

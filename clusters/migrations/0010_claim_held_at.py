@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('clusters', '0008_further_cards'),
+        ('clusters', '0009_identity'),
     ]
 
     operations = [
