@@ -31,12 +31,12 @@ def can_delete(who: Principal, row: Load) -> bool:
     return row.desired != Desired.ABSENT and services.may_end(who, row)
 
 
-def _cancel(*, principal: Principal, row: Load) -> None:
-    services.load_cancel(principal=principal, load=row)
+def _cancel(*, principal: Principal, row: Load, said: str) -> None:
+    services.load_cancel(principal=principal, load=row, said=said)
 
 
-def _delete(*, principal: Principal, row: Load) -> None:
-    services.load_delete(principal=principal, load=row)
+def _delete(*, principal: Principal, row: Load, said: str) -> None:
+    services.load_delete(principal=principal, load=row, said=said)
 
 
 DEEDS = (
@@ -96,7 +96,7 @@ def _is_uid(text: str) -> bool:
 def acts_on(who: Principal, row: Load) -> list[Act]:
     """Return the menu of one load in the list."""
     keys = {"project": row.project.slug, "load": row.uid}
-    can = possible(who, row)
+    can, own = possible(who, row), row.owner_id == who.user.pk
     found = []
     for allowed, word, icon, route in (
         (can.resume, _t("Resume"), "player-play", "loaders:resume"),
@@ -106,18 +106,21 @@ def acts_on(who: Principal, row: Load) -> list[Act]:
             "player-play",
             "loaders:start",
         ),
-        (can.pause, _t("Pause"), "player-pause", "loaders:pause"),
-        (can.cancel, _t("Cancel"), "player-stop", "loaders:cancel"),
+        (own and can.pause, _t("Pause"), "player-pause", "loaders:pause"),
+        (own and can.cancel, _t("Cancel"), "player-stop", "loaders:cancel"),
     ):
         if allowed:
             found.append(Act(word, icon, reverse(route, kwargs=keys), posts=True))
     if selectors.sees_inside(who, row):
         found.append(Act(_t("Logs"), "file-text", reverse("loaders:logs", kwargs=keys)))
+    if not own and can.cancel:  # the page asks why
+        found.append(Act(_t("Cancel"), "player-stop", asking(row, "cancel")))
     if can_delete(who, row):
-        asks = reverse(
-            "loaders:bulk",
-            kwargs={"project": row.project.slug},
-            query={"act": "delete", "id": str(row.uid)},
-        )
-        found.append(Act(_t("Delete"), "trash", asks, destroys=True))
+        found.append(Act(_t("Delete"), "trash", asking(row, "delete"), destroys=True))
     return found
+
+
+def asking(row: Load, act: str) -> str:
+    """Return the address of the page that asks before it is done."""
+    chosen = {"act": act, "id": str(row.uid)}
+    return reverse("loaders:bulk", kwargs={"project": row.project.slug}, query=chosen)

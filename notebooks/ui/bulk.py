@@ -31,12 +31,12 @@ def _can_delete(who: Principal, row: Workspace) -> bool:
     return row.desired != Desired.ABSENT and services.may_end(who, row)
 
 
-def _delete(*, principal: Principal, row: Workspace) -> None:
-    services.workspace_delete(principal=principal, workspace=row)
+def _delete(*, principal: Principal, row: Workspace, said: str) -> None:
+    services.workspace_delete(principal=principal, workspace=row, said=said)
 
 
-def _stop(*, principal: Principal, row: Workspace) -> None:
-    services.workspace_stop(principal=principal, workspace=row)
+def _stop(*, principal: Principal, row: Workspace, said: str) -> None:
+    services.workspace_stop(principal=principal, workspace=row, said=said)
 
 
 DEEDS = (
@@ -108,17 +108,20 @@ def acts_on(who: Principal, row: Workspace) -> list[Act]:
         acts.append(Act(_t("Open"), "external-link", url))
     for allowed, word, icon, route, posts in (
         (keeps and row.is_ended, again, "player-play", "notebooks:start", True),
-        (_can_stop(who, row), _t("Stop"), "player-stop", "notebooks:stop", True),
+        (own and _can_stop(who, row), _t("Stop"), "player-stop", "notebooks:stop", True),
         (there, _t("Logs"), "file-text", "notebooks:logs", False),
         (there, _t("Settings"), "settings", "notebooks:settings", False),
     ):
         if allowed:
             acts.append(Act(word, icon, reverse(route, kwargs=keys), posts=posts))
+    if not own and _can_stop(who, row):  # the page asks why
+        acts.append(Act(_t("Stop"), "player-stop", asking(row, "stop")))
     if _can_delete(who, row):
-        asks = reverse(
-            "notebooks:bulk",
-            kwargs={"project": row.project.slug},
-            query={"act": "delete", "id": row.short_id},
-        )
-        acts.append(Act(_t("Delete"), "trash", asks, destroys=True))
+        acts.append(Act(_t("Delete"), "trash", asking(row, "delete"), destroys=True))
     return acts
+
+
+def asking(row: Workspace, act: str) -> str:
+    """Return the address of the page that asks before it is done."""
+    chosen = {"act": act, "id": row.short_id}
+    return reverse("notebooks:bulk", kwargs={"project": row.project.slug}, query=chosen)

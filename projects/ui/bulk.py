@@ -33,7 +33,7 @@ class Deed:
     on_chosen: Promise
     title: Callable[[int], str]
     done: Callable[[int], str]
-    act: Callable[..., Any]  # principal=, row=
+    act: Callable[..., Any]  # principal=, row=, said=: why, of what is another's
     fits: Callable[..., bool]  # principal, row
     lost: Promise | str = ""
     destroys: bool = False
@@ -41,6 +41,8 @@ class Deed:
 
 @dataclass(frozen=True)
 class Chosen:
+    """A row as the page names it; ``who``: whose it is, '' where it is one's own."""
+
     key: str
     name: str
     who: str
@@ -75,10 +77,14 @@ class Bulk(ProjectView):
         if deed.destroys and request.POST.get("confirm", "").strip() != self._word(rows):
             messages.error(request, _("This is not the word. Nothing was deleted."))
             return self._page(deed, rows, left_out, status=422)
+        said = request.POST.get("reason", "")
+        if not said.strip() and any(self.described(row).who for row in rows):
+            messages.error(request, _("Say why: some of it is others', and they are told it."))
+            return self._page(deed, rows, left_out, status=422)
         done = 0
         for row in rows:
             try:
-                deed.act(principal=self.principal, row=row)
+                deed.act(principal=self.principal, row=row, said=said)
                 done += 1
             except BerthError as error:
                 messages.error(request, f"{self.described(row).name}: {error.message}")
@@ -101,10 +107,13 @@ class Bulk(ProjectView):
     def _page(
         self, deed: Deed, rows: Sequence[Any], left_out: Sequence[Any], status: int = 200
     ) -> HttpResponse:
+        shown = [self.described(row) for row in rows]
         context = {
             "deed": deed,
             "title": deed.title(len(rows)),
-            "rows": [self.described(row) for row in rows],
+            "rows": shown,
+            "owners": ", ".join(dict.fromkeys(row.who for row in shown if row.who)),
+            "reason": self.request.POST.get("reason", ""),
             "left_out": [self.described(row) for row in left_out],
             "word": self._word(rows),
             "back": reverse(self.list_route, kwargs={"project": self.project.slug}),
