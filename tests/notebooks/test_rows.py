@@ -97,3 +97,19 @@ def test_every_tab_has_state_open_and_stop_in_its_head(as_user, launched, alice,
     assert "Stop" in head
     part = as_user(alice).get(url(row, "state/?part=head")).content.decode()
     assert part.strip().startswith('<div id="head"')
+
+
+def test_of_others_work_one_says_why_and_they_are_told(as_user, launched, alice, mona):
+    rows = launched(alice, "one", "two")
+    client, ids = as_user(mona), [row.short_id for row in rows]
+    listed = client.get(BASE).content.decode()
+    assert "formaction" not in listed  # nothing of another's is ended by one press
+    assert "act=stop&amp;id=" in listed
+    assert "is told it" in client.get(f"{BASE}act/", {"act": "stop", "id": ids}).content.decode()
+    assert client.post(f"{BASE}act/", {"act": "stop", "id": ids}).status_code == 422
+    assert set(Workspace.objects.values_list("desired", flat=True)) == {"running"}
+    said = {"act": "stop", "id": ids, "reason": "The machine goes down at six."}
+    assert client.post(f"{BASE}act/", said).status_code == 302
+    assert set(Workspace.objects.values_list("desired", flat=True)) == {"stopped"}
+    told = "".join(str(line.params) for line in alice.notifications.all())
+    assert told.count("The machine goes down at six.") == 2

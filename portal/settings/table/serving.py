@@ -366,9 +366,9 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             "DISK_RESERVE_MIB",
             whole(0, unit="MiB"),
             64,
-            "room that the portal holds in `BERTH_VAR/reserve` while its database is SQLite there,"
-            " and gives back in pieces of 8 MiB when others filled the disk: signing in, stopping and"
-            " deleting go on; 0: none",
+            "room that the portal holds in `BERTH_VAR/reserve` while its database is SQLite"
+            " there, and gives back in pieces of 8 MiB when others filled the disk: signing in,"
+            " stopping and deleting go on; 0: none",
         ),
         Setting(
             "HEALTH_PORT",
