@@ -86,18 +86,22 @@ def placed_on(cluster_key: str, nodes: Collection[str] | None = None) -> list[Pl
     ]
 
 
-def live_on(cluster_key: str) -> dict[str, int]:
-    """Return kind of row → how many there are that are not gone (for detaching).
+def live_on(cluster_key: str, *, holding: bool = False) -> dict[str, int]:
+    """Return kind of row → how many there are that are not gone.
 
-    A project's place is not counted: without work in it, it goes with the cluster.
+    A project's place is not counted: without work in it, it goes with the cluster. ``holding``:
+    only those that keep the cluster from being detached (``holds_cluster`` of their reconciler;
+    without it all of them).
     """
     found = {}
     for kind, reconciler in reconcilers.registered().items():
         if kind == PLACE:
             continue
         rows: Any = reconciler.model._default_manager  # noqa: SLF001 - any model
-        count = rows.filter(cluster_key=cluster_key, deleted_at__isnull=True).count()
-        if count:
+        rows = rows.filter(cluster_key=cluster_key, deleted_at__isnull=True)
+        if holding and (holds := getattr(reconciler, "holds_cluster", None)):
+            rows = holds(rows)
+        if count := rows.count():
             found[kind] = count
     return found
 

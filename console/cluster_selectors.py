@@ -10,10 +10,12 @@ from django.db.models import Count, Q
 from django.utils.translation import gettext as _
 
 from clusters import selectors as clusters
+from clusters.demand import live_on
 from clusters.kind_use import KindUse, uses
 from clusters.models import Cluster
 from clusters.options import options_of
 from clusters.placement import QUEUED_HERE, launch_refusal
+from clusters.wording import counted
 from common.clock import now
 from console.node_rows import NodeRows
 from projects.models import Project
@@ -98,7 +100,17 @@ def page(cluster: Cluster) -> dict[str, Any]:
         "refusal": launch_refusal(cluster.key),
         "is_stale": is_stale(cluster.checked_at),
         "on_cluster": cluster.driver not in QUEUED_HERE,
+        "there": counted(live_on(cluster.key)),
+        "behind": _left_behind(cluster),
     }
+
+
+def _left_behind(cluster: Cluster) -> str:
+    """Names of projects that are gone, but for what they have on a cluster that was silent."""
+    here = {"places__cluster_key": cluster.key, "places__deleted_at__isnull": True}
+    gone = Project.objects.filter(deleted_at__isnull=False, **here).order_by("name")
+    names = list(gone.values_list("name", flat=True)[: NAMED + 1])
+    return ", ".join(names[:NAMED]) + (" …" if len(names) > NAMED else "")
 
 
 def nodes(cluster: Cluster, chosen: Mapping[str, Any]) -> NodeRows:

@@ -51,6 +51,7 @@ urlpatterns = [
     path(f"{_CLUSTER}/settings", clusters.ClusterSettings.as_view(), name="cluster-settings"),
     path(f"{_CLUSTER}/kubeconfig", clusters.ClusterKubeconfig.as_view(), name="cluster-kubeconfig"),
     path(f"{_CLUSTER}/detach", clusters.ClusterDetach.as_view(), name="cluster-detach"),
+    path(f"{_CLUSTER}/forget", clusters.ClusterForget.as_view(), name="cluster-forget"),
     path(f"{_CLUSTER}/check", clusters.ClusterCheck.as_view(), name="cluster-check"),
     path(f"{_CLUSTER}/nodes/", parts.NodeList.as_view(), name="cluster-nodes"),
     path(f"{_CLUSTER}/pools/new", parts.PoolEdit.as_view(), name="pool-create"),

@@ -6,12 +6,13 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from django.db.models import Q
 from django.utils.translation import gettext as _
 
 from common.clock import now
 from loaders import logs
 from loaders.choices import StopReason, Uploads
-from loaders.models import Load
+from loaders.models import ACTIVE, Load
 from loaders.services import uploads
 from loaders.specs import workload_spec
 from loaders.turns import COUNTED, Turn, closing_turn, sentence_of, turn_of
@@ -25,6 +26,8 @@ from runtime.workload_state import Pass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from django.db.models import QuerySet
 
 _WHY = {
     StopReason.PROJECT_ARCHIVED: Reason.PROJECT_ARCHIVED,
@@ -115,6 +118,10 @@ class LoadReconciler(WorkloadReconciler):
     def stop_reason(self, row: Load) -> str:
         reason = row.stop_reason or StopReason.PAUSED
         return str(_WHY.get(StopReason(reason), Reason.USER))
+
+    def holds_cluster(self, rows: QuerySet[Load]) -> QuerySet[Load]:
+        """What is over keeps no cluster; what runs, or will by its schedule, does."""
+        return rows.filter(ACTIVE | Q(next_run_at__isnull=False))
 
     def updates(self, row: Load, observation: Observation, phase: Phase) -> Mapping[str, Any]:
         del phase

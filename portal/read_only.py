@@ -19,7 +19,7 @@ _SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "DELETE"})
 _GOES_ON = ("/accounts/", "/hub/")
 # Acts that end something, by the last word of their route's name: they are how room is made.
 ENDS = frozenset(
-    {"archive", "cancel", "delete", "detach", "end", "leave", "logout", "pause", "purge"}
+    {"archive", "cancel", "delete", "detach", "end", "forget", "leave", "logout", "pause", "purge"}
     | {"remove", "revoke", "stop", "unshare", "withdraw"}
 )
 # The names of others that go on: looking into volumes, where files are deleted; keeping what runs;

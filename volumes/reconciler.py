@@ -31,6 +31,8 @@ from volumes.rules import NEARLY_FULL as NOTE
 from volumes.services.removal import snapshots_remove_with
 
 if TYPE_CHECKING:
+    from django.db.models import QuerySet
+
     from runtime.protocol import Driver, Observation
 
 WAIT_S = 2.0
@@ -62,6 +64,10 @@ class VolumeReconciler:
 
     def topics(self, row: Volume) -> list[str]:
         return [f"project:{row.project.uid}"]
+
+    def holds_cluster(self, rows: QuerySet[Volume]) -> QuerySet[Volume]:
+        """Files stay where they are when Berth lets go of a cluster: none of them is in the way."""
+        return rows.none()
 
     def _keep(self, driver: SupportsVolumes, row: Volume) -> Outcome:
         growth = growing.ensure(driver, row)
@@ -181,6 +187,9 @@ class SnapshotReconciler:
 
     def topics(self, row: VolumeSnapshot) -> list[str]:
         return [f"volume:{row.volume.uid}", f"project:{row.volume.project.uid}"]
+
+    def holds_cluster(self, rows: QuerySet[VolumeSnapshot]) -> QuerySet[VolumeSnapshot]:
+        return rows.none()
 
 
 def abilities_of(driver: object, row: Volume) -> dict[str, bool]:

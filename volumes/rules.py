@@ -17,7 +17,7 @@ from runtime.reconcilers import on_transition
 from volumes.choices import VolumeKind
 from volumes.models import Volume
 from volumes.services.homes import project_volume_try, project_volumes_ensure
-from volumes.services.removal import volumes_request_delete
+from volumes.services.removal import transfers_end, volumes_request_delete
 
 if TYPE_CHECKING:
     from django.db.models import QuerySet
@@ -36,6 +36,7 @@ def connect() -> None:
     hooks.on_project_created(_project_created)
     on_transition(place_made)
     on_transition(nearly_full)
+    on_transition(gone)
 
 
 def place_made(transition: Transition) -> None:
@@ -61,6 +62,12 @@ def nearly_full(transition: Transition) -> None:
         url=row.get_absolute_url(),
         key=str(row.uid),
     )
+
+
+def gone(transition: Transition) -> None:
+    """What is no more is offered to nobody, however it went."""
+    if transition.gone and isinstance(transition.row, Volume):
+        transfers_end(transition.row)
 
 
 def _concerned(row: Volume) -> list[User]:

@@ -83,6 +83,24 @@ class ClusterOut(serializers.Serializer[Any]):
     gpus = KindOut(many=True)
 
 
+class LeftOut(serializers.Serializer[Any]):
+    """Something that stays on a cluster when Berth lets go of it."""
+
+    kind = serializers.CharField()
+    name = serializers.CharField()
+    cluster = serializers.CharField()
+    project = serializers.CharField()
+    project_uid = serializers.UUIDField()
+    namespace = serializers.CharField(help_text="Empty where it is not known.")
+    object = serializers.CharField(help_text="Its name there: of a volume, the claim's.")
+    size_mib = serializers.IntegerField(allow_null=True)
+    used_bytes = serializers.IntegerField(allow_null=True, help_text="As last measured.")
+
+
+class ClusterLeft(serializers.Serializer[Any]):
+    left = LeftOut(many=True)
+
+
 class ClusterAttach(StrictSerializer):
     name = serializers.CharField(max_length=120)
     key = serializers.CharField(max_length=63, required=False, allow_blank=True)

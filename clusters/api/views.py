@@ -70,7 +70,10 @@ class ClusterList(PlatformAPIView):
 
 
 class ClusterDetail(PlatformAPIView):
-    """One cluster. DELETE detaches it; refused while there is work on it."""
+    """One cluster. DELETE detaches it; refused while there is work on it.
+
+    What stays there (files above all) is answered, and kept in the audit.
+    """
 
     required_platform: ClassVar = {"GET": "auditor", "PATCH": "operator", "DELETE": "operator"}
 
@@ -90,15 +93,22 @@ class ClusterDetail(PlatformAPIView):
 
     @extend_schema(
         parameters=[
-            OpenApiParameter("confirm", str, required=True, description="The cluster's name.")
+            OpenApiParameter("confirm", str, required=True, description="The cluster's name."),
+            OpenApiParameter(
+                "forget",
+                bool,
+                description="Also with work on it; only of a cluster that does not answer.",
+            ),
         ],
-        responses={204: None},
+        responses=io.ClusterLeft,
     )
     def delete(self, request: Request, cluster: str) -> Response:
         row = selectors.cluster_get(cluster)
         confirm = request.query_params.get("confirm", "")
-        services.cluster_detach(principal=self.principal, cluster=row, confirm=confirm)
-        return Response(status=204)
+        forget = request.query_params.get("forget", "").lower() in {"1", "true", "yes"}
+        act = services.cluster_forget if forget else services.cluster_detach
+        left = act(principal=self.principal, cluster=row, confirm=confirm)
+        return Response(io.ClusterLeft({"left": left}).data)
 
 
 class ClusterKubeconfig(PlatformAPIView):

@@ -3,11 +3,11 @@
 from clusters.services.attach import (
     Attachment,
     cluster_attach,
-    cluster_detach,
     cluster_update,
     kubeconfig_replace,
 )
 from clusters.services.checks import checks_ask, checks_store
+from clusters.services.detach import cluster_detach, cluster_forget
 from clusters.services.flavors import flavor_delete, flavor_save
 from clusters.services.health import (
     ensure_local_cluster,
@@ -25,6 +25,7 @@ __all__ = [
     "checks_store",
     "cluster_attach",
     "cluster_detach",
+    "cluster_forget",
     "cluster_update",
     "ensure_local_cluster",
     "flavor_delete",

@@ -1,4 +1,4 @@
-"""Attaching a cluster by a kubeconfig, changing what is set for it, detaching it.
+"""Attaching a cluster by a kubeconfig, changing what is set for it.
 
 The kubeconfig is parsed by the allow-list, sealed to the public key and never read here again.
 Nothing is contacted: the worker looks at the new cluster within seconds.
@@ -20,18 +20,16 @@ from django.utils.translation import gettext as _
 
 from clusters import hooks, registry
 from clusters.demand import live_on
-from clusters.farewell import farewell
 from clusters.models import CheckResult, Cluster
 from clusters.options import ClusterOptions, changed, options_of
 from clusters.services.base import clean_name, require_operator
-from clusters.wording import counted
 from common import sealing
 from common.clock import now
-from common.errors import Conflict, Invalid, Unavailable, wrong
+from common.errors import Conflict, Unavailable, wrong
 from common.ids import slugify
 from events import services as events
 from runtime import bus
-from runtime.models import ONE_MACHINE, ObservedWorkload
+from runtime.models import ONE_MACHINE
 from runtime.protocol import DriverError
 
 if TYPE_CHECKING:
@@ -99,7 +97,7 @@ def cluster_attach(*, principal: Principal, given: Attachment) -> Cluster:
 def kubeconfig_replace(*, principal: Principal, cluster: Cluster, kubeconfig: str) -> Cluster:
     """Another credential for the same cluster, for example before the old one ends."""
     require_operator(principal)
-    row = _attached(cluster)
+    row = attached(cluster)
     if not row.sealed_kubeconfig:
         raise Conflict(_("This cluster is the one Berth runs in: it has no kubeconfig."))
     sealed = _seal(kubeconfig)
@@ -156,32 +154,8 @@ def cluster_update(
     return row
 
 
-@transaction.atomic
-def cluster_detach(*, principal: Principal, cluster: Cluster, confirm: str) -> None:
-    """Forget a cluster, and the credential with it. Refused while anything of ours is there.
-
-    The worker then removes its empty namespaces; the sealed credential goes after that.
-    """
-    require_operator(principal)
-    row = _attached(cluster)
-    if confirm.strip() != row.name:
-        raise Invalid(_("The typed name is not the cluster's. Nothing was changed."))
-    if there := live_on(row.key):
-        raise Conflict(
-            _("There is still work on %(name)s (%(kept)s). Delete it first.")
-            % {"name": row.name, "kept": counted(there)},
-            extra={"there": there},
-        )
-    events.record(actor=principal, verb="cluster.detached", target=row)
-    ObservedWorkload.objects.filter(cluster_key=row.key).delete()
-    key = row.key
-    farewell(row, options_of(row.options).namespace_prefix)
-    row.delete()
-    hooks.cluster_changed(key)
-    transaction.on_commit(lambda: registry.forget(key))
-
-
-def _attached(cluster: Cluster) -> Cluster:
+def attached(cluster: Cluster) -> Cluster:
+    """Return the row locked; refused for one that is part of the installation."""
     row = Cluster.objects.select_for_update().get(pk=cluster.pk)
     if not row.is_attached:
         raise Conflict(_("This one is part of the installation and can't be changed here."))

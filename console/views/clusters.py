@@ -6,6 +6,7 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from clusters import selectors as clusters
 from clusters import services
@@ -198,13 +199,28 @@ class ClusterKubeconfig(ConsoleView):
 class ClusterDetach(ConsoleView):
     stands_on = ClusterDetail
     required_platform: ClassVar[Any] = {"POST": "operator"}
+    act = staticmethod(services.cluster_detach)
 
     def post(self, request: HttpRequest, cluster: str) -> HttpResponse:
         row = clusters.cluster_get(cluster)
         confirm = request.POST.get("confirm", "")
-        services.cluster_detach(principal=self.principal, cluster=row, confirm=confirm)
-        messages.success(request, _("%(name)s is detached.") % {"name": row.name})
+        left = self.act(principal=self.principal, cluster=row, confirm=confirm)
+        said = _("%(name)s is detached.") % {"name": row.name}
+        if left:
+            words = ngettext(
+                "%(n)d thing stays there; the audit names it.",
+                "%(n)d things stay there; the audit names each.",
+                len(left),
+            )
+            said = f"{said} {words % {'n': len(left)}}"
+        messages.success(request, said)
         return HttpResponseRedirect(reverse("console:clusters"))
+
+
+class ClusterForget(ClusterDetach):
+    """The same of a cluster that no longer answers, whatever is on it."""
+
+    act = staticmethod(services.cluster_forget)
 
 
 class ClusterCheck(ConsoleView):

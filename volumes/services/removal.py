@@ -60,7 +60,7 @@ def volume_delete(
     if not row.is_cache:
         row.delete_after = now() + timedelta(days=settings.BERTH_VOLUME_UNDO_DAYS)
     save(row, *_ASKED)
-    _end_transfers(row)
+    transfers_end(row)
     tell(
         principal,
         "volume.delete-requested",
@@ -119,7 +119,7 @@ def volume_purge(
     row.delete_requested_at = row.delete_requested_at or now()
     row.delete_after = None
     save(row, *_ASKED)
-    _end_transfers(row)
+    transfers_end(row)
     tell(principal, "volume.purged", row, message=said)
     tell_owner(principal, payer_of(row), "work.deleted", row, said)
     return row
@@ -138,12 +138,13 @@ def volumes_request_delete(*, actor: Principal | None, project: Project) -> int:
         row.delete_requested_at = row.delete_requested_at or now()
         row.delete_after = None
         save(row, *_ASKED)
-        _end_transfers(row)
+        transfers_end(row)
         tell(actor, "volume.delete-requested", row)
     return len(asked)
 
 
-def _end_transfers(row: Volume) -> None:
+def transfers_end(row: Volume) -> None:
+    """Withdraw what was offered of it and not taken yet."""
     VolumeTransfer.objects.filter(volume=row, state=TransferState.ASKED).update(
         state=TransferState.WITHDRAWN, decided_at=now()
     )
