@@ -55,8 +55,8 @@ ANSWERS: tuple[tuple[re.Pattern[str], Promise], ...] = tuple(
             _("The cluster does not answer (%(why)s)."),
         ),
         (
-            r"^The cluster does not accept Berth's credential\.$",
-            _("The cluster does not accept Berth's credential."),
+            r"^The cluster does not accept Berth's credential; an operator can replace it\.$",
+            _("The cluster does not accept Berth's credential; an operator can replace it."),
         ),
         (
             r"^The cluster answers with an error \((?P<status>\d+)\): (?P<why>.*)$",

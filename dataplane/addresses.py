@@ -84,6 +84,28 @@ class Policy:
         return open_here or (port in self.ports and is_public(plain))
 
 
+@dataclass(frozen=True)
+class Fence:
+    """What the network around this process lets out, as it was set. Enforced elsewhere: only told.
+
+    ``blocked`` stays closed inside an opening too, ``closed`` only of what is public.
+    """
+
+    internet: bool
+    openings: tuple[Opening, ...] = ()
+    blocked: tuple[IPNetwork, ...] = ()
+    closed: tuple[IPNetwork, ...] = ()
+
+    def passes(self, address: IPAddress, port: int) -> bool:
+        plain = unwrapped(address)
+        if any(plain in network for network in self.blocked):
+            return False
+        if any(o.port in {None, port} and plain in o.network for o in self.openings):
+            return True
+        is_closed = any(plain in network for network in self.closed)
+        return self.internet and is_public(plain) and not is_closed
+
+
 def is_public(address: IPAddress) -> bool:
     plain = unwrapped(address)
     if plain in _METADATA or any(plain in net for net in _ODD if net.version == plain.version):

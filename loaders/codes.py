@@ -51,6 +51,10 @@ ENDS: dict[str, Meaning] = {
         _("The store's address is not one that may be reached from here."),
         _("Only public addresses may; an operator can open others."),
     ),
+    "closed-network": Meaning(
+        _("The cluster's network policy does not let loads reach the store's address."),
+        _("An operator can open it: “Allowed addresses” in the settings of the cluster."),
+    ),
     "bad-plan": Meaning(
         _("The load can't run as it is described."), _("Change what the message names.")
     ),

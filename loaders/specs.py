@@ -14,6 +14,7 @@ from uuid import UUID
 from django.conf import settings
 
 from clusters.options import ClusterOptions, options_of
+from clusters.selectors import node_ranges
 from clusters.where import image_cluster, namespace_of
 from credentials.opening import store_of
 from hubapi import keys
@@ -102,7 +103,7 @@ def plan_of(row: Load, options: ClusterOptions | None) -> dict[str, Any]:
         "concurrency": 0,
         "retry_failed_only": row.task == Task.RETRY,
         "space_bytes": room_left(row.volume) if row.direction == Direction.IN else None,
-        "outbound": _outbound(options),
+        "outbound": _outbound(options, row.cluster_key),
         "report": {"url": report_url(row.uid, options), "every_s": REPORT_EVERY_S},
     }
 
@@ -131,7 +132,7 @@ def _store(row: Load) -> dict[str, Any]:
     }
 
 
-def _outbound(options: ClusterOptions | None) -> dict[str, Any]:
+def _outbound(options: ClusterOptions | None, cluster_key: str) -> dict[str, Any]:
     """Return what the operator opened; nothing that a person wrote is in it."""
     allowed = [*settings.BERTH_OUTBOUND_ALLOW, *(options.allowed_cidrs if options else ())]
     return {
@@ -141,6 +142,17 @@ def _outbound(options: ClusterOptions | None) -> dict[str, Any]:
         "insecure_hosts": list(settings.BERTH_INSECURE_STORES),
         "gcs_endpoint": settings.BERTH_GCS_ENDPOINT,
         "gcs_token_uri": settings.BERTH_GCS_TOKEN_URI,
+        "fence": _fence(options, cluster_key) if options else None,
+    }
+
+
+def _fence(options: ClusterOptions, cluster_key: str) -> dict[str, Any]:
+    """Return what the project's network policies let out, so that the program can say so."""
+    return {
+        "internet": options.internet,
+        "opened": list(options.allowed_cidrs),
+        "blocked": list(options.blocked_cidrs),
+        "closed": [*options.pod_cidrs, *node_ranges(cluster_key)],
     }
 
 

@@ -17,12 +17,18 @@ if TYPE_CHECKING:
 
 OLDEST = (1, 29)
 SKEW_S = 5.0
-NOT_FOUND, FORBIDDEN = 404, 403
+UNKNOWN_TO_IT, FORBIDDEN, NOT_FOUND = 401, 403, 404
 
 
 def version(subject: Subject, bench: Bench) -> Finding:
     del bench
     answer = subject.api.ask("GET", "/version")
+    if answer.status == UNKNOWN_TO_IT:
+        return red(
+            "version",
+            _n("The API server does not accept Berth's credential (%(why)s): replace it."),
+            why=answer.message,
+        )
     if not answer.ok:
         return red("version", _n("The API server refused: %(why)s"), why=answer.message)
     text = str(answer.body.get("gitVersion", ""))

@@ -82,6 +82,7 @@ class Dialer:
         except ValueError:
             raise Stop(Final.BAD_PLAN, "What the operator allows can't be read.") from None
         self.policy = Policy(frozenset(plan.ports), openings, self._insecure)
+        self._fence = plan.fence
         self._ca_file = plan.ca_file
         self._tls: ssl.SSLContext | None = None
         self._known: dict[tuple[str, int], tuple[float, list[IPAddress]]] = {}
@@ -117,6 +118,9 @@ class Dialer:
             except (OSError, TimeoutError):
                 continue
         self._known.pop((endpoint.host, endpoint.port), None)
+        fence = self._fence
+        if fence is not None and not any(fence.passes(a, endpoint.port) for a in allowed):
+            raise Stop(Final.CLOSED_NETWORK, f"{endpoint.host}: {allowed[0]}, {endpoint.port}")
         raise Broken("The store can't be reached.")
 
     async def _open(self, endpoint: Endpoint, address: IPAddress) -> Line:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, field
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any, NoReturn
 
+from dataplane.addresses import Fence, opening
 from dataplane.copy.keys import chosen_by
 from dataplane.copy.problems import Final, Stop
 from dataplane.own import OWN, is_own
@@ -48,6 +50,7 @@ class OutboundPlan:
     insecure_hosts: tuple[str, ...] = ()
     gcs_endpoint: str = ""
     gcs_token_uri: str = ""
+    fence: Fence | None = None  # None: nothing is known of one
 
 
 @dataclass(frozen=True)
@@ -193,6 +196,16 @@ def _outbound(data: dict[str, Any], beside: Path | None) -> OutboundPlan:
         insecure_hosts=_texts(data.get("insecure_hosts")),
         gcs_endpoint=str(data.get("gcs_endpoint") or ""),
         gcs_token_uri=str(data.get("gcs_token_uri") or ""),
+        fence=_fence(data["fence"]) if data.get("fence") else None,
+    )
+
+
+def _fence(data: dict[str, Any]) -> Fence:
+    return Fence(
+        internet=bool(data["internet"]),
+        openings=tuple(map(opening, _texts(data.get("opened")))),
+        blocked=tuple(map(ip_network, _texts(data.get("blocked")))),
+        closed=tuple(map(ip_network, _texts(data.get("closed")))),
     )
 
 

@@ -38,6 +38,7 @@ class Final(StrEnum):
     QUOTA = "quota"
     UNREACHABLE = "unreachable"
     REFUSED_ADDRESS = "refused-address"
+    CLOSED_NETWORK = "closed-network"
     BAD_PLAN = "bad-plan"
     STOPPED = "stopped"
     ENDLESS_LISTING = "endless-listing"

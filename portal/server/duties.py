@@ -169,14 +169,18 @@ class Loop:
 
 
 class Health:
-    """Asks each cluster how it is: often while work runs, seldom when quiet."""
+    """Asks each cluster how it is: often while work runs, seldom when quiet.
+
+    One that was attached, or given another credential, is asked at once.
+    """
 
     def __init__(self) -> None:
         self._next: dict[str, float] = {}
 
     def tick(self) -> None:
-        for key in Cluster.objects.filter(enabled=True).values_list("key", flat=True):
-            if time.monotonic() >= self._next.get(key, 0.0):
+        rows = Cluster.objects.filter(enabled=True).values_list("key", "checked_at")
+        for key, checked_at in rows:
+            if checked_at is None or time.monotonic() >= self._next.get(key, 0.0):
                 clusters.health_refresh(key=key)
                 self._next[key] = time.monotonic() + clusters.seconds_to_next_check(key=key)
 

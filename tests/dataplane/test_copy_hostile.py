@@ -153,6 +153,32 @@ def test_d2_private_addresses_are_refused(load: Any, tmp_path: Path, endpoint: s
     assert order.final is Final.REFUSED_ADDRESS
 
 
+@pytest.mark.parametrize(
+    ("opened", "final"),
+    [
+        ([], Final.CLOSED_NETWORK),
+        (["127.0.0.1:1"], Final.CLOSED_NETWORK),  # another port
+        (["127.0.0.0/8"], Final.UNREACHABLE),  # open, and nobody is there
+    ],
+)
+def test_a_store_behind_the_clusters_network_policy_is_said_so_after_one_try(
+    load: Any, tmp_path: Path, hostile: HostileS3, opened: list[str], final: Final
+) -> None:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port = one.getsockname()[1]  # nobody's from now on
+    place = {**hostile.place(), "endpoint": f"http://127.0.0.1:{port}"}
+    outbound = {
+        "allow": ["127.0.0.0/8"],
+        "ports": [port],
+        "insecure_hosts": [f"127.0.0.1:{port}"],
+        "fence": {"internet": True, "opened": opened, "blocked": [], "closed": []},
+    }
+    order, _ = load(Copying(tmp_path, place, outbound))
+    assert order.final is final
+    assert ("127.0.0.1" in order.message) == (final is Final.CLOSED_NETWORK)
+
+
 def test_d2_the_metadata_address_is_refused_whatever_the_operator_allows(
     load: Any, tmp_path: Path
 ) -> None:

@@ -6,6 +6,7 @@ import json
 import random
 import re
 import time
+from ipaddress import ip_address
 from typing import Any
 
 import pytest
@@ -218,6 +219,34 @@ def test_d2_an_endpoint_is_read_strictly(url: str, final: Final) -> None:
     with pytest.raises(Stop) as caught:
         Dialer(OutboundPlan()).endpoint(url)
     assert caught.value.final is final
+
+
+@pytest.mark.parametrize(
+    ("address", "port", "internet", "passes"),
+    [
+        ("93.184.216.34", 443, True, True),
+        ("93.184.216.34", 443, False, False),
+        ("2606:2800:220:1::1", 443, True, True),
+        ("203.0.113.9", 443, True, False),  # closed
+        ("10.1.2.3", 443, True, False),
+        ("10.2.2.3", 9000, False, True),
+        ("10.2.2.3", 443, True, False),  # opened for another port
+        ("10.3.2.3", 443, True, True),
+        ("10.3.9.3", 443, True, False),  # blocked inside of what is open
+    ],
+)
+def test_what_a_network_policy_lets_out_is_known(
+    address: str, port: int, internet: bool, passes: bool
+) -> None:
+    fence = plans._fence(
+        {
+            "internet": internet,
+            "opened": ["10.2.0.0/16:9000", "10.3.0.0/16"],
+            "blocked": ["10.3.9.0/24"],
+            "closed": ["203.0.113.0/24"],
+        }
+    )
+    assert fence.passes(ip_address(address), port) is passes
 
 
 @pytest.mark.parametrize("allow", ["x", "10.0.0.0/8:http", "10.0.0.0/99"])

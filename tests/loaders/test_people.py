@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from django.urls import reverse
 
+from clusters.options import ClusterOptions
 from common.errors import Conflict, Forbidden
 from loaders import services
 from loaders.choices import State
@@ -317,6 +318,16 @@ def test_the_plan_is_what_the_contract_says(load, alice, settle, credential, set
     assert plan["include"] == ["a/**/*.png"]
     assert plan["outbound"]["allow"] == ["10.0.0.0/8:9000"]
     assert plan["outbound"]["insecure_hosts"] == ["store.lan:9000"]
+    assert plan["outbound"]["fence"] is None  # no network policy on this machine
+    options = ClusterOptions(
+        internet=False, allowed_cidrs=("10.0.0.0/8:9000",), pod_cidrs=("10.9.0.0/16",)
+    )
+    assert plan_of(row, options)["outbound"]["fence"] == {
+        "internet": False,
+        "opened": ["10.0.0.0/8:9000"],
+        "blocked": [],
+        "closed": ["10.9.0.0/16"],
+    }
     assert plan["report"]["url"].endswith(f"/hub/api/berth/loads/{row.uid}/report")
     assert plan["report"]["url"].startswith(settings.BERTH_INTERNAL_URL)
 

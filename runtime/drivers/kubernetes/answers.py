@@ -13,6 +13,7 @@ from runtime.protocol import Denied, DriverError, InvalidSpec, NotYet, Unreachab
 from runtime.reasons import Reason
 
 _GOOD = range(200, 300)
+NOT_ACCEPTED = "The cluster does not accept Berth's credential; an operator can replace it."
 # Of a quota whose status the cluster's controller has not written: a moment after it was made.
 UNCOUNTED = "status unknown for quota"
 
@@ -56,6 +57,13 @@ class Expired(DriverError):  # noqa: N818 - named as the answer it is
     """410: too old to go on from; list again."""
 
 
+def in_words(answer: Answer) -> str:
+    """Return who said what: an answer's own words never stand alone."""
+    if answer.status == 401:  # noqa: PLR2004
+        return NOT_ACCEPTED
+    return f"The cluster answers with an error ({answer.status}): {answer.message}"
+
+
 def raise_for(answer: Answer) -> Answer:
     """Return a good answer, raise what a bad one means."""
     if answer.status in _GOOD:
@@ -70,13 +78,13 @@ def error_of(answer: Answer) -> DriverError:
     if answer.status in {400, 405, 413, 415, 422}:
         return Refused(text, reason=Reason.INVALID_SPEC)
     simple: dict[int, DriverError] = {
-        401: Unreachable("The cluster does not accept Berth's credential."),
+        401: Unreachable(NOT_ACCEPTED),
         404: NotYet("The project's place on the cluster is not there (yet).", retry_in=1.0),
         409: NotYet(text or "Somebody else changed it at the same time.", retry_in=0.2),
         410: Expired(text),
     }
     known = simple.get(answer.status)
-    return known or Unreachable(f"The cluster answers with an error ({answer.status}): {text}")
+    return known or Unreachable(in_words(answer))
 
 
 def _forbidden(text: str) -> DriverError:

@@ -11,6 +11,7 @@ import structlog
 
 from runtime.drivers.kubernetes import addresses, leftovers, observe, observe_job
 from runtime.drivers.kubernetes.access import KubeAccess
+from runtime.drivers.kubernetes.answers import in_words, raise_for
 from runtime.drivers.kubernetes.apply import Workloads
 from runtime.drivers.kubernetes.builders.volume import OUR_OWN, resolved
 from runtime.drivers.kubernetes.client import KubeClient, Object
@@ -144,6 +145,8 @@ class KubernetesDriver:
     def probe(self) -> Health:
         """Two cheap reads; nodes are listed at most every ten minutes, never while watching."""
         version = self.client.read("/version")
+        if version.status == 401:  # noqa: PLR2004 - it would be refused all else too
+            raise_for(version)
         ready = self.client.read("/readyz")
         nodes = [n for n in self._node_facts() if n.ready and n.schedulable]
         good = ready.status == 200  # noqa: PLR2004
@@ -153,7 +156,7 @@ class KubernetesDriver:
             cpu_milli=sum(n.cpu_milli for n in nodes),
             memory_mib=sum(n.memory_mib for n in nodes),
             isolation=dict(_ISOLATION),
-            message="" if good else ready.message,
+            message="" if good else in_words(ready),
         )
 
     # --- SupportsWatch, SupportsNodes -----------------------------------------------------------
