@@ -2,8 +2,9 @@
 
 import hmac
 import ipaddress
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
+from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.contrib.auth.decorators import login_not_required
@@ -108,6 +109,19 @@ def allowed(request: HttpRequest) -> bool:
         return ipaddress.ip_address(request.META.get("REMOTE_ADDR", "")).is_loopback
     except ValueError:
         return False
+
+
+class AnyHostMiddleware:
+    """Prometheus asks each replica by its address, which is no name of the portal's."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+        self._host = urlsplit(settings.BERTH_PUBLIC_URL).netloc
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        if request.path == "/metrics":  # nothing of the answer depends on it
+            request.META["HTTP_HOST"] = self._host
+        return self.get_response(request)
 
 
 @method_decorator(login_not_required, name="dispatch")

@@ -1,4 +1,6 @@
-"""Writes the tables of docs/settings.md from the table of settings (``make settings``)."""
+"""Writes what the table of settings says (``make settings``): the tables of docs/settings.md, and
+the names that the chart takes.
+"""
 
 import sys
 from pathlib import Path
@@ -6,9 +8,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from portal.settings.table import GROUPS, Setting  # noqa: E402
+from portal.settings.table import GROUPS, TABLE, Setting  # noqa: E402
 
 PAGE = ROOT / "docs" / "settings.md"
+NAMES = ROOT / "deploy/helm/berth/settings.txt"
 BEGIN, END = "<!-- from portal/settings/table: make settings -->", "<!-- end of the tables -->"
 
 
@@ -18,6 +21,10 @@ def written(page: str) -> str:
     _, _, after = rest.partition(END)
     tables = "\n\n".join(_table(title, rows) for title, rows in GROUPS.items())
     return f"{before}{BEGIN}\n\n{tables}\n\n{END}{after}"
+
+
+def names() -> str:
+    return "".join(f"{name}\n" for name in sorted(one.variable for one in TABLE.values()))
 
 
 def _table(title: str, rows: tuple[Setting, ...]) -> str:
@@ -33,3 +40,4 @@ def _row(one: Setting) -> str:
 
 if __name__ == "__main__":
     PAGE.write_text(written(PAGE.read_text()))
+    NAMES.write_text(names())

@@ -4,6 +4,7 @@
 
 from typing import Any
 
+import requests
 from allauth.account.models import EmailAddress
 from allauth.core.exceptions import ImmediateHttpResponse
 from allauth.socialaccount.adapter import DefaultSocialAccountAdapter
@@ -20,6 +21,7 @@ from accounts.principal import Principal
 from accounts.services import record_denied
 from accounts.services.refusals import user_readmit
 from common.middleware import client_ip
+from common.outbound.sessions import Believing
 from events import services as events
 
 
@@ -29,6 +31,12 @@ class SocialAccountAdapter(DefaultSocialAccountAdapter):
     An address that the provider does not call verified is dropped before anything looks at it.
     A verified one links to the account that verified the same address itself, and to no other.
     """
+
+    def get_requests_session(self) -> requests.Session:
+        """As allauth's, and it believes the operator's own authority too."""
+        session: requests.Session = super().get_requests_session()
+        session.mount("https://", Believing())
+        return session
 
     def list_apps(
         self, request: HttpRequest, provider: str | None = None, client_id: str | None = None

@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any
 
 import requests
+from allauth.socialaccount.adapter import get_adapter
 from allauth.socialaccount.providers.oauth2.client import OAuth2Error
 from django.conf import settings
 
@@ -40,9 +41,10 @@ def renew(adapter: OidcAdapter, refresh: str) -> dict[str, Any]:
     auth = (app.client_id, app.secret) if adapter.basic_auth else None
     if auth is None:
         body |= {"client_id": app.client_id, "client_secret": app.secret}
-    response = requests.post(
-        adapter.access_token_url, data=body, auth=auth, timeout=TIMEOUT, allow_redirects=False
-    )
+    with get_adapter().get_requests_session() as session:
+        response = session.post(
+            adapter.access_token_url, data=body, auth=auth, timeout=TIMEOUT, allow_redirects=False
+        )
     _raise_for_no(response)
     response.raise_for_status()
     answer: dict[str, Any] = response.json()

@@ -95,7 +95,7 @@ DANGEROUS = (
 SMALL_ACCOUNT = (
     "kubectl create namespace berth\n"
     "helm template berth deploy/helm/berth -n berth -f deploy/helm/rights.yaml"
-    " --show-only templates/rbac.yaml | kubectl apply -n berth -f -\n"
+    " --show-only templates/rbac.yaml --kube-version 1.30.0 | kubectl apply -n berth -f -\n"
     "kubectl create token berth -n berth --duration 8760h"
 )
 _AGAIN_S = 0.5

@@ -47,7 +47,7 @@ class ClusterList(ConsoleView):
 _ACCOUNT = """\
 kubectl create namespace berth
 helm template berth deploy/helm/berth -n berth -f deploy/helm/rights.yaml \\
-  --show-only templates/rbac.yaml | kubectl apply -n berth -f -
+  --show-only templates/rbac.yaml --kube-version 1.30.0 | kubectl apply -n berth -f -
 kubectl create token berth -n berth --duration 8760h
 kubectl config set-credentials berth --token=TOKEN
 kubectl config set-context berth --cluster=CLUSTER --user=berth

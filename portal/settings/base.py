@@ -116,6 +116,7 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
+    "portal.metrics.AnyHostMiddleware",
     "common.middleware.RequestContextMiddleware",
     "common.middleware.ListenerMiddleware",
     "common.metrics.RequestMetricsMiddleware",
@@ -312,6 +313,8 @@ DATA_UPLOAD_MAX_MEMORY_SIZE = 2 * 1024 * 1024
 
 # --- Mail ---------------------------------------------------------------------------------------
 EMAIL_BACKEND = text("EMAIL_BACKEND")
+if EMAIL_BACKEND == "django.core.mail.backends.smtp.EmailBackend" and BERTH_OUTBOUND_CA_FILE:
+    EMAIL_BACKEND = "common.outbound.mail.SmtpBackend"
 EMAIL_HOST = text("EMAIL_HOST")
 EMAIL_PORT = number("EMAIL_PORT")
 EMAIL_HOST_USER = text("EMAIL_HOST_USER")

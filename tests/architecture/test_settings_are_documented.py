@@ -19,6 +19,7 @@ VARIABLES = {one.variable for one in TABLE.values()}
 def test_the_page_is_what_the_table_says() -> None:
     page = settings_page.PAGE.read_text()
     assert settings_page.written(page) == page, "run `make settings`"
+    assert settings_page.NAMES.read_text() == settings_page.names(), "run `make settings`"
 
 
 def test_every_setting_of_the_table_is_read_and_no_other() -> None:

@@ -1,6 +1,7 @@
 """The chart without a cluster: what it refuses, and what no pod of it may be."""
 
 import json
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -79,6 +80,10 @@ def pods(rendered: tuple[int, str]) -> dict[str, dict[str, Any]]:
         {"web": {"drainSeconds": -1}},
         {"settings": {"debug": "yes"}},
         {"settings": {"BERTH_DRAIN_SECONDS": 60}},  # it would be killed before
+        {"settings": {"BERTH_OIDC_ISSUR": "mail.example"}},
+        {"ca": {"configMap": "a", "secret": "b"}},
+        {"ca": {"configMap": "a"}, "settings": {"BERTH_OUTBOUND_CA_FILE": "/else"}},
+        {"topologySpreadConstraints": [{"maxSkew": 1}]},
         {"networkPolicies": {"ingressFrom": ["ingress-nginx"]}},
         {"networkPolicies": {"sshFrom": [{}]}},  # would be everybody
         {"cluster": {"namespacePrefix": "kube-' || true || '"}},
@@ -153,6 +158,85 @@ def test_a_secret_and_servers_of_ones_own_take_the_place_of_the_generated(render
     entries = {e["name"]: e for e in found["web"]["containers"][0]["env"]}
     wanted = {"secretKeyRef": {"name": "mine", "key": "BERTH_DATABASE_URL"}}
     assert entries["BERTH_DATABASE_URL"]["valueFrom"] == wanted
+
+
+def test_a_setting_that_does_not_exist_is_named(render: Any) -> None:
+    assert "settings.BERTH_OIDC_ISSUR" in render(settings={"BERTH_OIDC_ISSUR": "x"})[1]
+
+
+def test_the_same_manifests_again_change_no_job_and_another_image_is_another_job(
+    render: Any,
+) -> None:
+    """Argo CD and Flux render each time as the first revision; a Job can't be changed."""
+
+    def job(**changes: Any) -> dict[str, Any]:
+        found = objects(render(**changes))
+        (one,) = [o for o in found if o["kind"] == "Job" and "migrate" in o["metadata"]["name"]]
+        return one
+
+    image = chart.values()["image"]
+    newer = {**image, "server": {**image["server"], "tag": "newer"}}
+    changed = [job(), job(image=newer), job(settings={"BERTH_EMAIL_HOST": "mail.example"})]
+    assert job() == changed[0]
+    assert len({one["metadata"]["name"] for one in changed}) == len(changed)
+    more = job(priorityClassName="high")  # whatever is in its spec is in its name
+    assert more["metadata"]["name"] not in {one["metadata"]["name"] for one in changed}
+
+
+def test_an_authority_of_the_operators_is_mounted_where_anything_goes_out(render: Any) -> None:
+    rendered = render(ca={"secret": "own-ca", "key": "root.pem"})
+    for name in ("web", "worker", "gate", "migrate"):
+        spec = pods(rendered)[name]
+        (volume,) = [v for v in spec["volumes"] if v["name"] == "ca"]
+        assert volume["secret"]["secretName"] == "own-ca"
+        assert volume["secret"]["items"] == [{"key": "root.pem", "path": "ca.crt"}]
+        mounts = {m["name"]: m["mountPath"] for m in spec["containers"][0]["volumeMounts"]}
+        assert mounts["ca"] == "/etc/berth/ca"
+    settings = next(o for o in objects(rendered) if o["metadata"]["name"] == "berth-settings")
+    assert settings["data"]["BERTH_OUTBOUND_CA_FILE"] == "/etc/berth/ca/ca.crt"
+    assert "/etc/berth/ca" not in render(ca={"configMap": ""})[1]
+
+
+def test_pods_are_placed_as_the_operator_says(render: Any) -> None:
+    spread = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}
+    rendered = pods(render(priorityClassName="high", topologySpreadConstraints=[spread]))
+    own = {n: s for n, s in rendered.items() if n not in {"postgresql", "redis"}}
+    assert {spec.get("priorityClassName") for spec in own.values()} == {"high"}
+    (one,) = rendered["web"]["topologySpreadConstraints"]
+    assert one["labelSelector"]["matchLabels"]["app.kubernetes.io/component"] == "web"
+    assert one["topologyKey"] == "zone"
+
+
+def test_the_prometheus_operator_finds_the_service_of_web_alone(render: Any) -> None:
+    found = objects(render(serviceMonitor={"enabled": True, "labels": {"release": "prom"}}))
+    (monitor,) = [one for one in found if one["kind"] == "ServiceMonitor"]
+    assert monitor["metadata"]["labels"]["release"] == "prom"
+    wanted = monitor["spec"]["selector"]["matchLabels"].items()
+    chosen = [
+        o for o in found if o["kind"] == "Service" and wanted <= o["metadata"]["labels"].items()
+    ]
+    (endpoint,) = monitor["spec"]["endpoints"]
+    assert [o["metadata"]["name"] for o in chosen] == ["berth"]
+    assert endpoint["port"] in {port["name"] for port in chosen[0]["spec"]["ports"]}
+    assert "ServiceMonitor" not in render()[1]
+
+
+COMMANDS = re.compile(r"^ {3,4}(helm (?:template|install|upgrade) [^|\n]+)", re.MULTILINE)
+
+
+def test_each_command_of_the_documents_is_taken_by_helm(render: Any, tmp_path: Path) -> None:
+    """``make cluster-build``'s helm, too, which was built for no version of Kubernetes."""
+    (tmp_path / "values.yaml").write_text(yaml.safe_dump(chart.values()))
+    pages = [chart.ROOT / "docs/deploy.md", *(chart.ROOT / "docs/runbook").glob("*.md")]
+    found = [words for page in pages for words in COMMANDS.findall(page.read_text())]
+    assert len(found) >= 2
+    for words in found:
+        verb, *rest = words.split()[1:]
+        # what asks a cluster for its version has it from there
+        rest += ["--kube-version", "1.36.0", "-a", "v1"] if verb != "template" else []
+        rest = [str(tmp_path / w) if w == "values.yaml" else w for w in rest]
+        done = chart.run_helm(None, "template", *[w for w in rest if w != "--create-namespace"])
+        assert done.returncode == 0, (words, done.stderr)
 
 
 def test_web_is_spread_and_a_drained_node_takes_one_replica_at_most(render: Any) -> None:

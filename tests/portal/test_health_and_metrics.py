@@ -51,6 +51,14 @@ def test_metrics_refuse_other_machines_and_proxies(extra: dict[str, str]) -> Non
     assert Client().get("/metrics", **extra).status_code == 403
 
 
+def test_a_replica_is_scraped_by_its_address(settings: Any) -> None:
+    settings.ALLOWED_HOSTS = ["berth.example.org"]
+    settings.BERTH_PUBLIC_URL = "https://berth.example.org"
+    here = {"HTTP_HOST": "10.1.2.3:8000"}
+    assert Client().get("/metrics", **here).status_code == 200
+    assert Client().get("/metricsx", **here).status_code == 400
+
+
 def test_metrics_with_a_token_demand_it(settings: Any) -> None:
     settings.BERTH_METRICS_TOKEN = "s3cret"
     assert Client().get("/metrics").status_code == 403

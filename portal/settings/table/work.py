@@ -215,7 +215,8 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             "OUTBOUND_CA_FILE",
             path(),
             "",
-            "certificates of authorities of your own, believed besides the public ones",
+            "certificates of authorities of your own, believed besides the public ones by all "
+            "that goes out: single sign-on, mail, stores, registries, loads",
         ),
         Setting(
             "INSECURE_STORES",

@@ -53,9 +53,20 @@ nodeSelector: {{ toYaml . | nindent 2 }}
 {{- with .Values.tolerations }}
 tolerations: {{ toYaml . | nindent 2 }}
 {{- end }}
+{{- with .Values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
 {{- end }}
 
+{{/* Over nodes, and as topologySpreadConstraints say: each of them without a selector gets its own. */}}
 {{- define "berth.spread" -}}
+{{- $select := include "berth.selector" . | fromYaml }}
+{{- with .root.Values.topologySpreadConstraints }}
+topologySpreadConstraints:
+{{- range . }}
+  - {{- merge (deepCopy .) (dict "labelSelector" (dict "matchLabels" $select)) | toYaml | nindent 4 }}
+{{- end }}
+{{- end }}
 affinity:
   podAntiAffinity:
     preferredDuringSchedulingIgnoredDuringExecution:
@@ -78,12 +89,29 @@ securityContext:
 volumeMounts:
   - {name: scratch, mountPath: /tmp, subPath: tmp}
   - {name: scratch, mountPath: /var/lib/berth, subPath: var}
+{{- if include "berth.ca" . }}
+  - {name: ca, mountPath: /etc/berth/ca, readOnly: true}
+{{- end }}
+{{- end }}
+
+{{/* Whether there is an authority of the operator's own; an earlier chart, whose values are kept, knew none. */}}
+{{- define "berth.ca" -}}
+{{- if and (.Values.ca).configMap (.Values.ca).secret }}{{ fail "ca: either configMap or secret, not both" }}{{ end }}
+{{- if or (.Values.ca).configMap (.Values.ca).secret }}yes{{ end }}
 {{- end }}
 
 {{- define "berth.volumes" -}}
 volumes:
   - name: scratch
     emptyDir: {sizeLimit: 1Gi}
+{{- if include "berth.ca" . }}
+  - name: ca
+    {{- if .Values.ca.secret }}
+    secret: {secretName: {{ .Values.ca.secret }}, items: [{key: {{ .Values.ca.key | quote }}, path: ca.crt}]}
+    {{- else }}
+    configMap: {name: {{ .Values.ca.configMap }}, items: [{key: {{ .Values.ca.key | quote }}, path: ca.crt}]}
+    {{- end }}
+{{- end }}
 {{- end }}
 
 {{/* Settings from the ConfigMap and, by name, the secrets that this process needs. */}}
