@@ -23,6 +23,7 @@ from console.views.base import FilterForm
 from notebooks.choices import WorkspaceKind
 from notebooks.ui import texts
 from notifications.choices import Severity
+from projects.others import REASON_MAX
 from quotas.choices import CPU_MILLI, GPUS, LABELS, MEMORY_MIB, STORAGE_MIB, WORKSPACES
 
 
@@ -283,3 +284,9 @@ class LimitsForm(forms.Form):
 
 def _plain(value: float) -> float | int:
     return int(value) if value == int(value) else round(value, 2)
+
+
+class ReasonForm(forms.Form):
+    """Why an operator ends what is somebody else's; its owner reads it."""
+
+    reason = forms.CharField(label=_("Reason"), max_length=REASON_MAX)

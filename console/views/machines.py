@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _
 from clusters import admission
 from common.errors import NotFound
 from console import selectors
-from console.forms import MachineFilter
+from console.forms import MachineFilter, ReasonForm
 from console.views.base import ConsoleView
 from events.services import record
 from loaders.models import Load
@@ -46,29 +46,50 @@ class Queue(ConsoleView):
 
 
 class QueueAct(ConsoleView):
-    """Hold back what waits, let it stand in line again, or cancel it."""
+    """Hold back what waits, let it stand in line again, or cancel it: its page asks why."""
 
-    required_platform: ClassVar[Any] = {"POST": "operator"}
+    required_platform: ClassVar[Any] = {"GET": "operator", "POST": "operator"}
+    template_name = "console/form.html"
     act = ""
+
+    def get(self, request: HttpRequest, uid: UUID) -> HttpResponse:  # noqa: ARG002
+        return self._asked(self._row(uid), ReasonForm())
 
     def post(self, request: HttpRequest, uid: UUID) -> HttpResponse:
         row = self._row(uid)
-        if self.act == "cancel" and isinstance(row, Workspace):
-            workspace_stop(principal=self.principal, workspace=row)
-        elif self.act == "cancel":
-            load_cancel(principal=self.principal, load=row)
+        if self.act == "cancel":
+            form = ReasonForm(request.POST)
+            if not form.is_valid():
+                return self._asked(row, form, status=422)
+            said = form.cleaned_data["reason"]
+            if isinstance(row, Workspace):
+                workspace_stop(principal=self.principal, workspace=row, said=said)
+            else:
+                load_cancel(principal=self.principal, load=row, said=said)
         elif not admission.hold(uid, held=self.act == "hold"):
             raise NotFound(_("It does not wait any more."))
         else:
             verb = "queue.held" if self.act == "hold" else "queue.let-go"
             record(actor=self.principal, verb=verb, target=row, project_uid=row.project.uid)
-        said = {
+        done = {
             "hold": _("“%(name)s” is held back: others pass it."),
             "release": _("“%(name)s” stands in line again."),
             "cancel": _("“%(name)s” is cancelled."),
         }
-        messages.success(request, said[self.act] % {"name": row.name})
+        messages.success(request, done[self.act] % {"name": row.name})
         return HttpResponseRedirect(reverse("console:queue"))
+
+    def _asked(self, row: Any, form: ReasonForm, status: int = 200) -> HttpResponse:
+        context = {
+            "form": form,
+            "heading": _("Cancel “%(name)s”") % {"name": row.name},
+            "note": _("It leaves the queue and does not start. %(owner)s is told why.")
+            % {"owner": row.owner.label},
+            "submit": _("Cancel it"),
+            "back_url": reverse("console:queue"),
+            "back_label": _("Queue"),
+        }
+        return self.render(context, status=status)
 
     def _row(self, uid: UUID) -> Any:
         for model in (Workspace, Load):

@@ -165,7 +165,7 @@ def test_a11_a_newline_or_nul_in_the_name_is_a_400_and_forges_no_log_line(db, si
 
 def test_a11_ten_megabytes_of_name_are_refused_unread(db, caplog):
     answer = Client().post("/accounts/login/", {"login": "a" * 10_000_000, "password": "x"})
-    assert answer.status_code == 400
+    assert answer.status_code == 413
     assert all(len(record.getMessage()) <= 1024 for record in caplog.records)
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from clusters import streams
 from clusters.logs import LogPart
+from common.streams import Places
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +30,7 @@ def reading(logs: list[bytes]) -> Callable[..., LogPart]:
 
 async def told(logs: list[bytes]) -> list[tuple[str, str]]:
     over = iter((False, True))
-    who = streams.Follower("x", lambda: None)
+    who = streams.Follower(Places(1).take("x"), lambda: None)
     what = streams.FollowedLog(who, reading(logs), lambda: next(over))
     found = []
     async for block in streams.follow_log(what, offset=0):

@@ -379,9 +379,9 @@ def test_an_operator_holds_back_and_cancels_what_waits(
     assert "Hold back" in page
     assert "Hold back" not in as_user(auditor).get(reverse("console:queue")).content.decode()
 
-    def press(act: str, who: Any = operator) -> int:
+    def press(act: str, who: Any = operator, **said: str) -> int:
         url = reverse(f"console:queue-{act}", kwargs={"uid": row.uid})
-        return as_user(who).post(url).status_code
+        return as_user(who).post(url, said).status_code
 
     assert press("hold", auditor) == 403
     assert press("hold") == 302
@@ -392,7 +392,8 @@ def test_an_operator_holds_back_and_cancels_what_waits(
     assert claim.held_at is None
     assert claim.granted_at is not None  # there is room
     assert press("hold") == 404
-    assert press("cancel") == 302
+    assert press("cancel") == 422  # its owner will ask
+    assert press("cancel", reason="The machine goes down at six.") == 302
     row.refresh_from_db()
     assert row.desired == "stopped"
 

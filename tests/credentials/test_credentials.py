@@ -233,7 +233,7 @@ def test_d13_a_deleted_credential_is_gone_for_clusters_and_wakes_them(
 def test_the_page_asks_for_the_typed_name(stored: Credential, alice: Any, as_user: Any) -> None:
     client = as_user(alice)
     url = f"/projects/vision/credentials/{stored.uid}/delete"
-    assert client.post(url, {"confirm": "other"}).status_code == 400
+    assert client.post(url, {"confirm": "other"}).status_code == 422
     assert Credential.objects.exists()
     assert client.post(url, {"confirm": "ours"}).status_code == 302
     assert not Credential.objects.exists()

@@ -168,7 +168,7 @@ def test_ones_own_goes_through_its_pages(bob: Any, as_user: Any) -> None:
     row = Credential.objects.get()
     assert (row.version, row.username) == (2, "robot")
     assert client.post(f"{page}/edit", {"name": "new", "repository": "a/b"}).status_code == 302
-    assert client.post(f"{page}/delete", {"confirm": "mine"}).status_code == 400
+    assert client.post(f"{page}/delete", {"confirm": "mine"}).status_code == 422
     assert client.post(f"{page}/delete", {"confirm": "new"}).status_code == 302
     assert not Credential.objects.exists()
 
