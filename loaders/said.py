@@ -117,6 +117,7 @@ SAID = frozenset(
         _("The answer's head is too large."),
         _("The connection was closed."),
         _("The store closed the connection in the middle."),
+        _("The store does not say how long the object is."),
     )
 )
 

@@ -11,10 +11,13 @@ _SIZE_DIGITS = 18
 
 
 class Broken(Trouble):
-    """The connection ended, or what came is no HTTP. Asking again on a new one may help."""
+    """The connection ended, or what came is no HTTP. Asking again on a new one may help.
+
+    With another code than usual it does not: the store would say the same once more.
+    """
 
     def __init__(self, message: str, code: Code = Code.UNREACHABLE) -> None:
-        super().__init__(code, message, again=True)
+        super().__init__(code, message, again=code is Code.UNREACHABLE)
 
 
 class Head(NamedTuple):

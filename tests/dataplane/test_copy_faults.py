@@ -99,6 +99,43 @@ def test_a_chunked_answer_of_another_length_is_named_and_not_asked_for_again(
     assert len(asked) <= 4
 
 
+@pytest.mark.parametrize("size", [3_000, 300_000, 20 * MIB])
+def test_an_answer_with_two_lengths_is_named_and_not_asked_for_again_and_again(
+    load: Any, copying: Copying, hostile: HostileS3, size: int
+) -> None:
+    hostile.put("two", b"x" * size)
+
+    def both(handler: Handler, call: Call) -> bool:
+        if call.method == "GET" and call.key:
+            handler.give(headers={"Transfer-Encoding": "chunked"})
+            return True
+        return False
+
+    hostile.tricks.append(both)
+    order, progress = load(copying)
+    assert (order.final, codes(progress)) == (Final.PARTIAL, {"two": "length"})
+    asked = [call for call in hostile.calls if call.method == "GET" and call.key]
+    assert len(asked) <= 3  # as an object that changed meanwhile is
+
+
+def test_an_object_of_a_list_that_has_no_length_is_named(
+    load: Any, copying: Copying, hostile: HostileS3
+) -> None:
+    hostile.put("unsized", b"more than nothing")
+
+    def silent(handler: Handler, call: Call) -> bool:
+        if call.method != "HEAD":
+            return False
+        handler.start(200, {"ETag": '"x"', "Transfer-Encoding": "chunked"})
+        return True
+
+    hostile.tricks.append(silent)
+    copying.store["objects"] = ["unsized"]
+    order, progress = load(copying)
+    assert (order.final, codes(progress)) == (Final.PARTIAL, {"unsized": "length"})
+    assert sum(call.method == "HEAD" for call in hostile.calls) == 1
+
+
 @pytest.mark.usefixtures("processor")
 @pytest.mark.parametrize("size", [300_000, 20 * MIB])
 def test_a_body_that_breaks_off_now_and_then_arrives_whole(

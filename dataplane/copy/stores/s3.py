@@ -183,9 +183,9 @@ class S3(Plain):
         fields = head.fields
         size = number_of(fields.get("content-range", "").rpartition("/")[2])
         if size is None:
-            size = number_of(fields.get("content-length", "0"))
-        if size is None:
-            raise Broken("The store's description of an object can't be read.")
+            size = number_of(fields.get("content-length", ""))
+        if size is None:  # an empty object has a length too
+            raise Broken("The store does not say how long the object is.", Code.LENGTH)
         return Item(
             key,
             size,
