@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from credentials.models import Credential
 from credentials.said import Sentence
 from events.models import Event
 from projects import registries
+from runtime.protocol import Denied
 from tests.credentials import samples
 
 pytestmark = pytest.mark.django_db
@@ -146,6 +149,26 @@ def test_a_name_and_a_registry_are_there_once(stored: Credential, alice: Any, as
     assert (again.status_code, list(again.json()["fields"])) == (409, ["name"])
     again = post(client, API, given(name="second"))
     assert (again.status_code, list(again.json()["fields"])) == (409, ["host"])
+
+
+def test_the_operators_sign_ins_are_every_projects_and_its_own_go_before_them(
+    stored: Credential, project: Any, settings: Any, tmp_path: Path
+) -> None:
+    file = tmp_path / "config.json"
+    settings.BERTH_IMAGE_SIGN_INS_FILE = str(file)
+    theirs = {"auth": base64.b64encode(b"puller:a:b").decode()}
+    own = {"username": "puller", "password": "x"}
+    file.write_text(json.dumps({"auths": {"images.example": theirs, "registry.example.com": own}}))
+    logins, version = registries.of(project.uid)
+    assert logins() == {
+        "images.example": ("puller", "a:b"),
+        "registry.example.com": ("robot", SECRET),
+    }
+    file.write_text(json.dumps({"auths": {"images.example": own}}))
+    assert registries.of(project.uid)[1] != version
+    file.write_text("{}")
+    with pytest.raises(Denied, match="operator's sign-ins"):
+        registries.of(project.uid)
 
 
 def test_a_rotation_is_what_the_cluster_gets_next(

@@ -197,6 +197,16 @@ def test_an_authority_of_the_operators_is_mounted_where_anything_goes_out(render
     assert "/etc/berth/ca" not in render(ca={"configMap": ""})[1]
 
 
+def test_the_worker_alone_has_the_sign_ins_that_projects_pull_with(render: Any) -> None:
+    found = pods(render(cluster={"pullSecret": "registry"}))
+    having = {n for n, s in found.items() if "pull" in {v["name"] for v in s.get("volumes", [])}}
+    assert having == {"worker"}
+    container = found["worker"]["containers"][0]
+    file = next(e["value"] for e in container["env"] if e["name"] == "BERTH_IMAGE_SIGN_INS_FILE")
+    (mount,) = [m for m in container["volumeMounts"] if m["name"] == "pull"]
+    assert file == f"{mount['mountPath']}/config.json"
+
+
 def test_pods_are_placed_as_the_operator_says(render: Any) -> None:
     spread = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}
     rendered = pods(render(priorityClassName="high", topologySpreadConstraints=[spread]))

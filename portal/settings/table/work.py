@@ -219,6 +219,13 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             "that goes out: single sign-on, mail, stores, registries, loads",
         ),
         Setting(
+            "IMAGE_SIGN_INS_FILE",
+            path(),
+            "",
+            "sign-ins of registries (`config.json` as Docker writes it) that every project's work "
+            "on clusters may pull images with: where yours for notebooks and loads are private",
+        ),
+        Setting(
             "INSECURE_STORES",
             hosts_and_ports(),
             [],
