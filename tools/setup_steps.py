@@ -95,8 +95,8 @@ def base_python() -> Path:
         ):
             return Path(os.path.realpath(candidate))
     warn(
-        f"only root can run {own}, so the portal and all workspaces will run as root, without"
-        " isolation between users. A system Python 3.11 (apt-get install python3) gives it."
+        f"only root can run {own}, and the portal does not run as root unasked. A system"
+        " Python 3.11 (apt-get install python3) is one that the portal's own user can run."
     )
     return own
 

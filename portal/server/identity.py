@@ -10,32 +10,38 @@ from pathlib import Path
 from portal.server.places import ROOT, Places, Refusal
 
 NAME = "berth"
+ROOT_ONLY = "BERTH_ROOT_ONLY"
 OPEN_TO_PASS = 0o1771  # sticky: the portal's user can't replace what belongs to root in there
 CHECK = "import django, ssl, sqlite3"
 
 
 def service_user(places: Places) -> pwd.struct_passwd | None:
-    """The user that runs the portal; None when this machine can't have it (said on stderr)."""
+    """Return the user that runs the portal; None where it was said that root does (on stderr).
+
+    Refusal where this machine can't have that user: what serves the network is not root unasked.
+    """
     user = existing() or create()
     if user is None:
-        warn("this machine has no useradd to make the user berth")
+        problem = f"this machine has no useradd to make the user {NAME}"
+    else:
+        problem = cannot_run(user)
+    if problem and os.environ.get(ROOT_ONLY) == "yes":
+        print(
+            f"  warning: running without user isolation because {problem}. The portal itself and"
+            " all work run as root.",
+            file=sys.stderr,
+            flush=True,
+        )
         return None
-    problem = cannot_run(user)
-    if problem:
-        warn(problem)
-        return None
+    if user is None or problem:
+        message = (
+            f"Started as root, Berth runs as the user {NAME}, but {problem}. Or start it as an"
+            f" ordinary user; or, on a machine of yours alone, as root: {ROOT_ONLY}=yes make run"
+        )
+        raise Refusal(message)
     hand_over(places, user)
     require_way_in(places, user)
     return user
-
-
-def warn(reason: str) -> None:
-    print(
-        f"  warning: running without user isolation because {reason}. The portal itself runs as"
-        " root: use this machine alone, or start Berth as an ordinary user.",
-        file=sys.stderr,
-        flush=True,
-    )
 
 
 def existing() -> pwd.struct_passwd | None:

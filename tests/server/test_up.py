@@ -1,6 +1,7 @@
 """A whole portal: started twice, killed piece by piece, ended."""
 
 import os
+import pwd
 import re
 import signal
 import socket
@@ -16,6 +17,7 @@ import pytest
 
 from benchmarks.lib import poll
 from portal.server import identity
+from portal.server.places import Places, Refusal
 from tests.support.portal import ROOT, Portal, free_ports
 
 pytestmark = pytest.mark.real
@@ -253,3 +255,16 @@ def test_a_closed_folder_above_is_one_sentence(fresh: dict[str, str], open_folde
     assert f"can't reach {fresh['BERTH_VAR']}: a folder above it is closed" in done.stderr
     assert "BERTH_VAR" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_what_serves_the_network_is_not_root_unasked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(identity, "existing", lambda: pwd.getpwnam("nobody"))
+    monkeypatch.setattr(identity, "cannot_run", lambda _user: "the user berth can't read /root/x")
+    monkeypatch.setenv("BERTH_ROOT_ONLY", "")
+    with pytest.raises(Refusal, match=r"can't read /root/x.*BERTH_ROOT_ONLY=yes make run"):
+        identity.service_user(Places(tmp_path))
+    monkeypatch.setenv("BERTH_ROOT_ONLY", "yes")
+    assert identity.service_user(Places(tmp_path)) is None
+    assert "run as root" in capfd.readouterr().err

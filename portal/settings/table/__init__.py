@@ -24,7 +24,9 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
         *("BERTH_PUBLISH_INTERNAL", "BERTH_REDIS_IMAGE", "BERTH_SERVER_IMAGE"),
     ),
     "the chart's Secret": ("BERTH_INSTALLATION", "BERTH_SSH_HOST_KEY"),
-    "the start on one machine": ("BERTH_DATA_HERE", "BERTH_NODE", "BERTH_SUPERVISED_FD"),
+    "the start on one machine": (
+        *("BERTH_DATA_HERE", "BERTH_NODE", "BERTH_ROOT_ONLY", "BERTH_SUPERVISED_FD"),
+    ),
     "tests and demonstrations": (
         *("BERTH_AUDIT_GUARD", "BERTH_EXAMPLES", "BERTH_FAKE_GPUS", "BERTH_FAKE_WORLD"),
         *("BERTH_KILLPOINT", "BERTH_MAIN", "BERTH_MEDDLED", "BERTH_UPDATE_GOLDEN"),
