@@ -125,5 +125,9 @@ def _touch_database() -> None:
 
 
 async def _metrics(request: Request) -> Response:
-    del request
+    """Answer who has the token, where there is one: workloads of one machine reach this port."""
+    token = settings.BERTH_METRICS_TOKEN
+    given = request.headers.get("authorization", "")
+    if token and not hmac.compare_digest(given.encode(), f"Bearer {token}".encode()):
+        return PlainTextResponse("the token for metrics is needed\n", status_code=403)
     return Response(generate_latest(REGISTRY), media_type=CONTENT_TYPE_LATEST)

@@ -312,7 +312,10 @@ def memory_mib(number: int) -> float:
 
 
 def streams_open(portal: ClusteredPortal) -> float:
-    text = httpx.get(f"http://127.0.0.1:{portal.port + 6}/metrics", timeout=60).text
+    token = json.loads((Path(portal.var) / "secrets.json").read_text())["BERTH_METRICS_TOKEN"]
+    given = {"authorization": f"Bearer {token}"}
+    url = f"http://127.0.0.1:{portal.port + 6}/metrics"
+    text = httpx.get(url, headers=given, timeout=60).text
     lines = [one for one in text.splitlines() if one.startswith("berth_gate_streams{")]
     return sum(float(one.rsplit(" ", 1)[1]) for one in lines)
 

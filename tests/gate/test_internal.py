@@ -97,11 +97,15 @@ async def test_odd_questions_are_refused(inside: str, greeting: None) -> None:
             assert answer.status_code == 400
 
 
-async def test_probes_and_numbers_are_there(inside: str) -> None:
+async def test_probes_and_numbers_are_there(inside: str, settings: Any) -> None:
     async with httpx.AsyncClient(base_url=inside, timeout=PATIENCE_S) as client:
         assert (await client.get("/livez")).status_code == 200
         assert (await client.get("/readyz")).status_code == 200
         assert "berth_gate_streams" in (await client.get("/metrics")).text
+        settings.BERTH_METRICS_TOKEN = "s3cret"
+        assert (await client.get("/metrics")).status_code == 403
+        told = await client.get("/metrics", headers={"authorization": "Bearer s3cret"})
+        assert "berth_gate_streams" in told.text
 
 
 async def test_the_remote_driver_reads_and_nothing_else(inside: str, monkeypatch: Any) -> None:
