@@ -14,7 +14,7 @@ import { parseArgs } from "node:util";
 import { ConfigurableProxy } from "configurable-http-proxy";
 
 import { askIfThere, endTogether } from "./abandoned.mjs";
-import { cleanCookies, cleanHeaders, credentials } from "./identity.mjs";
+import { cleanCookies, cleanHeaders, credentials, withoutOldStates } from "./identity.mjs";
 import { makeLog } from "./log.mjs";
 import { stoppedPage, stoppedSocket } from "./stopped.mjs";
 import { Connections } from "./connections.mjs";
@@ -58,7 +58,15 @@ const { values: args } = parseArgs({
 });
 
 const RESPONSE = Symbol("the response that belongs to a request; absent for a WebSocket");
+const OLD_STATES = Symbol("cookies of sign-ins that never ended, and where they lie");
 const MISDIRECTED = 421;
+const MAX_HEADER = 64 * 1024; // what a notebook server takes
+const TOO_LARGE = `Your browser sends more cookies to this address than can be read. Delete the cookies \
+and site data of this address, then load the page again.
+
+このアドレスに送られる Cookie が多すぎて読み取れません。このアドレスの Cookie とサイトデータを削除し、\
+ページを再読み込みしてください。
+`;
 const MAX_API_BODY = 1024 * 1024;
 
 class BerthProxy extends ConfigurableProxy {
@@ -76,6 +84,16 @@ class BerthProxy extends ConfigurableProxy {
     const mostOfAddress = Number(args["connections-per-address"]);
     new Crowd(this.proxyServer, { mostOfAddress, owedMs, log: this.log });
     new Crowd(this.apiServer, { mostOfAddress, owedMs, log: this.log });
+    this.proxyServer.maxHeaderSize = MAX_HEADER;
+    this.proxyServer.on("clientError", (error, socket) => {
+      if (error.code === "HPE_HEADER_OVERFLOW" && socket.writable) headerTooLarge(socket);
+      else socket.destroy(error);
+    });
+    this.proxy.on("proxyRes", (proxyRes, req) => {
+      const { dropped, paths } = req[OLD_STATES] ?? { dropped: [] };
+      const ends = dropped.flatMap((name) => paths.map((path) => `${name}=; Max-Age=0; Path=${path}`));
+      if (ends.length) proxyRes.headers["set-cookie"] = [...(proxyRes.headers["set-cookie"] ?? []), ...ends];
+    });
     this.proxyServer.on("connection", askIfThere);
     // Without a listener upstream throws what a visitor's socket says when he vanishes.
     this.proxy.on("error", (error) => this.log.debug("A visitor's WebSocket broke: %s", error.code));
@@ -135,7 +153,12 @@ class BerthProxy extends ConfigurableProxy {
     const route = await this._routes.getTarget(prefix + pathname(req));
     if (!route || !route.data) return undefined;
     this.connections.add(route.prefix, credentials(req), req.socket, req[RESPONSE]);
-    req.headers.cookie = cleanCookies(req.headers.cookie);
+    const { kept, dropped } = withoutOldStates(cleanCookies(req.headers.cookie));
+    req.headers.cookie = kept;
+    if (dropped.length) {
+      const below = this.hostRouting ? route.prefix.split("/").slice(2).join("/") : route.prefix.slice(1);
+      req[OLD_STATES] = { dropped, paths: [...new Set(["/", `/${below}`, `/${below}/`.replace("//", "/")])] };
+    }
     if (!req.headers.cookie) delete req.headers.cookie;
     cleanHeaders(req, { scheme: args.scheme, behindProxy: args["behind-proxy"] });
     return { prefix: route.prefix, target: route.data.target };
@@ -186,6 +209,16 @@ function pathname(req) {
 function refuse(res) {
   res.writeHead(MISDIRECTED, { "Content-Type": "text/plain" });
   res.end("This host does not serve workspaces.\n");
+}
+
+function headerTooLarge(socket) {
+  const head = [
+    "HTTP/1.1 431 Request Header Fields Too Large",
+    "Connection: close",
+    "Content-Type: text/plain; charset=utf-8",
+    `Content-Length: ${Buffer.byteLength(TOO_LARGE)}`,
+  ];
+  socket.end(`${head.join("\r\n")}\r\n\r\n${TOO_LARGE}`);
 }
 
 function answer(res, status, data) {

@@ -30,6 +30,22 @@ export function cleanCookies(header) {
     .join("; ");
 }
 
+// Sign-ins that were begun and never ended each leave a cookie for ten minutes; a page that is opened
+// again and again while nobody signs in would fill the header until no request gets through.
+const STATE = /-oauth-state(-[A-Za-z]+)?$/;
+const STATES_KEPT = 3;
+
+// Browsers send the oldest first: the newest are kept.  Returns what is left and what was dropped.
+export function withoutOldStates(header) {
+  const parts = (header || "").split("; ");
+  const states = parts.filter((part) => STATE.test(part.split("=", 1)[0]));
+  const old = new Set(states.slice(0, Math.max(0, states.length - STATES_KEPT)));
+  return {
+    kept: parts.filter((part) => !old.has(part)).join("; "),
+    dropped: [...old].map((part) => part.split("=", 1)[0]),
+  };
+}
+
 export function cleanHeaders(req, { scheme, behindProxy }) {
   const came = behindProxy ? lastOf(req.headers["x-forwarded-for"]) : "";
   for (const name of Object.keys(req.headers)) {

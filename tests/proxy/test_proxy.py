@@ -286,3 +286,34 @@ def test_path_routing_serves_only_the_workspaces_own_host(
         assert refused.value.response.status_code == 421
     finally:
         stop_proxy(path_proxy)
+
+
+def states(count: int) -> str:
+    """Cookies of sign-ins that were begun and never ended, the oldest first."""
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    ends = ["", *(f"-{a}{b}qwerty" for a in letters for b in letters)][:count]
+    return "; ".join(f"nb-oauth-state{end}={n:0200d}" for n, end in enumerate(ends))
+
+
+def test_interrupted_sign_ins_do_not_lock_their_visitor_out(
+    proxy: Proxy, workload: Workload
+) -> None:
+    """84 of them were more than a request's head may have."""
+    proxy.route(HOST, workload.port)
+    sent = f"own=1; {states(100)}"
+    answer = proxy.get("/", Cookie=sent)
+    assert answer.status_code == 200
+    arrived = answer.json()["headers"]["cookie"].split("; ")
+    assert arrived == ["own=1", *sent.split("; ")[-3:]]
+    ended = answer.headers.get_list("set-cookie")
+    assert len(ended) == 97
+    assert all("-oauth-state" in one and "Max-Age=0; Path=/" in one for one in ended)
+
+
+def test_a_head_that_is_too_large_is_answered_with_what_to_do(
+    proxy: Proxy, workload: Workload
+) -> None:
+    proxy.route(HOST, workload.port)
+    answer = proxy.get("/", Cookie="big=" + "x" * 70_000)
+    assert answer.status_code == 431
+    assert "Delete the cookies" in answer.text
