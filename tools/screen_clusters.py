@@ -6,7 +6,7 @@ from typing import Any
 from django.urls import reverse
 
 from clusters.checks.host import FIX_METADATA
-from clusters.checks.rights import SMALL_ACCOUNT
+from clusters.checks.recipe import small_account
 from clusters.models import CheckResult, Cluster, NetworkProfile, Pool
 from clusters.options import ClusterOptions
 from clusters.proofs import METADATA
@@ -37,7 +37,7 @@ RED: dict[str, tuple[str, dict[str, Any], str]] = {
     "restraint": (
         "Our identity may do more than is needed: %(acts)s. Attach with a smaller one.",
         {"acts": "impersonate users -A, get nodes/proxy -A"},
-        SMALL_ACCOUNT,
+        small_account(),
     )
 }
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from django.conf import settings
 from django.utils.translation import gettext_noop as _n
 
+from clusters.checks import recipe, takeover
 from clusters.checks.base import Finding, green, red, undecided
 from clusters.options import STORAGE_CLASS
 from runtime.routers.gateway import ProxyService
@@ -90,14 +91,6 @@ DANGEROUS = (
     Act("approve", "signers", "certificates.k8s.io", inside=False),
     Act("create", "mutatingwebhookconfigurations", "admissionregistration.k8s.io", inside=False),
 )
-# An account with the chart's roles and no more. The chart is told nothing else of a portal: what
-# it wants to know before it shows its roles is in the file.
-SMALL_ACCOUNT = (
-    "kubectl create namespace berth\n"
-    "helm template berth deploy/helm/berth -n berth -f deploy/helm/rights.yaml"
-    " --show-only templates/rbac.yaml --kube-version 1.30.0 | kubectl apply -n berth -f -\n"
-    "kubectl create token berth -n berth --duration 8760h"
-)
 _AGAIN_S = 0.5
 REVIEW = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
@@ -171,16 +164,33 @@ def _routes(subject: Subject) -> tuple[Act, ...]:
 
 
 def restraint(subject: Subject, bench: Bench) -> Finding:
+    """Ask for rights that would own the cluster, and try (as dry runs) what no list of rights says:
+    roles that hold everywhere may be enough to give oneself the rest.
+    """
     where = bench.namespace("a")
     answers = [(act, allowed(subject, act, where)) for act in DANGEROUS]
-    much = [act for act, answer in answers if answer]
-    if not much:
-        if any(answer is None for _act, answer in answers):
-            return _untold("restraint")
-        return green("restraint", _n("Our identity has no right that would own the cluster."))
-    return red(
+    if much := [act for act, answer in answers if answer]:
+        return red(
+            "restraint",
+            _n("Our identity may do more than is needed: %(acts)s. Attach with a smaller one."),
+            acts=", ".join(act.words for act in much[:6]),
+            fix=recipe.small_account(subject.options),
+        )
+    tried = takeover.tries(subject, bench)
+    if open_ones := [words for words, is_open in tried.items() if is_open]:
+        return red(
+            "restraint",
+            _n(
+                "Whoever takes our credential could own the cluster: the API server would let it"
+                " %(acts)s. The fence around Berth's account is missing or is one for another"
+                " account or prefix: apply it as shown, with the roles (Kubernetes 1.30 or newer)."
+            ),
+            acts=", ".join(open_ones[:6]),
+            fix=recipe.fence(subject.cluster, subject.options),
+        )
+    if any(answer is None for answer in (*tried.values(), *(answer for _act, answer in answers))):
+        return _untold("restraint")
+    return green(
         "restraint",
-        _n("Our identity may do more than is needed: %(acts)s. Attach with a smaller one."),
-        acts=", ".join(act.words for act in much[:6]),
-        fix=SMALL_ACCOUNT,
+        _n("Our identity has no right that would own the cluster, and gave itself none (tried)."),
     )

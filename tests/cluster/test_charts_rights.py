@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ import yaml
 
 from clusters.checks import rights, simple
 from clusters.checks.asking import ClientAsker
-from clusters.checks.base import Subject
+from clusters.checks.base import Finding, Subject
 from clusters.checks.bench import Bench
 from clusters.models import Cluster
 from clusters.options import ClusterOptions
@@ -24,7 +24,7 @@ from runtime.drivers.kubernetes.builders.tenant.access import PORTAL
 from runtime.drivers.kubernetes.driver import KubernetesDriver
 from runtime.drivers.kubernetes.watch import kinds_of
 from runtime.protocol import KubeUser, NotYet, TenantSpec
-from tests.cluster.tenants import World, when_there, world
+from tests.cluster.tenants import PREFIX, World, when_there, world
 from tests.cluster.test_tenants import ALICE, GRANT, TOUCHED
 from tests.deploy import chart
 
@@ -36,15 +36,21 @@ pytestmark = [
 MEMBER = KubeUser(ALICE, viewer=True, pods=("ws-a1-0",), grants=(GRANT,))
 
 
-def roles(release: str, namespace: str, folder: Path) -> list[dict[str, Any]]:
+def roles_and_fence(
+    release: str, namespace: str, folder: Path, cluster: dict[str, str]
+) -> list[dict[str, Any]]:
     try:
         chart.helm()
     except Exception as error:  # noqa: BLE001 - whatever keeps it from being built
         pytest.skip(f"helm can't be built here: {error}")
     file = folder / "values.yaml"
-    file.write_text(yaml.safe_dump(chart.values()))
+    values = chart.values()
+    values["cluster"] |= cluster
+    file.write_text(yaml.safe_dump(values))
     words = ("template", release, chart.CHART, "-n", namespace, "-f", file)
-    shown = ("--kube-version", "1.36.0", "--show-only", "templates/rbac.yaml")
+    shown = ["--kube-version", "1.36.0"]
+    for template in ("rbac", "admission"):
+        shown += ["--show-only", f"templates/{template}.yaml"]
     done = chart.run_helm(None, *words, *shown)
     assert done.returncode == 0, done.stderr
     return [one for one in yaml.safe_load_all(done.stdout) if one]
@@ -57,21 +63,23 @@ def here(
     """A driver that is the chart's service account; the release's processes are not installed."""
     name = f"berth-{secrets.token_hex(4)}"
     made = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}]
-    made += roles(name, name, tmp_path_factory.mktemp("chart"))
+    told = {"namespacePrefix": f"{PREFIX}{secrets.token_hex(2)}-"}
+    told |= {"volumePath": devcluster["volumes"]} if devcluster.get("volumes") else {}
+    made += roles_and_fence(name, name, tmp_path_factory.mktemp("chart"), told)
     try:
         for one in made:
             if one["kind"] == "ServiceAccount":
                 one["metadata"]["namespace"] = name
             kube.apply(one)
         kube.until("its rights", lambda: all(is_given(kube, name, rule) for rule in granted(made)))
-        opened = as_account(devcluster, kube, name)
+        opened = as_account(devcluster, kube, name, told["namespacePrefix"])
         try:
             yield opened
         finally:
             opened.close()
     finally:
         for one in reversed(made):
-            if one["kind"] in {"Namespace", "ClusterRole", "ClusterRoleBinding"}:
+            if one["kind"] == "Namespace" or "namespace" not in one["metadata"]:
                 kube.delete(one["apiVersion"], one["kind"], one["metadata"]["name"])
 
 
@@ -104,10 +112,11 @@ def is_given(kube: Kube, name: str, rule: dict[str, Any]) -> bool:
     return bool(kube.create(review)["status"]["allowed"])
 
 
-def as_account(state: dict[str, Any], kube: Kube, name: str) -> World:
+def as_account(state: dict[str, Any], kube: Kube, name: str, prefix: str) -> World:
     path = f"/api/v1/namespaces/{name}/serviceaccounts/{name}/token"
     token = kube.request("POST", path, json={"spec": {"expirationSeconds": 3600}})
-    opened = world(state, kube, portal_role=f"{name}-projects", portal_account=f"{name}/{name}")
+    account = {"portal_role": f"{name}-projects", "portal_account": f"{name}/{name}"}
+    opened = world(state, kube, namespace_prefix=prefix, **account)
     admin = kubeconfig.parse(Path(state["kubeconfig"]).read_text())
     itself = replace(admin, token=token["status"]["token"], client_cert_pem="", client_key_pem="")
     opened.driver.close()
@@ -171,7 +180,7 @@ def test_all_that_the_watch_follows_may_be_listed(here: World) -> None:
             here.driver.client.list(kind.api_version, kind.plural, "", kind.selector, kind.fields)
 
 
-def test_the_self_check_finds_no_right_lacking_and_none_too_many(here: World) -> None:
+def checked(here: World, *acts: Callable[[Subject, Bench], Finding]) -> list[Finding]:
     given = here.driver.options
     options = ClusterOptions(
         namespace_prefix=given.namespace_prefix,
@@ -182,12 +191,41 @@ def test_the_self_check_finds_no_right_lacking_and_none_too_many(here: World) ->
     bench = Bench(asker, options, wait_s=30.0)
     subject = Subject(Cluster(key="c", name="C", driver="kubernetes"), options, asker)
     try:
-        found = [act(subject, bench) for act in (rights.needed, rights.restraint)]
-        found.append(simple.pod_security(subject, bench))
+        return [act(subject, bench) for act in acts]
     finally:
         bench.close()
+
+
+def test_the_self_check_finds_no_right_lacking_and_none_too_many(here: World) -> None:
+    found = checked(here, rights.needed, rights.restraint, simple.pod_security)
     assert [one.state for one in found] == ["green"] * 3, [one.text() for one in found]
     assert "was refused" in found[-1].text()  # tried with a pod, not only warned of
+
+
+def test_c6_without_the_fence_the_self_check_shows_how_the_cluster_is_taken(here: World) -> None:
+    api, kind = "admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding"
+    name = here.driver.options.portal_role.removesuffix("-projects")
+    bindings = [one for one in here.kube.list(api, kind) if name in one["metadata"]["name"]]
+    assert len(bindings) == 3
+    try:
+        for one in bindings:
+            here.kube.delete(api, kind, one["metadata"]["name"])
+
+        def is_told() -> bool:  # the API server hears of it a moment later
+            (found,) = checked(here, rights.restraint)
+            acts = found.values.get("acts", "")
+            wanted = ("-n kube-system", "-n default", "patch namespaces", "hostPath /")
+            return found.state == "red" and all(words in acts for words in wanted)
+
+        here.kube.until("the fence is gone", is_told)
+    finally:
+        for one in bindings:
+            plain = {key: one["metadata"][key] for key in ("name", "labels")}
+            here.kube.apply({**one, "metadata": plain, "apiVersion": api, "kind": kind})
+
+    here.kube.until(
+        "the fence is back", lambda: checked(here, rights.restraint)[0].state == "green"
+    )
 
 
 def test_a_project_goes_with_its_namespace(here: World) -> None:

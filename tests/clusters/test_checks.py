@@ -5,11 +5,12 @@ import socket
 from collections import Counter
 from datetime import timedelta
 from email.utils import format_datetime
+from pathlib import Path
 
 import pytest
 
 from clusters import registry
-from clusters.checks import CHECKS, host, network, rights, run, simple, storage, users
+from clusters.checks import CHECKS, host, network, recipe, rights, run, simple, storage, users
 from clusters.checks.base import Answer, green, red, text_of, unknown
 from clusters.checks.bench import Bench
 from clusters.models import CheckResult, Cluster
@@ -248,8 +249,80 @@ def test_too_many_rights_are_named():
     api = reviewed(lambda a: a["verb"] == "impersonate")
     found = rights.restraint(subject(api), bench(api))
     assert (found.state, "impersonate users" in found.text()) == ("red", True)
-    api = reviewed(lambda a: False)
+
+
+ACTS = {  # words of the path → words of the finding
+    "kube-system/rolebindings": "create rolebindings (berth-projects) -n kube-system",
+    "default/rolebindings": "create rolebindings (berth-projects) -n default",
+    "of-others/rolebindings": "create rolebindings (berth-projects) -n of-others",
+    "kube-system/pods": "create pods -n kube-system",
+    "namespaces/kube-system": "patch namespaces kube-system",
+    "api/v1/namespaces": "create namespaces (privileged)",
+    "persistentvolumes": "create persistentvolumes (hostPath /)",
+}
+
+
+class Fenced(Api):
+    """Roles allow nothing that a review would name; ``let`` is what no fence refuses."""
+
+    def __init__(self, let="", status=422):
+        super().__init__()
+        self.let, self.status, self.tried = let, status, {}
+        self.review = lambda _body: Answer(201, {"status": {"allowed": False}})
+
+    def ask(self, method, path, body=None, params=None):
+        if path == rights.REVIEW:
+            return self.review(body)
+        if (params or {}).get("dryRun") == "All":
+            self.tried[path] = body
+            is_open = self.let and self.let == next((w for w in ACTS if w in path), "")
+            return Answer(201 if is_open else self.status, {"message": "denied by a policy"})
+        if method == "GET" and path == "/api/v1/namespaces":
+            ours = {"name": "berth-demo-1", "labels": {"berth.dev/instance": "berth"}}
+            going = {"name": "going", "deletionTimestamp": "2026-01-01T00:00:00Z"}
+            names = [ours, going, *({"name": n} for n in ("default", "kube-public", "of-others"))]
+            return Answer(200, {"items": [{"metadata": one} for one in names]})
+        return super().ask(method, path, body, params)
+
+
+@pytest.mark.parametrize("let", ACTS)
+def test_c6_what_would_own_the_cluster_is_tried_and_the_remedy_is_the_fence(let):
+    api = Fenced(let)
+    found = rights.restraint(subject(api), bench(api))
+    assert (found.state, found.values) == ("red", {"acts": ACTS[let]}), found
+    assert "--show-only templates/admission.yaml --kube-version 1.30.0 | kubectl apply" in found.fix
+
+
+def test_c6_behind_a_fence_it_is_green_and_what_was_not_answered_is_not():
+    api = Fenced()
     assert rights.restraint(subject(api), bench(api)).state == "green"
+    assert len(api.tried) == len(ACTS)  # one binding each: the cluster's own, and of others
+    api = Fenced(status=500)
+    assert rights.restraint(subject(api), bench(api)).state == "unknown"
+
+
+def test_c6_the_recipe_fences_the_account_prefix_and_volumes_that_the_options_say():
+    given = {"portal_role": "berth-lab-projects", "portal_account": "ops/portal"}
+    nfs = {"volume_kind": "nfs", "nfs_server": "nas.example", "nfs_export": "/homes"}
+    api = Fenced("persistentvolumes")
+    options = {**given, **nfs, "namespace_prefix": "lab-", "volume_path": "/mnt/all"}
+    fix = rights.restraint(subject(api, **options), bench(api, **options)).fix
+    assert fix.startswith("helm template berth-lab deploy/helm/berth -n ops ")
+    for words in (
+        "serviceAccount.name=portal",
+        "cluster.namespacePrefix=lab-",
+        "cluster.volumePath=/mnt/all",
+        "cluster.storage.kind=nfs",
+        "cluster.storage.nfs.server=nas.example",
+        "cluster.storage.nfs.export=/homes",
+    ):
+        assert f" --set {words} " in fix
+
+
+def test_c6_the_runbook_prints_the_same_recipe():
+    runbook = Path("docs/runbook/clusters.md").read_text()
+    assert all(line in runbook for line in recipe.small_account().splitlines())
+    assert "templates/admission.yaml" in recipe.small_account()
 
 
 def test_rights_that_were_just_given_are_asked_again(monkeypatch):
@@ -270,7 +343,8 @@ def test_rights_that_were_just_given_are_asked_again(monkeypatch):
 def test_what_the_api_server_did_not_say_is_neither_a_right_nor_the_lack_of_one():
     api = Api(selfsubjectaccessreviews=silent_about("secrets", allowed=True))
     assert rights.needed(subject(api), bench(api)).state == "unknown"
-    api = Api(selfsubjectaccessreviews=silent_about("secrets", allowed=False))
+    api = Fenced()
+    api.review = silent_about("secrets", allowed=False)
     assert rights.restraint(subject(api), bench(api)).state == "unknown"
 
 

@@ -1,12 +1,15 @@
 """The chart's roles against what Berth does: all that it needs, and nothing else that changes."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from clusters.checks.rights import NEEDED, ROUTES, SMALL_ACCOUNT, VOLUMES, Act
+from clusters.checks.recipe import small_account
+from clusters.checks.rights import NEEDED, ROUTES, VOLUMES, Act
+from clusters.options import ClusterOptions
 from runtime.drivers.kubernetes.builders.tenant.access import rules_of
 from runtime.protocol import KubeUser
 from tests.deploy import chart
@@ -87,21 +90,60 @@ def test_c6_the_roles_change_nothing_that_berth_does_not_change(
     assert not writes[PROJECTS] - asked[True]
 
 
-def test_the_remedy_of_the_self_check_makes_an_account_with_these_roles(granted: Any) -> None:
+@pytest.mark.parametrize(
+    ("options", "values"),
+    [
+        (ClusterOptions(), {}),
+        (
+            ClusterOptions(
+                portal_role="lab-berth-projects",
+                portal_account="ops/portal",
+                namespace_prefix="lab-",
+                volume_kind="nfs",
+                nfs_server="nas.example",
+                nfs_export="/homes",
+            ),
+            {
+                "serviceAccount": {"name": "portal"},
+                "cluster": {
+                    "namespacePrefix": "lab-",
+                    "storage": {
+                        "kind": "nfs",
+                        "nfs": {"server": "nas.example", "export": "/homes"},
+                    },
+                },
+            },
+        ),
+    ],
+)
+def test_c6_the_recipe_makes_the_charts_account_with_its_roles_and_its_fence(
+    granted: Any, tmp_path: Path, options: ClusterOptions, values: dict[str, Any]
+) -> None:
     """As it is printed, with the helm that ``make cluster-build`` makes too."""
-    namespace, roles, token = SMALL_ACCOUNT.splitlines()
-    helm, _pipe, apply = roles.partition(" | ")
-    done = chart.run_helm(None, *helm.split()[1:])
+    del granted  # helm can be built
+    namespace, roles, token = small_account(options).splitlines()
+    printed, _pipe, apply = roles.partition(" | ")
+    done = chart.run_helm(None, *printed.split()[1:])
     assert done.returncode == 0, done.stderr
+    where = namespace.split()[-1]
+    release = options.portal_role.removesuffix("-projects") or "berth"
+    file = tmp_path / "values.yaml"
+    told = yaml.safe_load((chart.ROOT / "deploy/helm/rights.yaml").read_text())
+    file.write_text(yaml.safe_dump({**told, **values}))
+    shown = (*SHOWN, "--show-only", "templates/admission.yaml")
+    whole = chart.run_helm(None, "template", release, chart.CHART, "-n", where, "-f", file, *shown)
+    assert whole.returncode == 0, whole.stderr
     made = [one for one in yaml.safe_load_all(done.stdout) if one]
-    found = {one["metadata"]["name"]: set(rights(one["rules"])) for one in made if "rules" in one}
-    assert found == granted()
+    assert made == [one for one in yaml.safe_load_all(whole.stdout) if one]
+    kinds = [one["kind"] for one in made]
+    assert kinds.count("ClusterRole") == 2
+    assert kinds.count("ValidatingAdmissionPolicy") == 3
+    assert kinds.count("ValidatingAdmissionPolicyBinding") == 3
     account = next(one for one in made if one["kind"] == "ServiceAccount")["metadata"]["name"]
-    assert namespace.split()[-1] == "berth"
-    assert apply == "kubectl apply -n berth -f -"
-    assert token.startswith(f"kubectl create token {account} -n berth ")
-    runbook = (chart.ROOT / "docs/runbook/clusters.md").read_text()
-    assert all(line in runbook for line in SMALL_ACCOUNT.splitlines())
+    assert f"system:serviceaccount:{where}:{account}" in done.stdout
+    assert f"{release}-projects" in {one["metadata"]["name"] for one in made}
+    assert apply == f"kubectl apply -n {where} -f -"
+    assert token.startswith(f"kubectl create token {account} -n {where} ")
 
 
 def test_berth_has_every_right_that_it_gives_to_members(granted: Any) -> None:
