@@ -14,19 +14,20 @@ from common.clock import now
 
 PROVED_FOR = timedelta(days=3)  # the worker asks every day; a network may be changed any day
 METADATA = "169.254.169.254"  # where a cloud hands out a node's own credential, to whoever asks
-_NETWORK, _HOST, _SOLE = "network", "host", "installation"
+_NETWORK, _HOST, _SOLE, _WAYS = "network", "host", "installation", "ways"
 
 
 def unproved(clusters: Iterable[Cluster]) -> dict[int, str]:
     """Return pk → why no work of tenants is let in, of those where none is; in one query.
 
-    Separation is probed, not assumed; a cluster that is trusted need not prove it.
+    Separation is probed, not assumed; a cluster that is trusted need not prove it. Whether work
+    finds Berth matters everywhere.
     """
     rows = {cluster.pk: cluster for cluster in clusters}
     if not rows:
         return {}
     found: dict[int, dict[str, CheckResult]] = defaultdict(dict)
-    wanted = (_NETWORK, _HOST, _SOLE)
+    wanted = (_NETWORK, _HOST, _SOLE, _WAYS)
     for check in CheckResult.objects.filter(cluster__in=list(rows), name__in=wanted):
         found[check.cluster_id][check.name] = check
     said = {pk: _of(cluster, found[pk]) for pk, cluster in rows.items()}
@@ -40,9 +41,10 @@ def _of(cluster: Cluster, checks: Mapping[str, CheckResult]) -> str:
             "Another Berth works on %(name)s under the same prefix, so nothing is started there."
             " An operator sees the remedy on the cluster's page."
         ) % {"name": cluster.name}
-    if options_of(cluster.options).trusted:
-        return ""
-    return _of_network(cluster, checks.get(_NETWORK)) or _of_host(cluster, checks.get(_HOST))
+    apart = ""
+    if not options_of(cluster.options).trusted:
+        apart = _of_network(cluster, checks.get(_NETWORK)) or _of_host(cluster, checks.get(_HOST))
+    return apart or _of_ways(cluster, checks.get(_WAYS))
 
 
 def _of_network(cluster: Cluster, check: CheckResult | None) -> str:
@@ -72,5 +74,18 @@ def _of_host(cluster: Cluster, check: CheckResult | None) -> str:
         return ""
     return _(
         "Work on %(name)s could take the credential of its nodes, so nothing is started there."
+        " An operator sees the remedy on the cluster's page."
+    ) % {"name": cluster.label}
+
+
+def _of_ways(cluster: Cluster, check: CheckResult | None) -> str:
+    """Work that does not find Berth, or that nobody reaches, would start and never be ready.
+
+    Asked before the network, whose proof a new cluster waits for.
+    """
+    if check is None or check.state != CheckResult.State.RED:
+        return ""
+    return _(
+        "Work on %(name)s and Berth don't reach each other, so nothing is started there."
         " An operator sees the remedy on the cluster's page."
     ) % {"name": cluster.label}

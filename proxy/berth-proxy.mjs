@@ -68,6 +68,7 @@ and site data of this address, then load the page again.
 ページを再読み込みしてください。
 `;
 const MAX_API_BODY = 1024 * 1024;
+const REACHED_WITHIN_MS = 3000;
 
 class BerthProxy extends ConfigurableProxy {
   constructor(options) {
@@ -76,7 +77,8 @@ class BerthProxy extends ConfigurableProxy {
     this.connections = new Connections();
     this.apiHandlers.unshift(
       [/^\/api\/berth\/epoch$/, { get: this.guarded(this.getEpoch) }],
-      [/^\/api\/berth\/cut$/, { post: this.guarded(this.postCut) }]
+      [/^\/api\/berth\/cut$/, { post: this.guarded(this.postCut) }],
+      [/^\/api\/berth\/reach$/, { post: this.guarded(this.postReach) }]
     );
     // Uploads of data may take hours, as long as they move.
     this.proxyServer.requestTimeout = 0;
@@ -132,6 +134,24 @@ class BerthProxy extends ConfigurableProxy {
     const count = this.connections.cut(this._routes.cleanPath(key), { visitor, keep });
     this.log.info("Cut %d connections of %s", count, key);
     answer(res, 200, { cut: count });
+  }
+
+  // Whether an address of a workload can be reached from here. Nothing of its answer is told.
+  async postReach(req, res) {
+    let target;
+    try {
+      target = new URL(JSON.parse(await body(req)).target);
+    } catch {
+      return answer(res, 400, { error: "expected target as an address" });
+    }
+    try {
+      const asked = { redirect: "manual", signal: AbortSignal.timeout(REACHED_WITHIN_MS) };
+      const found = await fetch(target, asked);
+      await found.body?.cancel();
+      answer(res, 200, { why: "" });
+    } catch (error) {
+      answer(res, 200, { why: error.cause?.code || error.cause?.message || error.name });
+    }
   }
 
   async addRoute(path, data) {

@@ -2,7 +2,7 @@
 
 from django.utils.translation import gettext_lazy as _
 
-from clusters.checks import host, image, network, rights, simple, sole, storage, users
+from clusters.checks import host, image, network, rights, simple, sole, storage, users, ways
 from clusters.checks.base import Check
 
 CHECKS: tuple[Check, ...] = (
@@ -33,6 +33,12 @@ CHECKS: tuple[Check, ...] = (
         _("Ports of containers"),
         image.ports,
         _("An image signs people in before they see what a container serves."),
+    ),
+    Check(
+        "ways",
+        _("Ways to Berth and back"),
+        ways.act,
+        _("Pods find Berth's listener, and the notebook proxy finds pods: tried as work goes."),
     ),
     Check(
         "network",

@@ -49,10 +49,7 @@ def act(subject: Subject, bench: Bench) -> Finding:
     if not bench.image:
         return unknown(NAME, _n("Set a check image: a pod is needed to see it."))
     nodes = addresses(subject.api.ask("GET", "/api/v1/nodes", params={"limit": "50"}).body)
-    network = _network(subject, nodes)
-    where = bench.namespace("c")
-    for policy in _policies(subject, bench, where, network):
-        bench.policy(where, policy["metadata"]["name"], policy["spec"])
+    where, network = closed(subject, bench, nodes)
     known = servers(network)
     tried = targets(nodes, known)
     expect = ",".join(f"closed {host} {port}" for host, port in tried)
@@ -66,6 +63,17 @@ def act(subject: Subject, bench: Bench) -> Finding:
             fix="kubectl get endpointslices -n default kubernetes",
         )  # fmt: skip
     return found
+
+
+def closed(subject: Subject, bench: Bench, nodes: list[str]) -> tuple[str, Network]:
+    """Return a namespace under the very policies of projects, with the operator's openings."""
+    from runtime.drivers.kubernetes.builders.tenant import policies
+
+    network = _network(subject, nodes)
+    where, options = bench.namespace("c"), registry.driver_options(subject.cluster)
+    for policy in policies.build(where, bench.labels(), options, network):
+        bench.policy(where, policy["metadata"]["name"], policy["spec"])
+    return where, network
 
 
 def addresses(body: Mapping[str, Any]) -> list[str]:
@@ -148,13 +156,6 @@ def _network(subject: Subject, nodes: list[str]) -> Network:
     family = ipaddress.ip_address(nodes[0]).version if nodes else found.family
     ranges = tuple((subject.cluster.capacity or {}).get("node_ranges") or ())
     return replace(found, family=family, nodes=ranges)
-
-
-def _policies(subject: Subject, bench: Bench, where: str, network: Network) -> list[dict[str, Any]]:
-    """The very policies of projects, with the operator's openings."""
-    from runtime.drivers.kubernetes.builders.tenant import policies
-
-    return policies.build(where, bench.labels(), registry.driver_options(subject.cluster), network)
 
 
 def _is_address(value: Any) -> bool:

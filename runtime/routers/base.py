@@ -31,3 +31,9 @@ class Router(Protocol):
 
     def epoch(self) -> str:
         """Changes when the proxy restarted and forgot its routes."""
+
+    def reach(self, target: str) -> str | None:
+        """Ask whether the proxy reaches an address of a pod; return '' or why it does not.
+
+        None: this proxy can't be asked.
+        """

@@ -11,6 +11,7 @@ from runtime.protocol import Unreachable
 from runtime.reasons import Reason
 from runtime.routers.base import RouteEntry, Router
 
+_REACH_S = 6.0  # the proxy itself gives up after three
 _TIMEOUT = httpx.Timeout(3.0, connect=1.0)
 
 
@@ -65,6 +66,10 @@ class ChpProxy:
 
     def epoch(self) -> str:
         return str(self._call("GET", "/api/berth/epoch").json().get("epoch", ""))
+
+    def reach(self, target: str) -> str | None:
+        asked = self._call("POST", "/api/berth/reach", json={"target": target}, timeout=_REACH_S)
+        return str(asked.json().get("why", ""))
 
     def close(self) -> None:
         self._client.close()
@@ -122,3 +127,8 @@ class ChpRouter:
 
     def epoch(self) -> str:
         return " ".join(member.epoch() for member in self.members)
+
+    def reach(self, target: str) -> str | None:
+        """Return why one of them does not reach it, '' when all that can be asked do."""
+        told = [why for member in self.members if (why := member.reach(target)) is not None]
+        return next(filter(None, told), "") if told else None

@@ -45,6 +45,10 @@ class FakeRouter:
         with self._up() as world:
             return str(world.setdefault("epoch", "first"))
 
+    def reach(self, target: str) -> str | None:
+        with self._up() as world:
+            return str(world.get("unreached", {}).get(target, ""))
+
     def cuts(self) -> Any:
         """What was cut, as (key, visitor); tests look at it."""
         with self._store.open() as world:

@@ -212,6 +212,11 @@ class GatewayRouter:
         with self._lock:
             return {key: entry for key, (entry, _) in self._known.items()}
 
+    def reach(self, target: str) -> str | None:
+        """A Gateway is the operator's own: nothing here may ask from where it is."""
+        del target
+        return None
+
     def epoch(self) -> str:
         """Routes outlive every gateway: nothing is forgotten by a restart."""
         return f"{self.gateway.namespace}/{self.gateway.name}"

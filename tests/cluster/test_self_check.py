@@ -1,13 +1,16 @@
 """The self-check against the real cluster: what it proves, and what it finds when it is not so."""
 
 import secrets
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import httpx
 import pytest
 
 from accounts.principal import Principal
 from clusters import registry
-from clusters.checks import host, network, rights, run, takeover
+from clusters.checks import host, network, rights, run, takeover, ways
 from clusters.checks.base import Answer, Subject
 from clusters.checks.bench import MARK, Bench
 from clusters.models import CheckResult, Cluster
@@ -15,12 +18,53 @@ from clusters.options import ClusterOptions, options_of
 from clusters.placement import launch_refusal
 from clusters.services import Attachment, cluster_attach
 from common import sealing
+from tests.cluster.tenants import HUB_PORT
 
 pytestmark = [pytest.mark.cluster, pytest.mark.django_db, pytest.mark.timeout(600)]
 
 
+class Hub(BaseHTTPRequestHandler):
+    """Berth's listener for work, as little of it as a check asks."""
+
+    def do_GET(self):
+        self.send_response(200 if self.path == "/hub/api" else 404)
+        self.end_headers()
+        self.wfile.write(b'{"version": "5"}')
+
+    def log_message(self, *_args):
+        pass
+
+
+class FromHere:
+    """The proxy on this machine: what it is asked is asked from here."""
+
+    def reach(self, target):
+        try:
+            httpx.get(target, timeout=3, trust_env=False)
+        except httpx.TransportError as error:
+            return type(error).__name__
+        return ""
+
+
 @pytest.fixture
-def cluster(devcluster, operator, settings):
+def ways_there(devcluster, monkeypatch):
+    """A listener where pods see this machine, and the options that say so."""
+    host = devcluster.get("host")
+    if not host:  # of another cluster it is not known what this machine is to its pods
+        monkeypatch.setattr(run, "CHECKS", tuple(c for c in run.CHECKS if c.name != "ways"))
+        yield {}
+        return
+    monkeypatch.setattr(registry, "router", FromHere)
+    server = ThreadingHTTPServer((host, HUB_PORT), Hub)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    here = [f"{host}/32"]
+    yield {"hub_url": f"http://{host}:{HUB_PORT}", "hub_peers": here, "proxy_peers": here}
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def cluster(devcluster, operator, settings, ways_there):
     """The real cluster, attached as an operator does it."""
     public, private = sealing.new_pair()
     settings.BERTH_CLUSTER_PUBLIC_KEY = public
@@ -37,6 +81,7 @@ def cluster(devcluster, operator, settings):
                 "volume_path": devcluster.get("volumes", ClusterOptions.volume_path),
                 "volume_size_gib": 1,
                 "check_image": devcluster["images"]["tool"]["reference"],
+                **ways_there,
             },
         ),
     )
@@ -59,7 +104,7 @@ def test_c10_the_whole_check_proves_what_this_cluster_keeps(devcluster, cluster,
     told = {name: f"{row.state}: {row.sentence} {row.values}" for name, row in found.items()}
     green = {name for name, row in found.items() if row.state == "green"}
     wanted = {"version", "clock", "rights", "security", "image", "network", "host"}
-    wanted |= {"storage", "queue"}
+    wanted |= {"storage", "queue"} | ({"ways"} if devcluster.get("host") else set())
     assert wanted <= green, told
     # an administrator's kubeconfig may do far more than is needed, and that is said
     assert found["restraint"].state == "red", told
@@ -106,6 +151,30 @@ def test_c10_a_kubelet_that_pods_reach_is_found(cluster, api, monkeypatch):
     assert found.state == "red", found
     assert "kubelet of their own node" in found.text()
     assert launch_refusal("dev")  # that is the network check's word, which was not asked
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"dns_peers": ["kube-system/no-such-dns"]}, "DNS is said to be at kube-system/no-such"),
+        ({"hub_peers": ["192.0.2.0/24"]}, "listener is said to be at 192.0.2.0/24"),
+        ({"hub_url": "http://no-such-host.invalid:8002"}, "resolve the name"),
+        # not the proxy's: it is on the pods' own node here, which no policy keeps away from them
+    ],
+)
+def test_a_way_that_is_lost_by_a_wrong_setting_is_named(
+    cluster, ways_there, api, monkeypatch, wrong, words
+):
+    if not ways_there:
+        pytest.skip("not known what this machine is to the cluster's pods")
+    monkeypatch.setattr(ways, "WAIT_S", 4.0)
+    monkeypatch.setattr(run, "CHECKS", tuple(c for c in run.CHECKS if c.name == "ways"))
+    cluster.options = {**cluster.options, **wrong}
+    (found,) = run.run(cluster, api)
+    assert (found.state, words in found.text()) == ("red", True), found
+    cluster.options = {**cluster.options, "trusted": True}
+    cluster.save()
+    assert "don't reach each other" in launch_refusal("dev")
 
 
 def test_a_fault_while_asking_leaves_what_was_proved(cluster, api, monkeypatch):

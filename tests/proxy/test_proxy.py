@@ -264,6 +264,22 @@ def test_a_wrong_cut_is_refused_and_cuts_nothing(proxy: Proxy, body: str) -> Non
     assert proxy.api.post("/berth/cut", content=body).status_code == 400
 
 
+def test_it_says_whether_it_reaches_an_address_and_nothing_else(
+    proxy: Proxy, workload: Workload
+) -> None:
+    def why(target: str) -> str:
+        found = proxy.api.post("/berth/reach", json={"target": target})
+        assert list(found.json()) == ["why"]
+        return str(found.json()["why"])
+
+    assert why(f"http://127.0.0.1:{workload.port}/") == ""
+    assert why(f"http://127.0.0.1:{free_port()}/") == "ECONNREFUSED"
+    assert why(f"http://127.0.0.1:{workload.port}/slow") == "TimeoutError"
+    assert proxy.api.post("/berth/reach", json={"target": "nowhere"}).status_code == 400
+    stranger = {"Authorization": "token x"}
+    assert proxy.api.post("/berth/reach", json={}, headers=stranger).status_code == 403
+
+
 def test_a_restarted_proxy_has_another_epoch(tmp_path: Path, proxy: Proxy) -> None:
     other = start_proxy(tmp_path)
     try:

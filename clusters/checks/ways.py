@@ -1,0 +1,226 @@
+"""Does work reach Berth, and Berth work? Asked of pods that are closed as projects' are.
+
+A notebook asks DNS for the name of Berth's internal listener, and then the listener, by the address
+that is set; people come to it by the notebook proxy, at the pod's address. Each way is tried with
+a second pod that no policy closes: what only that one reaches is lacking among the peers, what
+neither reaches is a wrong address or no route.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import time
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from django.utils.translation import gettext_noop as _n
+
+from clusters import registry
+from clusters.checks import host
+from clusters.checks.base import Finding, green, probe_ended, red, unknown
+from clusters.checks.bench import BenchError, Ended, Running
+
+if TYPE_CHECKING:
+    from clusters.checks.base import Subject
+    from clusters.checks.bench import Bench
+    from runtime.drivers.kubernetes.options import KubernetesOptions
+
+NAME = "ways"
+PORT = 8888  # where notebooks listen
+WAIT_S = 30.0  # a node may be late to enforce a new policy, or to open one
+DNS, HUB_NAME, HUB, NOT_BERTH = 10, 11, 12, 13
+# Every cluster's DNS knows its own API server (Kubernetes' DNS specification). What went wrong last
+# is left where the node reads a container's last words.
+CALLER = f"""
+import json, os, socket, sys, time, urllib.error, urllib.parse, urllib.request
+url = os.environ["HUB"] + "/hub/api"
+ask = urllib.request.build_opener(urllib.request.ProxyHandler({{}})).open
+def tried():
+    try:
+        socket.getaddrinfo("kubernetes.default.svc", 443)
+    except OSError as error:
+        return {DNS}, error
+    try:
+        socket.getaddrinfo(urllib.parse.urlsplit(url).hostname, 80)
+    except OSError as error:
+        return {HUB_NAME}, error
+    try:
+        with ask(url, timeout=5) as answer:
+            json.load(answer)["version"]
+    except urllib.error.HTTPError as error:
+        return {NOT_BERTH}, error
+    except OSError as error:
+        return {HUB}, getattr(error, "reason", error)
+    except Exception as error:
+        return {NOT_BERTH}, error
+    return 0, ""
+until = time.monotonic() + float(os.environ["WAIT"])
+while True:
+    code, why = tried()
+    if not code or time.monotonic() > until:
+        break
+    time.sleep(0.5)
+with open("/dev/termination-log", "w") as file:
+    file.write(str(why)[:200])
+sys.exit(code)
+"""
+SERVER = f"""
+import http.server, socket
+class Answer(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(204)
+        self.end_headers()
+class Server(http.server.ThreadingHTTPServer):
+    address_family = socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET
+    def server_bind(self):
+        if self.address_family == socket.AF_INET6:
+            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        super().server_bind()
+Server(("", {PORT}), Answer).serve_forever()
+"""
+_LISTENER = "BERTH_INTERNAL_BIND=ADDRESS BERTH_INTERNAL_URL=http://ADDRESS:8002  # then restart"
+_POLICIES = "kubectl get networkpolicies -A"
+LOOPBACK = _n(
+    "Pods can't reach Berth at %(url)s: that is their own loopback. Let Berth listen on an address"
+    " that pods are routed to (BERTH_INTERNAL_BIND), and say it in BERTH_INTERNAL_URL."
+)
+# By the end of the closed pod, and below zero where the other one got further: what to set.
+LOST = {
+    DNS: (
+        _n("Pods get no answer from the cluster's DNS: %(why)s."),
+        "kubectl get pods -n kube-system -l k8s-app=kube-dns -o wide",
+    ),
+    -DNS: (
+        _n(
+            "Pods of projects get no answer from DNS, other pods do. Under Settings → Network, DNS"
+            " is said to be at %(peers)s: name where the cluster has it (namespace/k8s-app or"
+            " ranges; one on each node is 169.254.20.10/32)."
+        ),
+        "kubectl get svc,endpointslices -n kube-system -l k8s-app=kube-dns --show-labels",
+    ),
+    HUB_NAME: (
+        _n(
+            "Pods can't resolve the name in %(url)s: %(why)s. Set Berth's address for pods"
+            " (Settings → Network, or BERTH_INTERNAL_URL) to one that they know."
+        ),
+        _LISTENER,
+    ),
+    HUB: (
+        _n(
+            "Pods don't reach Berth at %(url)s: %(why)s. Does it listen there (BERTH_INTERNAL_BIND,"
+            " BERTH_INTERNAL_URL), are pods routed to it, and does no firewall refuse them?"
+        ),
+        _LISTENER,
+    ),
+    -HUB: (
+        _n(
+            "Pods of projects don't reach Berth at %(url)s, other pods do. Under Settings →"
+            " Network, Berth's listener is said to be at %(peers)s: name where it is as pods see it"
+            " (namespace/app, or its address as a range)."
+        ),
+        _POLICIES,
+    ),
+    NOT_BERTH: (
+        _n(
+            "At %(url)s pods don't find Berth's listener for work: %(why)s. Its port is"
+            " BERTH_INTERNAL_PORT, and its name must be in BERTH_INTERNAL_URL or"
+            " BERTH_ALLOWED_HOSTS."
+        ),
+        _LISTENER,
+    ),
+}
+FOUND = _n(
+    "A pod as projects have them resolved names and found Berth at %(url)s; the notebook proxy"
+    " reached it at %(address)s."
+)
+UNASKED = _n(
+    "A pod as projects have them resolved names and found Berth at %(url)s. People come to work by"
+    " a Gateway of yours, which was not tried."
+)
+NO_PEER = _n(
+    "The notebook proxy reaches pods, but none that is closed as projects' are (%(why)s). Under"
+    " Settings → Network, the proxy is said to be at %(peers)s: name where it is as pods see it"
+    " (namespace/app, or its address as a range)."
+)
+NO_ROUTE = _n(
+    "The notebook proxy does not reach pods (%(address)s: %(why)s). The machine that it runs on"
+    " needs a route to the cluster's pod network; where there can be none, run Berth inside the"
+    " cluster (the chart)."
+)
+
+
+def act(subject: Subject, bench: Bench) -> Finding:
+    options: KubernetesOptions = registry.driver_options(subject.cluster)
+    if _is_loopback(options.hub_url):
+        return red(NAME, LOOPBACK, url=options.hub_url, fix=_LISTENER)
+    if not bench.image:
+        return unknown(NAME, _n("Set a check image: a pod is needed to see it."))
+    nodes = host.addresses(subject.api.ask("GET", "/api/v1/nodes", params={"limit": "50"}).body)
+    free = bench.namespace("a")
+    closed, _network = host.closed(subject, bench, nodes)
+    env = {"HUB": options.hub_url.rstrip("/"), "WAIT": str(WAIT_S)}
+    for where in (closed, free):
+        bench.start(where, "listener", SERVER)
+        bench.start(where, "caller", CALLER, env=env)
+    ends = [bench.ends(where, ["caller"], runs_s=WAIT_S)["caller"] for where in (closed, free)]
+    if lost := _to_berth(options, *ends):
+        return lost
+    there = [bench.running(where, ["listener"])["listener"] for where in (closed, free)]
+    return _to_pods(options, *there)
+
+
+def _is_loopback(url: str) -> bool:
+    name = urlsplit(url).hostname or ""
+    try:
+        address = ipaddress.ip_address(name)
+    except ValueError:
+        return name == "localhost" or name.endswith(".localhost")
+    return address.is_loopback or address.is_unspecified
+
+
+def _to_berth(
+    options: KubernetesOptions, closed: Ended | BenchError, free: Ended | BenchError
+) -> Finding | None:
+    """None: it found Berth."""
+    if isinstance(closed, BenchError):
+        raise closed
+    if not closed.code:
+        return None
+    code = closed.code
+    if isinstance(free, Ended) and free.code != code and code in {DNS, HUB}:
+        code = -code  # the policy: whom it does not close gets further
+    if code not in LOST:
+        return probe_ended(NAME, closed.code)
+    sentence, fix = LOST[code]
+    peers = options.dns_peers if closed.code == DNS else options.hub_peers
+    values = {"url": options.hub_url, "peers": ", ".join(peers) or "—"}
+    return red(NAME, sentence, fix=fix, why=closed.said or "timed out", **values)
+
+
+def _to_pods(
+    options: KubernetesOptions, closed: Running | BenchError, free: Running | BenchError
+) -> Finding:
+    if isinstance(closed, BenchError):
+        raise closed
+    if isinstance(free, BenchError):
+        raise free
+    why = _unreached(closed)
+    values = {"url": options.hub_url, "address": closed.address, "why": why}
+    if why is None:
+        return green(NAME, UNASKED, **values)
+    if not why:
+        return green(NAME, FOUND, **values)
+    if not _unreached(free):
+        peers = ", ".join(options.proxy_peers) or "—"
+        return red(NAME, NO_PEER, fix=_POLICIES, peers=peers, **values)
+    fix = f"ip route get {closed.address}  # on Berth's machine"
+    return red(NAME, NO_ROUTE, fix=fix, **values)
+
+
+def _unreached(pod: Running) -> str | None:
+    """Return why the proxy does not reach a pod within the time, '' when it does."""
+    shown = f"[{pod.address}]" if ":" in pod.address else pod.address
+    until = time.monotonic() + WAIT_S
+    while (why := registry.router().reach(f"http://{shown}:{PORT}/")) and time.monotonic() < until:
+        time.sleep(1.0)
+    return why
