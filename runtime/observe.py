@@ -310,6 +310,8 @@ class Watcher:
                 self._unanswered = 0
                 if self._stop.is_set():
                     return
+                if not self._is_current(driver):
+                    return
                 self.is_filling = batch is None
                 if batch is not None:
                     self._take(driver, batch, first=first, unseen_since=unseen_since)
@@ -326,6 +328,13 @@ class Watcher:
                 close_old_connections()  # the next news may be long in coming
         finally:
             self.is_filling = False
+
+    def _is_current(self, driver: SupportsWatch) -> bool:
+        """False once an operator changed the cluster: another driver may follow other things."""
+        try:
+            return places().driver_for(self.cluster_key) is driver
+        except Unreachable:  # switched off or gone: whoever started this ends it
+            return True
 
     def _tell_begun(self, workloads: int, begun: float, listed: float) -> None:
         log.info(

@@ -57,6 +57,7 @@ class Reason(StrEnum):
     SCHEDULING = "scheduling"
     NO_SUCH_NODE = "no-such-node"
     NODES_FULL = "nodes-full"
+    NO_QUEUE = "no-queue"
     VOLUME = "volume"
     QUOTA_DENIED = "quota-denied"
     PULLING = "pulling"
@@ -271,6 +272,13 @@ REASONS: dict[Reason, ReasonInfo] = {
         Fault.NOBODY,
         _("All nodes that could hold it are in use."),
         _("It starts by itself when something ends. A smaller size may start sooner."),
+    ),
+    Reason.NO_QUEUE: ReasonInfo(
+        Phase.PENDING,
+        True,
+        Fault.PLATFORM,
+        _("The queue that should let it in is not there, or lets nothing in."),
+        _("Tell an operator what the message names. It starts by itself when that is mended."),
     ),
     Reason.VOLUME: ReasonInfo(
         Phase.STARTING,

@@ -2,7 +2,18 @@
 
 from django.utils.translation import gettext_lazy as _
 
-from clusters.checks import host, image, network, rights, simple, sole, storage, users, ways
+from clusters.checks import (
+    host,
+    image,
+    network,
+    queue,
+    rights,
+    simple,
+    sole,
+    storage,
+    users,
+    ways,
+)
 from clusters.checks.base import Check
 
 CHECKS: tuple[Check, ...] = (
@@ -66,5 +77,5 @@ CHECKS: tuple[Check, ...] = (
         _("People's kubectl is told an address that they reach."),
     ),
     Check("gpus", _("GPUs"), simple.gpus, _("Nodes say what they have.")),
-    Check("queue", _("Queue"), simple.queue, _("What admits workloads is there and works.")),
+    Check("queue", _("Queue"), queue.act, _("What admits workloads is there and works.")),
 )

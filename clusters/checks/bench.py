@@ -77,6 +77,9 @@ class Needs:
     on: NodeGroup = ANYWHERE
 
 
+DEFAULT = Needs()
+
+
 @dataclass
 class Bench:
     api: Asker
@@ -98,15 +101,15 @@ class Bench:
         """How long an API server may take to hear of a right that was just given."""
         return min(self.wait_s, SETTLES_S)
 
-    def namespace(self, which: str) -> str:
-        """Return a namespace of its own, made at the first call."""
+    def namespace(self, which: str, more: Mapping[str, str] | None = None) -> str:
+        """Return a namespace of its own, made at the first call, with ``more`` labels."""
         name = f"{self.options.namespace_prefix}check-{self.mark}-{which}"
         if name in self._made:
             return name
         restricted = {
             f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn")
         }
-        labels = {**self.labels(), **restricted}
+        labels = {**self.labels(), **restricted, **(more or {})}
         self.apply(
             f"/api/v1/namespaces/{name}",
             {
@@ -160,7 +163,7 @@ class Bench:
                     "selector": {"matchLabels": {"app": name}},
                     "template": {
                         "metadata": {"labels": marks},
-                        "spec": self._pod(script, env or {}, needs or Needs()),
+                        "spec": self.pod(script, env, needs or DEFAULT),
                     },
                 },
             },
@@ -251,14 +254,17 @@ class Bench:
         while self.api.ask("GET", path).status != NOT_FOUND and time.monotonic() < until:
             time.sleep(0.2)
 
-    def _pod(self, script: str, env: Mapping[str, str], needs: Needs) -> dict[str, Any]:
+    def pod(
+        self, script: str, env: Mapping[str, str] | None = None, needs: Needs = DEFAULT
+    ) -> dict[str, Any]:
+        """Return the description of a pod as work's, that runs a script."""
         user = self.options.run_as_user
         container: dict[str, Any] = {
             "name": "main",
             "image": needs.image or self.image,
             "command": ["python3", "-c", script],
             # first: what follows may name it as $(NODE_ADDRESS)
-            "env": [_NODE_ADDRESS, *devices.named({**env, **devices.NONE})],
+            "env": [_NODE_ADDRESS, *devices.named({**(env or {}), **devices.NONE})],
             "resources": {
                 "requests": {"cpu": "10m", "memory": "32Mi"},
                 "limits": {"cpu": "500m", "memory": "128Mi"},

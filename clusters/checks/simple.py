@@ -1,4 +1,4 @@
-"""Checks of a few questions: version, clock, Pod Security, kubectl, GPUs, queue."""
+"""Checks of a few questions: version, clock, Pod Security, kubectl, GPUs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 OLDEST = (1, 29)
 SKEW_S = 5.0
-UNKNOWN_TO_IT, FORBIDDEN, NOT_FOUND = 401, 403, 404
+UNKNOWN_TO_IT, FORBIDDEN = 401, 403
 
 
 def version(subject: Subject, bench: Bench) -> Finding:
@@ -156,35 +156,3 @@ def gpus(subject: Subject, bench: Bench) -> Finding:
         fix="kubectl get nodes -o custom-columns=NODE:.metadata.name,"
         "GPUS:.status.allocatable.nvidia\\\\.com/gpu",
     )
-
-
-def queue(subject: Subject, bench: Bench) -> Finding:
-    del bench
-    wanted = subject.options.queue
-    if not wanted:
-        return green("queue", _n("Not used here: pods are not queued."))
-    found = subject.api.ask("GET", "/apis/kueue.x-k8s.io")
-    if found.status == NOT_FOUND:
-        return red(
-            "queue",
-            _n("Kueue is not installed, so nothing would be admitted to “%(queue)s”."),
-            queue=wanted,
-            fix="kubectl get crd localqueues.kueue.x-k8s.io",
-        )
-    preferred = (found.body.get("preferredVersion") or {}).get("groupVersion", "")
-    answer = subject.api.ask("GET", f"/apis/{preferred}/clusterqueues", params={"limit": "100"})
-    if not answer.ok:
-        return unknown("queue", _n("The API server answered: %(why)s"), why=answer.message)
-    active = [item for item in answer.body.get("items") or () if _is_active(item)]
-    if not active:
-        return red(
-            "queue",
-            _n("Kueue has no active ClusterQueue, so nothing would be admitted."),
-            fix="kubectl get clusterqueues -o wide",
-        )
-    return green("queue", _n("Kueue admits work; active queues: %(n)d."), n=len(active))
-
-
-def _is_active(item: dict[str, Any]) -> bool:
-    conditions = (item.get("status") or {}).get("conditions") or ()
-    return any(c.get("type") == "Active" and c.get("status") == "True" for c in conditions)

@@ -47,6 +47,7 @@ WAITS = frozenset(
         Reason.DOES_NOT_FIT,
         Reason.NO_CAPACITY,
         Reason.NODES_FULL,
+        Reason.NO_QUEUE,
         Reason.NO_SUCH_NODE,
         Reason.QUOTA_DENIED,
         Reason.VOLUME,

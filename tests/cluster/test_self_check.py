@@ -10,7 +10,7 @@ import pytest
 
 from accounts.principal import Principal
 from clusters import registry
-from clusters.checks import host, network, rights, run, takeover, ways
+from clusters.checks import host, network, queue, rights, run, takeover, ways
 from clusters.checks.base import Answer, Subject
 from clusters.checks.bench import MARK, Bench
 from clusters.models import CheckResult, Cluster
@@ -175,6 +175,24 @@ def test_a_way_that_is_lost_by_a_wrong_setting_is_named(
     cluster.options = {**cluster.options, "trusted": True}
     cluster.save()
     assert "don't reach each other" in launch_refusal("dev")
+
+
+def test_a_queue_that_is_not_there_is_red_and_kueue_holds_pods(cluster, api, kube, monkeypatch):
+    if not kube.get(
+        "apiextensions.k8s.io/v1", "CustomResourceDefinition", "localqueues.kueue.x-k8s.io"
+    ):
+        pytest.skip("Kueue is not installed")
+    monkeypatch.setattr(run, "CHECKS", tuple(c for c in run.CHECKS if c.name == "queue"))
+    cluster.options = {**cluster.options, "queue": "no-such-queue"}
+    (found,) = run.run(cluster, api)
+    assert (found.state, "no LocalQueue “no-such-queue”" in found.text()) == ("red", True), found
+    options = options_of(cluster.options)
+    bench = Bench(api, options)
+    try:
+        held = queue._held(Subject(cluster, options, api), bench, "any")
+    finally:
+        bench.close()
+    assert held.state == "green", held
 
 
 def test_a_fault_while_asking_leaves_what_was_proved(cluster, api, monkeypatch):

@@ -10,7 +10,18 @@ from pathlib import Path
 import pytest
 
 from clusters import registry
-from clusters.checks import CHECKS, host, network, recipe, rights, run, simple, storage, users
+from clusters.checks import (
+    CHECKS,
+    host,
+    network,
+    queue,
+    recipe,
+    rights,
+    run,
+    simple,
+    storage,
+    users,
+)
 from clusters.checks.base import Answer, green, red, text_of, unknown
 from clusters.checks.bench import Bench
 from clusters.models import CheckResult, Cluster
@@ -357,16 +368,67 @@ def silent_about(resource, *, allowed):
     return answer
 
 
-def test_a_queue_that_is_set_must_be_there_and_active():
-    assert simple.queue(subject(Api()), bench(Api())).state == "green"  # not used
-    gone = Api(kueue=Answer(404, {}))
-    assert simple.queue(subject(gone, queue="q"), bench(gone)).state == "red"
-    active = {"status": {"conditions": [{"type": "Active", "status": "True"}]}}
-    api = Api(
-        clusterqueues=Answer(200, {"items": [active]}),
+QUEUED = {"spec": {"schedulingGates": [{"name": "kueue.x-k8s.io/admission"}]}}
+AWAY = 'Internal error occurred: failed calling webhook "mpod.kb.io": dial tcp: refused'
+
+
+def local_queue(namespace, name="q", active="True", message=""):
+    said = {"type": "Active", "status": active, "message": message}
+    meta = {"namespace": namespace, "name": name}
+    return {"metadata": meta, "status": {"conditions": [said]}}
+
+
+@pytest.mark.parametrize(
+    ("queues", "pod", "state", "words"),
+    [
+        ([local_queue("p1"), local_queue("p2")], (201, QUEUED), "green", "holds what names “q”"),
+        ([], (201, QUEUED), "red", "no LocalQueue “q” in p1, p2"),
+        ([local_queue("p1")], (201, QUEUED), "red", "no LocalQueue “q” in p2"),
+        ([local_queue("p1"), local_queue("p2", "other")], (201, QUEUED), "red", "“q” in p2"),
+        (
+            [local_queue("p1"), local_queue("p2", active="False", message="ClusterQueue is gone")],
+            (201, QUEUED),
+            "red",
+            "The LocalQueue of p2 lets nothing in: ClusterQueue is gone",
+        ),
+        ([local_queue("p1"), local_queue("p2")], (201, {}), "red", "does not hold pods"),
+        (
+            [local_queue("p1"), local_queue("p2")],
+            (500, {"message": AWAY}),
+            "red",
+            "webhook does not answer",
+        ),
+        (None, (201, QUEUED), "unknown", "forbidden"),
+    ],
+)
+def test_a_queue_that_is_set_must_be_there_for_each_project_and_hold_work(
+    queues, pod, state, words
+):
+    listed = Answer(403, {"message": "forbidden"})
+    if queues is not None:
+        listed = Answer(200, {"items": queues})
+    projects = [{"metadata": {"name": name}} for name in ("p1", "p2")]
+
+    class Kueue(Api):
+        def ask(self, method, path, body=None, params=None):
+            if (method, path) == ("GET", "/api/v1/namespaces"):
+                assert "berth.dev/kind=place" in params["labelSelector"]
+                return Answer(200, {"items": projects})
+            return super().ask(method, path, body, params)
+
+    api = Kueue(
+        localqueues=listed,
         kueue=Answer(200, {"preferredVersion": {"groupVersion": "kueue.x-k8s.io/v1beta2"}}),
+        pods=Answer(*pod),
     )
-    assert simple.queue(subject(api, queue="q"), bench(api)).state == "green"
+    found = queue.act(subject(api, queue="q"), bench(api, queue="q", check_image="x"))
+    assert (found.state, words in found.text()) == (state, True), found
+
+
+def test_no_queue_is_well_and_a_queue_without_kueue_is_not():
+    assert queue.act(subject(Api()), bench(Api())).state == "green"  # not used
+    gone = Api(kueue=Answer(404, {}))
+    assert "not installed" in queue.act(subject(gone, queue="q"), bench(gone)).text()
 
 
 @pytest.mark.django_db

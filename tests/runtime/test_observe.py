@@ -330,6 +330,23 @@ def test_an_unreachable_machine_is_watched_again_when_it_is_back(transactional_d
         watcher.join(60)
 
 
+def test_a_cluster_that_an_operator_changed_is_watched_anew(transactional_db):
+    """What is followed depends on its options (a queue): not on a restart of the worker."""
+    services.ensure_local_cluster()
+    before = registry.driver_for("local")
+    watcher = observe.Watcher("local", lambda kind, pk: None)
+    watcher.start()
+    try:
+        assert wait_for(lambda: before.calls("watch") >= 1)
+        registry.forget("local")
+        after = registry.driver_for("local")
+        assert after is not before
+        assert wait_for(lambda: after.calls("watch") > before.calls("watch"))
+    finally:
+        watcher.stop()
+        watcher.join(60)
+
+
 class TestRoutes:
     def test_a_restarted_proxy_gets_its_routes_back_at_the_next_look(
         self, make_thing, settle, router

@@ -75,6 +75,10 @@ def error_of(answer: Answer) -> DriverError:
     text = answer.message
     if answer.status == 403:  # noqa: PLR2004
         return _forbidden(text)
+    if answer.status == 500 and "failed calling webhook" in text:  # noqa: PLR2004
+        # the API server answers: what is away is a part of the cluster that must agree (a queue)
+        why = f"A webhook of the cluster does not answer, so nothing is taken: {text}"
+        return Denied(why, reason=Reason.DENIED)
     if answer.status in {400, 405, 413, 415, 422}:
         return Refused(text, reason=Reason.INVALID_SPEC)
     simple: dict[int, DriverError] = {

@@ -34,7 +34,7 @@ class Sight:
     owner: Object  # its StatefulSet or Job
     pod: Object | None = None
     events: Sequence[Object] = ()
-    queued: str = ""  # what the queue says about it, when it is held back
+    queued: tuple[str, str] = (Reason.QUEUED, "")  # what its queue says, when it is held back
     node_ready: bool | None = None
     could_fit: bool | None = None
     answered_at: float | None = None  # its probe was answered, though the node has not said so
@@ -207,7 +207,7 @@ def again(sight: Sight) -> Found | None:
 def unplaced(sight: Sight, pod: Object) -> Found:
     condition = condition_of(pod, "PodScheduled")
     if condition.get("reason") == "SchedulingGated":
-        return Found(Seen.CREATED, Reason.QUEUED, waiting.short(sight.queued))
+        return Found(Seen.CREATED, *sight.queued)
     if condition.get("status") != "False":
         return again(sight) or Found(Seen.CREATED, Reason.SCHEDULING)
     text = str(condition.get("message", ""))

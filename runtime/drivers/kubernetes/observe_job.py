@@ -115,8 +115,8 @@ def _alive(sight: Sight) -> Found:
 def _held(sight: Sight) -> Found:
     """Its queue has not let it in, or has put it out for another one."""
     if sight.pod is not None and not is_over(sight.pod):
-        return Found(Seen.STARTING, Reason.PREEMPTED, waiting.short(sight.queued))
-    return Found(Seen.CREATED, Reason.QUEUED, waiting.short(sight.queued))
+        return Found(Seen.STARTING, Reason.PREEMPTED, sight.queued[1])
+    return Found(Seen.CREATED, *sight.queued)
 
 
 def _once_more(pod: Object) -> Found:

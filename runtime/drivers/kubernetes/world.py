@@ -20,6 +20,7 @@ from runtime.drivers.kubernetes.prober import Prober, question_of
 from runtime.drivers.kubernetes.pruning import small_event, small_job, small_pod, small_set
 from runtime.drivers.kubernetes.seen_nodes import SeenNodes
 from runtime.protocol import NodeChanges, NodeFacts, Observation, Seen
+from runtime.reasons import Reason
 
 Object = dict[str, Any]
 
@@ -43,7 +44,7 @@ class World:
         self._pods: dict[Key, Object] = {}
         self._of_job: dict[Key, set[Key]] = {}  # a Job's pods: more than one, each with its name
         self._events: dict[Key, OrderedDict[str, Object]] = {}
-        self._queued: dict[Key, str] = {}
+        self._queued: dict[Key, tuple[str, str]] = {}  # why, and in which words
         self._interrupted: dict[Key, tuple[int, tuple[str, str]]] = {}
         # pod uid → when it answered us; None: its node said so since, and its word counts now
         self._answered: dict[str, float | None] = {}
@@ -232,7 +233,7 @@ class World:
         for owner in obj["metadata"].get("ownerReferences") or []:
             if owner.get("kind") in _OWNERS:
                 key = (obj["metadata"]["namespace"], owner["name"])
-                self._queued[key] = _queue_message(obj)
+                self._queued[key] = waiting.in_queue(obj)
                 self._touch(key)
 
     def _drop(self, kind: str, obj: Object) -> None:
@@ -317,7 +318,7 @@ class World:
             owner=found,
             pod=pod,
             events=tuple(self._of_pod(self._events.get(key, {}).values(), pod)),
-            queued=self._queued.get(key, ""),
+            queued=self._queued.get(key, (Reason.QUEUED, "")),
             node_ready=self._nodes.is_ready(node),
             could_fit=None if node else self._could_fit(found),  # asked of what waits for a node
             answered_at=self._answered_at(pod),
@@ -368,10 +369,3 @@ class World:
 # --- pure -----------------------------------------------------------------------------------------
 def _grave(kind: str, obj: Mapping[str, Any]) -> tuple[str, str, str]:
     return (kind, *key_of(obj))
-
-
-def _queue_message(obj: Object) -> str:
-    for condition in (obj.get("status") or {}).get("conditions") or []:
-        if condition.get("type") == "QuotaReserved" and condition.get("status") == "False":
-            return str(condition.get("message", ""))
-    return ""

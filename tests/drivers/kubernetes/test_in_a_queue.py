@@ -52,6 +52,23 @@ def ground() -> Iterator[Ground]:
             kube.delete(API, kind, name)
 
 
+def test_what_its_queue_will_never_let_in_is_told_so(ground):
+    follower = Follower(ground.driver)
+    large = ground.spec(resources=Resources(1000, 512, gpus=4), probe=None)
+    ground.driver.ensure(large)
+    found = told(follower, large.uid, lambda o: "maximum capacity" in o.message)
+    assert (found.seen, found.reason) == (Seen.CREATED, Reason.DOES_NOT_FIT)
+    assert "(4) > maximum capacity (1)" in found.message
+    removed(ground, large.uid)
+    ground.kube.delete(API, "LocalQueue", "default", ground.namespace)
+    lost = ground.spec(resources=Resources(1000, 512), probe=None)
+    ground.driver.ensure(lost)
+    found = told(follower, lost.uid, lambda o: o.reason == Reason.NO_QUEUE)
+    assert found.message == "LocalQueue default doesn't exist"
+    removed(ground, lost.uid)
+    follower.close()
+
+
 def test_the_second_waits_until_the_first_stops(ground):
     follower = Follower(ground.driver)
     first, second = (

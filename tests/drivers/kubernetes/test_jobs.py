@@ -262,7 +262,9 @@ def test_every_state_has_one_reason(the_job, the_pod, state, reason, code, messa
     if the_pod is not None and "message" in the_pod["status"]:
         del the_pod["status"]["message"]
     lost = the_pod is not None and reason == Reason.NODE_LOST
-    found = seen(the_job, the_pod, queued="no room", node_ready=False if lost else None)
+    found = seen(
+        the_job, the_pod, queued=(Reason.QUEUED, "no room"), node_ready=False if lost else None
+    )
     assert (found.seen, found.reason, found.exit_code) == (state, str(reason), code)
     if reason != Reason.EVICTED:
         assert found.message == message

@@ -4,9 +4,11 @@ import json
 
 import pytest
 
+from runtime.drivers.kubernetes import waiting
+from runtime.drivers.kubernetes.answers import Answer, error_of
 from runtime.drivers.kubernetes.observe import Sight, judge
 from runtime.drivers.kubernetes.pruning import small_pod
-from runtime.protocol import Seen
+from runtime.protocol import Denied, Seen, Unreachable
 from runtime.reasons import REASONS, Reason
 from tests.drivers.kubernetes.pieces import (
     AT,
@@ -305,8 +307,55 @@ def test_a_size_that_no_node_has_is_told_from_nodes_that_are_full():
 
 def test_what_the_queue_says_is_told():
     gated = [{"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}]
-    found = seen(pod(node=None, conditions=gated), queued="insufficient quota for nvidia.com/gpu")
+    found = seen(
+        pod(node=None, conditions=gated),
+        queued=(Reason.QUEUED, "insufficient quota for nvidia.com/gpu"),
+    )
     assert found.message == "insufficient quota for nvidia.com/gpu"
+
+
+LARGE = (
+    "couldn't assign flavors to pod set main: insufficient quota for nvidia.com/gpu in flavor a,"
+    " previously considered podsets requests (0) + current podset request (16) >"
+    " maximum capacity (8)"
+)
+
+
+@pytest.mark.parametrize(
+    ("word", "text", "reason"),
+    [
+        ("Pending", "insufficient unused quota for nvidia.com/gpu in flavor a", Reason.QUEUED),
+        ("WaitingForQuota", "insufficient unused quota", Reason.QUEUED),
+        ("Inadmissible", "LocalQueue q doesn't exist", Reason.NO_QUEUE),
+        ("Misconfigured", "ClusterQueue c doesn't exist", Reason.NO_QUEUE),
+        ("Suspended", "LocalQueue q is inactive", Reason.NO_QUEUE),
+        ("Inadmissible", "resources didn't satisfy LimitRange constraints", Reason.DENIED),
+        ("Pending", LARGE, Reason.DOES_NOT_FIT),
+        ("ExceedsMaxQuota", LARGE, Reason.DOES_NOT_FIT),
+        (
+            "Pending",
+            f"{LARGE}, insufficient unused quota in flavor b, 1 more needed",
+            Reason.QUEUED,
+        ),
+    ],
+)
+def test_a_queue_that_will_never_let_it_in_is_no_waiting_for_a_turn(word, text, reason):
+    said = {"type": "QuotaReserved", "status": "False", "reason": word, "message": text}
+    assert waiting.in_queue({"status": {"conditions": [said]}}) == (reason, text)
+
+
+def test_what_has_its_quota_is_held_by_nothing():
+    said = {"type": "QuotaReserved", "status": "True", "reason": "QuotaReserved", "message": "in"}
+    assert waiting.in_queue({"status": {"conditions": [said]}}) == (Reason.QUEUED, "")
+
+
+def test_a_webhook_that_is_away_is_no_silent_cluster():
+    text = 'Internal error occurred: failed calling webhook "mstatefulset.kb.io": no endpoints'
+    body = json.dumps({"message": text}).encode()
+    error = error_of(Answer("PATCH", 500, body))
+    assert isinstance(error, Denied)
+    assert (error.reason, text in str(error)) == (Reason.DENIED, True)
+    assert isinstance(error_of(Answer("PATCH", 500, b"{}")), Unreachable)
 
 
 ENDS = [

@@ -1,0 +1,138 @@
+"""Does the queue that is named let work in? Asked of Kueue, and of a pod that it must hold.
+
+A LocalQueue is an object of its project's namespace, so each project has to have one. Whether Kueue
+is at work shows in a dry run: a pod that names the queue comes back with a gate.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django.utils.translation import gettext_noop as _n
+
+from clusters.checks import recipe
+from clusters.checks.base import Finding, green, red, unknown
+from clusters.checks.bench import INSTANCE, NOT_FOUND
+from runtime.drivers.kubernetes import names
+from runtime.drivers.kubernetes.builders.tenant import QUEUE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from clusters.checks.base import Subject
+    from clusters.checks.bench import Bench
+
+NAME = "queue"
+MANAGED = {QUEUE: "kueue"}  # as namespaces of projects are labelled
+GATE = "kueue.x-k8s.io/admission"
+SHOWN = 3
+FORBIDDEN = 403
+_FIX = "kubectl get localqueues -A && kubectl get clusterqueues -o wide"
+
+
+def act(subject: Subject, bench: Bench) -> Finding:
+    wanted = subject.options.queue
+    if not wanted:
+        return green(NAME, _n("Not used here: pods are not queued."))
+    found = subject.api.ask("GET", "/apis/kueue.x-k8s.io")
+    if found.status == NOT_FOUND:
+        return red(
+            NAME,
+            _n("Kueue is not installed, so nothing would be admitted to “%(queue)s”."),
+            queue=wanted,
+            fix="kubectl get crd localqueues.kueue.x-k8s.io",
+        )
+    preferred = (found.body.get("preferredVersion") or {}).get("groupVersion", "")
+    listed = subject.api.ask("GET", f"/apis/{preferred}/localqueues", params={"limit": "1000"})
+    if not listed.ok:
+        fix = recipe.roles_and_fence(subject.options) if listed.status == FORBIDDEN else _FIX
+        sentence = _n("The API server answered: %(why)s")
+        return unknown(NAME, sentence, why=listed.message, fix=fix)
+    there = {
+        item["metadata"]["namespace"]: item
+        for item in listed.body.get("items") or ()
+        if item["metadata"]["name"] == wanted
+    }
+    return (
+        _missing(subject, wanted, there, _projects(subject, bench))
+        or _inactive(there)
+        or _held(subject, bench, wanted)
+    )
+
+
+def _projects(subject: Subject, bench: Bench) -> list[str]:
+    """Return the namespaces of projects that are there."""
+    selector = f"{names.KIND}=place,{INSTANCE}={bench.labels()[INSTANCE]}"
+    params = {"labelSelector": selector, "limit": "1000"}
+    answer = subject.api.ask("GET", "/api/v1/namespaces", params=params)
+    metas = [item["metadata"] for item in answer.body.get("items") or ()] if answer.ok else []
+    return sorted(str(meta["name"]) for meta in metas if "deletionTimestamp" not in meta)
+
+
+def _missing(
+    subject: Subject, wanted: str, there: Mapping[str, Any], projects: list[str]
+) -> Finding | None:
+    lacking = [name for name in projects if name not in there]
+    if not lacking and there:
+        return None
+    where = ", ".join(lacking[:SHOWN]) + ("…" if len(lacking) > SHOWN else "")
+    if not where:
+        where = f"{subject.options.namespace_prefix}…"
+    return red(
+        NAME,
+        _n(
+            "There is no LocalQueue “%(queue)s” in %(where)s, so nothing is let in there. Each"
+            " project's namespace needs one that leads to a ClusterQueue; or name another queue in"
+            " the cluster's settings."
+        ),
+        queue=wanted,
+        where=where,
+        fix=_FIX,
+    )
+
+
+def _inactive(there: Mapping[str, Any]) -> Finding | None:
+    for namespace, item in sorted(there.items()):
+        for condition in (item.get("status") or {}).get("conditions") or ():
+            if condition.get("type") == "Active" and condition.get("status") == "False":
+                return red(
+                    NAME,
+                    _n("The LocalQueue of %(where)s lets nothing in: %(why)s"),
+                    where=namespace,
+                    why=str(condition.get("message") or condition.get("reason"))[:200],
+                    fix=_FIX,
+                )
+    return None
+
+
+def _held(subject: Subject, bench: Bench, wanted: str) -> Finding:
+    """A namespace as projects' are, and a pod as work's: Kueue must put its gate on it."""
+    where = bench.namespace("q", MANAGED)
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "queued", "namespace": where, "labels": {names.QUEUE: wanted}},
+        "spec": bench.pod("pass"),
+    }
+    answer = subject.api.ask("POST", f"/api/v1/namespaces/{where}/pods", pod, {"dryRun": "All"})
+    if not answer.ok and "failed calling webhook" in answer.message:
+        return red(
+            NAME,
+            _n("Kueue's webhook does not answer, so no work is taken: %(why)s"),
+            why=answer.message,
+            fix="kubectl get pods -n kueue-system",
+        )
+    if not answer.ok:
+        return unknown(NAME, _n("The API server answered: %(why)s"), why=answer.message)
+    gates = (answer.body.get("spec") or {}).get("schedulingGates") or ()
+    if not any(gate.get("name") == GATE for gate in gates):
+        return red(
+            NAME,
+            _n(
+                "Kueue does not hold pods that name its queue, so they would start past it. Its"
+                " pod integration must be on for namespaces labelled %(label)s."
+            ),
+            label=f"{QUEUE}=kueue",
+            fix="kubectl get configmap -n kueue-system kueue-manager-config -o yaml",
+        )
+    return green(NAME, _n("Kueue holds what names “%(queue)s” until it lets it in."), queue=wanted)
