@@ -9,6 +9,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from common.ids import slugify
+from runtime.drivers.kubernetes.fitting import tolerates
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -163,10 +164,15 @@ def closed_by(
         key = taint.get("key", "")
         if taint.get("effect") not in {"NoSchedule", "NoExecute"} or key in accelerators:
             continue
-        if not any(_tolerates(entry, taint) for entry in known):
+        if not any(tolerates(entry, taint) for entry in known):
             value = f"={taint['value']}" if taint.get("value") else ""
             return f"{key}{value}"
     return ""
+
+
+def is_plain(taints: Iterable[Mapping[str, str]]) -> bool:
+    """Whether work without devices may come to such a node unless it names a pool."""
+    return not closed_by(taints, {}, ())
 
 
 def held_by_kind(
@@ -194,11 +200,3 @@ def ours_by_kind(offers: Mapping[str, int], work: Iterable[tuple[str, int]]) -> 
         if kind := asked if asked in offers else first:
             found[kind] += devices
     return dict(found)
-
-
-def _tolerates(entry: Mapping[str, str], taint: Mapping[str, str]) -> bool:
-    if entry.get("effect") not in {"", None, taint.get("effect")}:
-        return False
-    if entry.get("key") != taint.get("key"):
-        return False
-    return entry.get("operator") == "Exists" or entry.get("value", "") == taint.get("value", "")

@@ -5,11 +5,11 @@ Every row that the engine looks after and that has a ``gpus`` column counts.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from django.db.models import Q, Sum
+from django.db.models import OuterRef, Q, Subquery, Sum
 from django.db.models.fields.json import KT
 
 from clusters.models import Node
@@ -84,6 +84,26 @@ def placed_on(cluster_key: str, nodes: Collection[str] | None = None) -> list[Pl
         ).values_list("uid", "gpus", "gpu_flavor")
         if (node := where.get(uid))
     ]
+
+
+def held_on(keys: Collection[str]) -> dict[tuple[str, str], list[tuple[str, int]]]:
+    """Return what our own work holds, by cluster and the node on which it was seen.
+
+    One query for each kind of work.
+    """
+    found: dict[tuple[str, str], list[tuple[str, int]]] = defaultdict(list)
+    seen = ObservedWorkload.objects.filter(
+        cluster_key=OuterRef("cluster_key"), uid=OuterRef("uid")
+    ).annotate(node=KT("data__detail__node"))
+    for model in models_with_gpus():
+        rows = model.objects.filter(
+            cluster_key__in=list(keys), deleted_at__isnull=True, gpus__gt=0, phase__in=HELD
+        ).order_by()
+        rows = rows.annotate(seen_on=Subquery(seen.values("node")[:1]))
+        columns = ("cluster_key", "seen_on", "gpu_flavor", "gpus")
+        for key, node, flavor, gpus in rows.values_list(*columns):
+            found[key, node or ""].append((flavor, gpus))
+    return found
 
 
 def live_on(cluster_key: str, *, holding: bool = False) -> dict[str, int]:

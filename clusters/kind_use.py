@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from clusters.demand import Demand, demand_on
-from clusters.models import Cluster, Flavor, Pool
+from clusters.accelerators import closed_by, ours_by_kind
+from clusters.choosing import Work
+from clusters.demand import Demand, demand_on, held_on
+from clusters.models import Cluster, Flavor, Node, Pool
+from clusters.node_room import NodeRooms
 from clusters.placement import usable_clusters
+from clusters.reach import Reaches
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -26,10 +30,13 @@ class KindUse:
     largest: int
     out: int = 0  # on nodes that are not up
     held: int = 0  # by pods that Berth did not make
+    used_out: int = 0  # of those used, on nodes that are not up: not among ``total``
+    cpu_milli: int = 0  # most on one node that has some of them; 0: not known
+    memory_mib: int = 0
 
     @property
     def free(self) -> int:
-        return max(0, self.total - self.used - self.held)
+        return max(0, self.total - (self.used - self.used_out) - self.held)
 
 
 def kinds_for(
@@ -71,6 +78,7 @@ def uses(clusters: Iterable[Cluster], demand: Mapping[str, Demand] | None = None
         return []
     demand = demand or demand_on([c.key for c in rows])
     flavors = list(Flavor.objects.order_by("position", "name"))
+    out = _used_out(rows)
     return [
         KindUse(
             cluster=cluster,
@@ -81,8 +89,61 @@ def uses(clusters: Iterable[Cluster], demand: Mapping[str, Demand] | None = None
             largest=cluster.kinds[flavor.name]["largest"],
             out=cluster.kinds[flavor.name].get("out", 0),
             held=cluster.kinds[flavor.name].get("held", 0),
+            used_out=min(demand[cluster.key].used[flavor.name], out[cluster.key, flavor.name]),
+            cpu_milli=cluster.kinds[flavor.name].get("largest_cpu_milli", 0),
+            memory_mib=cluster.kinds[flavor.name].get("largest_memory_mib", 0),
         )
         for cluster in rows
         for flavor in flavors
         if flavor.name in cluster.kinds
     ]
+
+
+def within_reach(
+    found: Iterable[KindUse], project_uid: Any, kinds_of_work: Collection[str]
+) -> list[tuple[KindUse, list[str]]]:
+    """Return of each kind what work may get that names no pool, as the placement has it.
+
+    Where that is nothing, all of it, with the pools of which one must be named.
+    """
+    rows = list(found)
+    clusters = {use.cluster.pk: use.cluster for use in rows}.values()
+    reaches, nodes = Reaches(clusters, project_uid), NodeRooms(clusters)
+    answers: list[tuple[KindUse, list[str]]] = []
+    for use in rows:
+
+        def there(pool: str = "", use: KindUse = use) -> list[KindUse]:
+            asked = [reaches.of(use.cluster, Work(kind, pool=pool)) for kind in kinds_of_work]
+            kinds = [reach for reach in asked if use.flavor.name in reach.kinds([use.flavor.name])]
+            return [seen for reach in kinds if (seen := nodes.narrowed(use, reach)).total]
+
+        if unasked := there():
+            answers.append((max(unasked, key=lambda one: one.total), []))
+        else:
+            pools = [name for name in reaches.pools(use.cluster) if there(name)]
+            answers.append((use if pools else replace(use, total=0), pools))
+    return answers
+
+
+def _used_out(clusters: Iterable[Cluster]) -> Counter[tuple[str, str]]:
+    """Return what our work holds on nodes from which nothing is given out now (cordoned, lost)."""
+    found: Counter[tuple[str, str]] = Counter()
+    rows = {c.pk: c for c in clusters if any(kind.get("out") for kind in c.kinds.values())}
+    if not rows:
+        return found
+    held = held_on([cluster.key for cluster in rows.values()])
+    known: dict[int, list[Mapping[str, str]]] = defaultdict(list)
+    pools = Pool.objects.filter(cluster__in=list(rows))
+    for pk, tolerations in pools.values_list("cluster_id", "tolerations"):
+        known[pk] += tolerations
+    for node in Node.objects.filter(cluster__in=list(rows)).exclude(offers={}):
+        key = rows[node.cluster_id].key
+        work = held.get((key, node.name))
+        is_up = node.ready and node.schedulable
+        if not work or (
+            is_up and not closed_by(node.taints, node.accelerators, known[node.cluster_id])
+        ):
+            continue
+        for kind, devices in ours_by_kind(node.offers, work).items():
+            found[key, kind] += devices
+    return found

@@ -7,13 +7,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from django.db.models import OuterRef, Subquery
-from django.db.models.fields.json import KT
-
 from clusters.accelerators import held_by_kind, ours_by_kind
-from clusters.demand import HELD, models_with_gpus
+from clusters.demand import held_on
 from clusters.models import Flavor, Node
-from runtime.models import ObservedWorkload
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -56,10 +52,34 @@ class NodeRooms:
         kind = use.flavor.name
         rooms = [room for room in rooms if reach.admits(room.node, kind)]
         there = [int(room.node.offers.get(kind, 0)) for room in rooms]
+        cpu_milli, memory_mib = _largest(
+            room.node for room in rooms if room.is_up and room.node.offers.get(kind)
+        )
         total = sum(there)
         # what starts at this moment is seen on no node yet
         free = min(use.free, sum(room.free[kind] for room in rooms))
-        return replace(use, total=total, used=total - free, held=0, largest=max(there, default=0))
+        return replace(
+            use,
+            total=total,
+            used=total - free,
+            used_out=0,
+            held=0,
+            largest=max(there, default=0),
+            cpu_milli=cpu_milli,
+            memory_mib=memory_mib,
+        )
+
+    def plain(self, cluster: Cluster, reach: Reach) -> tuple[int, int]:
+        """Return the most CPU and memory of a node for work without devices; 0: not known."""
+        capacity = cluster.capacity or {}
+        if reach.is_everywhere:
+            return int(capacity.get("plain_cpu_milli") or 0), int(
+                capacity.get("plain_memory_mib") or 0
+            )
+        nodes = self._up.get(cluster.pk, [])
+        if not nodes or not reach.is_known_by(nodes):
+            return 0, 0
+        return _largest(node for node in nodes if reach.admits_plain(node))
 
     def _known(self, cluster: Cluster, reach: Reach) -> list[NodeRoom]:
         rooms = self._rooms.get(cluster.pk, [])
@@ -67,7 +87,7 @@ class NodeRooms:
 
     @cached_property
     def _rooms(self) -> dict[int, list[NodeRoom]]:
-        ours = self._ours()
+        ours = held_on([cluster.key for cluster in self._clusters.values()])
         resources = dict(Flavor.objects.values_list("name", "resource"))
         found: dict[int, list[NodeRoom]] = defaultdict(list)
         for node in self._nodes():
@@ -85,20 +105,18 @@ class NodeRooms:
         rows = Node.objects.filter(cluster__in=list(self._clusters)).exclude(offers={})
         return rows.defer("message", "version")
 
-    def _ours(self) -> dict[tuple[str, str], list[tuple[str, int]]]:
-        """Return what our own work holds, by cluster and the node on which it was seen."""
-        found: dict[tuple[str, str], list[tuple[str, int]]] = defaultdict(list)
-        seen = ObservedWorkload.objects.filter(
-            cluster_key=OuterRef("cluster_key"), uid=OuterRef("uid")
-        ).annotate(node=KT("data__detail__node"))
-        keys = [cluster.key for cluster in self._clusters.values()]
-        for model in models_with_gpus():
-            rows = model.objects.filter(
-                cluster_key__in=keys, deleted_at__isnull=True, gpus__gt=0, phase__in=HELD
-            ).order_by()
-            rows = rows.annotate(seen_on=Subquery(seen.values("node")[:1]))
-            for key, node, flavor, gpus in rows.values_list(
-                "cluster_key", "seen_on", "gpu_flavor", "gpus"
-            ):
-                found[key, node or ""].append((flavor, gpus))
-        return found
+    @cached_property
+    def _up(self) -> dict[int, list[Node]]:
+        found: dict[int, list[Node]] = defaultdict(list)
+        rows = Node.objects.filter(cluster__in=list(self._clusters), ready=True, schedulable=True)
+        for node in rows.only("cluster_id", "cpu_milli", "memory_mib", "labels", "taints"):
+            found[node.cluster_id].append(node)
+        return dict(found)
+
+
+def _largest(nodes: Iterable[Node]) -> tuple[int, int]:
+    """Return the most CPU and the most memory that one of them has."""
+    sizes = [(node.cpu_milli, node.memory_mib) for node in nodes]
+    return max((cpu for cpu, _memory in sizes), default=0), max(
+        (memory for _cpu, memory in sizes), default=0
+    )

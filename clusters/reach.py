@@ -48,11 +48,18 @@ class Reach:
 
     def admits(self, node: Node, kind: str) -> bool:
         """Whether it may get a device of this kind there, were one free."""
-        if not self._is_inside(node):
-            return False
-        if any(node.labels.get(name) in values for name, values in self._avoid.items()):
+        if not self._is_inside(node) or self._is_avoided(node):
             return False
         return not closed_by(node.taints, node.accelerators, self._tolerations[kind])
+
+    def admits_plain(self, node: Node) -> bool:
+        """The same for work without devices, which tolerates no taint for a device's sake."""
+        if not self._is_inside(node) or self._is_avoided(node):
+            return False
+        return not closed_by(node.taints, {}, tolerations_of(self._bound))
+
+    def _is_avoided(self, node: Node) -> bool:
+        return any(node.labels.get(name) in values for name, values in self._avoid.items())
 
     def _is_inside(self, node: Node) -> bool:
         return not self._bound or any(
@@ -82,6 +89,12 @@ class Reaches:
     def of(self, cluster: Cluster, work: Work) -> Reach:
         pools = self._pools.get(cluster.pk, [])
         return Reach(pools, self._bound(cluster, pools, work), work.kind, self._project_uid)
+
+    def pools(self, cluster: Cluster) -> list[str]:
+        """Return the pools of a cluster that some work of the project may name."""
+        there = self._pools.get(cluster.pk, [])
+        uid = str(self._project_uid)
+        return [row.name for row in there if not row.project_uids or uid in row.project_uids]
 
     def _bound(self, cluster: Cluster, pools: list[Pool], work: Work) -> list[Pool]:
         usable = [row for row in pools if row.admits(work.kind, self._project_uid)]

@@ -19,7 +19,7 @@ from clusters import selectors as clusters
 from clusters.admission import Line
 from clusters.choosing import any_kind
 from clusters.kind_use import uses
-from clusters.models import Cluster
+from clusters.models import CheckResult, Cluster
 from clusters.node_room import NodeRooms
 from clusters.options import options_of
 from clusters.reach import Reaches
@@ -68,7 +68,8 @@ class Room:
 
     On a cluster that has nodes, ``kinds``: of GPU that may be asked for; ``anything``: those of
     them that somebody may get who names none; ``most``: how many of one are free on one node, None
-    where nobody knows.
+    where nobody knows; ``plain``: the most CPU and memory of a node for work without GPUs, 0 where
+    nobody knows; ``stuck``: no new volume can be used there.
     """
 
     def __init__(
@@ -77,11 +78,15 @@ class Room:
         kinds: Sequence[KindUse] = (),
         anything: Sequence[str] = (),
         most: Callable[[str], int | None] = lambda _kind: None,
+        *,
+        plain: tuple[int, int] = (0, 0),
+        stuck: bool = False,
     ) -> None:
-        self._cluster, self._most = cluster, most
+        self._cluster, self._most, self._stuck = cluster, most, stuck
         self._total: Counter[str] = Counter()
         self._free: Counter[str] = Counter()
         self._largest: Counter[str] = Counter()  # most on one node
+        self._sizes: dict[str, tuple[int, int]] = {}  # most CPU and memory of a node, by kind
         self._labels: dict[str, str] = {}  # of the kinds, in the order in which they are shown
         self._any = list(anything)
         self._line: Line | None = None
@@ -93,19 +98,20 @@ class Room:
         if self._is_one_machine:
             self._look(cluster)
         else:
-            self._look_at_kinds(cluster, kinds)
+            self._look_at_kinds(cluster, kinds, plain)
 
-    def _look_at_kinds(self, cluster: Cluster, kinds: Sequence[KindUse]) -> None:
+    def _look_at_kinds(
+        self, cluster: Cluster, kinds: Sequence[KindUse], plain: tuple[int, int]
+    ) -> None:
         """A cluster's own scheduler decides; what is known of it is the kinds of its nodes, and
-        how large the largest one is.
+        how large the largest one is that such work may get.
         """
-        capacity = cluster.capacity or {}
         promised = options_of(cluster.options).cpu_overcommit
-        self._cpu_total = int(capacity.get("largest_cpu_milli") or 0) * promised
-        self._memory_total = int(capacity.get("largest_memory_mib") or 0)
+        self._cpu_total, self._memory_total = plain[0] * promised, plain[1]
         for use in kinds:
             name = use.flavor.name
             self._labels[name] = use.flavor.label
+            self._sizes[name] = (use.cpu_milli * promised, use.memory_mib)
             for key in ("", name) if name in self._any else (name,):
                 self._total[key] += use.total
                 self._free[key] += use.free
@@ -150,6 +156,11 @@ class Room:
             return Forecast(False, 1, False, self._never_sentence(lacking, wanted))
         if silent := self._silent_sentence():
             return Forecast(False, 1, True, silent)
+        if self._stuck and self._cluster is not None:
+            said = _(
+                "It would wait: no new volume can be used on %(cluster)s, as an operator sees."
+            )
+            return Forecast(False, 1, True, said % {"cluster": self._cluster.label})
         if self._has_room(wanted):
             return Forecast(True, 0, True, _("It would start now."))
         return Forecast(
@@ -204,12 +215,22 @@ class Room:
         """
         if self._cluster is None:
             return []
-        found = ["cpu"] if 0 < self._cpu_total < wanted.cpu_milli else []
-        if 0 < self._memory_total < wanted.memory_mib:
+        cpu_milli, memory_mib = self._largest_for(wanted)
+        found = ["cpu"] if 0 < cpu_milli < wanted.cpu_milli else []
+        if 0 < memory_mib < wanted.memory_mib:
             found.append("memory")
         if self._lacks_gpus(wanted):
             found.append("gpu")
         return found
+
+    def _largest_for(self, wanted: Resources) -> tuple[int, int]:
+        """Return the most CPU and memory of a node, with GPUs of one that has such."""
+        if not wanted.gpus:
+            return self._cpu_total, self._memory_total
+        names = flavors_of(wanted.gpu_flavor) or self._any
+        sizes = [self._sizes.get(name, (0, 0)) for name in names]
+        cpu = max((cpu for cpu, _memory in sizes), default=0)
+        return cpu, max((memory for _cpu, memory in sizes), default=0)
 
     def _lacks_gpus(self, wanted: Resources) -> bool:
         names = flavors_of(wanted.gpu_flavor) or [""]
@@ -234,19 +255,23 @@ class Rooms:
         self._clusters = [c for c in clusters if c.driver not in placement.QUEUED_HERE]
         self._reaches = Reaches(self._clusters, project_uid)
         self._nodes = NodeRooms(self._clusters)
-        self._rooms: dict[tuple[str, Work | None], Room] = {}
+        self._rooms: dict[tuple[str, Work | None, bool], Room] = {}
 
     def of(self, cluster: Cluster, spec: Spec) -> Room:
         on_nodes = cluster.driver not in placement.QUEUED_HERE
-        # one machine has no pools, and without GPUs nobody asks for nodes that have some
-        work = spec.work if on_nodes and spec.gpus else None
-        key = (cluster.key, work)
+        work = spec.work if on_nodes else None  # one machine has no pools
+        with_gpus = on_nodes and bool(spec.gpus)
+        key = (cluster.key, work, with_gpus)
         if key not in self._rooms:
-            self._rooms[key] = self._look(cluster, work) if work else Room(cluster)
+            made = self._look(cluster, work, with_gpus=with_gpus) if work else Room(cluster)
+            self._rooms[key] = made
         return self._rooms[key]
 
-    def _look(self, cluster: Cluster, work: Work) -> Room:
-        reach, there = self._reaches.of(cluster, work), self._kinds[cluster.key]
+    def _look(self, cluster: Cluster, work: Work, *, with_gpus: bool) -> Room:
+        reach, stuck = self._reaches.of(cluster, work), cluster.pk in self._stuck
+        if not with_gpus:
+            return Room(cluster, plain=self._nodes.plain(cluster, reach), stuck=stuck)
+        there = self._kinds[cluster.key]
         names = reach.kinds(use.flavor.name for use in there)
         there = [use for use in there if use.flavor.name in names]
         # as the placement does, or "starts now" would count what is never given
@@ -256,7 +281,14 @@ class Rooms:
             [self._nodes.narrowed(use, reach) for use in there],
             [flavor.name for flavor in anything],
             lambda kind: self._nodes.most(cluster, kind, reach),
+            stuck=stuck,
         )
+
+    @cached_property
+    def _stuck(self) -> set[int]:
+        """Return the clusters whose self-check says that no volume can be used."""
+        rows = CheckResult.objects.filter(cluster__in=self._clusters, name="storage", state="red")
+        return set(rows.values_list("cluster_id", flat=True))
 
     @cached_property
     def _kinds(self) -> dict[str, list[KindUse]]:

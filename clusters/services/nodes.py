@@ -34,8 +34,10 @@ _FACTS = (
 )
 MOST_RANGES = 200
 _SUMS = ("total", "out", "held", "nodes", "largest")
-_LARGEST = ("largest_cpu_milli", "largest_memory_mib")  # of one node: nothing is split over several
-_SIZES = (*_LARGEST, "architectures")  # what earlier versions did not keep
+# Of one node, since nothing is split over several: of all, and of those for work without devices.
+_LARGEST = ("largest_cpu_milli", "largest_memory_mib")
+_PLAIN = ("plain_cpu_milli", "plain_memory_mib")
+_SIZES = (*_LARGEST, *_PLAIN, "architectures")  # what earlier versions did not keep
 _UPDATED = [name.removesuffix("_id") for name in _FACTS] + ["seen_at"]
 
 
@@ -157,19 +159,20 @@ def _sum_up(cluster: Cluster, nodes: Collection[Node], flavors: Iterable[Flavor]
     tolerations = [entry for entries in known for entry in entries]
     resources = {flavor.name: flavor.resource for flavor in flavors}
     cpu = memory = ready = count = 0
-    largest = dict.fromkeys(_LARGEST, 0)
+    largest = dict.fromkeys((*_LARGEST, *_PLAIN), 0)
     for node in nodes:
         count += 1
         closed = accelerators.closed_by(node.taints, node.accelerators, tolerations)
         if not (node.ready and node.schedulable) or closed:
-            _add(kinds, node.offers, usable=False)
+            _add(kinds, node, usable=False)
             continue
         ready += 1
         cpu += node.cpu_milli
         memory += node.memory_mib
-        for name in _LARGEST:
-            largest[name] = max(largest[name], getattr(node, name.removeprefix("largest_")))
-        _add(kinds, node.offers, usable=True)
+        for names, counts in ((_LARGEST, True), (_PLAIN, accelerators.is_plain(node.taints))):
+            for name, size in zip(names, (node.cpu_milli, node.memory_mib), strict=True):
+                largest[name] = max(largest[name], size if counts else 0)
+        _add(kinds, node, usable=True)
         _add_held(kinds, node, (cluster.held or {}).get(node.name, {}), resources)
     cluster.kinds = kinds
     cluster.capacity = {
@@ -185,14 +188,16 @@ def _sum_up(cluster: Cluster, nodes: Collection[Node], flavors: Iterable[Flavor]
     bus.publish(["operators"], {"kind": "cluster", "uid": str(cluster.uid)})
 
 
-def _add(kinds: dict[str, dict[str, int]], offers: Mapping[str, Any], *, usable: bool) -> None:
+def _add(kinds: dict[str, dict[str, int]], node: Node, *, usable: bool) -> None:
     """``total`` counts devices that can be given out; ``out`` those of nodes that are not up."""
-    for name, devices in offers.items():
-        kind = kinds.setdefault(name, dict.fromkeys(_SUMS, 0))
+    for name, devices in node.offers.items():
+        kind = kinds.setdefault(name, dict.fromkeys((*_SUMS, *_LARGEST), 0))
         if usable:
             kind["total"] += devices
             kind["nodes"] += 1
             kind["largest"] = max(kind["largest"], devices)
+            for size, value in zip(_LARGEST, (node.cpu_milli, node.memory_mib), strict=True):
+                kind[size] = max(kind[size], value)
         else:
             kind["out"] += devices
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,7 @@ from django import forms
 from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 
-from clusters.kind_use import kinds_for
+from clusters.kind_use import kinds_for, within_reach
 from clusters.selectors import flavor_use
 from common.money import price
 from notebooks import selectors, services
@@ -25,6 +25,8 @@ from runtime.models import ONE_MACHINE
 from runtime.protocol import Phase
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from accounts.principal import Principal
     from clusters.models import Flavor
     from notebooks.models import Preset, Workspace
@@ -158,8 +160,8 @@ def _flavors(project: Project, row: Workspace | None) -> list[tuple[str, Any]]:
     key = row.cluster_key if row is not None else ""
     on_clusters = kinds_for(project.uid, _works(row), cluster_key=key)
     found: dict[str, _Kind] = {}
-    for use in on_clusters:
-        found.setdefault(use.flavor.name, _Kind(use.flavor)).add(use.free, use.total)
+    for use, pools in within_reach(on_clusters, project.uid, _works(row)):
+        found.setdefault(use.flavor.name, _Kind(use.flavor)).add(use.free, use.total, pools)
     for local in flavor_use(ONE_MACHINE) if key in {"", ONE_MACHINE} else []:
         found.setdefault(local.flavor.name, _Kind(local.flavor)).add(local.free, local.total)
     return [(name, kind.label) for name, kind in found.items() if kind.total]
@@ -174,10 +176,12 @@ class _Kind:
     flavor: Flavor
     free: int = 0
     total: int = 0
+    pools: set[str] = field(default_factory=set)  # one of which must be chosen to get any
 
-    def add(self, free: int, total: int) -> None:
+    def add(self, free: int, total: int, pools: Iterable[str] = ()) -> None:
         self.free += free
         self.total += total
+        self.pools.update(pools)
 
     @property
     def label(self) -> str:
@@ -186,6 +190,9 @@ class _Kind:
             "free": self.free,
             "total": self.total,
         }
+        if self.pools:
+            only = _t("only in the pool %(names)s") % {"names": ", ".join(sorted(self.pools))}
+            text = _t("%(first)s, %(then)s") % {"first": text, "then": only}
         if not (cost := self.flavor.price_per_hour):
             return text
         each = _t("%(price)s per hour") % {"price": price(cost)}

@@ -4,7 +4,8 @@ from uuid import uuid4
 
 import pytest
 
-from clusters.models import Flavor
+from clusters.kind_use import uses
+from clusters.models import CheckResult, Flavor
 from clusters.services import nodes_store
 from common.clock import now
 from common.errors import Conflict
@@ -137,6 +138,91 @@ def test_tainted_nodes_are_promised_to_work_that_tolerates_them(plan, only_gpu):
     assert (never(plan()), plan(pool="closed")["starts_now"]) == (True, True)
     closed.flavors.set(Flavor.objects.filter(name="h100-80"))  # then naming the kind is enough
     assert plan()["starts_now"] is True
+
+
+def test_the_form_counts_what_may_be_got_and_names_the_pool_that_must_be_chosen(
+    only_gpu, text, alice, project, plan
+):
+    closed = pool(only_gpu, "closed", tolerations=[TOLERATION])
+    stand("closed", closed={"taints": (TAINT,)})
+    label, page = Flavor.objects.get(name="h100-80").label, "/projects/vision/workspaces/launch/"
+    assert never(plan())
+    assert f"{label}: 4 of 4 free, only in the pool closed" in text(alice, page)
+    stand("closed", "", closed={"taints": (TAINT,)})
+    shown = text(alice, page)
+    assert f"{label}: 4 of 4 free" in shown  # those of the open node
+    assert "only in the pool" not in shown
+    closed.flavors.set(Flavor.objects.filter(name="h100-80"))
+    assert f"{label}: 8 of 8 free" in text(alice, page)
+
+
+def big(*placed, **more):
+    """Nodes without GPUs, of so many CPUs."""
+    found = [node(f"c{n}", cpu_milli=cpu * 1000, **m) for n, (cpu, m) in enumerate(placed)]
+    found += more.get("besides", [])
+    nodes_store(cluster_key="gpu", changes=NodeChanges(seen=tuple(found), full=True))
+
+
+@pytest.mark.parametrize(
+    "closed",
+    [
+        {"taints": (TAINT,)},  # of a pool that must be named
+        {  # by the name of its own device, which work without GPUs does not tolerate
+            "taints": ({"key": "nvidia.com/gpu", "effect": "NoSchedule"},),
+            "accelerators": {"nvidia.com/gpu": 4},
+            "labels": H100,
+        },
+        {"labels": {"pool": "theirs"}},
+        {"schedulable": False},
+    ],
+)
+def test_cpus_that_only_nodes_have_which_it_may_not_use_are_never_there(plan, only_gpu, closed):
+    pool(only_gpu, "closed", tolerations=[TOLERATION])
+    pool(only_gpu, "theirs", project_uids=[str(uuid4())])
+    big((2, {}), (64, closed))
+    asked = {"gpus": 0, "gpu_flavor": "", "cpu_milli": 64_000}
+    found = plan(**asked)
+    assert never(found), found["sentences"]
+    assert any("64" in said for said in found["sentences"])
+    assert plan(**{**asked, "cpu_milli": 2000})["starts_now"] is True
+    big((2, {}), (64, {}))
+    assert plan(**asked)["starts_now"] is True
+
+
+def test_without_any_pool_tainted_nodes_are_no_place_for_work_without_gpus(plan):
+    taint = {"key": "nvidia.com/gpu", "effect": "NoSchedule"}
+    gpus = {"accelerators": {"nvidia.com/gpu": 4}, "labels": H100, "taints": (taint,)}
+    big((2, {}), (64, gpus))
+    asked = {"gpus": 0, "gpu_flavor": "", "cpu_milli": 64_000}
+    assert never(plan(**asked))
+    assert plan(cpu_milli=64_000)["starts_now"] is True  # with a GPU it tolerates its taint
+
+
+def test_cpus_are_those_of_the_nodes_with_such_gpus(plan):
+    small = {"accelerators": {"nvidia.com/gpu": 4}, "labels": H100}
+    big((8, small), (64, {}))
+    assert never(plan(cpu_milli=16_000))
+    assert plan(cpu_milli=8_000)["starts_now"] is True
+    assert plan(gpus=0, gpu_flavor="", cpu_milli=16_000)["starts_now"] is True
+
+
+def test_what_is_held_on_a_cordoned_node_takes_nothing_of_what_is_free(plan, held, only_gpu):
+    stand("", "")
+    held(4, "n0")
+    rows = [node("n0", accelerators={"nvidia.com/gpu": 4}, labels=H100, schedulable=False)]
+    nodes_store(cluster_key="gpu", changes=NodeChanges(seen=tuple(rows)))
+    only_gpu.refresh_from_db()
+    (use,) = [one for one in uses([only_gpu]) if one.flavor.name == "h100-80"]
+    assert (use.total, use.used, use.free) == (4, 4, 4)
+    assert plan(gpus=4)["starts_now"] is True
+
+
+def test_where_no_volume_can_be_used_nothing_starts_now(plan, only_gpu):
+    stand("")
+    CheckResult.objects.create(cluster=only_gpu, name="storage", state="red", at=now())
+    found = plan()
+    assert found["starts_now"] is False
+    assert any("no new volume can be used on Cluster gpu" in said for said in found["sentences"])
 
 
 def test_a_pool_that_grows_from_no_node_is_not_said_to_be_too_small(plan, only_gpu):

@@ -17,19 +17,24 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 def choice_of(spec: Object) -> dict[str, Any]:
-    """Return of a pod's description only what it demands of labels of its node."""
+    """Return of a pod's description only what it demands of its node, and which taints it bears."""
     found: dict[str, Any] = {}
     if spec.get("nodeSelector"):
         found["nodeSelector"] = spec["nodeSelector"]
     if terms := _terms(spec):
         found["affinity"] = {"nodeAffinity": {_REQUIRED: {"nodeSelectorTerms": terms}}}
+    if spec.get("tolerations"):
+        found["tolerations"] = spec["tolerations"]
     return found
 
 
 def could_fit(spec: Object, nodes: Iterable[NodeFacts]) -> bool:
-    """``spec``: of a pod; only nodes that it may choose count."""
+    """``spec``: of a pod; only nodes that it may choose, and whose taints it tolerates, count."""
     wanted = _wanted(spec)
-    return any(_holds(facts, wanted) and _may_choose(spec, facts.labels) for facts in nodes)
+    return any(
+        _holds(facts, wanted) and _may_choose(spec, facts.labels) and _may_stay(spec, facts.taints)
+        for facts in nodes
+    )
 
 
 def _wanted(spec: Object) -> dict[str, float]:
@@ -60,6 +65,27 @@ def _may_choose(spec: Object, labels: Mapping[str, str]) -> bool:
         return False
     terms = _terms(spec)
     return not terms or any(_fulfils(term, labels) for term in terms)
+
+
+def _may_stay(spec: Object, taints: Iterable[Mapping[str, str]]) -> bool:
+    """What Kubernetes itself puts on a node (not ready, cordoned) goes again: it keeps nobody."""
+    lasting = (
+        taint
+        for taint in taints
+        if taint.get("effect") in {"NoSchedule", "NoExecute"}
+        and not str(taint.get("key", "")).startswith("node.kubernetes.io/")
+    )
+    tolerations = spec.get("tolerations") or []
+    return all(any(tolerates(entry, taint) for entry in tolerations) for taint in lasting)
+
+
+def tolerates(entry: Mapping[str, str], taint: Mapping[str, str]) -> bool:
+    if entry.get("effect") not in {"", None, taint.get("effect")}:
+        return False
+    if entry.get("operator") == "Exists":
+        return entry.get("key") in {"", None, taint.get("key")}
+    key, value = taint.get("key"), taint.get("value", "")
+    return entry.get("key") == key and entry.get("value", "") == value
 
 
 def _fulfils(term: Object, labels: Mapping[str, str]) -> bool:

@@ -14,6 +14,7 @@ def statefulset(*, replicas=1, launch=1, ended=None, uid=UID, name="ws-k7mn2p", 
         notes[names.ENDED] = ended
     requests = {"cpu": "1", "memory": "1Gi"} | ({"nvidia.com/gpu": gpus} if gpus else {})
     main = {"name": "main", "resources": {"requests": requests}}
+    described = {"containers": [main], "tolerations": [{"key": "k", "operator": "Exists"}]}
     return {
         "metadata": {
             "name": name,
@@ -24,7 +25,7 @@ def statefulset(*, replicas=1, launch=1, ended=None, uid=UID, name="ws-k7mn2p", 
             "resourceVersion": "10",
             **meta,
         },
-        "spec": {"replicas": replicas, "template": {"spec": {"containers": [main]}}},
+        "spec": {"replicas": replicas, "template": {"spec": described}},
         "status": {"observedGeneration": 1},
     }
 

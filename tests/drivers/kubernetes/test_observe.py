@@ -6,9 +6,10 @@ import pytest
 
 from runtime.drivers.kubernetes import waiting
 from runtime.drivers.kubernetes.answers import Answer, error_of
+from runtime.drivers.kubernetes.fitting import could_fit
 from runtime.drivers.kubernetes.observe import Sight, judge
-from runtime.drivers.kubernetes.pruning import small_pod
-from runtime.protocol import Denied, Seen, Unreachable
+from runtime.drivers.kubernetes.pruning import small_pod, small_set
+from runtime.protocol import Denied, NodeFacts, Seen, Unreachable
 from runtime.reasons import REASONS, Reason
 from tests.drivers.kubernetes.pieces import (
     AT,
@@ -312,6 +313,31 @@ def test_what_the_queue_says_is_told():
         queued=(Reason.QUEUED, "insufficient quota for nvidia.com/gpu"),
     )
     assert found.message == "insufficient quota for nvidia.com/gpu"
+
+
+TAINT = {"key": "team", "value": "a", "effect": "NoSchedule"}
+
+
+@pytest.mark.parametrize(
+    ("taints", "tolerations", "fits"),
+    [
+        ([], [], True),
+        ([TAINT], [], False),
+        ([TAINT], [{"key": "team", "operator": "Exists"}], True),
+        ([TAINT], [{"key": "team", "value": "a"}], True),
+        ([TAINT], [{"key": "team", "value": "b"}], False),
+        ([TAINT], [{"operator": "Exists"}], True),
+        ([{**TAINT, "effect": "PreferNoSchedule"}], [], True),
+        ([{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}], [], True),
+    ],
+)
+def test_a_node_whose_taint_it_does_not_bear_is_none_that_could_hold_it(taints, tolerations, fits):
+    node = NodeFacts(name="n", ready=True, cpu_milli=64_000, memory_mib=1024, taints=tuple(taints))
+    main = {"name": "main", "resources": {"requests": {"cpu": "32"}}}
+    made = statefulset()
+    made["spec"]["template"]["spec"] = {"containers": [main], "tolerations": tolerations}
+    spec = small_set(made)["spec"]["template"]["spec"]  # as it is kept
+    assert could_fit(spec, [node]) is fits
 
 
 LARGE = (

@@ -261,6 +261,7 @@ def waits_for_gpus() -> dict:
         (one_of(("pool", "NotIn", "large")), Reason.NO_SUCH_NODE),
         (one_of(("other", "NotIn", "large")), Reason.NODES_FULL),
         (one_of(("other", "Exists", "")), Reason.NODES_FULL),  # not ours: refuses nobody
+        ({"tolerations": []}, Reason.NO_SUCH_NODE),  # both have a taint
     ],
 )
 def test_only_nodes_that_it_may_choose_could_ever_hold_it(choice, reason):
