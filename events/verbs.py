@@ -63,6 +63,7 @@ WORDS: dict[str, Promise] = {
     "network.created": _("made the extra network"),
     "network.deleted": _("deleted the extra network"),
     "orphan.removed": _("removed its own remains of"),
+    "place.opened": _("saw policies of others that open pods in the namespace"),
     "place.repaired": _("put back what was changed by hand in the namespace"),
     "pool.changed": _("changed the pool"),
     "pool.created": _("made the pool"),

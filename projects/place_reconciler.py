@@ -1,7 +1,8 @@
 """Keeps namespaces as they should be: makes them, puts back what was changed by hand, ends them.
 
-Writes happen only when what is wanted changed or when drift was seen; two who fight over the
-same object meet every few seconds at most, then ever more rarely.
+Writes happen only when what is wanted changed or when drift was seen. Two who fight over the same
+object meet every few seconds at most, then ever more rarely; what keeps projects apart is put back
+at once however often, and only told of more rarely.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ from runtime.protocol import (
 from runtime.reasons import Reason
 from runtime.reconcilers import Outcome, Transition
 
-REPAIRED = "repaired"  # word on the outcome's timeline
+REPAIRED, OPENED = "repaired", "opened"  # words on the outcome's timeline
+# Without these somebody else could come in, or take more than is his: they never wait.
+ISOLATION = ("Namespace/", "NetworkPolicy/", "Role/", "RoleBinding/", "ServiceAccount/")
 PAUSE_S = 3.0  # between two repairs of one place; doubles
 PAUSE_MAX_S = 300.0
 MEMORY_S = 600.0  # repairs that are remembered
@@ -72,20 +75,22 @@ class PlaceReconciler:
         mark = _mark(spec, driver)
         ref = dict(row.external_ref)
         is_known = ref.get("spec") == mark and row.phase == Phase.RUNNING
+        opened = _newly_opened(ref, observation)
         if is_known and observation is not None and not _is_off(observation, mark):
-            return self._rest(row, ref)
-        if is_known and (pause := _pause(ref)) > 0:
-            return replace(self._rest(row, ref), requeue_s=pause)
+            return replace(self._rest(row, ref), timeline=opened)
+        pause = _pause(ref) if is_known else 0.0
+        if pause > 0 and not _is_isolation(observation):
+            return replace(self._rest(row, ref), requeue_s=pause, timeline=opened)
         alive = {g for u in spec.kube_users for g in u.grants}
         revoked = tuple(g for g in ref.get("grants", ()) if g not in alive)
         written = driver.ensure_tenant(replace(spec, mark=mark, revoked=revoked))
         ref.update(spec=mark, namespace=row.namespace, name=row.namespace)
         ref["grants"] = sorted(alive)
-        outcome = self._rest(row, ref)
-        if not (is_known and written):
+        outcome = replace(self._rest(row, ref), timeline=opened)
+        if not (is_known and written) or pause > 0:
             return outcome
         ref["repairs"] = [*_recent(ref), time.time()]
-        return replace(outcome, timeline=((REPAIRED, ", ".join(written)),))
+        return replace(outcome, timeline=((REPAIRED, ", ".join(written)), *opened))
 
     def _rest(self, row: ProjectPlace, ref: dict[str, Any]) -> Outcome:
         """As it should be; come back when a kubeconfig ends, or to look where nobody watches."""
@@ -164,10 +169,10 @@ def note_repairs(transition: Transition) -> None:
     if not isinstance(row, ProjectPlace):
         return
     for word, names in transition.outcome.timeline:
-        if word == REPAIRED:
+        if word in {REPAIRED, OPENED}:
             record(
                 actor=None,
-                verb="place.repaired",
+                verb=f"place.{word}",
                 target=row,
                 target_name=row.namespace,
                 project_uid=row.project.uid,
@@ -184,6 +189,32 @@ def _is_off(observation: Observation, mark: str) -> bool:
     """
     is_another = observation.detail.get("mark", mark) != mark
     return observation.seen != Seen.READY or bool(observation.detail.get("drift")) or is_another
+
+
+def _is_isolation(observation: Observation | None) -> bool:
+    """Whether something is off that keeps projects apart."""
+    if observation is None:
+        return False
+    drift = observation.detail.get("drift")
+    names = [str(name) for name in drift] if isinstance(drift, list) else []
+    return observation.seen == Seen.MISSING or any(n.startswith(ISOLATION) for n in names)
+
+
+def _newly_opened(
+    ref: dict[str, Any], observation: Observation | None
+) -> tuple[tuple[str, str], ...]:
+    """Note which policies of others open pods of the project; return those not told of yet.
+
+    They are somebody's own, who may do so: Berth tells, and does not take them away.
+    """
+    said = observation.detail.get("foreign") if observation is not None else None
+    if not isinstance(said, list):
+        return ()
+    now_open = [str(name) for name in said]
+    news = [name for name in now_open if name not in ref.get("foreign", ())]
+    if now_open or "foreign" in ref:
+        ref["foreign"] = now_open
+    return ((OPENED, ", ".join(news)),) if news else ()
 
 
 def _mark(spec: TenantSpec, driver: Driver | SupportsTenants) -> str:

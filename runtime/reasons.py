@@ -69,6 +69,7 @@ class Reason(StrEnum):
     CONFIG = "config"
     COMMAND_NOT_FOUND = "command-not-found"
     EVICTED = "evicted"
+    DRAINED = "drained"
     PREEMPTED = "preempted"
     NODE_LOST = "node-lost"
     REPLACED = "replaced"
@@ -351,6 +352,13 @@ REASONS: dict[Reason, ReasonInfo] = {
         Fault.PLATFORM,
         _("The node ran short of something and ended it; it is started again elsewhere."),
         _("Files in the home are kept. If its own scratch space was full, write to the home."),
+    ),
+    Reason.DRAINED: ReasonInfo(
+        Phase.STARTING,
+        True,
+        Fault.PLATFORM,
+        _("Its node is being emptied or shut down; it is started again elsewhere."),
+        _("Files in the home are kept."),
     ),
     Reason.PREEMPTED: ReasonInfo(
         Phase.STARTING,

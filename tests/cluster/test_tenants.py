@@ -167,6 +167,25 @@ def test_what_was_touched_by_hand_is_seen_and_put_back(
 
 
 @ONCE
+def test_a_policy_of_others_that_opens_pods_is_seen_and_left(here: World, demo: TenantSpec) -> None:
+    meta = {"name": "open-all", "namespace": demo.namespace}
+    spec = {"podSelector": {}, "policyTypes": ["Ingress"], "ingress": [{}]}
+    api, kind = "networking.k8s.io/v1", "NetworkPolicy"
+    here.kube.apply({"apiVersion": api, "kind": kind, "metadata": meta, "spec": spec})
+    try:
+        found = here.driver._tenants.look(demo.uid).detail
+        assert (found["foreign"], found["drift"]) == (["NetworkPolicy/open-all"], [])
+        assert here.put(demo) == ()
+        assert here.kube.get(api, kind, "open-all", demo.namespace)
+        watched = next(here.driver.watch(stop=lambda: False))
+        while watched is None:
+            watched = next(here.driver.watch(stop=lambda: False))
+        (place,) = [one for one in watched if one.uid == demo.uid]
+        assert place.detail["foreign"] == ["NetworkPolicy/open-all"]
+    finally:
+        here.kube.delete(api, kind, "open-all", demo.namespace)
+
+
 def test_a_namespace_of_somebody_else_is_neither_taken_nor_removed(
     here: World, namespace: str
 ) -> None:

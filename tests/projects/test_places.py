@@ -86,17 +86,42 @@ def test_nothing_is_written_while_nothing_changes(
 def test_what_was_changed_by_hand_is_put_back_and_told_once(
     alpha: TenantFake, place: ProjectPlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    alpha.broken = ["NetworkPolicy/default-deny"]
-    _watch(monkeypatch, place, 1, drift=["NetworkPolicy/default-deny"])
+    alpha.broken = ["ResourceQuota/objects"]
+    _watch(monkeypatch, place, 1, drift=["ResourceQuota/objects"])
     event = Event.objects.get(verb="place.repaired")
-    assert event.message == "NetworkPolicy/default-deny"
+    assert event.message == "ResourceQuota/objects"
     assert event.project_uid == place.project.uid
     asked = alpha.ensured
-    alpha.broken = ["NetworkPolicy/default-deny"]
-    _watch(monkeypatch, place, 2, drift=["NetworkPolicy/default-deny"])
+    alpha.broken = ["ResourceQuota/objects"]
+    _watch(monkeypatch, place, 2, drift=["ResourceQuota/objects"])
     place.refresh_from_db()
     assert alpha.ensured == asked  # again so soon: it waits some seconds
     assert place.next_reconcile_at is not None
+
+
+def test_what_keeps_projects_apart_is_put_back_at_once_however_often(
+    alpha: TenantFake, place: ProjectPlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = alpha.ensured
+    for version in range(1, 12):
+        alpha.broken = ["NetworkPolicy/default-deny"]
+        _watch(monkeypatch, place, version, drift=["NetworkPolicy/default-deny"])
+    assert alpha.ensured == asked + 11
+    assert Event.objects.filter(verb="place.repaired").count() == 1  # told more rarely
+
+
+def test_a_policy_of_others_that_opens_pods_is_told_once_and_left_alone(
+    alpha: TenantFake, place: ProjectPlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, told = alpha.ensured, Event.objects.filter(verb="place.opened")
+    _watch(monkeypatch, place, 1, drift=[], foreign=["NetworkPolicy/open-all"])
+    _watch(monkeypatch, place, 2, drift=[], foreign=["NetworkPolicy/open-all"])
+    event = told.get()
+    assert (event.message, event.project_uid) == ("NetworkPolicy/open-all", place.project.uid)
+    assert alpha.ensured == asked
+    _watch(monkeypatch, place, 3, drift=[], foreign=[])
+    _watch(monkeypatch, place, 4, drift=[], foreign=["NetworkPolicy/open-all"])
+    assert told.count() == 2
 
 
 def test_e1_what_a_worker_without_its_lease_wrote_is_put_right(

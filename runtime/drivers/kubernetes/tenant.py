@@ -42,6 +42,7 @@ Object = dict[str, Any]
 T = TypeVar("T")
 R = TypeVar("R")
 
+POLICY = "NetworkPolicy"
 # apiVersion, plural, kind of all that a bundle holds and a watch can see.
 WATCHED: tuple[tuple[str, str, str], ...] = (
     ("v1", "namespaces", "Namespace"),
@@ -267,7 +268,10 @@ class Tenants:
         rows = self._client.list("v1", "namespaces", selector=f"{names.UID}={uid}")
         if not rows:
             return place_observation(uid, None, ())
-        live = self._live(rows[0]["metadata"]["name"], rows[0])
+        namespace = rows[0]["metadata"]["name"]
+        live = self._live(namespace, rows[0])
+        policies = self._client.list(*_PLURALS[POLICY], namespace)
+        live |= {digest.key_of(o): o for o in ({**p, "kind": POLICY} for p in policies)}
         return place_observation(uid, rows[0], live.values())
 
     def remove(self, uid: str, namespace: str) -> None:
@@ -322,8 +326,31 @@ def place_observation(
     else:
         seen = Seen.READY
         live = [*objects, {**namespace, "kind": "Namespace"}]
-        detail["drift"] = digest.drift(expected, live)
+        ours, foreign = _openings(expected, live, namespace)
+        detail["drift"] = sorted({*digest.drift(expected, live), *ours})
+        detail["foreign"] = foreign
     return Observation(uid, seen, version=version, kind=builders.PLACE, detail=detail)
+
+
+def _openings(
+    expected: Mapping[str, str], objects: Iterable[Object], namespace: Object
+) -> tuple[list[str], list[str]]:
+    """Return policies that open something and don't belong there: with our marks, and of others.
+
+    Policies add up: what one allows no other closes.
+    """
+    ours: list[str] = []
+    foreign: list[str] = []
+    marks = names.MANAGED, names.INSTANCE, names.KIND
+    own = namespace["metadata"].get("labels") or {}
+    for obj in objects:
+        key, spec = digest.key_of(obj), obj.get("spec") or {}
+        is_opening = bool(spec.get("ingress") or spec.get("egress"))
+        if obj["kind"] == POLICY and key not in expected and is_opening:
+            labels = obj["metadata"].get("labels") or {}
+            is_marked = all(name in own and labels.get(name) == own[name] for name in marks)
+            (ours if is_marked else foreign).append(key)
+    return sorted(ours), sorted(foreign)
 
 
 def expected_of(namespace: Object | None) -> dict[str, str]:

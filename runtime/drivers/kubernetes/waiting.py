@@ -183,9 +183,10 @@ def interruption(pod: Object) -> tuple[str, str]:
         return Reason.PREEMPTED, text
     if word in {"NodeLost", "DeletionByTaintManager", "DeletionByPodGC"}:
         return Reason.NODE_LOST, text
-    if word in {"Evicted", "EvictionByEvictionAPI", "TerminationByKubelet", "NodeShutdown"}:
-        return Reason.EVICTED, text
-    if status.get("phase") == "Failed":
+    if word in {"EvictionByEvictionAPI", "Terminated", "NodeShutdown"}:
+        return Reason.DRAINED, text
+    # A pod that somebody deleted is "Failed" too, by its program's end: then nobody gave a reason.
+    if word:
         return Reason.EVICTED, text or word
     return Reason.REPLACED, text or kept_by(pod)
 

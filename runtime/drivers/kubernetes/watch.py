@@ -30,7 +30,7 @@ from runtime.drivers.kubernetes.client import Object as KubeObject
 from runtime.drivers.kubernetes.keys import Key, key_of
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.drivers.kubernetes.prober import Prober
-from runtime.drivers.kubernetes.tenant import WATCHED
+from runtime.drivers.kubernetes.tenant import POLICY, WATCHED
 from runtime.drivers.kubernetes.world import World
 from runtime.protocol import Denied, DriverError, NotYet, Unreachable
 
@@ -83,7 +83,11 @@ def kinds_of(options: KubernetesOptions) -> tuple[Kind, ...]:
         Kind("v1", "events", world.EVENTS, fields=quiet),
         Kind("v1", "nodes", world.NODES),
         Kind("v1", "pods", world.OTHERS, names.others(options.namespace_prefix), _ALIVE),
-        *(Kind(version, plural, kind, ours) for version, plural, kind in WATCHED),
+        # of policies also those of others: each may open what ours close
+        *(
+            Kind(version, plural, kind, "" if kind == POLICY else ours)
+            for version, plural, kind in WATCHED
+        ),
     ]
     if options.queue:
         found.append(Kind("kueue.x-k8s.io/v1beta2", "workloads", world.QUEUED))

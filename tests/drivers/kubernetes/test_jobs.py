@@ -181,7 +181,7 @@ TABLE = [
         job(),
         over(5, conditions=[DISRUPTED]),
         Seen.STARTING,
-        Reason.EVICTED,
+        Reason.DRAINED,
         None,
         "",
     ),
@@ -266,7 +266,7 @@ def test_every_state_has_one_reason(the_job, the_pod, state, reason, code, messa
         the_job, the_pod, queued=(Reason.QUEUED, "no room"), node_ready=False if lost else None
     )
     assert (found.seen, found.reason, found.exit_code) == (state, str(reason), code)
-    if reason != Reason.EVICTED:
+    if reason not in {Reason.EVICTED, Reason.DRAINED}:
         assert found.message == message
     assert found.address == ""
 

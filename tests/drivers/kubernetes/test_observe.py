@@ -246,6 +246,41 @@ WAITING = [
         Reason.NODE_LOST,
     ),
     (
+        "taken off a node that is emptied",
+        pod(
+            main=runs(),
+            metadata={"deletionTimestamp": LATER},
+            conditions=[{"type": "DisruptionTarget", "reason": "EvictionByEvictionAPI"}],
+        ),
+        (),
+        Seen.STARTING,
+        Reason.DRAINED,
+    ),
+    (
+        "on a node that shuts down",
+        pod(
+            main=runs(),
+            phase="Failed",
+            reason="Terminated",
+            message="Pod was terminated in response to imminent node shutdown.",
+            conditions=[{"type": "DisruptionTarget", "reason": "TerminationByKubelet"}],
+        ),
+        (),
+        Seen.STARTING,
+        Reason.DRAINED,
+    ),
+    (
+        "deleted with kubectl, and its program has ended by SIGTERM",
+        pod(
+            main=ended(143, again=False, finishedAt=LATER),
+            phase="Failed",
+            metadata={"deletionTimestamp": LATER, "deletionGracePeriodSeconds": 0},
+        ),
+        (),
+        Seen.STARTING,
+        Reason.REPLACED,
+    ),
+    (
         "deleted with kubectl",
         pod(main=runs(), ready=True, metadata={"deletionTimestamp": LATER}),
         (),

@@ -225,7 +225,7 @@ def test_c14_an_eviction_comes_back_and_says_why(ground, follower):
             "metadata": {"name": name, "namespace": ground.namespace},
         },
     )
-    was_told(follower, spec.uid, before, lambda o: o.reason == Reason.EVICTED)
+    was_told(follower, spec.uid, before, lambda o: o.reason == Reason.DRAINED)
     told(follower, spec.uid, lambda o: o.seen == Seen.READY)
     removed(ground, spec.uid)
 

@@ -230,6 +230,31 @@ class TestEnsure:
         assert _seen(api).seen == Seen.MISSING
 
 
+@pytest.mark.parametrize(
+    ("spec", "is_seen"),
+    [
+        ({"podSelector": {}, "ingress": [{}]}, True),
+        ({"podSelector": {}, "policyTypes": ["Egress"], "egress": [{}]}, True),
+        ({"podSelector": {}, "policyTypes": ["Ingress"]}, False),  # it only closes
+    ],
+)
+def test_a_policy_of_others_that_opens_something_is_seen(
+    spec: dict[str, Any], is_seen: bool
+) -> None:
+    api = Api()
+    tenants = _tenants(api)
+    tenants.ensure(SPEC)
+    meta = {"name": "open-all", "namespace": SPEC.namespace}
+    key = "NetworkPolicy/open-all"
+    api.objects[key] = {"kind": "NetworkPolicy", "metadata": meta, "spec": spec}
+    found = _seen(api).detail
+    assert (found["foreign"], found["drift"]) == ([key] if is_seen else [], [])
+    labels = api.objects["NetworkPolicy/default-deny"]["metadata"]["labels"]
+    api.objects[key] = {**api.objects[key], "metadata": {**meta, "labels": labels}}
+    found = _seen(api).detail
+    assert (found["foreign"], found["drift"]) == ([], [key] if is_seen else [])
+
+
 def _tenants(api: Any, options: KubernetesOptions = OPTIONS) -> Tenants:
     return Tenants(api, options)
 
