@@ -310,8 +310,6 @@ class Watcher:
                 self._unanswered = 0
                 if self._stop.is_set():
                     return
-                if not self._is_current(driver):
-                    return
                 self.is_filling = batch is None
                 if batch is not None:
                     self._take(driver, batch, first=first, unseen_since=unseen_since)
@@ -325,6 +323,8 @@ class Watcher:
                         log.warning("watch.lost_lease", cluster=self.cluster_key)
                         return
                     self._watches_here(renewed)
+                if not self._is_current(driver):
+                    return
                 close_old_connections()  # the next news may be long in coming
         finally:
             self.is_filling = False

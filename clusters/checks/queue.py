@@ -12,7 +12,7 @@ from django.utils.translation import gettext_noop as _n
 
 from clusters.checks import recipe
 from clusters.checks.base import Finding, green, red, unknown
-from clusters.checks.bench import INSTANCE, NOT_FOUND
+from clusters.checks.bench import NOT_FOUND
 from runtime.drivers.kubernetes import names
 from runtime.drivers.kubernetes.builders.tenant import QUEUE
 
@@ -62,7 +62,7 @@ def act(subject: Subject, bench: Bench) -> Finding:
 
 def _projects(subject: Subject, bench: Bench) -> list[str]:
     """Return the namespaces of projects that are there."""
-    selector = f"{names.KIND}=place,{INSTANCE}={bench.labels()[INSTANCE]}"
+    selector = f"{names.KIND}=place,{names.INSTANCE}={bench.labels()[names.INSTANCE]}"
     params = {"labelSelector": selector, "limit": "1000"}
     answer = subject.api.ask("GET", "/api/v1/namespaces", params=params)
     metas = [item["metadata"] for item in answer.body.get("items") or ()] if answer.ok else []

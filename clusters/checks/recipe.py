@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from clusters.models import Cluster
 
 _SHOWN = ("rbac", "admission")
+_FILE = """\
+kubectl config set-credentials berth --token=TOKEN
+kubectl config set-context berth --cluster=CLUSTER --user=berth
+kubectl config view --context=berth --minify --flatten --raw > file"""
 _USUAL = ClusterOptions(volume_kind=STORAGE_CLASS)  # what the chart's values say
 
 
@@ -27,6 +31,12 @@ def small_account(options: ClusterOptions = _USUAL) -> str:
             f"kubectl create token {name} -n {namespace} --duration 8760h",
         )
     )
+
+
+def steps() -> str:
+    """Return all of it, with the file that is pasted, for who attaches a cluster; not too wide."""
+    account = small_account().replace(" --show-only", " \\\n  --show-only", 1)
+    return f"{account}\n{_FILE}"
 
 
 def fence(cluster: Cluster, options: ClusterOptions) -> str:

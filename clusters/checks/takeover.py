@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from clusters.checks.bench import INSTANCE
+from runtime.drivers.kubernetes.names import INSTANCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,6 +10,7 @@ from django.utils.translation import ngettext
 
 from clusters import selectors as clusters
 from clusters import services
+from clusters.checks import recipe
 from clusters.models import Cluster
 from clusters.options import options_of
 from common.errors import BerthError
@@ -41,17 +42,6 @@ class ClusterList(ConsoleView):
         )
         page = paginate(request, rows, per_page=CARDS)
         return self.render({"form": form, "page": page, "clusters": selectors.glances(page)})
-
-
-# docs/runbook/clusters.md, Attach: a test holds the two the same.
-_ACCOUNT = """\
-kubectl create namespace berth
-helm template berth deploy/helm/berth -n berth -f deploy/helm/rights.yaml \\
-  --show-only templates/rbac.yaml --kube-version 1.30.0 | kubectl apply -n berth -f -
-kubectl create token berth -n berth --duration 8760h
-kubectl config set-credentials berth --token=TOKEN
-kubectl config set-context berth --cluster=CLUSTER --user=berth
-kubectl config view --context=berth --minify --flatten --raw > file"""
 
 
 class ClusterAttach(ConsoleView):
@@ -90,7 +80,7 @@ class ClusterAttach(ConsoleView):
                 "The file has one context and everything inside it. Give it an account of its own"
                 " with the rights that Berth needs, not yours."
             ),
-            "steps": _ACCOUNT,
+            "steps": recipe.steps(),
             "back_url": reverse("console:clusters"),
             "back_label": _("Clusters"),
         }

@@ -40,7 +40,7 @@ class Pods(Api):
 
 
 @pytest.fixture
-def router(monkeypatch):
+def router(db, monkeypatch):
     monkeypatch.setattr(ways, "WAIT_S", 0.0)
     made = FakeRouter()
     monkeypatch.setattr(registry, "router", lambda: made)

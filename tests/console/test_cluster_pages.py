@@ -408,10 +408,11 @@ def test_attaching_shows_how_to_make_the_account(as_user: Any, operator: Any) ->
     from html import unescape
     from pathlib import Path
 
-    from console.views.clusters import _ACCOUNT
+    from clusters.checks import recipe
 
     runbook = " ".join(Path("docs/runbook/clusters.md").read_text().split())
-    for line in _ACCOUNT.replace("\\\n", " ").splitlines():
+    for line in recipe.steps().replace("\\\n", " ").splitlines():
         assert " ".join(line.split()) in runbook
     page = unescape(as_user(operator).get("/console/clusters/attach").content.decode())
-    assert _ACCOUNT in page
+    assert recipe.steps() in page
+    assert "templates/admission.yaml" in page  # the fence too

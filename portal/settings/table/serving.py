@@ -148,9 +148,9 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             "INTERNAL_BIND",
             host(),
             "127.0.0.1",
-            "address of the internal listeners: with `make run` the one for workloads listens there "
-            "besides loopback, for [pods of a cluster](runbook/clusters.md"
-            "#example-the-portal-on-one-machine-work-on-a-cluster); in containers `0.0.0.0`",
+            "address of the internal listeners: with `make run` that for workloads listens there "
+            "besides loopback, for [pods of a cluster](runbook/clusters.md#example-the-portal-on-"
+            "one-machine-work-on-a-cluster); in containers `0.0.0.0`",
         ),
         Setting(
             "PROXY_API_URLS",
