@@ -41,7 +41,12 @@ def test_upload_preview_rename_download_delete_and_undo(visit: Visit) -> None:
     expect(page.locator("#browser-preview")).to_contain_text("hello <b>ünïcode</b>")
 
     page.keyboard.press("F2")
-    page.locator("#browser-rows input[type=text]").fill("greeting.txt")
+    name = page.locator("#browser-rows input[type=text]")
+    name.fill("greeting/x.txt")
+    page.keyboard.press("Enter")
+    expect(name).to_have_attribute("aria-invalid", "true")
+    expect(name).to_have_value("greeting/x.txt")  # what was typed stays, to be mended
+    name.fill("greeting.txt")
     page.keyboard.press("Enter")
     expect(visit.row("greeting.txt")).to_be_visible()
     visit.shows("big.bin", "greeting.txt")

@@ -1,0 +1,76 @@
+"""Forms that a script makes easier: refused ones, time zones, another kind of credential."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.pictured import chromium as chromium  # noqa: PLC0414 - a fixture
+from tests.browser.pictured import portal as portal  # noqa: PLC0414 - a fixture
+from tools import screens
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(not Path(screens.CHROMIUM).exists(), reason="Chromium is not installed"),
+]
+
+
+@pytest.fixture
+def page(portal: screens.Portal, chromium: Any) -> Iterator[Any]:
+    context = chromium.new_context(locale="en-US", timezone_id="Asia/Tokyo")
+    screens.sign_in(context, portal, "alice")
+    yield context.new_page()
+    context.close()
+
+
+def test_the_browsers_own_time_zone_is_one_press(portal: screens.Portal, page: Any) -> None:
+    page.goto(f"{portal.url}/settings/profile", wait_until="load")
+    zone = page.locator("[name=timezone]")
+    zone.fill("Europe/Berlin")
+    page.locator("[name=timezone] + button").click()
+    expect(zone).to_have_value("Asia/Tokyo")
+    expect(page.locator("[name=timezone] + button")).to_be_hidden()
+
+
+def test_another_kind_of_credential_changes_the_form_only(
+    portal: screens.Portal, page: Any
+) -> None:
+    page.goto(f"{portal.url}/settings/credentials", wait_until="load")
+    page.evaluate("window.isTheSamePage = true")
+    page.get_by_role("link", name="Store a credential").click()
+    form = page.locator("#store")
+    bar = page.locator(".topbar").bounding_box()
+    box = form.bounding_box()
+    assert box["y"] >= bar["y"] + bar["height"]
+    page.locator("#store [name=name]").fill("My own")
+    git = page.locator("#store nav a[href*='kind=git']")
+    git.click()
+    expect(git).to_have_attribute("aria-current", "true")
+    expect(page.locator("#store [name=name]")).to_have_value("My own")
+    assert page.evaluate("window.isTheSamePage") is True
+
+
+def test_a_wrongly_typed_name_opens_its_question_again(portal: screens.Portal, page: Any) -> None:
+    page.goto(f"{portal.url}/projects/vision/settings", wait_until="load")
+    page.locator("[popovertarget=delete-project]").first.click()
+    sheet = page.locator("#delete-project")
+    sheet.locator("input[name=confirm]").fill("not its name")
+    sheet.locator("form").evaluate("(form) => form.submit()")  # past the script that holds it back
+    page.wait_for_load_state("load")
+    expect(sheet).to_be_visible()
+    expect(sheet.get_by_role("alert")).to_be_visible()
+    expect(sheet.locator("input[name=confirm]")).to_be_focused()
+
+
+def test_the_page_of_the_api_is_dark_where_the_others_are(
+    portal: screens.Portal, page: Any
+) -> None:
+    page.emulate_media(color_scheme="dark")
+    page.goto(f"{portal.url}/api/docs", wait_until="load")
+    colour = "getComputedStyle(document.querySelector('.api-docs')).backgroundColor"
+    expect(page.locator("html")).to_have_class("dark-mode")
+    assert page.evaluate(colour) != "rgb(255, 255, 255)"
