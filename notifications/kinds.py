@@ -108,6 +108,12 @@ KINDS: dict[str, Kind] = {
             mail=True,
         ),
         Kind(
+            "work.held",
+            _("Somebody held your waiting work back"),
+            _("%(who)s holds “%(name)s” back in the queue. Reason: %(reason)s"),
+            "player-pause",
+        ),
+        Kind(
             "load.paused-by",
             _("Somebody paused your load"),
             _("%(who)s paused “%(name)s”. Reason: %(reason)s"),

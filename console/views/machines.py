@@ -18,6 +18,7 @@ from loaders.models import Load
 from loaders.services import load_cancel
 from notebooks.models import Workspace
 from notebooks.services import workspace_stop
+from projects.others import tell_owner
 
 
 class Machines(ConsoleView):
@@ -46,7 +47,10 @@ class Queue(ConsoleView):
 
 
 class QueueAct(ConsoleView):
-    """Hold back what waits, let it stand in line again, or cancel it: its page asks why."""
+    """Hold back what waits, let it stand in line again, or cancel it.
+
+    A page asks why it is held back or cancelled; its owner is told (``projects.others``).
+    """
 
     required_platform: ClassVar[Any] = {"GET": "operator", "POST": "operator"}
     template_name = "console/form.html"
@@ -57,20 +61,18 @@ class QueueAct(ConsoleView):
 
     def post(self, request: HttpRequest, uid: UUID) -> HttpResponse:
         row = self._row(uid)
-        if self.act == "cancel":
+        said = ""
+        if self.act != "release":
             form = ReasonForm(request.POST)
             if not form.is_valid():
                 return self._asked(row, form, status=422)
             said = form.cleaned_data["reason"]
-            if isinstance(row, Workspace):
-                workspace_stop(principal=self.principal, workspace=row, said=said)
-            else:
-                load_cancel(principal=self.principal, load=row, said=said)
-        elif not admission.hold(uid, held=self.act == "hold"):
-            raise NotFound(_("It does not wait any more."))
+        if self.act == "cancel" and isinstance(row, Workspace):
+            workspace_stop(principal=self.principal, workspace=row, said=said)
+        elif self.act == "cancel":
+            load_cancel(principal=self.principal, load=row, said=said)
         else:
-            verb = "queue.held" if self.act == "hold" else "queue.let-go"
-            record(actor=self.principal, verb=verb, target=row, project_uid=row.project.uid)
+            self._hold(row, said)
         done = {
             "hold": _("“%(name)s” is held back: others pass it."),
             "release": _("“%(name)s” stands in line again."),
@@ -79,13 +81,32 @@ class QueueAct(ConsoleView):
         messages.success(request, done[self.act] % {"name": row.name})
         return HttpResponseRedirect(reverse("console:queue"))
 
+    def _hold(self, row: Any, said: str) -> None:
+        if not admission.hold(row.uid, held=self.act == "hold"):
+            raise NotFound(_("It does not wait any more."))
+        verb = "queue.held" if self.act == "hold" else "queue.let-go"
+        record(
+            actor=self.principal,
+            verb=verb,
+            target=row,
+            project_uid=row.project.uid,
+            message=said,
+        )
+        if row.owner != self.principal.user:
+            tell_owner(self.principal, row.owner, "work.held", row, said)
+
     def _asked(self, row: Any, form: ReasonForm, status: int = 200) -> HttpResponse:
+        if self.act == "hold":
+            heading, submit = _("Hold “%(name)s” back"), _("Hold it back")
+            note = _("Others pass it until it is let in line again. %(owner)s is told why.")
+        else:
+            heading, submit = _("Cancel “%(name)s”"), _("Cancel it")
+            note = _("It leaves the queue and does not start. %(owner)s is told why.")
         context = {
             "form": form,
-            "heading": _("Cancel “%(name)s”") % {"name": row.name},
-            "note": _("It leaves the queue and does not start. %(owner)s is told why.")
-            % {"owner": row.owner.label},
-            "submit": _("Cancel it"),
+            "heading": heading % {"name": row.name},
+            "note": note % {"owner": row.owner.label},
+            "submit": submit,
             "back_url": reverse("console:queue"),
             "back_label": _("Queue"),
         }

@@ -47,7 +47,8 @@ for (const end of ["pointerup", "pointercancel", "contextmenu"]) {
 addEventListener("blur", () => pressed && letGo()); // nobody tells when a key goes up elsewhere
 
 // A mark in a list is kept by what shows it (rows.js): it is nothing that is typed.
-const chooses = (node) => Boolean(node.querySelector(".row-menu .show"));
+// An open question would be closed by what takes its place.
+const chooses = (node) => Boolean(node.querySelector(".row-menu .show, :popover-open"));
 
 const inUse = (node) =>
   typesIn(node) || selectsIn(node) || chooses(node) || node.contains(pressed);

@@ -12,7 +12,7 @@ from common.clock import now
 from console.forms import PresetForm
 from events.models import Event
 from notebooks.models import Preset
-from notifications.models import Announcement
+from notifications.models import Announcement, Notification
 from quotas.models import Limit
 from tests.support.queries import fewest
 
@@ -384,14 +384,19 @@ def test_an_operator_holds_back_and_cancels_what_waits(
         return as_user(who).post(url, said).status_code
 
     assert press("hold", auditor) == 403
-    assert press("hold") == 302
+    assert press("hold") == 422
+    claim.refresh_from_db()
+    assert claim.held_at is None
+    assert press("hold", reason="It is broken.") == 302
     claim.refresh_from_db()
     assert claim.held_at is not None
+    told = Notification.objects.get(user=alice, kind="work.held")
+    assert told.params["reason"] == Event.objects.get(verb="queue.held").message == "It is broken."
     assert press("release") == 302
     claim.refresh_from_db()
     assert claim.held_at is None
     assert claim.granted_at is not None  # there is room
-    assert press("hold") == 404
+    assert press("hold", reason="It is broken.") == 404
     assert press("cancel") == 422  # its owner will ask
     assert press("cancel", reason="The machine goes down at six.") == 302
     row.refresh_from_db()
