@@ -22,12 +22,18 @@ LAST = (("kube-apiserver",), ("etcd", "registry"))
 # All of it is thrown away: nobody needs a graceful end, only an end.
 PATIENCE_S = {"kueue": 3, "kube-apiserver": 1, "etcd": 1, "kubelet": 5}
 NAMESPACE_TRIES = 25
+CONFIG = "/config/containerd.toml"  # of each cluster, in its own folder
 
 
 def down(layout: Layout) -> list[str]:
     """What is left; empty when all is gone."""
     if os.geteuid() != 0:
         raise SetupError("The cluster is root's, so only root takes it down.")
+    if other := of_another(layout):
+        raise SetupError(
+            f"The cluster of another checkout runs on this machine ({other}), with the same bridge and"
+            " rules: take it down from there."
+        )
     begun = time.monotonic()
     namespaces = network_namespaces(layout)
     with step("Ending the cluster's programs"):
@@ -51,6 +57,13 @@ def down(layout: Layout) -> list[str]:
     else:
         say(f"The cluster is gone, and nothing of it is left ({time.monotonic() - begun:.1f} s).")
     return left
+
+
+def of_another(layout: Layout) -> str:
+    """Return the folder of a cluster that runs and is not this one; '' where there is none."""
+    configs = {word for _, words in commands() for word in words if word.endswith(CONFIG)}
+    folders = {word.removesuffix(CONFIG) for word in configs} - {str(layout.base)}
+    return min(folders, default="")
 
 
 # --- Processes ------------------------------------------------------------------------------------

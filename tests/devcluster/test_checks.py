@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from devcluster import checks, state, status
+from devcluster import checks, down, state, status
 from devcluster.layout import HOST, ROOT, Layout
 from devcluster.processes import Processes, Record, start_time
 from tools.setup_shell import SetupError
@@ -130,3 +130,15 @@ def test_a_program_that_ends_at_its_start_shows_its_last_words(tmp_path: Path) -
 
     with pytest.raises(SetupError, match="the reason"):
         start()
+
+
+def test_the_cluster_of_another_checkout_is_not_taken_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both would use one bridge: what is removed here is missing there."""
+    words = ["containerd", "--config", "/elsewhere/var/cluster/config/containerd.toml"]
+    monkeypatch.setattr(down, "commands", lambda: [(7, words)])
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    with pytest.raises(SetupError, match="/elsewhere/var/cluster"):
+        down.down(Layout(tmp_path))
+    assert down.of_another(Layout(Path("/elsewhere/var/cluster"))) == ""
