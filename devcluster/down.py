@@ -31,8 +31,8 @@ def down(layout: Layout) -> list[str]:
         raise SetupError("The cluster is root's, so only root takes it down.")
     if other := of_another(layout):
         raise SetupError(
-            f"The cluster of another checkout runs on this machine ({other}), with the same bridge and"
-            " rules: take it down from there."
+            f"The cluster of another checkout runs on this machine ({other}), with the same bridge"
+            " and rules: take it down from there."
         )
     begun = time.monotonic()
     namespaces = network_namespaces(layout)

@@ -57,6 +57,8 @@ class QueueAct(ConsoleView):
     act = ""
 
     def get(self, request: HttpRequest, uid: UUID) -> HttpResponse:  # noqa: ARG002
+        if self.act == "release":  # nothing is asked before it
+            return HttpResponseRedirect(reverse("console:queue"))
         return self._asked(self._row(uid), ReasonForm())
 
     def post(self, request: HttpRequest, uid: UUID) -> HttpResponse:
