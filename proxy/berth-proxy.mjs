@@ -88,8 +88,11 @@ class BerthProxy extends ConfigurableProxy {
     new Crowd(this.apiServer, { mostOfAddress, owedMs, log: this.log });
     this.proxyServer.maxHeaderSize = MAX_HEADER;
     this.proxyServer.on("clientError", (error, socket) => {
-      if (error.code === "HPE_HEADER_OVERFLOW" && socket.writable) headerTooLarge(socket);
-      else socket.destroy(error);
+      if (!socket.writable || error.code === "ECONNRESET") return socket.destroy(error);
+      if (error.code === "HPE_HEADER_OVERFLOW") return headerTooLarge(socket);
+      const late = error.code === "ERR_HTTP_REQUEST_TIMEOUT";
+      const status = late ? "408 Request Timeout" : "400 Bad Request"; // as Node itself says it
+      socket.end(`HTTP/1.1 ${status}\r\nConnection: close\r\n\r\n`);
     });
     this.proxy.on("proxyRes", (proxyRes, req) => {
       const { dropped, paths } = req[OLD_STATES] ?? { dropped: [] };

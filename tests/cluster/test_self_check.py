@@ -18,7 +18,6 @@ from clusters.options import ClusterOptions, options_of
 from clusters.placement import launch_refusal
 from clusters.services import Attachment, cluster_attach
 from common import sealing
-from tests.cluster.tenants import HUB_PORT
 
 pytestmark = [pytest.mark.cluster, pytest.mark.django_db, pytest.mark.timeout(600)]
 
@@ -55,10 +54,10 @@ def ways_there(devcluster, monkeypatch):
         yield {}
         return
     monkeypatch.setattr(registry, "router", FromHere)
-    server = ThreadingHTTPServer((host, HUB_PORT), Hub)
+    server = ThreadingHTTPServer((host, 0), Hub)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     here = [f"{host}/32"]
-    yield {"hub_url": f"http://{host}:{HUB_PORT}", "hub_peers": here, "proxy_peers": here}
+    yield {"hub_url": f"http://{host}:{server.server_port}", "hub_peers": here, "proxy_peers": here}
     server.shutdown()
     server.server_close()
 
