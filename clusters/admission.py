@@ -99,12 +99,16 @@ class Line:
 
     def __init__(self, cluster: Cluster) -> None:
         self._claims = list(Claim.objects.filter(cluster=cluster).order_by("asked_at", "pk"))
-        self._devices = _devices(cluster)
+        self.devices = _devices(cluster)
         self._holds = dict(Hold.objects.values_list("device_id", "claim__workload_uid"))
         capacity = cluster.capacity or {}
         unknown = float("inf")
         self.cpu_milli = capacity.get("cpu_milli") or unknown
         self.memory_mib = capacity.get("memory_mib") or unknown
+
+    def is_free(self, device: Device) -> bool:
+        """Whether it can be given out at this moment."""
+        return device.healthy and device.pk not in self._holds
 
     def verdicts(self) -> list[Verdict]:
         return self._walk(self._claims)
@@ -119,7 +123,7 @@ class Line:
 
     def most(self, flavor: str) -> Resources:
         """Return the most that work may ever be given here."""
-        there = self._total(self._devices)
+        there = self._total(self.devices)
         cpu, memory = (
             0 if n == float("inf") else int(n) for n in (there.cpu_milli, there.memory_mib)
         )
@@ -131,7 +135,7 @@ class Line:
 
     def _walk(self, claims: list[Claim]) -> list[Verdict]:
         """Judge the waiting ones of some claims in order."""
-        there = self._total(self._devices)
+        there = self._total(self.devices)
         total = replace(there, devices=[d for d in there.devices if d.healthy])
         uids = {claim.workload_uid for claim in claims}
         unheld = [d for d in total.devices if self._holds.get(d.pk) not in uids]

@@ -15,7 +15,6 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from clusters import placement
-from clusters import selectors as clusters
 from clusters.admission import Line
 from clusters.choosing import any_kind
 from clusters.kind_use import uses
@@ -118,16 +117,15 @@ class Room:
                 self._largest[key] = max(self._largest[key], use.largest)
 
     def _look(self, cluster: Cluster) -> None:
-        rows = clusters.devices_there(cluster)
-        columns = ("flavor__name", "flavor__label", "hold__id", "healthy")
-        for flavor, label, hold, healthy in rows.order_by("flavor__position").values_list(*columns):
-            if flavor:
-                self._labels[flavor] = label
-            for key in {"", flavor or ""}:
+        self._line = line = Line(cluster)
+        flavors = {device.flavor for device in line.devices if device.flavor}
+        for flavor in sorted(flavors, key=lambda one: one.position):
+            self._labels[flavor.name] = flavor.label
+        for device in line.devices:
+            for key in {"", device.flavor.name if device.flavor else ""}:
                 self._total[key] += 1
-                self._free[key] += healthy and hold is None
+                self._free[key] += line.is_free(device)
         self._any = list(self._labels)
-        self._line = Line(cluster)
 
     def free_gpus(self, flavor: str = "") -> int:
         return self._sum(self._free, flavor)
