@@ -16,6 +16,8 @@ from django.utils.translation import gettext as _t
 from django.utils.translation import ngettext
 
 from clusters import selectors as clusters
+from clusters.models import Claim
+from clusters.placement import QUEUED_HERE
 from common.clock import now
 from console import cluster_selectors, health, selectors
 from console.words import answer_words
@@ -28,6 +30,7 @@ from runtime.reasons import Reason
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from clusters.models import Flavor
     from console.cluster_selectors import Glance
     from console.health import Check
 
@@ -87,31 +90,31 @@ def overview() -> Overview:
     checks = health.check_all()
     if glances:  # each of them speaks for itself
         checks = [check for check in checks if check.name != "machines"]
-    machines = selectors.machines()
-    waiting = selectors.queue()
+    waits = clusters.queue().aggregate(
+        n=Count("pk"), long=Count("pk", filter=Q(asked_at__lt=now() - LONG_WAIT))
+    )
     phases = Workspace.objects.filter(deleted_at__isnull=True).aggregate(
         running=Count("pk", filter=Q(phase=Phase.RUNNING)),
         waiting=Count("pk", filter=Q(phase=Phase.PENDING)),
         failed=Count("pk", filter=Q(phase=Phase.FAILED)),
         given_up=Count("pk", filter=Q(reason=Reason.PARKED_POISON)),
     )
-    needs = [*_broken(checks), *_clusters_unwell(glances), *_work(phases, waiting)]
-    local = [machine for machine in machines if not machine.has_nodes]
+    work = _work(phases["given_up"], waits["long"])
+    needs = [*_broken(checks), *_clusters_unwell(glances), *work]
+    machines = [glance.cluster for glance in glances if glance.cluster.driver in QUEUED_HERE]
+    there = [machine.capacity or {} for machine in machines]
+    given = Claim.objects.filter(granted_at__isnull=False, cluster__in=machines).aggregate(
+        cpu_milli=Sum("cpu_milli", default=0), memory_mib=Sum("memory_mib", default=0)
+    )
     return Overview(
         needs=sorted(needs, key=lambda need: not need.is_urgent),
-        gpus=_gpus(machines),
-        cpu_milli=(
-            sum(machine.cpu_milli for machine in local),
-            sum(machine.cpu_milli_total for machine in local),
-        ),
-        memory_mib=(
-            sum(machine.memory_mib for machine in local),
-            sum(machine.memory_mib_total for machine in local),
-        ),
+        gpus=_gpus(glances),
+        cpu_milli=(given["cpu_milli"], sum(int(one.get("cpu_milli") or 0) for one in there)),
+        memory_mib=(given["memory_mib"], sum(int(one.get("memory_mib") or 0) for one in there)),
         phases={key: phases[key] for key in ("running", "waiting", "failed")},
         holders=_holders(),
-        waiting=waiting[:NAMED],
-        waiting_count=len(waiting),
+        waiting=selectors.queue(NAMED),
+        waiting_count=waits["n"],
         checks=checks,
         clusters=glances,
     )
@@ -135,12 +138,12 @@ def _clusters_unwell(glances: Iterable[Glance]) -> list[Need]:
             continue
         if cluster.checked_at is not None and not cluster.reachable:
             why = str(answer_words(cluster.message)) or _t("The cluster does not answer")
-            found.append(Need(cluster.name, why, url, is_urgent=True))
+            found.append(Need(cluster.label, why, url, is_urgent=True))
         elif glance.is_stale:
-            found.append(Need(cluster.name, _t("It was not looked at for a while."), url))
+            found.append(Need(cluster.label, _t("It was not looked at for a while."), url))
         if glance.red:
             words = ngettext("%(n)d check is red", "%(n)d checks are red", glance.red)
-            found.append(Need(cluster.name, words % {"n": glance.red}, url))
+            found.append(Need(cluster.label, words % {"n": glance.red}, url))
         if out := sum(use.out for use in glance.kinds):
             words = ngettext(
                 "%(n)d GPU is on a node that is not up.",
@@ -148,47 +151,46 @@ def _clusters_unwell(glances: Iterable[Glance]) -> list[Need]:
                 out,
             )
             nodes = reverse("console:cluster-nodes", kwargs={"cluster": cluster.key})
-            found.append(Need(cluster.name, words % {"n": out}, nodes + "?ready=no"))
+            found.append(Need(cluster.label, words % {"n": out}, nodes + "?ready=no"))
     return found
 
 
-def _work(phases: dict[str, int], waiting: list[selectors.Waiter]) -> list[Need]:
+def _work(given_up: int, waits_long: int) -> list[Need]:
     found = []
-    if count := phases["given_up"]:
+    if given_up:
         words = ngettext(
             "Berth gave up on %(n)d workspace, because each try ended the worker.",
             "Berth gave up on %(n)d workspaces, because each try ended the worker.",
-            count,
+            given_up,
         )
         url = reverse("console:workspaces") + f"?phase={Phase.FAILED}"
-        found.append(Need(_t("Workspaces"), words % {"n": count}, url))
-    since = now() - LONG_WAIT
-    if long := sum(1 for waiter in waiting if waiter.claim.asked_at < since):
+        found.append(Need(_t("Workspaces"), words % {"n": given_up}, url))
+    if waits_long:
         words = ngettext(
             "%(n)d workload waits for more than half an hour.",
             "%(n)d workloads wait for more than half an hour.",
-            long,
+            waits_long,
         )
-        found.append(Need(_t("Queue"), words % {"n": long}, reverse("console:queue")))
+        found.append(Need(_t("Queue"), words % {"n": waits_long}, reverse("console:queue")))
     return found
 
 
-def _gpus(machines: Iterable[selectors.Machine]) -> list[GpuUse]:
+def _gpus(glances: Iterable[Glance]) -> list[GpuUse]:
     """Return each kind once, summed over clusters and machines, in the operators' order."""
-    sums: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
-    order: dict[str, tuple[int, str]] = {}
-    for machine in machines:
-        for use in machine.kinds:
-            label = use.flavor.label
-            order[label] = (use.flavor.position, label)
-            for place, n in enumerate((use.total, use.used + use.held, use.waiting)):
-                sums[label][place] += n
-    for own in clusters.flavor_use():
-        label = own.flavor.label
-        order[label] = (own.flavor.position, label)
-        for place, n in enumerate((own.total, own.total - own.free, own.waiting)):
-            sums[label][place] += n
-    return [GpuUse(label, *sums[label]) for label in sorted(sums, key=lambda one: order[one])]
+    counted = [
+        (use.flavor, (use.total, use.used + use.held, use.waiting))
+        for glance in glances
+        for use in glance.kinds
+    ]
+    counted += [
+        (use.flavor, (use.total, use.total - use.free, use.waiting))
+        for use in clusters.flavor_use()
+    ]
+    sums: dict[Flavor, list[int]] = defaultdict(lambda: [0, 0, 0])
+    for flavor, numbers in counted:
+        sums[flavor] = [so_far + n for so_far, n in zip(sums[flavor], numbers, strict=True)]
+    ordered = sorted(sums, key=lambda flavor: (flavor.position, flavor.label))
+    return [GpuUse(flavor.label, *sums[flavor]) for flavor in ordered]
 
 
 def _holders() -> list[Holds]:

@@ -279,9 +279,9 @@ class Waiter:
     url: str
 
 
-def queue() -> list[Waiter]:
+def queue(most: int = 200) -> list[Waiter]:
     """Return who waits on any machine, in order, with the reason as the owner reads it."""
-    claims = list(clusters.queue()[:200])
+    claims = list(clusters.queue()[:most])
     uids = [claim.workload_uid for claim in claims]
     rows: dict[UUID, Any] = {
         row.uid: row
