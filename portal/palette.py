@@ -5,7 +5,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django.conf import settings
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.urls import NoReverseMatch, reverse
 from django.utils.translation import get_language_info
 from django.utils.translation import gettext as _
@@ -115,27 +115,27 @@ def _workspaces(who: Principal, terms: list[str]) -> list[dict[str, Any]]:
 def _volumes(who: Principal, terms: list[str]) -> list[dict[str, Any]]:
     from volumes.selectors import volumes_visible_to
 
-    if not terms:
-        return []
-    rows = volumes_visible_to(who).filter(_contains("name", terms))[:EACH]
-    keys = ({"project": row.project.slug, "volume": str(row.uid)} for row in rows)
-    return [
-        _place(row.name, "database", row.project.name, _url("volumes:detail", **key))
-        for row, key in zip(rows, keys, strict=True)
-    ]
+    return _named(volumes_visible_to(who), terms, "database", "volumes:detail", "volume")
 
 
 def _loads(who: Principal, terms: list[str]) -> list[dict[str, Any]]:
     from loaders.selectors import loads_visible_to, without_objects
 
+    rows = without_objects(loads_visible_to(who))
+    return _named(rows, terms, "database-import", "loaders:detail", "load")
+
+
+def _named(
+    rows: QuerySet[Any], terms: list[str], icon: str, route: str, word: str
+) -> list[dict[str, Any]]:
+    """Return the places of what is so called; ``word``: what its address calls its uid."""
     if not terms:
         return []
-    rows = without_objects(loads_visible_to(who)).filter(_contains("name", terms))[:EACH]
-    keys = ({"project": row.project.slug, "load": str(row.uid)} for row in rows)
-    return [
-        _place(row.name, "database-import", row.project.name, _url("loaders:detail", **key))
-        for row, key in zip(rows, keys, strict=True)
-    ]
+    found = []
+    for row in rows.filter(_contains("name", terms))[:EACH]:
+        url = _url(route, project=row.project.slug, **{word: str(row.uid)})
+        found.append(_place(row.name, icon, row.project.name, url))
+    return found
 
 
 def _people(who: Principal, terms: list[str]) -> list[dict[str, Any]]:

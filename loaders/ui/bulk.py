@@ -16,7 +16,7 @@ from loaders import selectors, services
 from loaders.models import Load
 from loaders.ui.present import possible
 from projects.access import Permission
-from projects.ui.bulk import Bulk, Chosen, Deed
+from projects.ui.bulk import Bulk, Chosen, Deed, asking
 from runtime.protocol import Desired
 
 if TYPE_CHECKING:
@@ -114,13 +114,9 @@ def acts_on(who: Principal, row: Load) -> list[Act]:
     if selectors.sees_inside(who, row):
         found.append(Act(_t("Logs"), "file-text", reverse("loaders:logs", kwargs=keys)))
     if not own and can.cancel:  # the page asks why
-        found.append(Act(_t("Cancel"), "player-stop", asking(row, "cancel")))
+        asks = asking("loaders:bulk", row.project, "cancel", str(row.uid))
+        found.append(Act(_t("Cancel"), "player-stop", asks))
     if can_delete(who, row):
-        found.append(Act(_t("Delete"), "trash", asking(row, "delete"), destroys=True))
+        asks = asking("loaders:bulk", row.project, "delete", str(row.uid))
+        found.append(Act(_t("Delete"), "trash", asks, destroys=True))
     return found
-
-
-def asking(row: Load, act: str) -> str:
-    """Return the address of the page that asks before it is done."""
-    chosen = {"act": act, "id": str(row.uid)}
-    return reverse("loaders:bulk", kwargs={"project": row.project.slug}, query=chosen)

@@ -16,7 +16,7 @@ from notebooks.hub import open_url
 from notebooks.models import Workspace
 from notebooks.ui.rights import may_keep
 from projects.access import Permission, role_of
-from projects.ui.bulk import Bulk, Chosen, Deed
+from projects.ui.bulk import Bulk, Chosen, Deed, asking
 from runtime.protocol import Desired, Phase
 
 if TYPE_CHECKING:
@@ -115,13 +115,9 @@ def acts_on(who: Principal, row: Workspace) -> list[Act]:
         if allowed:
             acts.append(Act(word, icon, reverse(route, kwargs=keys), posts=posts))
     if not own and _can_stop(who, row):  # the page asks why
-        acts.append(Act(_t("Stop"), "player-stop", asking(row, "stop")))
+        asks = asking("notebooks:bulk", row.project, "stop", row.short_id)
+        acts.append(Act(_t("Stop"), "player-stop", asks))
     if _can_delete(who, row):
-        acts.append(Act(_t("Delete"), "trash", asking(row, "delete"), destroys=True))
+        asks = asking("notebooks:bulk", row.project, "delete", row.short_id)
+        acts.append(Act(_t("Delete"), "trash", asks, destroys=True))
     return acts
-
-
-def asking(row: Workspace, act: str) -> str:
-    """Return the address of the page that asks before it is done."""
-    chosen = {"act": act, "id": row.short_id}
-    return reverse("notebooks:bulk", kwargs={"project": row.project.slug}, query=chosen)

@@ -57,16 +57,24 @@ def bind_all(plan: Mapping[str, Any]) -> tuple[dict[str, socket.socket], list[so
     return found, kept
 
 
-def _listening(one: Listener, address: str, port: int) -> socket.socket:
+def listen(address: str, port: int) -> socket.socket:
+    """Return a socket that listens there; OSError where that can't be."""
     sock = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         sock.bind((address, port))
         sock.listen(BACKLOG)
-    except OSError as error:
+    except OSError:
         sock.close()
-        raise _busy(one, address, port, error) from error
+        raise
     return sock
+
+
+def _listening(one: Listener, address: str, port: int) -> socket.socket:
+    try:
+        return listen(address, port)
+    except OSError as error:
+        raise _busy(one, address, port, error) from error
 
 
 def _kept(one: Listener, address: str, port: int) -> list[socket.socket]:

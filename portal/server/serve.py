@@ -11,13 +11,13 @@ import sys
 import time
 from collections.abc import Callable
 
+from portal.server.listeners import listen
 from portal.server.places import ROOT, UNLIKE, Refusal, private_umask
 
 DATABASE_WITHIN_S = 300.0
 ASK_EVERY_S = 2.0
 # Any number will do, as long as nothing else in this database uses it.
 MIGRATION_LOCK = 0x62657274
-BACKLOG = 1024
 
 
 def serve(process: str, *, secret: str = "", anew: bool = False) -> int:
@@ -145,17 +145,11 @@ def alone() -> None:
 
 
 def listener(address: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    one = socket.socket(family, socket.SOCK_STREAM)
-    one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        one.bind((address, port))
-        one.listen(BACKLOG)
+        return listen(address, port)
     except OSError as error:
-        one.close()
         message = f"Port {port} of {address} can't be used: {(error.strerror or '').lower()}."
         raise Refusal(message) from error
-    return one
 
 
 def web() -> int:

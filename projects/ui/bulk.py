@@ -18,6 +18,8 @@ from projects.ui.base import ProjectView
 if TYPE_CHECKING:
     from django.utils.functional import Promise
 
+    from projects.models import Project
+
 MOST = 100  # rows at one time: more than a page of a list has
 
 
@@ -47,6 +49,11 @@ class Chosen:
     name: str
     who: str
     url: str
+
+
+def asking(route: str, project: Project, act: str, key: str) -> str:
+    """Return the address of the page that asks before it is done to one row."""
+    return reverse(route, kwargs={"project": project.slug}, query={"act": act, "id": key})
 
 
 class Bulk(ProjectView):

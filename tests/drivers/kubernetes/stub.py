@@ -27,10 +27,21 @@ from runtime.drivers.kubernetes.access import KubeAccess
 from runtime.drivers.kubernetes.client import KubeClient, Patience
 from runtime.drivers.kubernetes.driver import KubernetesDriver
 from runtime.drivers.kubernetes.options import KubernetesOptions
+from runtime.protocol import NotYet
 
 # Asks again at once, and bears with a machine that is busy: no test waits for these limits.
 QUICK = Patience(connect=20.0, read=20.0, total=60.0, pause=0.01)
 ALLOW = addresses.check_for(loopback=True)
+
+
+def remove(driver: KubernetesDriver, uid: str) -> None:
+    """Ask until it is gone, as the engine does."""
+    for _ in range(5):
+        try:
+            return driver.remove(uid)
+        except NotYet:
+            continue
+    raise AssertionError("it is never gone")
 
 
 def certificate(folder: Path) -> tuple[str, Path]:

@@ -12,7 +12,7 @@ from runtime.drivers.kubernetes.world import SETS as SET_KIND
 from runtime.drivers.kubernetes.world import World
 from runtime.protocol import NotYet, Seen, Sidecar, Unreachable
 from tests.drivers.kubernetes.pieces import UID, pod, runs, statefulset
-from tests.drivers.kubernetes.stub import ALLOW, QUICK
+from tests.drivers.kubernetes.stub import ALLOW, QUICK, remove
 from tests.drivers.kubernetes.test_apply import PODS, SECRETS, SETS, spec
 from tests.drivers.kubernetes.test_watch import Follower
 
@@ -38,15 +38,6 @@ def put_pod(stub, name="ws-k7-0", uid=UID, prefix="berth-", **labels):
     return stub.put(PODS, made)
 
 
-def remove(driver, uid=UID):
-    for _ in range(5):
-        try:
-            return driver.remove(uid)
-        except NotYet:
-            continue
-    pytest.fail("it is never gone")
-
-
 def left(stub):
     return sorted((c.rsplit("/", 1)[1], k) for c, k in stub.objects)
 
@@ -68,14 +59,14 @@ def test_a_pod_alone_is_told_as_long_as_nothing_leads_to_it(job):
 def test_e11_a_pod_alone_is_found_and_removed(stub, newcomer, job):
     put_pod(stub, **job)
     assert [o.uid for o in newcomer.list_owned()] == [UID]
-    remove(newcomer)
+    remove(newcomer, UID)
     assert left(stub) == []
     assert list(newcomer.list_owned()) == []
 
 
 def test_e11_a_pod_that_no_set_would_have_made_is_removed(stub, newcomer):
     put_pod(stub, name="by-hand")
-    remove(newcomer)
+    remove(newcomer, UID)
     assert left(stub) == []
 
 
@@ -114,7 +105,7 @@ def test_e11_a_removal_that_a_crash_cuts_anywhere_leaves_nothing(stub, newcomer,
     put_pod(stub)
     _die_after(stub, newcomer, deletions, known)
     assert [o.uid for o in newcomer.list_owned()] == [UID], left(stub)
-    remove(newcomer)
+    remove(newcomer, UID)
     assert left(stub) == []
 
 
@@ -135,7 +126,7 @@ def _die_after(stub, newcomer, deletions, known):
     dying.client.patience = QUICK
     stub.fault = fault
     with pytest.raises(Unreachable):
-        remove(dying)
+        remove(dying, UID)
     dying.close()
     stub.fault = lambda *_: False
 
@@ -145,7 +136,7 @@ def test_e11_a_pod_whose_name_is_anothers_by_now_takes_nothing_of_it_along(stub,
     driver.ensure(spec(uid=OTHER))
     driver.close()
     put_pod(stub)
-    remove(newcomer)
+    remove(newcomer, UID)
     assert set(stub.objects) == {(SETS, "ns/ws-k7"), (SECRETS, "ns/ws-k7")}
 
 

@@ -9,8 +9,8 @@ from runtime.drivers.kubernetes.driver import KubernetesDriver
 from runtime.drivers.kubernetes.leaving import Leaving
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.drivers.kubernetes.tenant import Tenants
-from runtime.protocol import InvalidSpec, NotYet
-from tests.drivers.kubernetes.stub import ALLOW, QUICK
+from runtime.protocol import InvalidSpec
+from tests.drivers.kubernetes.stub import ALLOW, QUICK, remove
 from tests.drivers.kubernetes.tenant_world import OPTIONS, SPEC, Api
 from tests.drivers.kubernetes.test_apply import SECRETS, SETS, spec
 
@@ -36,15 +36,6 @@ def berth(stub):
         driver.close()
 
 
-def remove(driver, uid=UID):
-    for _ in range(5):
-        try:
-            return driver.remove(uid)
-        except NotYet:
-            continue
-    pytest.fail("it is never gone")
-
-
 def kinds(stub):
     return {collection for collection, _key in stub.objects}
 
@@ -66,7 +57,7 @@ def test_what_is_listed_says_whose_it_is(stub, berth):
 def test_anothers_workload_is_not_removed_although_it_has_our_uid(stub, berth):
     berth(THEIRS).ensure(spec())
     before = set(stub.objects)
-    remove(berth(OURS))
+    remove(berth(OURS), UID)
     assert set(stub.objects) == before
 
 
