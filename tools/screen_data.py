@@ -172,6 +172,10 @@ def pages(
         found.append(("alice", f"workspace-{name}", url("notebooks:detail", **row)))
     asked = f"?act=delete&id={made['running'].short_id}&id={made['stopped'].short_id}"
     found.append(("alice", "workspaces-delete", url("notebooks:bulk", **slug) + asked))
+    theirs = f"?act=stop&id={made['running'].short_id}&id={made['bob'].short_id}"
+    found.append(("olga", "workspaces-stop-of-others", url("notebooks:bulk", **slug) + theirs))
+    waits = url("console:queue-cancel", uid=made["pending"].uid)
+    found.append(("olga", "console-queue-cancel", waits))
     one = {**slug, "workspace": made["running"].short_id}
     found += [
         ("alice", f"workspace-tab-{tab}", url(f"notebooks:{tab}", **one))

@@ -102,7 +102,7 @@ class QueueAct(ConsoleView):
             heading, submit = _("Hold “%(name)s” back"), _("Hold it back")
             note = _("Others pass it until it is let in line again. %(owner)s is told why.")
         else:
-            heading, submit = _("Cancel “%(name)s”"), _("Cancel it")
+            heading, submit = _("Cancel “%(name)s”"), _("Take it out of the queue")
             note = _("It leaves the queue and does not start. %(owner)s is told why.")
         context = {
             "form": form,

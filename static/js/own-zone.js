@@ -6,7 +6,7 @@ for (const field of own ? document.querySelectorAll("[data-own-zone]") : []) {
   button.type = "button";
   button.className = "btn btn-sm mt-2";
   button.textContent = field.dataset.ownZone.replace("%(zone)s", own);
-  const look = () => { button.hidden = field.value === own; };
+  const look = () => { button.hidden = (field.value || "UTC") === own; };
   button.addEventListener("click", () => {
     field.value = own;
     field.dispatchEvent(new Event("change", { bubbles: true }));
