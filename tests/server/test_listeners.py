@@ -44,6 +44,9 @@ def can_listen(address: str, port: int) -> bool:
     return True
 
 
+HAS_IPV6 = socket.has_ipv6 and can_listen("::1", 0)
+
+
 @contextlib.contextmanager
 def bound(plan: dict[str, Any]) -> Iterator[dict[str, socket.socket]]:
     found, kept = bind_all(plan)
@@ -95,7 +98,9 @@ def test_all_are_ours_before_anything_is_started(
     people = [one.name for one in LISTENERS if one.is_open]
     assert {name: seen[name] for name in people} == {name: [] for name in people}
     ours = [one.name for one in LISTENERS if not one.is_open]  # asked by number, never by a name
-    assert {name: seen[name] for name in ours} == {name: ["::1"] for name in ours}
+    assert {name: seen[name] for name in ours} == {
+        name: ["::1"] if HAS_IPV6 else [] for name in ours
+    }
 
 
 @pytest.mark.parametrize("name", [one.name for one in LISTENERS])
@@ -103,6 +108,8 @@ def test_all_are_ours_before_anything_is_started(
 def test_a_port_that_another_has_stops_the_start_in_one_sentence(
     plan: dict[str, Any], name: str, address: str
 ) -> None:
+    if address == "::1" and not HAS_IPV6:
+        pytest.skip("this machine has no IPv6")
     one = next(one for one in LISTENERS if one.name == name)
     port = plan["ports"][name]
     with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as other:
