@@ -125,6 +125,7 @@ def test_a_port_that_another_has_stops_the_start_in_one_sentence(
     assert f"choose another: {one.setting}={port + 1000}" in str(refusal.value)
 
 
+@pytest.mark.skipif(not HAS_IPV6, reason="this machine has no IPv6")
 def test_who_asks_at_the_other_name_of_localhost_is_refused_at_once(plan: dict[str, Any]) -> None:
     """So a browser goes on to the one that serves."""
     with bound(plan), pytest.raises(ConnectionRefusedError):
