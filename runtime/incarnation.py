@@ -69,9 +69,11 @@ def new_token() -> uuid.UUID:
 
 
 def beat() -> None:
-    """Say that this worker lives."""
-    until = now() + timedelta(seconds=ALIVE_S)
+    """Say that this worker lives, and forget the long dead."""
+    at = now()
+    until = at + timedelta(seconds=ALIVE_S)
     Lease.objects.update_or_create(name=_name(), defaults={"until": until})
+    Lease.objects.filter(Q(until__lt=at - timedelta(hours=1)), name__startswith="worker:").delete()
 
 
 def leave() -> None:
@@ -80,10 +82,8 @@ def leave() -> None:
 
 
 def alive() -> set[str]:
-    """Return the numbers of the living workers; forgets the long dead."""
-    at = now()
-    Lease.objects.filter(Q(until__lt=at - timedelta(hours=1)), name__startswith="worker:").delete()
-    names = Lease.objects.filter(name__startswith="worker:", until__gte=at)
+    """Return the numbers of the living workers."""
+    names = Lease.objects.filter(name__startswith="worker:", until__gte=now())
     return {n.split(":")[1] for n in names.values_list("name", flat=True) if _runs(n)}
 
 
