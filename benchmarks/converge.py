@@ -119,14 +119,14 @@ def node(number: int) -> Object:
 def turn(sets: list[bytes], pods: list[bytes]) -> int:
     """Begin a watch anew; return how many rows are woken."""
     from runtime import observe
-    from runtime.drivers.kubernetes import world
+    from runtime.drivers.kubernetes import cluster_cache
     from runtime.drivers.kubernetes.versions import Versions
 
-    seen, versions = world.World(), Versions()
+    seen, versions = cluster_cache.World(), Versions()
     nodes = [json.dumps({"items": [node(number) for number in range(NODES)]}).encode()]
-    listed(seen, world.NODES, "nodes", nodes)
-    listed(seen, world.SETS, "statefulsets", sets)
-    listed(seen, world.PODS, "pods", pods)
+    listed(seen, cluster_cache.NODES, "nodes", nodes)
+    listed(seen, cluster_cache.SETS, "statefulsets", sets)
+    listed(seen, cluster_cache.PODS, "pods", pods)
     batch = [versions.stamp(found) for found in seen.everything()]
     return len(set(observe.store("dev", batch, full=True)))
 
@@ -162,7 +162,7 @@ def stepped(uids: list[str]) -> None:
 def measure() -> tuple[list[float], list[float]]:
     """CPU seconds of each new beginning, and of each telling of the silence before it."""
     from notebooks.models import Workspace
-    from runtime import answering
+    from runtime import reachability
 
     uids = [str(uuid.uuid4()) for _ in range(ROWS)]
     fill(uids)
@@ -183,7 +183,7 @@ def measure() -> tuple[list[float], list[float]]:
         for number in range(round_ * CHANGED, (round_ + 1) * CHANGED):
             version[number] += 1
         begin = time.process_time()
-        answering.tell_silence("dev", "The cluster does not answer.")
+        reachability.tell_silence("dev", "The cluster does not answer.")
         tellings.append(time.process_time() - begin)
         told = Workspace.objects.filter(reason="unreachable").count()
         if told < ROWS - CHANGED:

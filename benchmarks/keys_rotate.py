@@ -33,8 +33,8 @@ Credential.objects.bulk_create(rows, batch_size=2000)
 answer = [Credential.objects.count(), sealed]
 """
 SECRETS = """
-from portal.server.places import Places
-Places.from_environment().ensure_secrets()
+from portal.server.paths import Paths
+Paths.from_environment().ensure_secrets()
 """
 LOOK = """
 from credentials import rekey

@@ -5,7 +5,7 @@ class ClustersConfig(AppConfig):
     name = "clusters"
 
     def ready(self) -> None:
-        from clusters.places import ClusterPlaces
+        from clusters.provider import ClusterRegistryProvider
         from runtime import ports
 
-        ports.provide(ClusterPlaces())
+        ports.provide(ClusterRegistryProvider())

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from clusters.accelerators import closed_by, ours_by_kind
-from clusters.choosing import Work
 from clusters.demand import Demand, demand_on, held_on
+from clusters.eligibility import Reaches
 from clusters.models import Cluster, Flavor, Node, Pool
 from clusters.node_room import NodeRooms
+from clusters.node_selection import Work
 from clusters.placement import usable_clusters
-from clusters.reach import Reaches
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping

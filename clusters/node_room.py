@@ -14,9 +14,9 @@ from clusters.models import Flavor, Node
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from clusters.eligibility import Reach
     from clusters.kind_use import KindUse
     from clusters.models import Cluster
-    from clusters.reach import Reach
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from django.utils.translation import gettext as _
 
-from clusters.choosing import (
+from clusters.gating_checks import unproved
+from clusters.models import Cluster, Flavor, NetworkProfile, Pool
+from clusters.node_selection import (
     any_kind,
     hidden_kinds,
     kept_off,
@@ -21,8 +23,6 @@ from clusters.choosing import (
     pools_with,
     tolerations_of,
 )
-from clusters.models import Cluster, Flavor, NetworkProfile, Pool
-from clusters.proofs import unproved
 from clusters.wording import work_words
 from common.errors import BerthError, Conflict, Forbidden, Unavailable, wrong
 from runtime import protocol as p

@@ -97,7 +97,7 @@ def overview() -> Overview:
         running=Count("pk", filter=Q(phase=Phase.RUNNING)),
         waiting=Count("pk", filter=Q(phase=Phase.PENDING)),
         failed=Count("pk", filter=Q(phase=Phase.FAILED)),
-        given_up=Count("pk", filter=Q(reason=Reason.PARKED_POISON)),
+        given_up=Count("pk", filter=Q(reason=Reason.QUARANTINED)),
     )
     work = _work(phases["given_up"], waits["long"])
     needs = [*_broken(checks), *_clusters_unwell(glances), *work]

@@ -19,7 +19,7 @@ from console.fields import area, description_field, position_field, price_field,
 from console.grouped import GroupedForm
 from console.tables import END
 from console.views.base import FilterForm, Table
-from volumes import nearness
+from volumes import topology
 from volumes.choices import BackingKind, Medium
 from volumes.models import VolumeClass
 from volumes.ui.forms import bare, size_field, to_gib, to_mib
@@ -120,7 +120,7 @@ class VolumeClassForm(GroupedForm):
             field.choices = known
         near = self.fields["near"]
         assert isinstance(near, forms.MultipleChoiceField)  # noqa: S101 - for the types
-        near.choices = nearness.choices()
+        near.choices = topology.choices()
         if not near.choices:
             del self.fields["near"]  # no cluster has parts
 
@@ -158,7 +158,7 @@ class VolumeClassForm(GroupedForm):
             "options": lines.pairs_text(row.options),
             "clusters": [place.cluster.key for place in places],
             "default_on": [place.cluster.key for place in places if place.is_default],
-            "near": nearness.said_of(places),
+            "near": topology.said_of(places),
         }
 
 

@@ -8,7 +8,7 @@ from django.utils.translation import gettext_lazy as _
 
 from common.ids import new_uid
 from credentials.choices import CredentialKind, UsableBy, Use
-from credentials.said import sentence_of
+from credentials.messages import sentence_of
 from projects.models import Project
 
 

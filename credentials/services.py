@@ -14,7 +14,7 @@ from accounts import scopes
 from common.clock import now
 from common.errors import Conflict, Forbidden, Invalid, NotFound, wrong
 from common.ids import new_uid
-from credentials import holders, places
+from credentials import references, wakeups
 from credentials.choices import CredentialKind, UsableBy, Use
 from credentials.kinds import Part, kind_of
 from credentials.models import Credential
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from accounts.principal import Principal
-    from credentials.said import Sentence
+    from credentials.messages import Sentence
     from projects.models import Project
 
 NAME_MAX = 63
@@ -265,7 +265,7 @@ def _untested(row: Credential) -> None:
 
 
 def _remove(actor: Principal | None, row: Credential) -> None:
-    found = holders.removing(row, actor)
+    found = references.removing(row, actor)
     _tell(actor, row, "credential.deleted", holders=len(found))
     row.delete()
 
@@ -279,7 +279,7 @@ def _tell(actor: Principal | None, row: Credential, verb: str, **more: Any) -> N
         data={"kind": row.kind, "target": row.target, "version": row.version, **more},
     )
     if row.project is not None and row.kind == CredentialKind.REGISTRY:
-        places.wake(row.project)
+        wakeups.wake(row.project)
 
 
 def _project_uid(row: Credential) -> UUID | None:

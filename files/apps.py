@@ -6,14 +6,14 @@ class FilesConfig(AppConfig):
 
     def ready(self) -> None:
         from clusters.registry import register_lookup
-        from files import rules, selectors, specs
+        from files import rules, runtime_spec, selectors
         from files.reconciler import FileSessionReconciler
         from files.ui import tab
         from runtime import gateway
         from runtime.reconcilers import register
 
         register(FileSessionReconciler())
-        register_lookup(specs.lookup)
+        register_lookup(runtime_spec.lookup)
         gateway.wanted_when(selectors.any_wanted)
         rules.connect()
         tab.register()

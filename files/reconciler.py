@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from django.utils.translation import gettext as _
 
 from files.models import FileSession
-from files.specs import workload_spec
+from files.runtime_spec import workload_spec
 from runtime.models import Reconcilable
 from runtime.protocol import Observation, Phase, WorkloadSpec
 from runtime.reasons import Reason

@@ -13,8 +13,8 @@ from files.services import sessions_end_for
 from projects import contents
 from projects import hooks as projects
 from projects.contents import ContentSummary
-from volumes import holders
-from volumes.holders import Holder
+from volumes import references
+from volumes.references import Holder
 
 if TYPE_CHECKING:
     from accounts.models import User
@@ -29,7 +29,7 @@ def connect() -> None:
     contents.register(
         FileSession.KIND, _summarize, request_delete=_end_with, request_stop=_end_with
     )
-    holders.register(_looking, yields=True)
+    references.register(_looking, yields=True)
 
 
 def _looking(volume: Volume) -> list[Holder]:

@@ -6,10 +6,10 @@ class GateConfig(AppConfig):
 
     def ready(self) -> None:
         from accounts import hooks
-        from gate import answers, hostkey, objects
+        from gate import hostkey, objects, rpc
         from gate.ui import tabs
 
-        answers.register()
+        rpc.register()
         hostkey.register()
         hooks.offer_ssh_server(hostkey.shown)
         objects.register()

@@ -320,7 +320,7 @@ def revoke_tokens(pks: Iterable[int]) -> None:
 
 
 def _revoke(tokens: QuerySet[NotebookToken], *, at: datetime, cut: bool = True) -> None:
-    """``cut``: a worker looks for these rows every two seconds (hubapi.cutting)."""
+    """``cut``: a worker looks for these rows every two seconds (hubapi.revocation)."""
     tokens.filter(revoked_at=None).update(revoked_at=at, cut_due_at=at if cut else None)
 
 

@@ -16,11 +16,11 @@ from clusters.architectures import architectures_of, kept_to
 from clusters.models import Cluster
 from clusters.options import options_of
 from clusters.placement import placement_for
+from common.concurrency import turn
 from common.errors import BerthError, Invalid
 from common.oci.problems import ImageProblem, Problem
 from common.oci.reference import BadReference, Reference, parse
 from common.oci.registry import Login
-from common.turns import turn
 from credentials.choices import Use
 from credentials.selectors import registry_login, registry_version
 from images import singleuser

@@ -10,7 +10,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 
 from common.errors import Forbidden, NotFound
 from hubapi import keys
-from hubapi.views.wire import body_json, hub_api
+from hubapi.views.responses import body_json, hub_api
 from loaders.reports import MAX_NUMBER, PURPOSE, parse, report_store
 
 MAX_BODY = 256 * 1024  # fifty errors with keys of a thousand bytes

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from common.clock import now
 from events import services as events
-from loaders import logs, turns, waiting
+from loaders import concurrency, logs, waiting
 from loaders.choices import Result, StopReason, Task, Uploads
 from loaders.models import ENDED, Load, LoadRun, Progress
 from loaders.notices import tell_ended
@@ -41,7 +41,7 @@ def on_transition(change: Transition) -> None:
         else:
             _close(change, launch)
     if change.gone or change.after in ENDED:
-        hint_uids(Load.KIND, turns.next_in_line(row.project))
+        hint_uids(Load.KIND, concurrency.next_in_line(row.project))
         waiting.tell([row.uid])
 
 

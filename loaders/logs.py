@@ -15,7 +15,7 @@ from django.utils.translation import gettext as _
 from clusters.logs import PART, LogPart, log_read, log_tail
 from common.errors import BerthError, NotFound
 from loaders.models import LoadRun, RunLog
-from runtime.workload_state import Pass
+from runtime.workload_state import ReconcileContext
 
 if TYPE_CHECKING:
     from loaders.models import Load
@@ -42,7 +42,7 @@ def run_read(run_pk: int, *, offset: int = 0, limit: int = PART) -> LogPart:
     if (kept := getattr(run, "log", None)) is not None:
         return _part(kept, offset, limit)
     load = run.load
-    if load.launch != run.launch or not Pass(load, load.external_ref).ensured:
+    if load.launch != run.launch or not ReconcileContext(load, load.external_ref).ensured:
         return LogPart(b"", offset, offset)  # the driver still has another run's, or none
     return log_read(load.cluster_key, str(load.uid), offset=offset, limit=limit)
 
@@ -58,8 +58,10 @@ def last_words(row: Load, outcome: Outcome) -> LogPart | None:
     Called in a step, where drivers may be asked. That it can't be read holds up no end.
     """
     ref = outcome.external_ref or {}
-    ended = Pass(row, dict(ref)).ended and not Pass(row, row.external_ref).ended
-    if not ended or not Pass(row, dict(ref)).ensured:
+    ended = (
+        ReconcileContext(row, dict(ref)).ended and not ReconcileContext(row, row.external_ref).ended
+    )
+    if not ended or not ReconcileContext(row, dict(ref)).ensured:
         return None
     try:
         return log_tail(partial(log_read, row.cluster_key, str(row.uid)), limit=KEPT)

@@ -12,17 +12,17 @@ from django.utils.translation import gettext as _
 from common.clock import now
 from loaders import logs
 from loaders.choices import StopReason, Uploads
+from loaders.concurrency import COUNTED, Turn, closing_turn, sentence_of, turn_of
 from loaders.models import ACTIVE, Load
+from loaders.runtime_spec import workload_spec
 from loaders.services import uploads
-from loaders.specs import workload_spec
-from loaders.turns import COUNTED, Turn, closing_turn, sentence_of, turn_of
 from runtime.models import Reconcilable
 from runtime.protocol import Desired, InvalidSpec, NotYet, Observation, Phase, WorkloadSpec
 from runtime.reasons import Reason
 from runtime.reconcilers import Outcome
 from runtime.status import Status
 from runtime.workload import WorkloadReconciler
-from runtime.workload_state import Pass
+from runtime.workload_state import ReconcileContext
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,7 +68,7 @@ class LoadReconciler(WorkloadReconciler):
             return self._close_uploads(row, observation)
         if self._lost_its_credential(row):
             gone = Status(Phase.FAILED, Reason.INVALID_SPEC, _("Its credential was removed."))
-            return self._close(Pass(row, dict(row.external_ref)), gone)
+            return self._close(ReconcileContext(row, dict(row.external_ref)), gone)
         outcome = super().step(row, observation)
         turn: Turn | None = getattr(row, "turn", None)
         if turn is None or turn.is_now or outcome.phase != Phase.PENDING:
@@ -77,7 +77,7 @@ class LoadReconciler(WorkloadReconciler):
 
     def _close_uploads(self, row: Load, observation: Observation | None) -> Outcome:
         """On the way to stopped or absent its program runs once more (``services.uploads``)."""
-        if not Pass(row, row.external_ref).ensured and (code := uploads.hopeless(row)):
+        if not ReconcileContext(row, row.external_ref).ensured and (code := uploads.hopeless(row)):
             uploads.leave(row, code)
             return super().step(row, observation)
         wanted, row.desired = row.desired, Desired.RUNNING
@@ -94,7 +94,11 @@ class LoadReconciler(WorkloadReconciler):
     def _lost_its_credential(self, row: Load) -> bool:
         """Whether it is wanted without what it needs (D13): what runs of it ends at once."""
         gone = row.credential is None and not row.anonymous
-        return gone and row.desired == Desired.RUNNING and not Pass(row, row.external_ref).ended
+        return (
+            gone
+            and row.desired == Desired.RUNNING
+            and not ReconcileContext(row, row.external_ref).ended
+        )
 
     def spec_of(self, row: Load) -> WorkloadSpec:
         volume = row.volume

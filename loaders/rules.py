@@ -16,7 +16,7 @@ from django.utils.translation import ngettext
 from accounts import hooks as accounts
 from accounts.principal import Principal
 from common.errors import BerthError
-from credentials import holders as credential_holders
+from credentials import references as credential_holders
 from credentials.selectors import credential_for_use
 from loaders.choices import StopReason
 from loaders.models import ACTIVE, Load
@@ -26,7 +26,7 @@ from projects import contents
 from projects import hooks as projects
 from projects.access import ROLE_PERMISSIONS, Permission
 from projects.contents import ContentSummary
-from volumes import holders as volume_holders
+from volumes import references as volume_holders
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

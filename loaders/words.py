@@ -16,8 +16,8 @@ from django.utils.translation import ngettext
 from clusters.wording import waiting_sentence
 from loaders.choices import Direction, Result, State, StopReason, Task, Uploads
 from loaders.codes import meaning_of
+from loaders.concurrency import sentence_of
 from loaders.states import SETTLED, state_of
-from loaders.turns import sentence_of
 from runtime import reasons
 from runtime.protocol import Resources
 from runtime.reasons import Reason

@@ -11,7 +11,7 @@ class NotebooksConfig(AppConfig):
         from notebooks import hub, kube_pods, rules, timeline, where
         from notebooks.reconciler import WorkspaceReconciler
         from notebooks.services import likely_cluster
-        from projects.places import register_own_pods
+        from projects.namespaces import register_own_pods
         from runtime import reconcilers
 
         reconcilers.register(WorkspaceReconciler())

@@ -1,7 +1,7 @@
 """Would it start now? Advice for cards, forms and plans; the queue itself decides.
 
-``Room`` is one look at the machine (a constant number of queries), then asked for any number
-of sizes.
+``CapacitySnapshot`` is one look at the machine (a constant number of queries), then asked for any
+number of sizes.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from django.utils.translation import ngettext
 
 from clusters import placement
 from clusters.admission import Line
-from clusters.choosing import any_kind
+from clusters.eligibility import Reaches
 from clusters.kind_use import uses
 from clusters.models import CheckResult, Cluster
 from clusters.node_room import NodeRooms
+from clusters.node_selection import any_kind
 from clusters.options import options_of
-from clusters.reach import Reaches
 from clusters.wording import never_sentence, things
 from notebooks.program import flavors_of
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from uuid import UUID
 
-    from clusters.choosing import Work
     from clusters.kind_use import KindUse
+    from clusters.node_selection import Work
     from notebooks.spec import Spec
     from runtime.protocol import Resources
 
@@ -62,7 +62,7 @@ class KindFree:
         }
 
 
-class Room:
+class CapacitySnapshot:
     """What is free on a cluster at this moment, and who waits for it.
 
     On a cluster that has nodes, ``kinds``: of GPU that may be asked for; ``anything``: those of
@@ -253,28 +253,32 @@ class Rooms:
         self._clusters = [c for c in clusters if c.driver not in placement.QUEUED_HERE]
         self._reaches = Reaches(self._clusters, project_uid)
         self._nodes = NodeRooms(self._clusters)
-        self._rooms: dict[tuple[str, Work | None, bool], Room] = {}
+        self._rooms: dict[tuple[str, Work | None, bool], CapacitySnapshot] = {}
 
-    def of(self, cluster: Cluster, spec: Spec) -> Room:
+    def of(self, cluster: Cluster, spec: Spec) -> CapacitySnapshot:
         on_nodes = cluster.driver not in placement.QUEUED_HERE
         work = spec.work if on_nodes else None  # one machine has no pools
         with_gpus = on_nodes and bool(spec.gpus)
         key = (cluster.key, work, with_gpus)
         if key not in self._rooms:
-            made = self._look(cluster, work, with_gpus=with_gpus) if work else Room(cluster)
+            made = (
+                self._look(cluster, work, with_gpus=with_gpus)
+                if work
+                else CapacitySnapshot(cluster)
+            )
             self._rooms[key] = made
         return self._rooms[key]
 
-    def _look(self, cluster: Cluster, work: Work, *, with_gpus: bool) -> Room:
+    def _look(self, cluster: Cluster, work: Work, *, with_gpus: bool) -> CapacitySnapshot:
         reach, stuck = self._reaches.of(cluster, work), cluster.pk in self._stuck
         if not with_gpus:
-            return Room(cluster, plain=self._nodes.plain(cluster, reach), stuck=stuck)
+            return CapacitySnapshot(cluster, plain=self._nodes.plain(cluster, reach), stuck=stuck)
         there = self._kinds[cluster.key]
         names = reach.kinds(use.flavor.name for use in there)
         there = [use for use in there if use.flavor.name in names]
         # as the placement does, or "starts now" would count what is never given
         anything = any_kind((use.flavor, use.total) for use in there)
-        return Room(
+        return CapacitySnapshot(
             cluster,
             [self._nodes.narrowed(use, reach) for use in there],
             [flavor.name for flavor in anything],
@@ -308,5 +312,5 @@ class Rooms:
 def forecast(spec: Spec, *, project_uid: UUID, uid: UUID | None = None) -> Forecast:
     """Say whether it would start now on its cluster; ``uid``: of the row, where there is one."""
     cluster = Cluster.objects.filter(key=spec.cluster).first()
-    room = Rooms(project_uid, [cluster]).of(cluster, spec) if cluster else Room(None)
+    room = Rooms(project_uid, [cluster]).of(cluster, spec) if cluster else CapacitySnapshot(None)
     return room.ask(spec.size, uid=uid)

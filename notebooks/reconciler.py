@@ -10,10 +10,10 @@ from clusters.placement import QUEUED_HERE
 from hubapi import services as hub
 from loaders import selectors as loads
 from notebooks.choices import StopReason
+from notebooks.image_pull import image_bytes
 from notebooks.models import Workspace
 from notebooks.program import sidecar_port
-from notebooks.pulling import image_bytes
-from notebooks.specs import pod_spec, process_spec
+from notebooks.runtime_spec import pod_spec, process_spec
 from runtime.models import Reconcilable
 from runtime.protocol import Observation, Phase, WorkloadSpec
 from runtime.reasons import Reason

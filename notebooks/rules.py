@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from accounts import hooks as accounts
-from notebooks import holding
+from notebooks import references
 from notebooks.choices import StopReason
 from notebooks.models import Workspace
 from notebooks.services.lifecycle import workspaces_request_delete, workspaces_stop_for
@@ -37,7 +37,7 @@ def connect() -> None:
     contents.register(
         Workspace.KIND, _summarize, request_delete=_request_delete, request_stop=_request_stop
     )
-    holding.connect()
+    references.connect()
 
 
 def _user_disabled(user: User, who: Principal | None) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from clusters.choosing import Work
+from clusters.node_selection import Work
 from common.envnames import is_name, is_refused
 from common.errors import wrong
 from notebooks.choices import WorkspaceKind

@@ -14,7 +14,7 @@ from django.utils.translation import gettext_lazy as _
 
 from clusters.wording import waiting_sentence
 from notebooks.choices import StopReason
-from notebooks.pulling import pull_of
+from notebooks.image_pull import pull_of
 from runtime import reasons
 from runtime.models import ONE_MACHINE
 from runtime.protocol import Phase, Resources

@@ -14,7 +14,7 @@ class ProjectsConfig(AppConfig):
         from common.drf.viewsets import register_idempotency
         from events import details
         from notifications.kinds import register_mail_url
-        from projects import access, idempotency, place_reconciler, places, selectors, services
+        from projects import access, idempotency, namespaces, place_reconciler, selectors, services
         from projects.choices import roles_in_words
         from projects.gate import InvitationGate
         from projects.reconciler import ProjectReconciler, forget_people
@@ -30,16 +30,16 @@ class ProjectsConfig(AppConfig):
         reconcilers.register(place_reconciler.PlaceReconciler())
         reconcilers.on_transition(forget_people)
         reconcilers.on_transition(place_reconciler.note_repairs)
-        reconcilers.on_transition(places.wake_waiting)
-        reconcilers.on_transition(places.pods_changed)
-        ports.provide_tenants(places.tenant_ready)
-        places.connect()
+        reconcilers.on_transition(namespaces.wake_waiting)
+        reconcilers.on_transition(namespaces.pods_changed)
+        ports.provide_tenants(namespaces.tenant_ready)
+        namespaces.connect()
         services.kube.connect()
-        clusters.on_cluster_changed(places.cluster_changed)
-        placement.register_project_clusters(places.clusters_of)
+        clusters.on_cluster_changed(namespaces.cluster_changed)
+        placement.register_project_clusters(namespaces.clusters_of)
         groups.register(services.groups_sync)
         invitations.register(InvitationGate())
-        add_tab("projects:kubeconfigs", gettext_lazy("Kubeconfigs"), places.any_tenant_cluster)
+        add_tab("projects:kubeconfigs", gettext_lazy("Kubeconfigs"), namespaces.any_tenant_cluster)
         hooks.offer_projects(selectors.choices_for_tokens)
         register_mail_url("project.invited", mail_link)
         for permission, text in access.PERMISSION_TEXT.items():

@@ -17,12 +17,12 @@ from django.utils.translation import gettext as _
 from clusters.selectors import node_ranges
 from common.clock import now
 from events.services import record
-from projects import contents, places, registries
+from projects import contents, namespaces, registries
 from projects.models import KubeGrant, Membership, ProjectPlace
 from runtime import observe
 from runtime.capabilities import SupportsTenants
 from runtime.models import ObservedWorkload, Reconcilable
-from runtime.ports import places as clusters
+from runtime.ports import cluster_provider
 from runtime.protocol import (
     Desired,
     Driver,
@@ -59,7 +59,7 @@ class PlaceReconciler:
         return Phase.DELETING if row.desired == Desired.ABSENT else Phase(row.phase)
 
     def step(self, row: ProjectPlace, observation: Observation | None) -> Outcome:
-        driver = clusters().driver_for(row.cluster_key)
+        driver = cluster_provider().driver_for(row.cluster_key)
         if not isinstance(driver, SupportsTenants):
             message = "This process has no credential for the cluster."
             raise Unreachable(message)
@@ -151,7 +151,7 @@ def kube_users(row: ProjectPlace) -> tuple[KubeUser, ...]:
     for user, grant in grants.values_list("user__uid", "uid"):
         if user in members:
             by_user.setdefault(user, []).append(str(grant))
-    pods = places.own_pods(row.project, row.cluster_key, list(by_user)) if by_user else {}
+    pods = namespaces.own_pods(row.project, row.cluster_key, list(by_user)) if by_user else {}
     return tuple(
         KubeUser(
             user=str(user),

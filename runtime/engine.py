@@ -22,7 +22,7 @@ from django.db.models import Case, F, Q, Value, When
 
 from common.clock import now
 from common.updating import update_returning
-from runtime import bus, incarnation, observe, reconcilers
+from runtime import bus, observe, reconcilers, worker_identity
 from runtime.killpoints import killpoint
 from runtime.protocol import (
     Denied,
@@ -69,7 +69,7 @@ def claim(
     """Take the row if it is due and free. Exactly one of many callers wins."""
     reconciler = reconcilers.reconciler_for(kind)
     at = now()
-    token, until = token or incarnation.new_token(), at + timedelta(seconds=LEASE_S)
+    token, until = token or worker_identity.new_token(), at + timedelta(seconds=LEASE_S)
     taken = _rows(reconciler).filter(
         Q(lease_until__isnull=True) | Q(lease_until__lt=at),
         pk=pk,
@@ -97,7 +97,7 @@ def reconcile_one(kind: str, pk: int, *, horizon_s: float = 0.0) -> bool:
     """Claim, step and apply until the row is not due. True when this call did something."""
     did = False
     for _round in range(ROUNDS):
-        token = incarnation.new_token()
+        token = worker_identity.new_token()
         try:
             held = claim(kind, pk, horizon_s=horizon_s, token=token)
             if held is None:
@@ -140,10 +140,10 @@ def attempt(held: Claim) -> tuple[Outcome, int]:  # noqa: PLR0911 - one line per
     """Run the step; every error becomes an outcome. Returns (outcome, failures in a row)."""
     row = held.row
     if held.attempts > POISON_AFTER:
-        log.error("engine.parked", kind=row.KIND, uid=str(row.uid), attempts=held.attempts)
-        if park := getattr(held.reconciler, "park", None):
-            park(row)
-        return Outcome(Phase.FAILED, Reason.PARKED_POISON), 0
+        log.error("engine.quarantined", kind=row.KIND, uid=str(row.uid), attempts=held.attempts)
+        if quarantine := getattr(held.reconciler, "quarantine", None):
+            quarantine(row)
+        return Outcome(Phase.FAILED, Reason.QUARANTINED), 0
     try:
         return held.reconciler.step(row, _observation(held)), 0
     except NotYet as error:

@@ -7,7 +7,7 @@ from datetime import timedelta
 from django.db.models import F, Max, Q
 
 from common.clock import now
-from runtime import incarnation
+from runtime import worker_identity
 from runtime.models import Lease
 
 
@@ -49,9 +49,9 @@ def acquire(name: str, *, ttl_s: float) -> Held | None:
     """Take the duty when nobody has it. Exactly one of many callers wins."""
     at = now()
     known, _made = Lease.objects.get_or_create(name=name)
-    holder = incarnation.new_token()
+    holder = worker_identity.new_token()
     free = Q(until__isnull=True) | Q(until__lt=at)
-    if known.holder is not None and incarnation.is_dead(known.holder):
+    if known.holder is not None and worker_identity.is_dead(known.holder):
         free |= Q(holder=known.holder)
     mine = Lease.objects.filter(free, name=name)
     if not mine.update(holder=holder, until=at + timedelta(seconds=ttl_s), fence=F("fence") + 1):

@@ -16,11 +16,11 @@ from django.db import DatabaseError, close_old_connections, connection, transact
 from common.clock import now
 from common.ids import is_uid
 from common.updating import update_returning
-from runtime import answering, reconcilers
+from runtime import reachability, reconcilers
 from runtime.capabilities import SupportsNodes, SupportsWatch
 from runtime.leases import Held, acquire
 from runtime.models import Lease, ObservedWorkload
-from runtime.ports import places
+from runtime.ports import cluster_provider
 from runtime.protocol import NOT_IN_GIST, Observation, Phase, Seen, Unreachable
 from runtime.reasons import Reason
 
@@ -107,7 +107,7 @@ def store(
                 if uid not in seen and r.seen != Seen.MISSING
             ]
         if full:
-            answering.take_back(cluster_key, known, {o.uid for o in changed})
+            reachability.take_back(cluster_key, known, {o.uid for o in changed})
         acted_on = [o for o in changed if _is_acted_on(known.get(o.uid), o)]
         due = _mark_due(cluster_key, acted_on, known)
         _write(cluster_key, changed, known)
@@ -262,7 +262,7 @@ class Watcher:
         self.last_beat = time.monotonic()  # one that tries again is not dead
         try:
             close_old_connections()
-            driver = places().driver_for(self.cluster_key)
+            driver = cluster_provider().driver_for(self.cluster_key)
             if not isinstance(driver, SupportsWatch):
                 return 60.0
             self._held = acquire(f"watch:{self.cluster_key}", ttl_s=WATCH_LEASE_S)
@@ -286,7 +286,7 @@ class Watcher:
     def _tell_silence(self, error: str) -> None:
         try:
             if self._held is not None and self._held.is_mine():
-                answering.tell_silence(self.cluster_key, error)
+                reachability.tell_silence(self.cluster_key, error)
         except DatabaseError as problem:  # it is told after the next try
             log.warning("watch.untold", cluster=self.cluster_key, error=repr(problem))
 
@@ -332,7 +332,7 @@ class Watcher:
     def _is_current(self, driver: SupportsWatch) -> bool:
         """False once an operator changed the cluster: another driver may follow other things."""
         try:
-            return places().driver_for(self.cluster_key) is driver
+            return cluster_provider().driver_for(self.cluster_key) is driver
         except Unreachable:  # switched off or gone: whoever started this ends it
             return True
 
@@ -365,4 +365,4 @@ class Watcher:
 
     def _keep_nodes(self, driver: SupportsWatch) -> None:
         if isinstance(driver, SupportsNodes) and (changes := driver.node_changes()) is not None:
-            places().nodes_store(self.cluster_key, changes)
+            cluster_provider().nodes_store(self.cluster_key, changes)

@@ -18,7 +18,7 @@ from events.services import record
 from runtime import installation, reconcilers
 from runtime.capabilities import SupportsAdoption
 from runtime.models import ObservedWorkload, Route
-from runtime.ports import places
+from runtime.ports import cluster_provider
 from runtime.protocol import Driver, DriverError, NotYet, Observation
 from runtime.reasons import Reason
 
@@ -37,9 +37,9 @@ def collect_orphans() -> int:
     own = installation.awake()
     if own is None:
         return 0  # nothing can be told from another's
-    for key in places().keys():  # noqa: SIM118 - a method of ours, not a dict
+    for key in cluster_provider().keys():  # noqa: SIM118 - a method of ours, not a dict
         try:
-            driver = places().driver_for(key)
+            driver = cluster_provider().driver_for(key)
             owned = {o.uid: o for o in driver.list_owned() if is_uid(o.uid)}
             lost = set(owned) - live_uids(set(owned))
             _adopt(driver, [o for uid, o in owned.items() if uid not in lost])
@@ -122,7 +122,7 @@ def _facts(found: Observation) -> dict[str, str]:
 
 def _parked(uids: set[str]) -> set[str]:
     """Rows that were set aside: what still runs for them is ended, files are kept."""
-    return _of_rows(uids, deleted_at__isnull=True, reason=Reason.PARKED_POISON)
+    return _of_rows(uids, deleted_at__isnull=True, reason=Reason.QUARANTINED)
 
 
 def _end(driver: Driver, found: Observation) -> None:
@@ -130,7 +130,7 @@ def _end(driver: Driver, found: Observation) -> None:
         driver.stop(found.uid, grace_s=10)
     except NotYet:
         return  # under way; the next pass gives its place back
-    places().release(found.uid)
+    cluster_provider().release(found.uid)
 
 
 def _seen_twice(key: str, uid: str) -> bool:
@@ -148,7 +148,7 @@ def _remove(key: str, driver: Driver, uid: str, facts: dict[str, str]) -> bool:
     except NotYet:
         return False  # under way; the next pass finishes it
     cache.delete(f"orphan:{key}:{uid}")
-    places().release(uid)
+    cluster_provider().release(uid)
     if not _is_news(key, uid, facts):
         log.info("orphans.removed_again", cluster=key, uid=uid, kind=facts["kind"])
         return True

@@ -1,6 +1,6 @@
 """What the engine needs from the layers above it, handed in at start-up (``clusters.apps``).
 
-``runtime`` knows no cluster table and no queue; it asks through ``places()``.
+``runtime`` knows no cluster table and no queue; it asks through ``cluster_provider()``.
 """
 
 from collections.abc import Callable, Sequence
@@ -41,7 +41,7 @@ class Waiting:
     lacking: tuple[str, ...] = ()  # cpu, memory, gpu, gpu:<flavor>
 
 
-class Places(Protocol):
+class ClusterProvider(Protocol):
     """Where work can run and what lets it in."""
 
     def keys(self) -> Sequence[str]:
@@ -60,15 +60,15 @@ class Places(Protocol):
         """Keep what a watch saw of a cluster's nodes."""
 
 
-_provided: list[Places] = []
+_provided: list[ClusterProvider] = []
 
 
-def provide(places_: Places) -> None:
+def provide(places_: ClusterProvider) -> None:
     """Called once by the app that owns clusters."""
     _provided[:] = [places_]
 
 
-def places() -> Places:
+def cluster_provider() -> ClusterProvider:
     if not _provided:
         message = "No app has provided clusters (clusters.apps.ready)."
         raise RuntimeError(message)

@@ -33,7 +33,7 @@ class Reason(StrEnum):
     UNREACHABLE = "unreachable"
     PROXY_UNREACHABLE = "proxy-unreachable"
     INTERNAL_ERROR = "internal-error"
-    PARKED_POISON = "parked-poison"
+    QUARANTINED = "parked-poison"
     INVALID_SPEC = "invalid-spec"
     START_FAILED = "start-failed"
     START_TIMEOUT = "start-timeout"
@@ -150,7 +150,7 @@ REASONS: dict[Reason, ReasonInfo] = {
         _("Something went wrong in Berth."),
         _("It is tried again; an operator finds the cause in the log."),
     ),
-    Reason.PARKED_POISON: ReasonInfo(
+    Reason.QUARANTINED: ReasonInfo(
         Phase.FAILED,
         False,
         Fault.PLATFORM,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import structlog
 
 from runtime.models import Route
-from runtime.ports import places
+from runtime.ports import cluster_provider
 from runtime.protocol import Unreachable
 from runtime.routers.base import RouteEntry, Router
 
@@ -32,7 +32,7 @@ class Repair:
 
 def proxies() -> Sequence[Router]:
     """Return each proxy by itself: one may have restarted, the other not."""
-    router = places().router()
+    router = cluster_provider().router()
     members: Sequence[Router] = getattr(router, "members", [router])
     return members
 

@@ -37,10 +37,10 @@ def _kinds() -> set[str]:
     return set(reconcilers.registered())
 
 
-@shared_task(base=CommittedTask, name="runtime.sweep")
+@shared_task(base=CommittedTask, name="runtime.due_scheduler")
 def sweep(*_args: Any, **_kwargs: Any) -> None:
     """One pass over due rows; the worker's own loop does this without any message."""
-    from runtime.sweep import sweep_once
+    from runtime.due_scheduler import sweep_once
 
     sweep_once()
 

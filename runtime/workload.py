@@ -19,7 +19,7 @@ from runtime import observe, workload_routes
 from runtime.capabilities import Held, SupportsSecretRefresh, SupportsTenants, SupportsVolumes
 from runtime.killpoints import killpoint
 from runtime.models import ObservedWorkload
-from runtime.ports import AdmissionRequest, Granted, Waiting, places, tenant_ready
+from runtime.ports import AdmissionRequest, Granted, Waiting, cluster_provider, tenant_ready
 from runtime.protocol import (
     Denied,
     Desired,
@@ -34,7 +34,7 @@ from runtime.reasons import Fault, Reason, info
 from runtime.reconcilers import Outcome
 from runtime.status import Status, status_of
 from runtime.workload_kind import WorkloadKind
-from runtime.workload_state import Pass, WorkloadRow
+from runtime.workload_state import ReconcileContext, WorkloadRow
 
 __all__ = ["WorkloadReconciler", "WorkloadRow"]
 
@@ -58,7 +58,7 @@ class WorkloadReconciler(WorkloadKind):
             return Phase.PENDING  # what had ended is the launch before
         return Phase(row.phase)
 
-    def park(self, row: Any) -> None:
+    def quarantine(self, row: Any) -> None:
         """The engine sets the row aside: nobody may reach or use what perhaps still runs.
 
         Its place stays taken until the process is seen to be gone (``runtime.orphans``).
@@ -67,7 +67,7 @@ class WorkloadReconciler(WorkloadKind):
         workload_routes.drop_all(row, dict(row.external_ref))
 
     def step(self, row: Any, observation: Observation | None) -> Outcome:
-        state = Pass(row, dict(row.external_ref))
+        state = ReconcileContext(row, dict(row.external_ref))
         if row.desired == Desired.RUNNING:
             return self._run(state, observation)
         if row.desired == Desired.STOPPED:
@@ -75,7 +75,7 @@ class WorkloadReconciler(WorkloadKind):
         return self._remove(state, observation)
 
     # --- wanted: running ----------------------------------------------------------------------
-    def _run(self, state: Pass, given: Observation | None) -> Outcome:
+    def _run(self, state: ReconcileContext, given: Observation | None) -> Outcome:
         row = state.row
         if state.ended:
             return self._stay_ended(state, given)
@@ -96,7 +96,7 @@ class WorkloadReconciler(WorkloadKind):
             return self._place(state)
         return self._follow(state, seen)
 
-    def _stay_ended(self, state: Pass, given: Observation | None) -> Outcome:
+    def _stay_ended(self, state: ReconcileContext, given: Observation | None) -> Outcome:
         """Stay as it ended. One that lives nevertheless (a late worker made it) is ended."""
         row = state.row
         again = None
@@ -109,7 +109,7 @@ class WorkloadReconciler(WorkloadKind):
             again = 1.0
         return self._outcome(state, Phase(row.phase), row.reason, row.message, again)
 
-    def _place(self, state: Pass) -> Outcome:
+    def _place(self, state: ReconcileContext) -> Outcome:
         """Get a place, then make the driver make it."""
         row = state.row
         if (lacks := self._lacks_a_place(row)) is not None:
@@ -118,7 +118,7 @@ class WorkloadReconciler(WorkloadKind):
         if (first := self.waits_for(row)) is not None:
             state.note("waiting", first[1])
             return self._outcome(state, Phase.PENDING, first[0], first[1], WAIT_S)
-        answer = places().admit(self._request(row))
+        answer = cluster_provider().admit(self._request(row))
         killpoint("admitted")
         if isinstance(answer, Waiting):
             return self._wait(state, answer)
@@ -130,7 +130,7 @@ class WorkloadReconciler(WorkloadKind):
                 state, Phase.FAILED, error.reason or Reason.INVALID_SPEC, str(error)
             )
         except Denied:
-            places().release(str(row.uid))
+            cluster_provider().release(str(row.uid))
             raise
         except NotYet as error:
             return self._outcome(
@@ -138,9 +138,9 @@ class WorkloadReconciler(WorkloadKind):
             )
         return self._follow(state, seen)
 
-    def _ensure(self, state: Pass, answer: Granted) -> Observation:
+    def _ensure(self, state: ReconcileContext, answer: Granted) -> Observation:
         row = state.row
-        driver = places().driver_for(row.cluster_key)
+        driver = cluster_provider().driver_for(row.cluster_key)
         spec = replace(self.spec_of(row), devices=answer.devices)
         if isinstance(driver, SupportsVolumes) and not spec.namespace:
             for mount in spec.mounts:  # on a cluster they are made with the workload
@@ -164,7 +164,7 @@ class WorkloadReconciler(WorkloadKind):
 
     def _lacks_a_place(self, row: Any) -> str | None:
         """Return what the project still lacks on the row's cluster, None when nothing."""
-        if not isinstance(places().driver_for(row.cluster_key), SupportsTenants):
+        if not isinstance(cluster_provider().driver_for(row.cluster_key), SupportsTenants):
             return None
         return tenant_ready(row.cluster_key, str(row.project.uid))
 
@@ -178,7 +178,7 @@ class WorkloadReconciler(WorkloadKind):
             resources=self.resources_of(row),
         )
 
-    def _wait(self, state: Pass, answer: Waiting) -> Outcome:
+    def _wait(self, state: ReconcileContext, answer: Waiting) -> Outcome:
         state.note("queued", answer.message)
         state.ref["queue"] = {
             "position": answer.position,
@@ -188,7 +188,7 @@ class WorkloadReconciler(WorkloadKind):
         # A release makes it due at once; this is only the net under it.
         return self._outcome(state, Phase.PENDING, answer.reason, answer.message, WAIT_S)
 
-    def _follow(self, state: Pass, seen: Observation) -> Outcome:
+    def _follow(self, state: ReconcileContext, seen: Observation) -> Outcome:
         """The driver has it: say how far it is, open the way to it when it is ready."""
         row = state.row
         if not state.ensured and seen.launch == row.launch:
@@ -209,19 +209,19 @@ class WorkloadReconciler(WorkloadKind):
         again = 10.0 if observe.is_watched(row.cluster_key) else 0.5
         return self._outcome(state, status.phase, status.reason, status.message, again)
 
-    def _refresh_secrets(self, state: Pass, phase: Phase) -> None:
+    def _refresh_secrets(self, state: ReconcileContext, phase: Phase) -> None:
         """Take away what a workload has no more; only while it lives."""
         row, held = state.row, state.ref.get("secrets")
         if phase not in {Phase.STARTING, Phase.RUNNING} or held is None or state.just_made:
             return
         if held == (wanted := self.secrets_of(row)):
             return
-        driver = places().driver_for(row.cluster_key)
+        driver = cluster_provider().driver_for(row.cluster_key)
         if isinstance(driver, SupportsSecretRefresh):
             driver.refresh_secrets(self.spec_of(row))
         state.ref["secrets"] = wanted
 
-    def _open(self, state: Pass, seen: Observation) -> Outcome:
+    def _open(self, state: ReconcileContext, seen: Observation) -> Outcome:
         row = state.row
         state.note("ready")
         try:
@@ -241,13 +241,15 @@ class WorkloadReconciler(WorkloadKind):
         return seconds if own is None else max(0.0, min(own, seconds))
 
     # --- it ended -----------------------------------------------------------------------------
-    def _give_up(self, state: Pass, status: Status) -> Outcome:
+    def _give_up(self, state: ReconcileContext, status: Status) -> Outcome:
         """Say what held it up, where that is known, rather than that it took long."""
         known = info(status.reason).fault == Fault.USER
         reason, message = (status.reason, status.message) if known else (Reason.START_TIMEOUT, "")
         return self._close(state, Status(Phase.FAILED, reason, message))
 
-    def _ended_by_itself(self, state: Pass, seen: Observation, status: Status) -> Outcome:
+    def _ended_by_itself(
+        self, state: ReconcileContext, seen: Observation, status: Status
+    ) -> Outcome:
         code, reason, at = seen.exit_code, str(status.reason), seen.ended_at
         if at is None and (unseen := observe.unseen_since(state.row)):
             at = unseen.timestamp()
@@ -255,7 +257,7 @@ class WorkloadReconciler(WorkloadKind):
         return self._close(state, status, seen)
 
     def _close(
-        self, state: Pass, status: Status | None = None, seen: Observation | None = None
+        self, state: ReconcileContext, status: Status | None = None, seen: Observation | None = None
     ) -> Outcome:
         """It is over: the driver lets go of it (a cluster would start it again), then we do.
 
@@ -265,7 +267,9 @@ class WorkloadReconciler(WorkloadKind):
         status = status or state.ending or Status(Phase.FAILED, Reason.KILLED)
         state.end_with(status)
         try:
-            places().driver_for(row.cluster_key).stop(str(row.uid), grace_s=self.stop_grace_s)
+            cluster_provider().driver_for(row.cluster_key).stop(
+                str(row.uid), grace_s=self.stop_grace_s
+            )
         except NotYet as error:
             held = isinstance(error, Held)
             told = (Reason.HELD, str(error)) if held else (status.reason, status.message)
@@ -274,7 +278,7 @@ class WorkloadReconciler(WorkloadKind):
 
     def _finish(
         self,
-        state: Pass,
+        state: ReconcileContext,
         phase: Phase,
         reason: str,
         message: str,
@@ -286,7 +290,7 @@ class WorkloadReconciler(WorkloadKind):
         killpoint("tokens-revoked")
         workload_routes.drop_all(state.row, state.ref)
         killpoint("route-dropped")
-        places().release(str(row.uid))
+        cluster_provider().release(str(row.uid))
         killpoint("released")
         state.ref["ended"] = row.launch
         state.ref.pop("queue", None)
@@ -295,7 +299,7 @@ class WorkloadReconciler(WorkloadKind):
         return self._outcome(state, phase, reason, message, None, seen)
 
     # --- wanted: stopped ------------------------------------------------------------------------
-    def _halt(self, state: Pass, given: Observation | None) -> Outcome:
+    def _halt(self, state: ReconcileContext, given: Observation | None) -> Outcome:
         row = state.row
         alive = None if given is None else given.seen not in {Seen.MISSING, Seen.EXITED}
         if row.phase == Phase.STOPPED and alive is False:
@@ -306,19 +310,19 @@ class WorkloadReconciler(WorkloadKind):
             state.ref["exit"] = {"at": given.ended_at}
         if left := self._stop_outside(state, "stop"):
             return self._lingers(state, Phase.STOPPING, self.stop_reason(row), left)
-        places().release(str(row.uid))
+        cluster_provider().release(str(row.uid))
         killpoint("released")
         state.ref["ended"] = row.launch
         state.ref.pop("queue", None)
         state.note("stopped")
         return self._outcome(state, Phase.STOPPED, self.stop_reason(row), "")
 
-    def _lingers(self, state: Pass, phase: Phase, reason: str, left: NotYet) -> Outcome:
+    def _lingers(self, state: ReconcileContext, phase: Phase, reason: str, left: NotYet) -> Outcome:
         """It is told to end and not gone; one that should be gone says what keeps it (C14)."""
         told = (Reason.HELD, str(left)) if isinstance(left, Held) else (reason, "")
         return self._outcome(state, phase, *told, left.retry_in)
 
-    def _stop_outside(self, state: Pass, verb: str) -> NotYet | None:
+    def _stop_outside(self, state: ReconcileContext, verb: str) -> NotYet | None:
         """Tokens, then route, then process. None when the process is seen to be gone."""
         row = state.row
         uid = str(row.uid)
@@ -326,7 +330,7 @@ class WorkloadReconciler(WorkloadKind):
         killpoint("tokens-revoked")
         workload_routes.drop_all(state.row, state.ref)
         killpoint("route-dropped")
-        driver = places().driver_for(row.cluster_key)
+        driver = cluster_provider().driver_for(row.cluster_key)
         try:
             if verb == "remove":
                 driver.remove(uid)
@@ -341,14 +345,14 @@ class WorkloadReconciler(WorkloadKind):
         return None if gone else NotYet(retry_in=ENDING_S)
 
     # --- wanted: absent -------------------------------------------------------------------------
-    def _remove(self, state: Pass, given: Observation | None) -> Outcome:
+    def _remove(self, state: ReconcileContext, given: Observation | None) -> Outcome:
         del given
         row = state.row
         state.note("deleting")
         if left := self._stop_outside(state, "remove"):
             return self._lingers(state, Phase.DELETING, "", left)
         killpoint("removed")
-        places().release(str(row.uid))
+        cluster_provider().release(str(row.uid))
         killpoint("released")
         self.after_remove(row)
         ObservedWorkload.objects.filter(uid=row.uid).delete()
@@ -356,7 +360,7 @@ class WorkloadReconciler(WorkloadKind):
         return replace(outcome, gone=True)
 
     # --- small things -----------------------------------------------------------------------------
-    def _first_look(self, state: Pass) -> Observation:
+    def _first_look(self, state: ReconcileContext) -> Observation:
         """Ask the driver, unless nothing can have been made yet.
 
         Of a first launch a watch has seen nothing: should a worker that died have made it a moment
@@ -369,11 +373,11 @@ class WorkloadReconciler(WorkloadKind):
 
     def _look(self, row: Any) -> Observation:
         uid = str(row.uid)
-        return places().driver_for(row.cluster_key).observe([uid])[uid]
+        return cluster_provider().driver_for(row.cluster_key).observe([uid])[uid]
 
     def _outcome(
         self,
-        state: Pass,
+        state: ReconcileContext,
         phase: Phase,
         reason: str,
         message: str,

@@ -13,10 +13,10 @@ from django.db.models import Q
 
 from runtime.killpoints import killpoint
 from runtime.models import Route
-from runtime.ports import places
+from runtime.ports import cluster_provider
 from runtime.protocol import Phase, Unreachable
 from runtime.routers.base import RouteEntry
-from runtime.workload_state import Pass
+from runtime.workload_state import ReconcileContext
 
 log = structlog.get_logger(__name__)
 
@@ -29,7 +29,7 @@ class TakenError(Exception):
         super().__init__(f"The address {address} belongs to another workload, which keeps it.")
 
 
-def want(state: Pass, entries: Sequence[RouteEntry]) -> None:
+def want(state: ReconcileContext, entries: Sequence[RouteEntry]) -> None:
     """Write what is wanted, then put it; a way that is not wanted any more goes."""
     row = state.row
     keys = {entry.key for entry in entries}
@@ -53,7 +53,7 @@ def _put(uid: UUID, entry: RouteEntry, *, is_new: bool) -> None:
     ).update(target=entry.target):
         raise _taken(uid, entry.key)
     killpoint("route-wanted")
-    places().router().put(entry)
+    cluster_provider().router().put(entry)
     killpoint("routed")
 
 
@@ -89,6 +89,6 @@ def _drop(keys: Iterable[str]) -> None:
     Route.objects.filter(key__in=gone).delete()
     for key in gone:
         try:
-            places().router().drop(key)
+            cluster_provider().router().drop(key)
         except Unreachable as error:
             log.warning("route.drop_later", key=key, error=str(error))

@@ -33,7 +33,7 @@ class WorkloadRow(Protocol):
 
 
 @dataclass
-class Pass:
+class ReconcileContext:
     """What one step has learned; ``ref`` becomes ``external_ref``."""
 
     row: Any

@@ -7,9 +7,9 @@ from django.urls import reverse
 
 from clusters.checks.host import FIX_METADATA
 from clusters.checks.recipe import small_account
+from clusters.gating_checks import METADATA
 from clusters.models import CheckResult, Cluster, NetworkProfile, Pool
 from clusters.options import ClusterOptions
-from clusters.proofs import METADATA
 from clusters.services import nodes_store
 from common.clock import now
 from projects.models import Project

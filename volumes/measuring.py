@@ -16,9 +16,9 @@ import structlog
 from common.clock import now
 from runtime.capabilities import SupportsMeasuring
 from runtime.protocol import DriverError, NotYet, Unreachable
-from volumes import holders
+from volumes import references
 from volumes.models import Volume
-from volumes.nearness import placement_beside
+from volumes.topology import placement_beside
 
 if TYPE_CHECKING:
     from runtime.capabilities import SupportsVolumes
@@ -111,7 +111,7 @@ def _wanted_at(row: Volume) -> datetime:
     if asked is not None and asked >= last:
         return asked
     used = row.last_used_at is not None and row.last_used_at >= last
-    return last + (IN_USE if used or holders.holders_of(row) else QUIET)
+    return last + (IN_USE if used or references.holders_of(row) else QUIET)
 
 
 def _others(row: Volume, at: datetime) -> int:

@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 
 from clusters.registry import driver_for
 from common.clock import now
-from projects.places import tenant_ready
+from projects.namespaces import tenant_ready
 from runtime.capabilities import (
     SupportsGrowth,
     SupportsMoves,
@@ -24,7 +24,7 @@ from runtime.models import Reconcilable
 from runtime.protocol import Desired, NotYet, Phase
 from runtime.reasons import Reason
 from runtime.reconcilers import Outcome
-from volumes import growing, history, holders, measuring
+from volumes import expansion, history, measuring, references
 from volumes.models import NEARLY_FULL, Volume, VolumeSnapshot
 from volumes.mounting import backing_of, owner_of
 from volumes.rules import NEARLY_FULL as NOTE
@@ -70,7 +70,7 @@ class VolumeReconciler:
         return rows.none()
 
     def _keep(self, driver: SupportsVolumes, row: Volume) -> Outcome:
-        growth = growing.ensure(driver, row)
+        growth = expansion.ensure(driver, row)
         killpoint("volume-ensured")
         found = measuring.look(driver, row)
         killpoint("volume-measured")
@@ -106,7 +106,7 @@ class VolumeReconciler:
         """Files and claim follow the row into the project that took it over."""
         if not isinstance(driver, SupportsMoves):
             return Outcome(Phase.FAILED, "unsupported", _("This cluster can't move volumes."))
-        if holders.holders_of(row):
+        if references.holders_of(row):
             return Outcome(Phase.PENDING, Reason.CONTENTS_LEFT, requeue_s=WAIT_S)
         measuring.let_go(driver, row)
         driver.move_volume(
@@ -124,7 +124,7 @@ class VolumeReconciler:
             return Outcome(
                 Phase.PENDING, requeue_s=0.0, updates={"restore_done": row.restore_serial}
             )
-        if holders.holders_of(row):
+        if references.holders_of(row):
             return Outcome(Phase.PENDING, Reason.CONTENTS_LEFT, requeue_s=WAIT_S)
         measuring.let_go(driver, row)
         driver.restore_snapshot(
@@ -143,7 +143,7 @@ class VolumeReconciler:
         if row.delete_after is not None and row.delete_after > now():
             wait = (row.delete_after - now()).total_seconds()
             return Outcome(Phase.STOPPED, KEPT, requeue_s=max(wait, 0.0))
-        if holders.in_use(row):
+        if references.in_use(row):
             return Outcome(Phase.DELETING, Reason.CONTENTS_LEFT, requeue_s=WAIT_S)
         if snapshots_remove_with(row):
             return Outcome(Phase.DELETING, Reason.CONTENTS_LEFT, requeue_s=WAIT_S)

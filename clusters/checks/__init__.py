@@ -3,6 +3,7 @@
 from django.utils.translation import gettext_lazy as _
 
 from clusters.checks import (
+    connectivity,
     host,
     image,
     network,
@@ -12,7 +13,6 @@ from clusters.checks import (
     sole,
     storage,
     users,
-    ways,
 )
 from clusters.checks.base import Check
 
@@ -48,7 +48,7 @@ CHECKS: tuple[Check, ...] = (
     Check(
         "ways",
         _("Ways to Berth and back"),
-        ways.act,
+        connectivity.act,
         _("Pods find Berth's listener, and the notebook proxy finds pods: tried as work goes."),
     ),
     Check(

@@ -17,13 +17,13 @@ from django.utils.translation import gettext_noop as _n
 from clusters import registry
 from clusters.checks.base import GREEN, Finding, green, probe_ended, red, unknown
 from clusters.checks.network import CLIENT, FIRST, WAIT_S
-from clusters.proofs import METADATA
+from clusters.gating_checks import METADATA
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from clusters.checks.base import Subject
-    from clusters.checks.bench import Bench
+    from clusters.checks.probe_runner import Bench
     from runtime.drivers.kubernetes.builders.tenant.policies import Front, Network
 
 NAME = "host"

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 from django.utils.translation import gettext_noop as _n
 
 from clusters.checks.base import Finding, green, probe_ended, red, unknown
-from clusters.checks.bench import Ended, ImageRefusedError, Needs, TooLongError
+from clusters.checks.probe_runner import Ended, ImageRefusedError, Needs, TooLongError
 
 if TYPE_CHECKING:
     from clusters.checks.base import Subject
-    from clusters.checks.bench import Bench
+    from clusters.checks.probe_runner import Bench
 
 # Of an empty script each code below is the program's own: it does not run. From 128 on somebody
 # else ended it, or it never started; runtimes name the program where that was for lack of it.
 NOT_STARTED = 128
 PROGRAM = re.compile(r"""["'`]python3["'`]""")
 LACKS = 10  # a code that Python does not end with by itself
-# What notebooks.specs starts before a port of a container.
+# What notebooks.runtime_spec starts before a port of a container.
 GUARD = f"""
 try:
     import jupyterhub.services.auth

@@ -17,15 +17,15 @@ from django.utils.translation import gettext_noop as _n
 
 from clusters.checks import node_groups
 from clusters.checks.base import GREEN, RED, Finding, green, probe_ended, red, undecided, unknown
-from clusters.checks.bench import PORT, BenchError, Ended, Needs
+from clusters.checks.probe_runner import PORT, BenchError, Ended, Needs
 from clusters.models import CheckResult
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from clusters.checks.base import Subject
-    from clusters.checks.bench import Bench
     from clusters.checks.node_groups import Chosen, NodeGroup
+    from clusters.checks.probe_runner import Bench
     from clusters.models import Cluster
 
 NAME = "network"

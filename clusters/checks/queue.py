@@ -12,7 +12,7 @@ from django.utils.translation import gettext_noop as _n
 
 from clusters.checks import recipe
 from clusters.checks.base import Finding, green, red, unknown
-from clusters.checks.bench import NOT_FOUND
+from clusters.checks.probe_runner import NOT_FOUND
 from runtime.drivers.kubernetes import names
 from runtime.drivers.kubernetes.builders.tenant import QUEUE
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from clusters.checks.base import Subject
-    from clusters.checks.bench import Bench
+    from clusters.checks.probe_runner import Bench
 
 NAME = "queue"
 MANAGED = {QUEUE: "kueue"}  # as namespaces of projects are labelled

@@ -17,7 +17,7 @@ from runtime.routers.gateway import ProxyService
 
 if TYPE_CHECKING:
     from clusters.checks.base import Subject
-    from clusters.checks.bench import Bench
+    from clusters.checks.probe_runner import Bench
 
 
 @dataclass(frozen=True)

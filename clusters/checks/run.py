@@ -14,8 +14,8 @@ from django.utils.translation import gettext_noop as _n
 from clusters import registry
 from clusters.checks import CHECKS, node_groups, sole
 from clusters.checks.base import Finding, Subject, undecided, unknown
-from clusters.checks.bench import Bench, BenchError
 from clusters.checks.network import UNPROVED
+from clusters.checks.probe_runner import Bench, BenchError
 from clusters.models import CheckResult, Cluster
 from clusters.options import options_of
 from clusters.services.checks import checks_store

@@ -13,7 +13,7 @@ from common.clock import now
 
 if TYPE_CHECKING:
     from clusters.checks.base import Subject
-    from clusters.checks.bench import Bench
+    from clusters.checks.probe_runner import Bench
 
 OLDEST = (1, 29)
 SKEW_S = 5.0

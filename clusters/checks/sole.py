@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from django.utils.translation import gettext_noop as _n
 
 from clusters.checks.base import Finding, green, red, undecided
-from clusters.checks.bench import MARK
+from clusters.checks.probe_runner import MARK
 from clusters.models import Cluster
 from clusters.options import options_of
 from runtime.drivers.kubernetes import names
 
 if TYPE_CHECKING:
     from clusters.checks.base import Subject
-    from clusters.checks.bench import Bench
+    from clusters.checks.probe_runner import Bench
 
 NAME = "installation"
 

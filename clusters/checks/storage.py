@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 from django.utils.translation import gettext_noop as _n
 
 from clusters.checks.base import Finding, green, probe_ended, red, unknown
-from clusters.checks.bench import NOT_FOUND, Needs, TooLongError
+from clusters.checks.probe_runner import NOT_FOUND, Needs, TooLongError
 from clusters.options import DIRECTORY, NFS, STORAGE_CLASS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from clusters.checks.base import Answer, Subject
-    from clusters.checks.bench import Bench
+    from clusters.checks.probe_runner import Bench
 
 NAME = "storage"
 DENIED = 10  # no end that anything but WRITER gives

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from clusters.checks.base import Subject
-    from clusters.checks.bench import Bench
+    from clusters.checks.probe_runner import Bench
 
 REFUSED = {403, 422}  # by roles, by a policy
 _RBAC = "rbac.authorization.k8s.io"

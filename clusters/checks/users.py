@@ -14,7 +14,7 @@ from clusters.checks.base import Finding, green, red, unknown
 
 if TYPE_CHECKING:
     from clusters.checks.base import Subject
-    from clusters.checks.bench import Bench
+    from clusters.checks.probe_runner import Bench
 
 READ = 200  # nodes are large objects; a cluster's nodes are mostly alike
 _FIX = (

@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _
 
 from clusters import hooks, registry, remains
 from clusters.demand import live_on
-from clusters.farewell import farewell
+from clusters.detached_cleanup import farewell
 from clusters.options import options_of
 from clusters.services.attach import attached
 from clusters.services.base import require_operator

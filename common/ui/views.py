@@ -16,7 +16,7 @@ from django.views import View
 
 from common.drf.viewsets import require_platform
 from common.errors import BerthError
-from common.ui.answers import Refused, status_of
+from common.ui.responses import Refused, status_of
 
 
 class BerthView(View):

@@ -13,7 +13,7 @@ from clusters import selectors as clusters
 from clusters import services
 from clusters.models import Cluster, Flavor
 from common.errors import BerthError, Invalid
-from common.ui.answers import show_error
+from common.ui.responses import show_error
 from console import cluster_part_forms as forms
 from console import cluster_selectors
 from console.cluster_tables import FlavorTable, NodeTable

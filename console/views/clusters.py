@@ -15,7 +15,7 @@ from clusters.models import Cluster
 from clusters.options import options_of
 from common.errors import BerthError
 from common.paging import paginate
-from common.ui.answers import show_error
+from common.ui.responses import show_error
 from console import cluster_forms as forms
 from console import cluster_selectors as selectors
 from console.views.base import ConsoleView

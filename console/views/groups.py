@@ -12,7 +12,7 @@ from django.utils.translation import gettext_lazy as _
 
 from accounts.choices import PlatformRole
 from common.errors import BerthError, NotFound
-from common.ui.answers import show_error
+from common.ui.responses import show_error
 from console.fields import search_field
 from console.tables import GroupRoleTable
 from console.views.base import ConsoleView, FilterForm, ListView

@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _
 from accounts.models import User
 from clusters.models import Flavor
 from common.errors import Invalid, NotFound
-from common.ui.answers import show_error
+from common.ui.responses import show_error
 from console import forms, selectors, tables
 from console.views.base import ConsoleView, ListView
 from projects.models import Project

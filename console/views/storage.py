@@ -9,7 +9,7 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 
 from common.errors import BerthError, Invalid
-from common.ui.answers import show_error
+from common.ui.responses import show_error
 from console import storage_forms as forms
 from console.views.base import ConsoleView, ListView
 from volumes import selectors, services

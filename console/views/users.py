@@ -13,7 +13,7 @@ from accounts.models import ApiToken, User
 from accounts.selectors import device_of, refusal_of
 from accounts.services import operators, people
 from common.errors import Invalid
-from common.ui.answers import show_error
+from common.ui.responses import show_error
 from console import forms, selectors, tables
 from console.views.base import ConsoleView, ListView, user_from
 from events.models import Event

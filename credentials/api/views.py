@@ -15,7 +15,7 @@ from rest_framework.response import Response
 from accounts.api.base import AccountView
 from accounts.principal import Principal
 from common.drf.serializers import StrictSerializer
-from credentials import holders, selectors, services
+from credentials import references, selectors, services
 from credentials.api.serializers import (
     ADD_IN,
     EDIT_IN,
@@ -207,7 +207,7 @@ def shown(row: Credential) -> dict[str, Any]:
 
 
 def _detail(row: Credential) -> dict[str, Any]:
-    return dict(CredentialDetailOut({**shown(row), "used_by": holders.of(row)}).data)
+    return dict(CredentialDetailOut({**shown(row), "used_by": references.of(row)}).data)
 
 
 def _given(shape: type[StrictSerializer], request: Request) -> dict[str, Any]:

@@ -13,10 +13,10 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from credentials.choices import EMBEDDED, STORES, CredentialKind, Use
+from credentials.decrypt import opened_all
 from credentials.embedding import gcs, generic, git, rclone, s3, ssh
 from credentials.embedding.items import FOLDER, FOLDER_VARIABLE, Item, aliases
 from credentials.models import Credential
-from credentials.opening import opened_all
 
 if TYPE_CHECKING:
     from credentials.kinds import Given

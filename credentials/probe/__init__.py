@@ -12,16 +12,16 @@ from uuid import UUID
 from django.utils import translation
 from django.utils.translation import gettext as _
 
+from common.concurrency import turn
 from common.errors import BerthError, NotFound
 from common.oci.registry import Login
 from common.outbound import OutboundError
-from common.turns import turn
 from credentials.choices import CredentialKind, Use
+from credentials.decrypt import opened_all
+from credentials.messages import sentence_of
 from credentials.models import Credential
-from credentials.opening import opened_all
 from credentials.probe import gcs, git, hdfs, registry, s3, ssh, verdict
 from credentials.probe.verdict import SECONDS, Verdict
-from credentials.said import sentence_of
 from credentials.services import credential_note_test, require_manage
 from runtime import gateway
 

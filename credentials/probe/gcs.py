@@ -14,10 +14,10 @@ from django.utils.translation import gettext as _
 from common.clock import now
 from common.outbound import Answer, Bounds, Client
 from credentials.kinds import gcs
+from credentials.messages import Sentence
 from credentials.outside import policy_of_stores
 from credentials.probe import verdict
 from credentials.probe.verdict import SECONDS, Verdict
-from credentials.said import Sentence
 from dataplane.copy.stores import jwt
 
 _SCOPE = "https://www.googleapis.com/auth/devstorage.read_only"

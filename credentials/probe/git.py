@@ -9,10 +9,10 @@ from typing import Any
 from django.utils.translation import gettext as _
 
 from common.outbound import Answer, Bounds, Client
+from credentials.messages import Sentence
 from credentials.outside import policy_of_stores
 from credentials.probe import verdict
 from credentials.probe.verdict import SECONDS, Verdict
-from credentials.said import Sentence
 
 _OK, _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND = 200, 401, 403, 404
 _SERVICE = "application/x-git-upload-pack-advertisement"

@@ -10,10 +10,10 @@ from urllib.parse import quote, urlencode
 from django.utils.translation import gettext as _
 
 from common.outbound import Answer, Bounds, Client
+from credentials.messages import Sentence
 from credentials.outside import policy_of_stores
 from credentials.probe import verdict
 from credentials.probe.verdict import SECONDS, Verdict
-from credentials.said import Sentence
 
 _OK, _UNAUTHORIZED, _TOO_MANY, _ERRORS = 200, 401, 429, 500
 _BUSY = frozenset({"RetriableException", "SafeModeException"})

@@ -9,9 +9,9 @@ from django.utils.translation import gettext as _
 from common.oci.problems import SENTENCES, ImageProblem, Problem
 from common.oci.registry import Login, Registry
 from common.outbound import OutboundError, Trouble, policy_from_settings
+from credentials.messages import Sentence
 from credentials.probe import verdict
 from credentials.probe.verdict import SECONDS, Verdict
-from credentials.said import Sentence
 
 
 def tried(host: str, login: Login) -> Verdict:

@@ -16,10 +16,10 @@ from common.clock import now
 from common.outbound import Answer, Bounds, Client
 from credentials.choices import CredentialKind
 from credentials.kinds.s3 import aws_host
+from credentials.messages import Sentence
 from credentials.outside import policy_of_stores
 from credentials.probe import verdict
 from credentials.probe.verdict import SECONDS, Verdict
-from credentials.said import Sentence
 from dataplane.copy.stores.sigv4 import EMPTY, Signer
 
 _CODE = re.compile(rb"<Code>([A-Za-z0-9.]{1,64})</Code>")

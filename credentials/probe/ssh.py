@@ -15,9 +15,9 @@ from django.utils.translation import gettext as _
 from common.outbound import OutboundError, Policy, Trouble, policy_from_settings, split_host
 from common.outbound.network import Deadline, GuardedBackend, system_resolve
 from credentials.kinds.ssh import PORT, known_host
+from credentials.messages import Sentence
 from credentials.probe import verdict
 from credentials.probe.verdict import SECONDS, Verdict
-from credentials.said import Sentence
 
 
 def tried(public: Mapping[str, Any], secret: Mapping[str, str]) -> Verdict:

@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _
 
 from common.clock import now
 from common.outbound import Answer, OutboundError, Trouble
-from credentials.said import Sentence
+from credentials.messages import Sentence
 
 SECONDS = 6.0
 MESSAGE_MAX = 300

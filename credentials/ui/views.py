@@ -14,7 +14,7 @@ from accounts.ui.base import SettingsView
 from credentials import selectors
 from credentials.choices import CredentialKind
 from credentials.models import Credential
-from credentials.ui.shelf import Shelf
+from credentials.ui.base import Shelf
 from projects.access import Permission, denial
 from projects.models import Project
 from projects.ui.base import ProjectView

@@ -9,8 +9,8 @@ import sys
 import threading
 from pathlib import Path
 
+from dataplane.copy import log_lines
 from dataplane.copy import plan as plans
-from dataplane.copy import telling
 from dataplane.copy.problems import Final, Stop, exit_of
 from dataplane.copy.progress import Progress
 from dataplane.copy.report import Reporter, last_words
@@ -47,8 +47,8 @@ def main(arguments: list[str]) -> int:
         return _ended(refused)
     progress = Progress()
     log = progress.log
-    log.start(telling.Watch(progress).lines, [token, *telling.secrets_of(plan)])
-    for line in telling.opening(plan):
+    log.start(log_lines.Watch(progress).lines, [token, *log_lines.secrets_of(plan)])
+    for line in log_lines.opening(plan):
         log.say(line)
     reporter = Reporter(plan, progress, token, stopping)
     reporter.start()
@@ -60,7 +60,7 @@ def main(arguments: list[str]) -> int:
         for line in traceback.format_exc().splitlines()[-_TRACE:]:
             log.say(line)
         order = Stop(Final.INTERNAL, "The load ended by a fault of its own program; see its log.")
-    log.end(telling.ending(progress, order))  # first: the portal may keep us waiting for minutes
+    log.end(log_lines.ending(progress, order))  # first: the portal may keep us waiting for minutes
     reporter.end(order, f"{OWN}/loads/{plan.uid}/manifest.jsonl")
     return exit_of(order.final)
 

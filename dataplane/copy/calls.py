@@ -8,17 +8,17 @@ from functools import partial
 from typing import TypeVar
 
 from dataplane.copy.client import Client
-from dataplane.copy.dial import Endpoint
+from dataplane.copy.connector import Endpoint
 from dataplane.copy.head import Broken
+from dataplane.copy.http1 import Accept, Answer, Connection, now
 from dataplane.copy.lanes import Lane
 from dataplane.copy.log import Log
 from dataplane.copy.pace import Backoff
 from dataplane.copy.problems import Code, Denied, Final, Skewed, Stop, Trouble, Unknown
 from dataplane.copy.stores.base import Question, Reading
-from dataplane.copy.wire import Accept, Answer, Line, now
 
 T = TypeVar("T")
-Body = Callable[[Line], Awaitable[None]]
+Body = Callable[[Connection], Awaitable[None]]
 OK = frozenset({200, 204, 206})
 DOWN_MOST = 24  # calls in a row that found nobody: the store is away
 BUSY_MOST = 400  # calls in a row that the store had no time for

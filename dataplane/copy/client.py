@@ -10,12 +10,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 
-from dataplane.copy.dial import Dialer, Endpoint, Place
+from dataplane.copy.connector import Dialer, Endpoint, Place
 from dataplane.copy.head import Broken
+from dataplane.copy.http1 import Connection, now
 from dataplane.copy.lanes import Lane
 from dataplane.copy.pace import Backoff
 from dataplane.copy.problems import Stop
-from dataplane.copy.wire import Line, now
 
 REUSED_MOST = 100_000
 WATCH_S = 0.25
@@ -42,8 +42,8 @@ class Client:
         self.stopped: Stop | None = None  # no call is started any more
         self.not_before = 0.0  # a store asked for fewer calls
         self._dialer = dialer
-        self._idle: defaultdict[tuple[Lane | None, Place], list[Line]] = defaultdict(list)
-        self._lines: set[Line] = set()
+        self._idle: defaultdict[tuple[Lane | None, Place], list[Connection]] = defaultdict(list)
+        self._lines: set[Connection] = set()
         self._gate = asyncio.Event()
         self._gate.set()
         self._watching: asyncio.Task[None] | None = None
@@ -75,7 +75,7 @@ class Client:
     @asynccontextmanager
     async def line(
         self, *, alone: bool = False, lane: Lane | None = None, endpoint: Endpoint | None = None
-    ) -> AsyncIterator[Line]:
+    ) -> AsyncIterator[Connection]:
         """Lend a connection; it is kept for the next one when its answer was complete.
 
         ``endpoint``: another one than the store's, where the store sent us.
@@ -100,7 +100,7 @@ class Client:
                 self._lines.discard(line)
                 line.soon(line.close)
 
-    async def _get(self, lane: Lane | None, endpoint: Endpoint) -> Line:
+    async def _get(self, lane: Lane | None, endpoint: Endpoint) -> Connection:
         idle = self._idle[lane, endpoint.place]
         while idle:
             line = idle.pop()
@@ -110,7 +110,7 @@ class Client:
         if self._watching is None:
             self._watching = asyncio.create_task(self._watch())
         connect = partial(self._dialer.connect, endpoint)
-        line = await (connect() if lane is None else lane.run(connect, Line.close))
+        line = await (connect() if lane is None else lane.run(connect, Connection.close))
         self._lines.add(line)
         return line
 
@@ -123,7 +123,7 @@ class Client:
                 if line.deadline:
                     line.soon(partial(self._look, line, at))
 
-    def _look(self, line: Line, asked: float) -> None:
+    def _look(self, line: Connection, asked: float) -> None:
         """In the line's own loop. A disk may have kept that: then, too, it is we who are slow."""
         if not line.deadline:  # given back since it was asked
             return

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from dataplane.copy.calls import Calls
+from dataplane.copy.commit import Settler
 from dataplane.copy.journal import MOST, NS
 from dataplane.copy.plan import Plan
 from dataplane.copy.problems import Code, Final, Stop, Trouble
 from dataplane.copy.progress import Progress
-from dataplane.copy.settle import Settler
 from dataplane.copy.sinks import Hands
 from dataplane.copy.state import State
 from dataplane.copy.work import Work

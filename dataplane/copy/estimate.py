@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 
 from dataplane.copy.engine import Engine, size_text
+from dataplane.copy.http1 import now
 from dataplane.copy.pace import FILE_WORTH
 from dataplane.copy.problems import Final, Stop, Trouble
 from dataplane.copy.progress import Progress
 from dataplane.copy.stores.base import Item
-from dataplane.copy.wire import now
 
 SAMPLES = 48
 SAMPLE_BYTES = 4 * 1024 * 1024

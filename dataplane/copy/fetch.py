@@ -8,11 +8,11 @@ from typing import Any
 from dataplane.copy.checksums import Update
 from dataplane.copy.engine import Engine
 from dataplane.copy.head import Head, number_of
+from dataplane.copy.http1 import Connection
 from dataplane.copy.lanes import Lane
 from dataplane.copy.problems import Code, Trouble
 from dataplane.copy.sinks import FileSink, Place
 from dataplane.copy.stores.base import Item, Reading
-from dataplane.copy.wire import Line
 
 _GOOD = frozenset({200, 206})
 
@@ -54,7 +54,7 @@ class Fetch:
         self.sink: FileSink | None = None
         self._lane: Lane | None = None
 
-    def into(self, line: Line, head: Head) -> tuple[dict[str, Update], dict[str, int], Any]:
+    def into(self, line: Connection, head: Head) -> tuple[dict[str, Update], dict[str, int], Any]:
         """Say what is computed on the way: functions, values so far, a hasher or None."""
         raise NotImplementedError
 
@@ -71,7 +71,7 @@ class Fetch:
                 lane=self._lane,
             )
 
-    def _accept(self, line: Line, head: Head) -> FileSink | None:
+    def _accept(self, line: Connection, head: Head) -> FileSink | None:
         """Run where the body is read: in the lane, if there is one."""
         if head.status not in _GOOD:
             return None

@@ -19,11 +19,11 @@ from dataplane.copy.engine import Engine
 from dataplane.copy.fetch import Fetch, NoRanges
 from dataplane.copy.follow import Follower
 from dataplane.copy.head import Head
+from dataplane.copy.http1 import Connection
 from dataplane.copy.journal import Partial
 from dataplane.copy.problems import Code, Stop, Trouble, of_os
 from dataplane.copy.pull import TRIES, WRONG_SUM, Puller, Target
 from dataplane.copy.stores.base import Item, Multipart
-from dataplane.copy.wire import Line
 from dataplane.copy.work import Unit
 
 PIECES = 32
@@ -302,7 +302,7 @@ class Larges:
 class _Piece(Fetch):
     crcs: dict[str, int]
 
-    def into(self, _line: Line, _head: Head) -> tuple[dict[str, Update], dict[str, int], Any]:
+    def into(self, _line: Connection, _head: Head) -> tuple[dict[str, Update], dict[str, int], Any]:
         return {name: checksums.updater(name) for name in self.crcs}, self.crcs, None
 
 

@@ -6,16 +6,16 @@ import os
 import stat
 
 from dataplane.copy import keys
+from dataplane.copy.commit import Ready
 from dataplane.copy.engine import Engine
 from dataplane.copy.estimate import Estimate
+from dataplane.copy.http1 import now
 from dataplane.copy.journal import MOST, NS, Row, mtime_of
 from dataplane.copy.pages import Pages, guess_of
 from dataplane.copy.problems import Code, Denied, Stop, Trouble
 from dataplane.copy.pull import Puller, Target
-from dataplane.copy.settle import Ready
 from dataplane.copy.state import Folders
 from dataplane.copy.stores.base import Item, Page
-from dataplane.copy.wire import now
 from dataplane.copy.work import Unit
 
 HOLD_S = 0.5  # nothing is copied before so much was listed: it may not fit

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from dataplane.copy.wire import now
+from dataplane.copy.http1 import now
 
 FILE_WORTH = 64 * 1024  # a small object costs about as much as this many bytes of a large one
 BETTER = 1.04  # so much more is worth more calls at once

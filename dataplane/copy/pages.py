@@ -17,10 +17,10 @@ from itertools import islice
 from operator import lt
 
 from dataplane.copy.engine import Engine
+from dataplane.copy.http1 import now
 from dataplane.copy.journal import Journal
 from dataplane.copy.problems import Code, Final, Stop, Trouble
 from dataplane.copy.stores.base import Page
-from dataplane.copy.wire import now
 
 OBJECTS_MOST = 50_000_000
 EMPTY_PAGES_MOST = 1000

@@ -7,9 +7,9 @@ from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import Any
 
+from dataplane.copy.http1 import now
 from dataplane.copy.log import KEY, Log
 from dataplane.copy.problems import Code, shown
-from dataplane.copy.wire import now
 
 ERRORS = 50
 WINDOW_S = 10.0

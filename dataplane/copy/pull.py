@@ -12,15 +12,15 @@ from typing import Any
 
 from dataplane.copy import checksums
 from dataplane.copy.checksums import Check, Update
+from dataplane.copy.commit import Ready
 from dataplane.copy.engine import Engine, stamp
 from dataplane.copy.fetch import Fetch, check_head
 from dataplane.copy.head import Head
+from dataplane.copy.http1 import Connection
 from dataplane.copy.journal import Row, mtime_of
 from dataplane.copy.problems import Code, Stop, Trouble, of_os
-from dataplane.copy.settle import Ready
 from dataplane.copy.sinks import write_all
 from dataplane.copy.stores.base import Item, Question
-from dataplane.copy.wire import Line
 
 SMALL = 64 * 1024  # is read, verified and written at one go
 MEDIUM = 16 * 1024 * 1024  # is read in one piece
@@ -224,7 +224,7 @@ class _Whole(Fetch):
     check: Check | None = None
     hashing: Any | None = None
 
-    def into(self, _line: Line, head: Head) -> tuple[dict[str, Update], dict[str, int], Any]:
+    def into(self, _line: Connection, head: Head) -> tuple[dict[str, Update], dict[str, int], Any]:
         self.check = Check.best(self._engine.calls.store.sums(head, self._item))
         self.hashing = self.check.hasher()
         updates = self.check.updates()

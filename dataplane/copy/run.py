@@ -14,20 +14,20 @@ from typing import Protocol
 from dataplane.copy import check
 from dataplane.copy.calls import Calls
 from dataplane.copy.client import Client, Times
-from dataplane.copy.dial import Dialer
+from dataplane.copy.commit import Settler
+from dataplane.copy.connector import Dialer
 from dataplane.copy.engine import Engine, Room, size_text
+from dataplane.copy.http1 import now
 from dataplane.copy.inward import Inward
 from dataplane.copy.pace import FILE_WORTH, STEP_S, Bucket, Climb
 from dataplane.copy.plan import Plan
 from dataplane.copy.problems import Final, Stop, of_journal, of_os, stopped
 from dataplane.copy.progress import Progress
 from dataplane.copy.push import Outward
-from dataplane.copy.settle import Settler
 from dataplane.copy.sinks import Hands
 from dataplane.copy.state import MANIFEST, State
 from dataplane.copy.stores import open_store
 from dataplane.copy.uploads import open_uploader
-from dataplane.copy.wire import now
 
 TICK_S = 0.05
 SAVE_S = 1.0

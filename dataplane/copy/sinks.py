@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dataplane.copy.checksums import Update
+from dataplane.copy.http1 import Connection
 from dataplane.copy.lanes import SCRATCH, Lane
 from dataplane.copy.pace import Bucket
 from dataplane.copy.problems import of_os
 from dataplane.copy.progress import Progress
-from dataplane.copy.wire import Line
 
 LANES = 4  # more would wait for each other: between the blocks there is one lock
 LANE_LEAST = 1024 * 1024  # bytes of a body that are worth going to a lane
@@ -77,7 +77,7 @@ class FileSink:
     def __init__(
         self,
         hands: Hands,
-        line: Line,
+        line: Connection,
         scratch: memoryview,
         place: Place,
         *,

@@ -12,12 +12,12 @@ from dataplane.copy.calls import OK
 from dataplane.copy.checksums import LENGTH
 from dataplane.copy.engine import Engine
 from dataplane.copy.head import number_of
+from dataplane.copy.http1 import Answer
 from dataplane.copy.journal import Partial
 from dataplane.copy.problems import Code, Trouble
 from dataplane.copy.stores.base import Question
 from dataplane.copy.stores.gcs import Gcs, json_of
 from dataplane.copy.uploads import SMALL, WRONG, Body, Book, Local, Nobody, Sent, unchanged
-from dataplane.copy.wire import Answer
 
 _GOES_ON = 308
 _WITH_308 = OK | {_GOES_ON, 201}

@@ -12,6 +12,7 @@ from dataplane.copy import checksums
 from dataplane.copy.checksums import LENGTH, MULTIPART, combine
 from dataplane.copy.engine import Engine
 from dataplane.copy.head import Head, number_of
+from dataplane.copy.http1 import Answer
 from dataplane.copy.journal import Partial
 from dataplane.copy.problems import Code, Stop, Trouble, of_os
 from dataplane.copy.stores import s3xml
@@ -19,7 +20,6 @@ from dataplane.copy.stores.base import Question
 from dataplane.copy.stores.s3 import S3
 from dataplane.copy.stores.sigv4 import UNSIGNED
 from dataplane.copy.uploads import SMALL, WRONG, Body, Book, Local, Nobody, Sent, unchanged
-from dataplane.copy.wire import Answer
 from dataplane.copy.work import Unit
 
 PART = 16 * 1024 * 1024

@@ -7,11 +7,11 @@ import os
 from typing import NamedTuple, Protocol
 
 from dataplane.copy.engine import Engine
+from dataplane.copy.http1 import Connection
 from dataplane.copy.journal import Partial, mtime_of
 from dataplane.copy.problems import Code, Trouble
 from dataplane.copy.stores.gcs import Gcs
 from dataplane.copy.stores.s3 import S3
-from dataplane.copy.wire import Line
 
 SMALL = 16 * 1024 * 1024  # is sent at one go
 BLOCK = 256 * 1024
@@ -97,7 +97,7 @@ class Body:
     def length(self) -> int:
         return self._end - self._start + len(self._around[0]) + len(self._around[1])
 
-    async def __call__(self, line: Line) -> None:
+    async def __call__(self, line: Connection) -> None:
         if self._around[0]:
             await line.send(self._around[0])
         at = self._start

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dataplane.files import names
-from dataplane.files.behind import Behind
 from dataplane.files.landing import land, require_room
 from dataplane.files.notes import UPLOADS
 from dataplane.files.refusals import FAILURES, Refusal, of_error
 from dataplane.files.removing import remove
 from dataplane.files.tree import Beat, Tree, entry_json, kind_of, open_file, place, walk
+from dataplane.files.writeback import Behind
 from dataplane.safepath import Folder
 
 PART = 8 * 1024 * 1024

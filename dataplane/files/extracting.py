@@ -17,13 +17,13 @@ from typing import Any
 
 from dataplane.files import archives, names
 from dataplane.files.archives import PART, Archive, Member
-from dataplane.files.behind import Behind
 from dataplane.files.landing import land, require_room
 from dataplane.files.memory import Share
 from dataplane.files.notes import UPLOADS
 from dataplane.files.refusals import FAILURES, Refusal
 from dataplane.files.removing import take_down
 from dataplane.files.tree import Beat, Tree, open_file
+from dataplane.files.writeback import Behind
 from dataplane.own import is_own
 from dataplane.safepath import Folder, UnsafePath, parts_of
 

@@ -20,13 +20,13 @@ from itertools import islice
 from typing import Any, BinaryIO
 
 from dataplane.files import names, notes
-from dataplane.files.behind import Behind
 from dataplane.files.checks import Check, same
 from dataplane.files.landing import land, require_room
 from dataplane.files.notes import UPLOADS, Upload
 from dataplane.files.refusals import Refusal
 from dataplane.files.removing import take_down
 from dataplane.files.tree import Beat, Tree, entry_json, kind_of
+from dataplane.files.writeback import Behind
 from dataplane.safepath import Folder
 
 STALE_S = 24 * 3600.0

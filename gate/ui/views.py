@@ -14,7 +14,7 @@ from clusters.in_cluster import kubectl_reaches
 from clusters.options import options_of
 from common.errors import Forbidden
 from gate import objects
-from gate.ways import gate_url
+from gate.addresses import gate_url
 from notebooks import selectors, where
 from notebooks.models import Workspace
 from notebooks.ssh import ssh_of

@@ -13,7 +13,7 @@ from common.ids import is_uid
 from events import services as events
 from files import selectors, services
 from files.models import FileSession
-from files.specs import token_of
+from files.runtime_spec import token_of
 from gate.access import Demand
 from gate.callers import Caller, principal_of
 from gate.db import later

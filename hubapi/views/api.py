@@ -11,7 +11,7 @@ from hubapi import activity, oauth, registry
 from hubapi.errors import OAuthError
 from hubapi.models import TokenKind
 from hubapi.selectors import Holder, identity_of, scopes_of
-from hubapi.views.wire import HUB_VERSION, body_json, holder_from, hub_api
+from hubapi.views.responses import HUB_VERSION, body_json, holder_from, hub_api
 
 _MAX_FIELD = 2048
 

@@ -19,6 +19,7 @@ from loaders.services.manifest import (
     manifest_wrap,
 )
 from loaders.services.plan import Plan, load_plan, public_fields
+from loaders.services.resolve import spec_of
 from loaders.services.retries import retries_run
 from loaders.services.runs import (
     failed_last,
@@ -29,7 +30,6 @@ from loaders.services.runs import (
     load_verify,
 )
 from loaders.services.schedules import schedules_run
-from loaders.services.specify import spec_of
 from loaders.spec import Spec, Wanted
 
 __all__ = [

@@ -17,10 +17,10 @@ from loaders import policies
 from loaders.spec import CACHE
 from projects.access import Permission, require
 from volumes.models import Volume
-from volumes.nearness import names_near
 from volumes.selectors import volume_for_use, volumes_mountable
 from volumes.services import NewVolume, volume_create
 from volumes.services.create import choose
+from volumes.topology import names_near
 
 if TYPE_CHECKING:
     from accounts.principal import Principal

@@ -21,9 +21,9 @@ from loaders.models import Load
 from loaders.selectors import RELATED
 from loaders.services.base import may_change, require_cluster
 from loaders.services.caches import cache_made
+from loaders.services.resolve import columns_of, fingerprint_of, spec_for
 from loaders.services.runs import begin, load_start
 from loaders.services.schedules import next_run
-from loaders.services.specify import columns_of, fingerprint_of, spec_for
 from loaders.spec import Wanted
 from projects.access import Permission, require
 from projects.services import require_active

@@ -13,8 +13,8 @@ from loaders import policies, selectors
 from loaders.models import Load
 from loaders.services.base import changed, lock, require_change
 from loaders.services.create import require_folder
+from loaders.services.resolve import columns_of, fingerprint_of, spec_edited, spec_of
 from loaders.services.schedules import next_run
-from loaders.services.specify import columns_of, fingerprint_of, spec_edited, spec_of
 from loaders.spec import HARMLESS, PUBLIC, Wanted
 from volumes.services import volume_take_turn
 

@@ -11,8 +11,8 @@ from loaders.models import Load
 from loaders.services.create import load_create
 from loaders.services.edit import load_edit
 from loaders.services.plan import Plan, load_plan, public_fields
+from loaders.services.resolve import spec_of
 from loaders.services.runs import load_start
-from loaders.services.specify import spec_of
 from loaders.spec import Spec, Wanted
 
 if TYPE_CHECKING:

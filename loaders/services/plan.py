@@ -15,13 +15,13 @@ from common.ids import next_name
 from common.templatetags.berth import filesize
 from loaders import policies, selectors
 from loaders.choices import Direction, Mode
+from loaders.concurrency import bound
 from loaders.models import ACTIVE, Load
 from loaders.services.base import require_change
 from loaders.services.create import check, same_as, target_of
 from loaders.services.edit import changed_fields, check_edit
-from loaders.services.specify import spec_edited, spec_for, spec_of
+from loaders.services.resolve import spec_edited, spec_for, spec_of
 from loaders.spec import CACHE, PUBLIC, Spec, Wanted
-from loaders.turns import bound
 from projects.access import Permission, require
 from projects.services import require_active
 from quotas import selectors as quotas

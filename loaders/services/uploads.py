@@ -14,7 +14,7 @@ from django.db import transaction
 
 from common.clock import now
 from events import services as events
-from loaders import turns
+from loaders import concurrency
 from loaders.choices import Direction, Task, Uploads
 from loaders.models import Load
 from loaders.results import ended
@@ -115,7 +115,7 @@ def _tell_left(row: Load, code: str) -> None:
 
 def wake_next(row: Load) -> None:
     """One of the project gives nothing up any more: the next ones may."""
-    hint_uids(Load.KIND, turns.closing_in_line(row.project))
+    hint_uids(Load.KIND, concurrency.closing_in_line(row.project))
 
 
 def closing_ended(change: Transition) -> None:

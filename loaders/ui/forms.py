@@ -16,7 +16,7 @@ from credentials.selectors import credentials_usable
 from loaders.choices import Direction, Mode, StoreKind
 from loaders.policies import MAX_KEY, MAX_NAME
 from loaders.selectors import matching
-from loaders.services.specify import KINDS
+from loaders.services.resolve import KINDS
 from loaders.spec import CACHE, Wanted
 from loaders.states import FILTERS
 from volumes.choices import VolumeKind

@@ -14,7 +14,7 @@ from django.utils.translation import gettext as _
 
 from clusters.logs import MAX_DOWNLOAD, log_tail
 from common.errors import BerthError, NotFound
-from common.ui.answers import as_file
+from common.ui.responses import as_file
 from loaders import logs, selectors
 from loaders.models import Load, LoadRun
 from loaders.ui.views import READ, LoadView

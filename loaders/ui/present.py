@@ -9,10 +9,10 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from common.templatetags.berth import duration, filesize
-from loaders import selectors, services, turns
+from loaders import concurrency, selectors, services
 from loaders.choices import Result, State, Task
 from loaders.codes import VERIFIED
-from loaders.said import in_words
+from loaders.messages import in_words
 from loaders.states import MOVING, SETTLED, state_of
 from loaders.words import Why, advice_of, percent_of, why_of
 from runtime.protocol import Desired
@@ -168,7 +168,7 @@ def _position(row: Load) -> int | None:
         return int(queue.get("position", 1))
     if state_of(row) != State.WAITING or row.reason != Reason.QUEUED or row.asked_at is None:
         return None
-    turn = turns.turn_of(row)
+    turn = concurrency.turn_of(row)
     return None if turn.is_now else turn.position
 
 

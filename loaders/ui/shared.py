@@ -9,7 +9,7 @@ import yaml
 
 from credentials.selectors import credentials_named
 from loaders.services import manifest_wrap, public_fields
-from loaders.services.specify import KINDS
+from loaders.services.resolve import KINDS
 from volumes.selectors import volume_named
 
 if TYPE_CHECKING:

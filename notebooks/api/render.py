@@ -11,9 +11,9 @@ from django.conf import settings
 
 from hubapi.services import port_short_id, workload_url
 from notebooks.choices import WorkspaceKind
+from notebooks.image_pull import pull_of
 from notebooks.models import Share, Workspace
 from notebooks.program import pinned_tag
-from notebooks.pulling import pull_of
 from notebooks.services.attaching import attached_to
 from notebooks.services.plan import public_fields
 from notebooks.spec import ATTACHED, PRIVATE, PUBLIC

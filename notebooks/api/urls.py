@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from notebooks.api import presets, sharing, telling, views
+from notebooks.api import presets, sharing, streams, views
 
 _ALL = "projects/<slug:project>/workspaces"
 _ONE = f"{_ALL}/<slug:workspace>"
@@ -28,8 +28,8 @@ urlpatterns = [
         sharing.WorkspaceShareDetail.as_view(),
         name="api-workspace-share",
     ),
-    path(f"{_ONE}/logs", telling.WorkspaceLogs.as_view(), name="api-workspace-logs"),
-    path(f"{_ONE}/events", telling.WorkspaceEvents.as_view(), name="api-workspace-events"),
-    path(f"{_ONE}/usage", telling.WorkspaceUsage.as_view(), name="api-workspace-usage"),
-    path(f"{_ONE}/manifest", telling.WorkspaceManifest.as_view(), name="api-workspace-manifest"),
+    path(f"{_ONE}/logs", streams.WorkspaceLogs.as_view(), name="api-workspace-logs"),
+    path(f"{_ONE}/events", streams.WorkspaceEvents.as_view(), name="api-workspace-events"),
+    path(f"{_ONE}/usage", streams.WorkspaceUsage.as_view(), name="api-workspace-usage"),
+    path(f"{_ONE}/manifest", streams.WorkspaceManifest.as_view(), name="api-workspace-manifest"),
 ]

@@ -2,6 +2,8 @@
 
 from notebooks.services.attaching import warning_of_full
 from notebooks.services.base import may_end
+from notebooks.services.cluster_suggestion import likely_cluster
+from notebooks.services.image_digest import digest_edited, image_named
 from notebooks.services.launch import (
     default_preset,
     require_startable,
@@ -17,7 +19,6 @@ from notebooks.services.lifecycle import (
     workspaces_request_delete,
     workspaces_stop_for,
 )
-from notebooks.services.likely import likely_cluster
 from notebooks.services.limits import limits_enforce
 from notebooks.services.manifest import (
     manifest_of,
@@ -27,7 +28,6 @@ from notebooks.services.manifest import (
     said,
     workspace_apply,
 )
-from notebooks.services.pinning import digest_edited, image_named
 from notebooks.services.plan import Plan, QuotaEffect, workspace_plan
 from notebooks.services.presets import (
     PresetFields,
@@ -38,9 +38,9 @@ from notebooks.services.presets import (
     preset_update,
 )
 from notebooks.services.renewing import image_renew
+from notebooks.services.resolve import environments_of, spec_of
 from notebooks.services.sampling import samples_prune, usage_sample
 from notebooks.services.sharing import shares_revoke_for, workspace_share, workspace_unshare
-from notebooks.services.specify import environments_of, spec_of
 from notebooks.spec import Spec, Wanted
 
 __all__ = [

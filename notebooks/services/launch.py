@@ -27,9 +27,9 @@ from notebooks.services.attaching import (
     where_its_volumes_lie,
 )
 from notebooks.services.base import changed, lock, own, step
-from notebooks.services.pinning import digest_for
+from notebooks.services.image_digest import digest_for
 from notebooks.services.placing import amounts_of
-from notebooks.services.specify import columns_of, spec_for, spec_of
+from notebooks.services.resolve import columns_of, spec_for, spec_of
 from notebooks.spec import PRIVATE, Wanted, clean_name
 from projects.access import Permission, require, roles_kept
 from quotas import services as quotas

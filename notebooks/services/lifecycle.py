@@ -24,9 +24,9 @@ from notebooks.services.attaching import (
     check_still_usable,
 )
 from notebooks.services.base import changed, lock, own, require_end, step
+from notebooks.services.image_digest import pins
 from notebooks.services.launch import begin_launch, reserve
-from notebooks.services.pinning import pins
-from notebooks.services.specify import changed_fields, columns_of, spec_edited, spec_of
+from notebooks.services.resolve import changed_fields, columns_of, spec_edited, spec_of
 from notebooks.spec import ATTACHED, RESTARTING, clean_count, clean_name
 from projects.others import reason_for, tell_owner
 from runtime.protocol import Desired

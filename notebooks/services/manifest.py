@@ -11,11 +11,11 @@ from common import manifests
 from notebooks import selectors
 from notebooks.models import Preset, Workspace
 from notebooks.services.attaching import attached_to
+from notebooks.services.image_digest import digest_edited
 from notebooks.services.launch import workspace_launch, workspace_resume
 from notebooks.services.lifecycle import workspace_edit
-from notebooks.services.pinning import digest_edited
 from notebooks.services.plan import Plan, workspace_plan
-from notebooks.services.specify import columns_of, spec_of
+from notebooks.services.resolve import columns_of, spec_of
 from notebooks.spec import ATTACHED, PRIVATE, PUBLIC, Wanted, clean_name
 
 if TYPE_CHECKING:

@@ -88,7 +88,7 @@ def _fitted(cluster: Cluster, project: Project, spec: Spec, wanted: Wanted) -> S
     return spec
 
 
-class Doors:
+class LaunchChecks:
     """What the clusters of a project say against a preset as it is, for any number of presets.
 
     A constant number of queries: advice for cards. A launch asks again, and of everything.

@@ -16,7 +16,6 @@ from common.ids import next_name
 from common.money import price
 from notebooks import selectors
 from notebooks.forecast import Forecast, forecast
-from notebooks.nearness import far_from_its_data
 from notebooks.program import flavors_of
 from notebooks.services.attaching import (
     Attached,
@@ -30,8 +29,9 @@ from notebooks.services.base import own
 from notebooks.services.launch import default_preset, require_startable
 from notebooks.services.lifecycle import needs_restart
 from notebooks.services.placing import amounts_of
-from notebooks.services.specify import changed_fields, spec_edited, spec_for, spec_of
+from notebooks.services.resolve import changed_fields, spec_edited, spec_for, spec_of
 from notebooks.spec import LISTS, PUBLIC, Spec, Wanted, clean_name
+from notebooks.topology import far_from_its_data
 from quotas import selectors as quotas
 from quotas.choices import label_of, words
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from django.db import transaction
 
 from notebooks.services.base import lock
+from notebooks.services.image_digest import digest_edited
 from notebooks.services.launch import workspace_resume
 from notebooks.services.lifecycle import workspace_edit
-from notebooks.services.pinning import digest_edited
 from notebooks.spec import Wanted
 from runtime.protocol import Desired
 

@@ -15,9 +15,9 @@ from django.utils.translation import gettext_lazy as _
 from common.templatetags.berth import translated
 from notebooks import selectors
 from notebooks.forecast import Forecast, KindFree, Rooms
-from notebooks.services.placing import Doors, amounts_of, can_run, clusters_of
+from notebooks.services.placing import LaunchChecks, amounts_of, can_run, clusters_of
 from notebooks.services.plan import cost_per_hour, prices
-from notebooks.services.specify import spec_of_preset
+from notebooks.services.resolve import spec_of_preset
 from notebooks.ui.rights import startable, with_roles
 from projects.access import Permission, permissions_of, projects_visible_to
 from projects.models import Project
@@ -67,7 +67,7 @@ def cards(project: Project, owner: User) -> list[Card]:
     ceilings = quotas.ceilings_over(project, owner)
     usable = clusters_of(project)
     rooms = Rooms(project.uid, usable)
-    doors = Doors(project, usable)
+    doors = LaunchChecks(project, usable)
     presets = list(selectors.presets_for(project))
     known = prices() if any(preset.gpus for preset in presets) else {}
     made = [_card(preset, rooms, usable, doors, known) for preset in presets]
@@ -79,7 +79,7 @@ def _card(
     preset: Preset,
     rooms: Rooms,
     usable: list[Cluster],
-    doors: Doors,
+    doors: LaunchChecks,
     known: Mapping[str, Decimal],
 ) -> Card | None:
     """Return the card, None where no cluster can run the preset now.

@@ -15,11 +15,11 @@ from common.clock import now
 from hubapi.selectors import idle_state
 from notebooks import selectors, services
 from notebooks.hub import open_url
+from notebooks.image_pull import pull_of
 from notebooks.models import Workspace
 from notebooks.program import flavors_of
-from notebooks.pulling import pull_of
+from notebooks.ui.connection_info import OnCluster, on_cluster
 from notebooks.ui.home import cards
-from notebooks.ui.reach import OnCluster, on_cluster
 from notebooks.ui.rights import may_keep
 from notebooks.why import info_of
 from projects.access import role_of

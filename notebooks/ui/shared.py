@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from django.utils.translation import gettext as _
 
 from common.errors import BerthError, Invalid
-from common.ui import answers
-from common.ui.answers import go, to_yaml
+from common.ui import responses
+from common.ui.responses import go, to_yaml
 
 if TYPE_CHECKING:
     from django.http import HttpRequest
@@ -20,7 +20,7 @@ FORM_FIELDS = {"cpu_milli": "cpu", "memory_mib": "memory", "shm_mib": "shm"}
 
 
 def refuse(request: HttpRequest, form: SizeForm, error: BerthError) -> int:
-    return answers.refuse(request, form, error, FORM_FIELDS)
+    return responses.refuse(request, form, error, FORM_FIELDS)
 
 
 def whole(text: str, field: str) -> int:

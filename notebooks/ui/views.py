@@ -14,13 +14,13 @@ from django.utils.translation import gettext as _
 
 from clusters.logs import MAX_DOWNLOAD, TAIL, LogPart, log_read, log_tail
 from common.errors import BerthError, Conflict, Forbidden, Invalid
-from common.ui.answers import as_file
+from common.ui.responses import as_file
 from events import selectors as events
 from notebooks import selectors, services
 from notebooks.models import Workspace
+from notebooks.ui.connection_info import seen_at
 from notebooks.ui.forms import SizeForm, edit_form
 from notebooks.ui.present import shown
-from notebooks.ui.reach import seen_at
 from notebooks.ui.shared import go, refuse, to_yaml
 from notebooks.ui.tabs import Tab, more_of
 from notebooks.where import cluster_of

@@ -4,7 +4,7 @@ signing in.
 
 import sys
 
-from portal.server.places import Refusal, private_umask
+from portal.server.paths import Refusal, private_umask
 from portal.server.preflight import setup
 
 

@@ -4,7 +4,7 @@ import json
 import os
 from datetime import UTC, datetime
 
-from portal.server.places import Places, Refusal, private_umask, running
+from portal.server.paths import Paths, Refusal, private_umask, running
 
 KEY = "BERTH_SECRET_KEY"
 
@@ -22,7 +22,7 @@ A backup is better: `berth restore FILE`."""
 
 def anew(*, is_sure: bool) -> int:
     private_umask()
-    places = Places.from_environment()
+    places = Paths.from_environment()
     if running(places):
         message = "Berth runs; end it first with `berth down`."
         raise Refusal(message)
@@ -45,7 +45,7 @@ def anew(*, is_sure: bool) -> int:
     return 0
 
 
-def has_key(places: Places) -> bool:
+def has_key(places: Paths) -> bool:
     if {KEY, f"{KEY}_FILE"} & os.environ.keys():
         return True
     try:

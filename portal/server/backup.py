@@ -21,7 +21,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from portal.server.homes import add_homes, put_acls
-from portal.server.places import Places, Refusal, private_umask, running, write_private
+from portal.server.paths import Paths, Refusal, private_umask, running, write_private
 from portal.server.preflight import setup
 from portal.server.restored import people, restored
 
@@ -35,7 +35,7 @@ def backup(name: str, *, homes: bool) -> int:
     setup()
     from django.conf import settings
 
-    places = Places.from_environment()
+    places = Paths.from_environment()
     target = Path(name).absolute()
     if target.exists():
         message = f"{target} exists already; a backup never replaces one. Choose another name."
@@ -69,7 +69,7 @@ def backup(name: str, *, homes: bool) -> int:
 
 def restore(name: str, *, replace: bool, keep_access: bool = False) -> int:
     private_umask()
-    places = Places.from_environment()
+    places = Paths.from_environment()
     if running(places):
         message = "Berth runs; end it first with `berth down`."
         raise Refusal(message)
@@ -163,7 +163,7 @@ def acting_as(owner: os.stat_result) -> Iterator[None]:
         os.setegid(0)
 
 
-def copy_before_upgrade(places: Places) -> Path:
+def copy_before_upgrade(places: Paths) -> Path:
     """Keeps the database as it was before a migration, and the newest few of such copies."""
     folder = places.var / "backups"
     folder.mkdir(mode=0o700, exist_ok=True)
@@ -283,7 +283,7 @@ def holds_data(kind: str) -> bool:
     return bool(connection.introspection.table_names())
 
 
-def put_back(archive: tarfile.TarFile, about: dict[str, Any], kind: str, places: Places) -> None:
+def put_back(archive: tarfile.TarFile, about: dict[str, Any], kind: str, places: Paths) -> None:
     from django.conf import settings
 
     with tempfile.TemporaryDirectory(dir=places.var / "backups") as work:
@@ -311,7 +311,7 @@ def member(archive: tarfile.TarFile, name: str) -> Any:
         raise Refusal(message) from error
 
 
-def replace_sqlite(fresh: Path, places: Places) -> None:
+def replace_sqlite(fresh: Path, places: Paths) -> None:
     with contextlib.closing(sqlite3.connect(fresh)) as check:
         if check.execute("PRAGMA integrity_check").fetchone()[0] != "ok":
             message = "The database in this backup is damaged; nothing was changed."

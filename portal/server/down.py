@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from portal.server import standby
-from portal.server.places import Places, Refusal, running
+from portal.server.paths import Paths, Refusal, running
 
 PATIENCE_S = 60.0
 SHUTDOWN_TIMEOUT_S = 60.0
@@ -17,7 +17,7 @@ SILENT_S = 60.0  # the worker makes a turn each second
 
 
 def down(*, workspaces: bool) -> int:
-    places = Places.from_environment()
+    places = Paths.from_environment()
     number = running(places)
     if number:
         end(places, number)
@@ -28,7 +28,7 @@ def down(*, workspaces: bool) -> int:
     return 0
 
 
-def end(places: Places, number: int) -> None:
+def end(places: Paths, number: int) -> None:
     check_whose(places, number)
     try:
         os.kill(number, signal.SIGTERM)
@@ -46,7 +46,7 @@ def end(places: Places, number: int) -> None:
     print("Berth has ended.")
 
 
-def check_whose(places: Places, number: int) -> None:
+def check_whose(places: Paths, number: int) -> None:
     """The portal's user wrote the number: it must not make root end a process that is not his."""
     try:
         owner = Path(f"/proc/{number}").stat().st_uid
@@ -57,7 +57,7 @@ def check_whose(places: Places, number: int) -> None:
         raise Refusal(message)
 
 
-def end_workspaces(places: Places) -> None:
+def end_workspaces(places: Paths) -> None:
     """Asks the supervisor itself: it takes the processes down and then ends."""
     path = Path(os.environ.get("BERTH_SUPERVISOR_SOCKET") or places.var / "supervisor" / "sock")
     request = {"id": 1, "verb": "shutdown", "workspaces": True}
@@ -76,7 +76,7 @@ def end_workspaces(places: Places) -> None:
 
 
 def status() -> int:
-    places = Places.from_environment()
+    places = Paths.from_environment()
     number = running(places)
     if number is None:
         print(f"Berth does not run on {places.var}.")

@@ -15,7 +15,7 @@ from django.conf import settings
 from django.db import DatabaseError, close_old_connections, connection
 
 from accounts import oidc_grants
-from clusters import farewell, in_cluster
+from clusters import detached_cleanup, in_cluster
 from clusters import services as clusters
 from clusters.checks import run as checks
 from clusters.models import Cluster
@@ -23,7 +23,7 @@ from clusters.placement import QUEUED_HERE
 from common import disk
 from events import sealer
 from files import services as files
-from hubapi import activity, cutting
+from hubapi import activity, revocation
 from loaders import services as loaders
 from notebooks import services as notebooks
 from notifications import outbox
@@ -31,8 +31,8 @@ from portal import beat, housekeeping
 from portal.celery import app, prepare_broker
 from portal.server import garbage
 from portal.server.standby import turn_file, wanted_file
-from runtime import gateway, incarnation, leases, observe, orphans, routes, sweep
-from runtime.engine_ear import EngineEar
+from runtime import due_scheduler, gateway, leases, observe, orphans, routes, worker_identity
+from runtime.wakeup_listener import EngineEar
 
 log = structlog.get_logger(__name__)
 
@@ -221,8 +221,8 @@ class Worker:
     def __init__(self) -> None:
         self._started = False
         self._is_told = False
-        self.pool = sweep.Pool()
-        self.sweeper = sweep.Sweeper(self.pool.offer)
+        self.pool = due_scheduler.Pool()
+        self.sweeper = due_scheduler.Sweeper(self.pool.offer)
         self.pool.on_full = self.sweeper.wake
         self.ear = EngineEar(self.pool.submit)
         self.watches = Watches(self.pool.submit)
@@ -235,9 +235,11 @@ class Worker:
             Loop("disk-reserve", disk.keep_reserve, CHECK_S),
             Loop("files-idle", files.sessions_tidy, 15.0, leased=True),
             Loop("cluster-checks", checks.run_due, CHECK_S, leased=True),
-            Loop("cluster-farewells", farewell.run_due, CHECK_S, leased=True),
+            Loop("cluster-farewells", detached_cleanup.run_due, CHECK_S, leased=True),
             Loop("orphans", orphans.collect_orphans, 60.0, leased=True, first_s=LATER_S),
-            Loop("notebook-tokens", cutting.Keeper().tick, cutting.Keeper.EVERY_S, leased=True),
+            Loop(
+                "notebook-tokens", revocation.Keeper().tick, revocation.Keeper.EVERY_S, leased=True
+            ),
             Loop("notebook-activity", activity.poll, activity.POLL_S, leased=True),
             Loop("people-at-provider", oidc_grants.ask_due, CHECK_S, leased=True),
             Loop("workspace-limits", notebooks.limits_enforce, 15.0, leased=True),
@@ -255,7 +257,7 @@ class Worker:
         if settings.BERTH_LOCAL_CLUSTER:
             clusters.ensure_local_cluster()
         in_cluster.ensure()
-        incarnation.beat()
+        worker_identity.beat()
         self.ear.start()
         self.sweeper.start()
         for loop in self.loops:
@@ -318,5 +320,5 @@ class Worker:
         for loop in self.loops:
             loop.join(1)
         if ended:
-            incarnation.leave()
+            worker_identity.leave()
         log.info("worker.ended", drained=ended)

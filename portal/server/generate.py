@@ -15,7 +15,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from portal.server.places import Places, Refusal
+from portal.server.paths import Paths, Refusal
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 PASSWORDS = ("POSTGRES_PASSWORD", "REDIS_PASSWORD", "BERTH_METRICS_TOKEN", "BERTH_ADMIN_PASSWORD")
@@ -26,7 +26,7 @@ _OK, _MISSING, _CONFLICT = 200, 404, 409
 def made() -> dict[str, str]:
     """Every secret, fresh. Safe inside an address: letters, digits, ``-`` and ``_`` only."""
     with tempfile.TemporaryDirectory() as folder:
-        places = Places(Path(folder))
+        places = Paths(Path(folder))
         places.ensure_secrets()
         values: dict[str, str] = json.loads(places.secrets.read_text())
     return {**values, **{name: secrets.token_urlsafe(24) for name in PASSWORDS}}

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from portal.server.places import ROOT, Places, Refusal
+from portal.server.paths import ROOT, Paths, Refusal
 
 NAME = "berth"
 ROOT_ONLY = "BERTH_ROOT_ONLY"
@@ -15,7 +15,7 @@ OPEN_TO_PASS = 0o1771  # sticky: the portal's user can't replace what belongs to
 CHECK = "import django, ssl, sqlite3"
 
 
-def service_user(places: Places) -> pwd.struct_passwd | None:
+def service_user(places: Paths) -> pwd.struct_passwd | None:
     """Return the user that runs the portal; None where it was said that root does (on stderr).
 
     Refusal where this machine can't have that user: what serves the network is not root unasked.
@@ -90,7 +90,7 @@ def succeeds_as(user: pwd.struct_passwd, code: str) -> bool:
     return not done.returncode
 
 
-def hand_over(places: Places, user: pwd.struct_passwd) -> None:
+def hand_over(places: Paths, user: pwd.struct_passwd) -> None:
     """``var`` belongs to root and can be written by berth; what workspaces use stays root's."""
     try:
         places.var.mkdir(parents=True, exist_ok=True)
@@ -115,7 +115,7 @@ def hand_over(places: Places, user: pwd.struct_passwd) -> None:
         raise Refusal(message) from error
 
 
-def require_way_in(places: Places, user: pwd.struct_passwd) -> None:
+def require_way_in(places: Paths, user: pwd.struct_passwd) -> None:
     """What is the portal's own is of no use to it below a folder that it may not enter."""
     if not succeeds_as(user, f"import os; os.listdir({str(places.run)!r})"):
         message = (

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from common.ids import new_uid
-from portal.server.places import UNLIKE, Places, Refusal, write_private
+from portal.server.paths import UNLIKE, Paths, Refusal, write_private
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -35,7 +35,7 @@ class Record(Protocol):
 
 
 class FileRecord:
-    def __init__(self, places: Places) -> None:
+    def __init__(self, places: Paths) -> None:
         self._path = places.installation
         self.where = str(self._path)
 
@@ -71,7 +71,7 @@ class Found:
         return not self.uid and not self.has_people
 
 
-def look(places: Places, record: Record, *, new_secrets: bool = False) -> Found:
+def look(places: Paths, record: Record, *, new_secrets: bool = False) -> Found:
     """Read, and make nothing: not even an empty file where the database was."""
     from django.db import connection
 

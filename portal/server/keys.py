@@ -12,7 +12,7 @@ import secrets
 from typing import Any
 
 from portal.server.backup import belong
-from portal.server.places import Places, Refusal, private_umask, running, write_private
+from portal.server.paths import Paths, Refusal, private_umask, running, write_private
 from portal.server.preflight import setup
 
 KEY, FALLBACKS = "BERTH_SECRET_KEY", "BERTH_SECRET_KEY_FALLBACKS"
@@ -22,7 +22,7 @@ FALLBACKS_KEPT = 2
 
 def rotate() -> int:
     private_umask()
-    places = Places.from_environment()
+    places = Paths.from_environment()
     if running(places):
         message = "Berth runs; end it first with `berth down`, so that nothing uses the old key."
         raise Refusal(message)
@@ -59,7 +59,7 @@ def prove_again() -> None:
         Installation.objects.update(proofs=proofs())
 
 
-def secrets_of(places: Places) -> dict[str, str]:
+def secrets_of(places: Paths) -> dict[str, str]:
     if not places.secrets.exists():
         message = f"There is no {places.secrets}; has Berth been started here once?"
         raise Refusal(message)
@@ -68,7 +68,7 @@ def secrets_of(places: Places) -> dict[str, str]:
     return known
 
 
-def replace_key(places: Places, known: dict[str, str]) -> None:
+def replace_key(places: Paths, known: dict[str, str]) -> None:
     old = [known[KEY], *filter(None, known.get(FALLBACKS, "").split(","))]
     known[KEY] = secrets.token_urlsafe(48)
     known[FALLBACKS] = ",".join(old[:FALLBACKS_KEPT])
@@ -76,13 +76,13 @@ def replace_key(places: Places, known: dict[str, str]) -> None:
     write_secrets(places, known)
 
 
-def write_secrets(places: Places, known: dict[str, str]) -> None:
+def write_secrets(places: Paths, known: dict[str, str]) -> None:
     owner = places.secrets.stat()
     write_private(places.secrets, json.dumps(known, indent=2) + "\n")
     belong(places.secrets, owner)
 
 
-def seal_credentials_again(places: Places) -> int:
+def seal_credentials_again(places: Paths) -> int:
     """In small steps; the old keys are forgotten only when nothing rests on them."""
     from credentials import rekey
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from portal.server.places import Refusal
+from portal.server.paths import Refusal
 
 BACKLOG = 1024
 

@@ -4,7 +4,7 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 
-from portal.server.places import Refusal
+from portal.server.paths import Refusal
 
 SERVED = ("web", "worker", "gate", "proxy", "migrate", "check", "health", "secrets")
 Verb = Callable[[argparse.Namespace], int]

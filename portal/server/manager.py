@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from portal.server.places import ROOT
+from portal.server.paths import ROOT
 from portal.server.processes import Child, rotate
 from portal.server.standby import Standby
 

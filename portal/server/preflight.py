@@ -15,7 +15,7 @@ from typing import Any
 
 from common.loading import loading
 from portal.server import installation
-from portal.server.places import UNLIKE, Places, Refusal, private_umask
+from portal.server.paths import UNLIKE, Paths, Refusal, private_umask
 from portal.server.up import EXPLAINED
 
 PORT_MAX = 65535
@@ -149,7 +149,7 @@ def prepare_database(
     from common import disk
 
     disk.give_back()
-    places = Places.from_environment()
+    places = Paths.from_environment()
     record = record or installation.FileRecord(places)
     try:
         found = installation.look(places, record, new_secrets=new_secrets)
@@ -226,7 +226,7 @@ def migrate() -> None:
     from portal.server.backup import copy_before_upgrade
 
     if connection.vendor == "sqlite" and connection.introspection.table_names():
-        copy = copy_before_upgrade(Places.from_environment())
+        copy = copy_before_upgrade(Paths.from_environment())
         print(f"  Upgrading the database; the old one is kept as {copy}", flush=True)
     else:
         print("  Preparing the database", flush=True)

@@ -7,7 +7,7 @@ that the database does not know is removed until an operator has looked (``berth
 import getpass
 import os
 
-from portal.server.places import Places, Refusal
+from portal.server.paths import Paths, Refusal
 
 
 def people() -> set[str] | None:
@@ -45,7 +45,7 @@ def restored(*, made_at: str, before: set[str] | None = None, keep_access: bool 
         raise Refusal(message)
     if pending_migrations():
         migrate()
-    places = Places.from_environment()
+    places = Paths.from_environment()
     places.prepare()
     record = FileRecord(places)
     with transaction.atomic():

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 
 from portal.server.listeners import listen
-from portal.server.places import ROOT, UNLIKE, Refusal, private_umask
+from portal.server.paths import ROOT, UNLIKE, Refusal, private_umask
 
 DATABASE_WITHIN_S = 300.0
 ASK_EVERY_S = 2.0

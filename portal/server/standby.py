@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from portal.server.places import Places
+from portal.server.paths import Paths
 from portal.server.processes import Child
 
 LOOK_EVERY_S = 1.0
@@ -58,7 +58,7 @@ class Standby:
             one.stop()
 
 
-def gate(places: Places, env: Mapping[str, str], sockets: Mapping[str, socket.socket]) -> Standby:
+def gate(places: Paths, env: Mapping[str, str], sockets: Mapping[str, socket.socket]) -> Standby:
     """The manager holds its sockets from the start: a port that pages name is never another's."""
     options = {"gate": "--fd", "gate_internal": "--internal-fd", "ssh": "--ssh-fd"}
     fds = {option: sockets[name].fileno() for name, option in options.items() if name in sockets}
@@ -82,7 +82,7 @@ def turn_file(var: Path) -> Path:
     return var / "run" / "worker.turn"
 
 
-def state_of(places: Places) -> str:
+def state_of(places: Paths) -> str:
     """One line for ``berth status``."""
     if wanted_file(places.var).exists():
         return "runs"

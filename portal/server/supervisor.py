@@ -16,7 +16,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from portal.server.places import ROOT
+from portal.server.paths import ROOT
 from portal.server.processes import Child
 
 CONNECT_TIMEOUT_S = 2.0

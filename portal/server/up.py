@@ -15,11 +15,11 @@ from typing import Any
 from portal.server import identity, standby, supervisor
 from portal.server.listeners import bind_all
 from portal.server.manager import Manager, say
-from portal.server.places import (
+from portal.server.paths import (
     DATA_HERE,
     ROOT,
     UNLIKE,
-    Places,
+    Paths,
     Refusal,
     take_lock,
     write_private,
@@ -34,7 +34,7 @@ EXPLAINED = 78  # the check before the start has already said what is wrong
 
 
 def up(*, insecure_http: bool) -> int:
-    places = Places.from_environment()
+    places = Paths.from_environment()
     if os.geteuid() == 0 and GO not in os.environ:
         user = identity.service_user(places)
         if user is not None:
@@ -45,7 +45,7 @@ def up(*, insecure_http: bool) -> int:
 # --- the portal, as whoever we are -------------------------------------------------------------
 
 
-def portal(places: Places, *, insecure_http: bool) -> int:
+def portal(places: Paths, *, insecure_http: bool) -> int:
     begun = time.monotonic()
     os.umask(0o077)
     places.prepare()
@@ -75,7 +75,7 @@ def announce(plan: dict[str, Any], begun: float) -> None:
     say(f"Berth is ready at {plan['public_url']} ({time.monotonic() - begun:.1f} s)")
 
 
-def begun_plan(places: Places, *, insecure_http: bool) -> dict[str, Any]:
+def begun_plan(places: Paths, *, insecure_http: bool) -> dict[str, Any]:
     """With the secrets that are here, or new ones; where these turn out wrong nothing is left."""
     before = places.secrets.read_text() if places.secrets.exists() else None
     is_new = places.ensure_secrets()
@@ -114,7 +114,7 @@ def checked_plan(*, insecure_http: bool, new_secrets: bool = False) -> dict[str,
 
 
 def processes(
-    places: Places, plan: dict[str, Any], sockets: dict[str, socket.socket]
+    places: Paths, plan: dict[str, Any], sockets: dict[str, socket.socket]
 ) -> list[Child]:
     fd = {name: one.fileno() for name, one in sockets.items()}
     own = [sys.executable, "-m"]
@@ -184,7 +184,7 @@ class Unprivileged(Child):
 class Rooted:
     """Root's half: starts the other half as berth, and keeps the supervisor. Nothing else."""
 
-    def __init__(self, places: Places, user: pwd.struct_passwd, *, insecure_http: bool) -> None:
+    def __init__(self, places: Paths, user: pwd.struct_passwd, *, insecure_http: bool) -> None:
         self.places = places
         self.user = user
         self.insecure_http = insecure_http

@@ -13,7 +13,7 @@ from rest_framework.response import Response
 
 from accounts.api.base import NeverStored
 from common.drf.serializers import StrictSerializer
-from projects import places, selectors, services
+from projects import namespaces, selectors, services
 from projects.access import Permission
 from projects.api.base import ProjectAPIView
 from projects.api.views import valid
@@ -73,7 +73,7 @@ class PlacesView(ProjectAPIView):
 
     @extend_schema(responses=PlaceSerializer(many=True))
     def get(self, request: Request, project: str) -> Response:
-        return Response(PlaceSerializer(places.places_listed(self.project), many=True).data)
+        return Response(PlaceSerializer(namespaces.places_listed(self.project), many=True).data)
 
 
 class ClustersSerializer(StrictSerializer):
@@ -95,7 +95,7 @@ class ProjectClustersView(ProjectAPIView):
 
     @extend_schema(responses=ClustersSerializer)
     def get(self, request: Request, project: str) -> Response:
-        return Response({"clusters": places.clusters_of(self.project.uid)})
+        return Response({"clusters": namespaces.clusters_of(self.project.uid)})
 
     @extend_schema(request=ClustersSerializer, responses=ClustersSerializer)
     def put(self, request: Request, project: str) -> Response:

@@ -1,5 +1,6 @@
 """Everything that changes a project, its members and its invitations."""
 
+from projects.services.cluster_access import project_set_clusters
 from projects.services.groups import group_role_remove, group_role_set, groups_sync
 from projects.services.invitations import (
     invitation_accept,
@@ -32,7 +33,6 @@ from projects.services.members import (
     member_set_role,
     roles_grantable,
 )
-from projects.services.reach import project_set_clusters
 
 __all__ = [
     "file_of",

@@ -25,7 +25,7 @@ from clusters.options import ClusterOptions, options_of
 from common.clock import now
 from common.errors import Conflict, Invalid, NotFound, Unavailable, wrong
 from events.services import record
-from projects import hooks, kubeconfig, places
+from projects import hooks, kubeconfig, namespaces
 from projects.access import Permission, require
 from projects.choices import GrantKind
 from projects.models import KubeGrant, Membership, Project, ProjectPlace
@@ -277,7 +277,7 @@ def _options(cluster_key: str) -> ClusterOptions:
 
 
 def _cluster(cluster_key: str) -> Cluster:
-    rows = Cluster.objects.filter(driver__in=places.TENANT_DRIVERS, enabled=True)
+    rows = Cluster.objects.filter(driver__in=namespaces.TENANT_DRIVERS, enabled=True)
     cluster = rows.filter(key=cluster_key).first()
     if cluster is None:
         raise Conflict(_("This cluster is not attached now."), code="cluster-gone")
@@ -335,10 +335,10 @@ def _asked(cluster_key: str) -> Any:
 
 
 def _place(project: Project, cluster_key: str) -> ProjectPlace:
-    allowed = places.clusters_of(project.uid)
+    allowed = namespaces.clusters_of(project.uid)
     place = None
     if not allowed or cluster_key in allowed:
-        place = places.place_ensure(project=project, cluster_key=cluster_key)
+        place = namespaces.place_ensure(project=project, cluster_key=cluster_key)
     if place is None:
         sentence = _("This project has no namespace on a cluster called “%(name)s”.")
         said = sentence % {"name": cluster_key[:63]}

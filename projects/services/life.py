@@ -12,7 +12,7 @@ from common.clock import now
 from common.errors import Conflict, Forbidden, Invalid, wrong
 from common.ids import slugify
 from events.services import record
-from projects import contents, hooks, places
+from projects import contents, hooks, namespaces
 from projects.access import Permission, require
 from projects.choices import Role
 from projects.models import Membership, Project
@@ -60,7 +60,7 @@ def project_create(
         raise Conflict(sentence, code="slug-taken", fields={"slug": [sentence]}) from None
     Membership.objects.create(project=project, user=principal.user, role=Role.OWNER)
     record(actor=principal, verb="project.created", target=project, project_uid=project.uid)
-    places.places_ensure(project)
+    namespaces.places_ensure(project)
     hooks.project_created(project, principal)
     changed(project)
     return project

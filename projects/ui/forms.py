@@ -7,7 +7,7 @@ from django import forms
 from django.utils.translation import gettext_lazy as _
 
 from common.errors import Conflict, Invalid
-from common.ui.answers import show_error
+from common.ui.responses import show_error
 from projects.choices import Role
 
 T = TypeVar("T")

@@ -16,7 +16,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from accounts.ui.base import SettingsView
-from projects import places, selectors, services
+from projects import namespaces, selectors, services
 from projects.access import Permission
 from projects.choices import GrantKind
 from projects.models import KubeGrant
@@ -72,7 +72,7 @@ class GrantFilter(forms.Form):
         return str(self.cleaned_data["q"]).strip() if self.is_valid() else ""
 
 
-def _reached(listed: list[places.Where]) -> list[tuple[str, str]]:
+def _reached(listed: list[namespaces.Where]) -> list[tuple[str, str]]:
     return [(place.cluster, place.name) for place in listed if place.kubectl]
 
 
@@ -84,7 +84,7 @@ class Kubectl(ProjectView):
         return self._page(None)
 
     def post(self, request: HttpRequest, project: str) -> HttpResponse:
-        form = GrantForm(request.POST, _reached(places.places_listed(self.project)))
+        form = GrantForm(request.POST, _reached(namespaces.places_listed(self.project)))
         if form.is_valid():
             given = dict(form.cleaned_data)
             act = partial(
@@ -100,7 +100,7 @@ class Kubectl(ProjectView):
         return self._page(form, status=422)
 
     def _page(self, form: GrantForm | None, *, status: int = 200) -> HttpResponse:
-        listed = places.places_listed(self.project)
+        listed = namespaces.places_listed(self.project)
         clusters = _reached(listed)
         manages = self.can(Permission.MEMBER_MANAGE)
         search = GrantFilter(self.request.GET)

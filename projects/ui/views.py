@@ -14,7 +14,7 @@ from common.errors import Conflict, Forbidden, Invalid, NotFound
 from common.paging import paginate
 from events import selectors as events
 from notifications.selectors import is_mail_set_up
-from projects import contents, places, selectors, services
+from projects import contents, namespaces, selectors, services
 from projects.access import PERMISSION_TEXT, Permission, denial
 from projects.choices import Role
 from projects.services.life import may_create
@@ -30,7 +30,7 @@ def tabs(view: ProjectView, current: str) -> list[dict[str, Any]]:
         ("events", _("Activity"), Permission.EVENT_READ),
         ("settings", _("Settings"), Permission.PROJECT_READ),
     ]
-    if view.can(Permission.KUBE_USE) and places.any_tenant_cluster():
+    if view.can(Permission.KUBE_USE) and namespaces.any_tenant_cluster():
         every.insert(3, ("kubectl", _("kubectl"), Permission.KUBE_USE))
     return [
         {
@@ -339,9 +339,10 @@ class Settings(ProjectView):
         """Every cluster and whether the project is limited to it; for operators only."""
         if not self.principal.is_operator:
             return []
-        mine = set(places.clusters_of(self.project.uid))
+        mine = set(namespaces.clusters_of(self.project.uid))
         return [
-            {"key": key, "name": name, "chosen": key in mine} for key, name in places.all_clusters()
+            {"key": key, "name": name, "chosen": key in mine}
+            for key, name in namespaces.all_clusters()
         ]
 
 

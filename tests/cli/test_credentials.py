@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from credentials.decrypt import opened
 from credentials.models import Credential
-from credentials.opening import opened
 from tests.cli.conftest import read
 from tests.credentials import samples
 

@@ -15,7 +15,7 @@ import yaml
 from clusters.checks import rights, simple
 from clusters.checks.asking import ClientAsker
 from clusters.checks.base import Finding, Subject
-from clusters.checks.bench import Bench
+from clusters.checks.probe_runner import Bench
 from clusters.models import Cluster
 from clusters.options import ClusterOptions
 from devcluster.kube import Kube

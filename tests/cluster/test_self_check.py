@@ -10,9 +10,9 @@ import pytest
 
 from accounts.principal import Principal
 from clusters import registry
-from clusters.checks import host, network, queue, rights, run, takeover, ways
+from clusters.checks import connectivity, host, network, queue, rights, run, takeover
 from clusters.checks.base import Answer, Subject
-from clusters.checks.bench import MARK, Bench
+from clusters.checks.probe_runner import MARK, Bench
 from clusters.models import CheckResult, Cluster
 from clusters.options import ClusterOptions, options_of
 from clusters.placement import launch_refusal
@@ -166,7 +166,7 @@ def test_a_way_that_is_lost_by_a_wrong_setting_is_named(
 ):
     if not ways_there:
         pytest.skip("not known what this machine is to the cluster's pods")
-    monkeypatch.setattr(ways, "WAIT_S", 4.0)
+    monkeypatch.setattr(connectivity, "WAIT_S", 4.0)
     monkeypatch.setattr(run, "CHECKS", tuple(c for c in run.CHECKS if c.name == "ways"))
     cluster.options = {**cluster.options, **wrong}
     (found,) = run.run(cluster, api)

@@ -1,7 +1,7 @@
 """An API server of few words for checks: answers by path, and pods that end as a test says."""
 
 from clusters.checks.base import Answer, Subject
-from clusters.checks.bench import Bench
+from clusters.checks.probe_runner import Bench
 from clusters.models import Cluster
 from clusters.options import ClusterOptions
 

@@ -23,7 +23,7 @@ from clusters.checks import (
     users,
 )
 from clusters.checks.base import Answer, green, red, text_of, unknown
-from clusters.checks.bench import Bench
+from clusters.checks.probe_runner import Bench
 from clusters.models import CheckResult, Cluster
 from clusters.options import ClusterOptions
 from clusters.services import checks_store

@@ -5,6 +5,7 @@ from uuid import uuid4
 
 import pytest
 
+from clusters.gating_checks import METADATA
 from clusters.kind_use import kinds_for
 from clusters.models import CheckResult, Cluster, Flavor, NetworkProfile, Pool
 from clusters.placement import (
@@ -16,7 +17,6 @@ from clusters.placement import (
     placement_for,
     pools_on,
 )
-from clusters.proofs import METADATA
 from clusters.services import nodes_store
 from common.clock import now
 from common.errors import Forbidden, Invalid

@@ -8,7 +8,7 @@ import pytest
 
 from clusters.checks import CHECKS, image, run, storage
 from clusters.checks.base import Answer
-from clusters.checks.bench import MARK
+from clusters.checks.probe_runner import MARK
 from common.clock import now
 from tests.clusters.probing import Api, bench, ended, subject, waiting
 

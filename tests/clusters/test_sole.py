@@ -5,7 +5,7 @@ import pytest
 from clusters import registry
 from clusters.checks import run, sole
 from clusters.checks.base import Answer, Subject
-from clusters.checks.bench import Bench
+from clusters.checks.probe_runner import Bench
 from clusters.models import CheckResult, Cluster
 from clusters.options import ClusterOptions, options_of
 from clusters.placement import launch_refusal

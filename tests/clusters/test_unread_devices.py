@@ -8,7 +8,7 @@ import pytest
 
 from clusters import admission, services
 from clusters.models import Claim, Cluster
-from notebooks.forecast import Room
+from notebooks.forecast import CapacitySnapshot
 from runtime.ports import Granted
 from runtime.protocol import Device, Health
 from runtime.reasons import Reason
@@ -60,7 +60,7 @@ def test_while_the_machine_can_not_be_asked_nothing_of_it_is_gone(ask: Any) -> N
 
 def test_a_launch_form_does_not_call_it_without_end(ask: Any) -> None:
     told(H100, unread=(0, 1))
-    room = Room(Cluster.objects.get(key="local"))
+    room = CapacitySnapshot(Cluster.objects.get(key="local"))
     assert (room.free_gpus(), room.total_gpus()) == (0, 2)
     forecast = room.ask(ask(gpus=1).resources)
     assert (forecast.starts_now, "without end" in forecast.sentence) == (False, False)

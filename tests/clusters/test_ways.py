@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from clusters import registry
-from clusters.checks import CHECKS, ways
+from clusters.checks import CHECKS, connectivity
 from clusters.checks.base import Answer
 from clusters.models import CheckResult, Cluster
 from clusters.options import ClusterOptions
@@ -41,7 +41,7 @@ class Pods(Api):
 
 @pytest.fixture
 def router(db, monkeypatch):
-    monkeypatch.setattr(ways, "WAIT_S", 0.0)
+    monkeypatch.setattr(connectivity, "WAIT_S", 0.0)
     made = FakeRouter()
     monkeypatch.setattr(registry, "router", lambda: made)
     return made
@@ -51,7 +51,7 @@ def asked(api, **options):
     options = {**HUB, **options}
     one = subject(api, **options)
     one.cluster.options = options
-    return ways.act(one, bench(api, **options))
+    return connectivity.act(one, bench(api, **options))
 
 
 def test_ways_that_are_found_are_green(router):
@@ -73,13 +73,21 @@ def test_a_loopback_address_is_red_without_any_pod(url, router):
 @pytest.mark.parametrize(
     ("closed", "free", "words"),
     [
-        (ways.DNS, ways.DNS, "cluster's DNS: why it is"),
-        (ways.DNS, 0, "DNS is said to be at kube-system/kube-dns"),
-        (ways.DNS, ways.HUB, "DNS is said to be at kube-system/kube-dns"),
-        (ways.HUB_NAME, ways.HUB_NAME, "resolve the name in http://192.0.2.10:8002: why it is"),
-        (ways.HUB, ways.HUB, "don't reach Berth at http://192.0.2.10:8002: why it is"),
-        (ways.HUB, 0, "listener is said to be at berth/web"),
-        (ways.NOT_BERTH, ways.NOT_BERTH, "BERTH_ALLOWED_HOSTS"),
+        (connectivity.DNS, connectivity.DNS, "cluster's DNS: why it is"),
+        (connectivity.DNS, 0, "DNS is said to be at kube-system/kube-dns"),
+        (connectivity.DNS, connectivity.HUB, "DNS is said to be at kube-system/kube-dns"),
+        (
+            connectivity.HUB_NAME,
+            connectivity.HUB_NAME,
+            "resolve the name in http://192.0.2.10:8002: why it is",
+        ),
+        (
+            connectivity.HUB,
+            connectivity.HUB,
+            "don't reach Berth at http://192.0.2.10:8002: why it is",
+        ),
+        (connectivity.HUB, 0, "listener is said to be at berth/web"),
+        (connectivity.NOT_BERTH, connectivity.NOT_BERTH, "BERTH_ALLOWED_HOSTS"),
     ],
 )
 def test_a_lost_way_to_berth_names_what_to_set(closed, free, words, router):
@@ -131,7 +139,9 @@ def asked(host, *more, **words):
     return real("127.0.0.1", *more, **words)
 socket.getaddrinfo = asked
 """
-        script = patched + ways.CALLER.replace("/dev/termination-log", str(tmp_path / "said"))
+        script = patched + connectivity.CALLER.replace(
+            "/dev/termination-log", str(tmp_path / "said")
+        )
         env = {"HUB": url, "WAIT": "0"}
         done = subprocess.run([sys.executable, "-c", script], env=env, check=False)
         return done.returncode, (tmp_path / "said").read_text()
@@ -145,16 +155,19 @@ def test_the_caller_says_how_far_it_came(caller, monkeypatch):
     url = f"http://127.0.0.1:{server.server_port}"
     try:
         assert caller(url) == (0, "")
-        assert caller(url, known="()") == (ways.DNS, "unknown")
-        assert caller(url, known='("kubernetes.default.svc",)') == (ways.HUB_NAME, "unknown")
-        assert caller(f"{url}/elsewhere")[0] == ways.NOT_BERTH
+        assert caller(url, known="()") == (connectivity.DNS, "unknown")
+        assert caller(url, known='("kubernetes.default.svc",)') == (
+            connectivity.HUB_NAME,
+            "unknown",
+        )
+        assert caller(f"{url}/elsewhere")[0] == connectivity.NOT_BERTH
         monkeypatch.setattr(Hub, "answer", b"a page")
-        assert caller(url)[0] == ways.NOT_BERTH
+        assert caller(url)[0] == connectivity.NOT_BERTH
     finally:
         server.shutdown()
         server.server_close()
     code, said = caller(url)
-    assert (code, "refused" in said) == (ways.HUB, True)
+    assert (code, "refused" in said) == (connectivity.HUB, True)
 
 
 def test_a_new_cluster_has_tried_them_before_its_network_is_proved():

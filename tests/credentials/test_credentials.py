@@ -13,8 +13,8 @@ import pytest
 from common.clock import now
 from common.errors import Unavailable
 from credentials import rekey, sealing, selectors
+from credentials.messages import Sentence
 from credentials.models import Credential
-from credentials.said import Sentence
 from events.models import Event
 from projects import registries
 from runtime.protocol import Denied
@@ -358,7 +358,7 @@ def test_d11_an_old_key_opens_and_a_rotation_can_be_cut_anywhere(
 def test_d11_every_kind_opens_after_a_change_of_keys_and_says_nothing_new(
     project: Any, keep: Any, settings: Any
 ) -> None:
-    from credentials.opening import opened
+    from credentials.decrypt import opened
 
     settings.BERTH_CREDENTIAL_KEYS = ["old"]
     kept = {(row := keep(kind)).pk: (opened(row), row.updated_at) for kind in samples.KINDS}

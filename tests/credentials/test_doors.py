@@ -10,7 +10,7 @@ import pytest
 from accounts.models import ApiToken
 from accounts.principal import Principal
 from common.errors import Forbidden, NotFound
-from credentials import holders, selectors
+from credentials import references, selectors
 from credentials.kinds import KINDS, Part
 from credentials.models import Credential
 from events.models import Event
@@ -91,7 +91,7 @@ def test_every_kind_has_a_form_of_its_own(
     row = Credential.objects.get()
     told(client.get(made["Location"]), kind)
     if kind == "generic":
-        from credentials.opening import opened
+        from credentials.decrypt import opened
 
         assert opened(row) == {"API_TOKEN": samples.VALUE, "B": "c=d"}
     changed = client.post(f"{PAGE}{row.uid}/edit", {**typed, "name": "renamed"})
@@ -377,10 +377,14 @@ def test_where_it_is_used_is_told_and_everybody_there_is_woken(
     uid = uuid4()
     woken: list[Any] = []
     gone: list[str] = []
-    ask = [lambda c: [holders.Holder("workspace", uid, "lab", "/there", "Bob")] if c == row else []]
-    monkeypatch.setattr(holders, "_questions", ask)
-    monkeypatch.setattr(holders, "_removed", [lambda c, _who: gone.append(c.name)])
-    monkeypatch.setattr(holders, "hint_uids", lambda kind, uids: woken.append((kind, list(uids))))
+    ask = [
+        lambda c: [references.Holder("workspace", uid, "lab", "/there", "Bob")] if c == row else []
+    ]
+    monkeypatch.setattr(references, "_questions", ask)
+    monkeypatch.setattr(references, "_removed", [lambda c, _who: gone.append(c.name)])
+    monkeypatch.setattr(
+        references, "hint_uids", lambda kind, uids: woken.append((kind, list(uids)))
+    )
     client = as_user(alice)
     used = client.get(f"{API}/{row.uid}").json()["used_by"]
     assert used == [

@@ -190,7 +190,7 @@ def test_nothing_that_got_into_a_row_begins_another_line(
 
 
 def _secret(row: Any) -> dict[str, str]:
-    from credentials.opening import opened
+    from credentials.decrypt import opened
 
     return opened(row)
 

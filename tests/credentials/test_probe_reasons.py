@@ -8,9 +8,9 @@ import pytest
 from django.utils import translation
 
 from common.outbound import OutboundError, split_host
+from credentials.messages import Sentence, sentence_of
 from credentials.models import Credential
 from credentials.probe import credential_test, verdict
-from credentials.said import Sentence, sentence_of
 from tests.credentials.answers import error
 
 

@@ -12,7 +12,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
-from dataplane.copy.dial import Dialer
+from dataplane.copy.connector import Dialer
 from dataplane.copy.plan import OutboundPlan
 from dataplane.copy.problems import Final, Stop
 from dataplane.copy.stores.gcs_token import TOKEN_URI, Token

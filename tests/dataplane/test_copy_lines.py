@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from dataplane.copy.client import Client
-from dataplane.copy.dial import Dialer
+from dataplane.copy.connector import Dialer
+from dataplane.copy.http1 import Connection, now
 from dataplane.copy.lanes import Lane
 from dataplane.copy.plan import OutboundPlan
-from dataplane.copy.wire import Line, now
 
 
 def client_of() -> Client:
@@ -23,8 +23,8 @@ def client_of() -> Client:
 def test_a_line_that_was_given_back_is_not_looked_at() -> None:
     """The look was asked for while it was lent, and comes when it waits for its next use."""
 
-    async def look() -> Line:
-        line = Line()
+    async def look() -> Connection:
+        line = Connection()
         line.deadline = 0.0
         client_of()._look(line, now())
         return line
@@ -33,8 +33,8 @@ def test_a_line_that_was_given_back_is_not_looked_at() -> None:
 
 
 def test_one_that_is_late_is_ended() -> None:
-    async def look() -> Line:
-        line = Line()
+    async def look() -> Connection:
+        line = Connection()
         line.deadline = now() - 1
         client_of()._look(line, now())
         return line
@@ -52,15 +52,15 @@ def lane() -> Any:
 def test_what_is_opened_for_nobody_is_closed(lane: Lane, monkeypatch: pytest.MonkeyPatch) -> None:
     """Cancelled while the connection is made, and too late to stop that."""
     begun, closed = threading.Event(), threading.Event()
-    monkeypatch.setattr(Line, "close", lambda _line: closed.set())
+    monkeypatch.setattr(Connection, "close", lambda _line: closed.set())
 
     class Late(Dialer):
-        async def connect(self, _endpoint: Any) -> Line:
+        async def connect(self, _endpoint: Any) -> Connection:
             begun.set()
             try:
                 await asyncio.sleep(600)
             except asyncio.CancelledError:
-                return Line()
+                return Connection()
             raise AssertionError
 
     async def cancel() -> Client:

@@ -8,7 +8,7 @@ import pytest
 
 from dataplane.copy import blocks
 from dataplane.copy.checksums import Check
-from dataplane.copy.dial import Dialer
+from dataplane.copy.connector import Dialer
 from dataplane.copy.head import Broken, Head
 from dataplane.copy.plan import OutboundPlan, StorePlan
 from dataplane.copy.problems import Code, Stop

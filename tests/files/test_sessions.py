@@ -75,7 +75,7 @@ def test_a1_a_volume_of_another_project_is_not_there(
 def test_who_may_only_read_gets_a_volume_that_is_mounted_so(
     as_user: Any, project: Any, bob: Any, alice: Any, shared: Any
 ) -> None:
-    from files.specs import workload_spec
+    from files.runtime_spec import workload_spec
     from volumes.models import Volume
 
     Volume.objects.filter(pk=shared.pk).update(write_policy="managers")
@@ -166,7 +166,7 @@ def test_it_gives_way_when_its_volume_goes(
     as_user: Any, project: Any, bob: Any, principal: Any, settle: Any
 ) -> None:
     from files.services import sessions_tidy
-    from volumes import holders
+    from volumes import references
     from volumes.models import Volume
     from volumes.services.removal import volume_delete
 
@@ -175,12 +175,12 @@ def test_it_gives_way_when_its_volume_goes(
     )
     as_user(bob).post(session_url(project, data))
     settle()
-    assert holders.holders_of(data) == []
-    assert holders.in_use(data)
+    assert references.holders_of(data) == []
+    assert references.in_use(data)
     volume_delete(principal=principal(bob), volume=data)
     assert sessions_tidy() == 1
     settle()
-    assert not holders.in_use(data)
+    assert not references.in_use(data)
 
 
 def test_a_token_that_only_reads_changes_nothing_in_a_home(
@@ -307,8 +307,8 @@ def test_the_gate_is_wanted_while_somebody_looks(
 
 def test_on_a_cluster_it_is_a_pod_with_one_volume(project: Any, bob: Any, principal: Any) -> None:
     from clusters.models import Cluster, Pool
+    from files.runtime_spec import lookup, workload_spec
     from files.services import session_open
-    from files.specs import lookup, workload_spec
     from runtime.protocol import InvalidSpec
     from volumes.models import ClassPlace, Volume, VolumeClass
 

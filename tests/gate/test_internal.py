@@ -110,11 +110,11 @@ async def test_probes_and_numbers_are_there(inside: str, settings: Any) -> None:
 
 async def test_the_remote_driver_reads_and_nothing_else(inside: str, monkeypatch: Any) -> None:
     from clusters import registry
-    from gate import answers
+    from gate import rpc
     from runtime.drivers.fake import FakeDriver
 
     fake = FakeDriver(None)
-    monkeypatch.setattr(answers, "driver_for", lambda _key: fake)
+    monkeypatch.setattr(rpc, "driver_for", lambda _key: fake)
     assert registry
     remote = RemoteDriver("k1")
     assert isinstance(remote, SupportsLogs)

@@ -39,11 +39,11 @@ def opened(volume: Any, project: Any, alice: Any, principal: Any) -> Callable[..
 @pytest.fixture
 def served(tmp_path: Path, volume: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
     """One server; every session's token is the one it knows."""
-    from files import specs
+    from files import runtime_spec
     from gate.volumes import access
     from tests.support.files_served import TOKEN
 
-    assert specs.token_of is access.token_of
+    assert runtime_spec.token_of is access.token_of
     monkeypatch.setattr(access, "token_of", lambda _row: TOKEN)
     base = tmp_path / "volumes"
     base.mkdir()

@@ -9,7 +9,7 @@ import time_machine
 
 from clusters import registry as clusters
 from common.clock import now
-from hubapi import cutting, keys, services
+from hubapi import keys, revocation, services
 from hubapi.models import Code, NotebookToken
 from tests.hubapi.conftest import World, whoami
 
@@ -34,15 +34,15 @@ def test_visitors_connections_are_cut_and_cut_again_when_no_server_believes_him(
 ) -> None:
     with time_machine.travel(now(), tick=False):
         lookup.unshare(world.info.uid, bob)
-        assert cutting.cut_due() == 1
-        assert cutting.cut_due() == 0
-        assert 0 < cutting.next_cut_in() <= services.CACHE_AGE_S + 2
+        assert revocation.cut_due() == 1
+        assert revocation.cut_due() == 0
+        assert 0 < revocation.next_cut_in() <= services.CACHE_AGE_S + 2
     wanted = (services.route_key(world.info.short_id), keys.digest(visit[1]))
     assert proxy.cuts() == [wanted]
     with time_machine.travel(now() + timedelta(seconds=services.CACHE_AGE_S + 3), tick=False):
-        assert cutting.cut_due() == 1
-        assert cutting.cut_due() == 0
-        assert cutting.next_cut_in() is None
+        assert revocation.cut_due() == 1
+        assert revocation.cut_due() == 0
+        assert revocation.next_cut_in() is None
     assert proxy.cuts() == [wanted, wanted]
 
 
@@ -51,16 +51,16 @@ def test_e7_proxy_that_is_down_is_asked_again(
 ) -> None:
     proxy.down = True
     lookup.unshare(world.info.uid, bob)
-    assert cutting.cut_due() == 0
+    assert revocation.cut_due() == 0
     proxy.down = False
-    assert cutting.cut_due() == 1
+    assert revocation.cut_due() == 1
 
 
 def test_stop_leaves_nothing_to_cut_because_the_route_goes(
     world: World, visit: Any, proxy: Any
 ) -> None:
     services.revoke_workload(world.info.uid)
-    assert cutting.next_cut_in() is None
+    assert revocation.next_cut_in() is None
 
 
 @pytest.mark.parametrize("loss", ["session", "share", "password", "disabled", "deleted"])
@@ -80,7 +80,7 @@ def test_a3_sweep_finds_tokens_that_lost_their_ground(
         bob.save()
     else:
         del lookup.infos[world.info.uid]
-    assert cutting.sweep_tokens() == 0  # all were looked at
+    assert revocation.sweep_tokens() == 0  # all were looked at
     row = NotebookToken.objects.get(digest=keys.digest(token))
     assert row.revoked_at is not None
     assert row.cut_due_at is not None
@@ -95,17 +95,17 @@ def test_a14_tokens_end_with_single_sign_on_though_no_page_was_opened(
     session["berth_oidc"] = {"until": time.time() + 60, "refresh": "", "sub": "bob"}
     session.save()
     assert whoami(token).status_code == 200  # notes that it is in use
-    cutting.sweep_sessions()
+    revocation.sweep_sessions()
     assert whoami(token).status_code == 200
     session["berth_oidc"] = {"until": time.time() - 1, "refresh": "", "sub": "bob"}
     session.save()
-    cutting.sweep_sessions()
+    revocation.sweep_sessions()
     assert whoami(token).status_code == 403
     assert NotebookToken.objects.get(digest=keys.digest(token)).cut_due_at is not None
 
 
 def test_sweep_leaves_good_tokens_alone(world: World, visit: Any) -> None:
-    cutting.sweep_tokens()
+    revocation.sweep_tokens()
     assert whoami(visit[1]).status_code == 200
 
 
@@ -114,28 +114,28 @@ def test_sweep_goes_on_where_it_stopped(
 ) -> None:
     world.token(as_user(alice))
     lookup.guests.clear()
-    first = cutting.sweep_tokens(limit=1)
+    first = revocation.sweep_tokens(limit=1)
     assert first > 0
-    assert cutting.sweep_tokens(after=first, limit=1) > first
+    assert revocation.sweep_tokens(after=first, limit=1) > first
     assert whoami(visit[1]).status_code == 403
     assert NotebookToken.objects.filter(kind="user", revoked_at=None).count() == 1
 
 
 def test_keeper_does_all_of_it(world: World, lookup: Any, bob: Any, visit: Any, proxy: Any) -> None:
     lookup.guests.clear()
-    cutting.Keeper().tick()
+    revocation.Keeper().tick()
     assert len(proxy.cuts()) == 1
 
 
 def test_old_codes_and_tokens_are_forgotten(
     world: World, lookup: Any, bob: Any, visit: Any, proxy: Any
 ) -> None:
-    cutting.clean_up()
+    revocation.clean_up()
     assert Code.objects.exists()
     lookup.unshare(world.info.uid, bob)
     with time_machine.travel(now() + timedelta(days=2), tick=False):
-        cutting.cut_due()
-        cutting.clean_up()
+        revocation.cut_due()
+        revocation.clean_up()
     assert not Code.objects.exists()
     assert not NotebookToken.objects.filter(kind="user").exists()
     assert NotebookToken.objects.filter(kind="server").exists()

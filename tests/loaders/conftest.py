@@ -98,7 +98,7 @@ def body_of(row: Any, seq: int = 1, **parts: Any) -> dict[str, Any]:
 @pytest.fixture
 def report(settings: Any) -> Callable[..., Any]:
     """Send a report as the run itself would; answer the response."""
-    from loaders.specs import report_token
+    from loaders.runtime_spec import report_token
 
     def send(row: Any, seq: int = 1, *, token: str | None = None, **parts: Any) -> Any:
         body = parts.pop("body", None)

@@ -8,8 +8,8 @@ from clusters.models import Cluster, Pool
 from clusters.services import ensure_local_cluster
 from common.errors import Invalid, LimitExceeded
 from loaders.models import Load
-from loaders.services import Wanted, create, load_create, load_ensure, load_plan, specify
-from loaders.specs import workload_spec
+from loaders.runtime_spec import workload_spec
+from loaders.services import Wanted, create, load_create, load_ensure, load_plan, resolve
 from loaders.ui.forms import LoadForm
 from quotas.models import Limit
 from runtime.drivers.kubernetes.builders.workload import job
@@ -92,7 +92,7 @@ def test_of_two_who_press_at_once_one_makes_it(cache, project, principal, alice,
     """Bob's description was made before Alice's cache was there."""
     wanted = Wanted(url=URL, volume="cache:", cache_size_mib=2 * GIB)
     ensure_local_cluster()
-    early = specify.spec_for(who=principal(bob), project=project, wanted=wanted)
+    early = resolve.spec_for(who=principal(bob), project=project, wanted=wanted)
     first = cache(alice)
     monkeypatch.setattr(create, "spec_for", lambda **_said: early)
     second = load_create(principal=principal(bob), project=project, wanted=wanted)

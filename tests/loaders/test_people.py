@@ -11,7 +11,7 @@ from common.errors import Conflict, Forbidden
 from loaders import services
 from loaders.choices import State
 from loaders.models import Load
-from loaders.specs import plan_of, workload_spec
+from loaders.runtime_spec import plan_of, workload_spec
 from loaders.states import state_of
 from projects.choices import Role
 from projects.models import Membership

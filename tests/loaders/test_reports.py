@@ -8,7 +8,7 @@ import pytest
 
 from loaders import services
 from loaders.choices import State
-from loaders.specs import report_token
+from loaders.runtime_spec import report_token
 from loaders.states import state_of
 from tests.loaders.conftest import body_of
 

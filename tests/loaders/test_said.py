@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from django.utils.translation import override
 
+from loaders.messages import SAID, in_words
 from loaders.models import Load
-from loaders.said import SAID, in_words
 
 PROGRAM = Path(__file__).resolve().parents[2] / "dataplane/copy"
 

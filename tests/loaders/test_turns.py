@@ -7,10 +7,10 @@ import pytest
 from common.clock import now
 from loaders import services
 from loaders.choices import State
+from loaders.concurrency import turn_of
 from loaders.models import Load
 from loaders.states import state_of
-from loaders.turns import turn_of
-from runtime import engine, sweep
+from runtime import due_scheduler, engine
 
 BASE = "/projects/vision/loads/"
 
@@ -93,7 +93,7 @@ def test_e17_ten_thousand_loads_of_one_project_hold_two_places_and_no_more(load,
         for n in range(10_000)
     )
     mine = load(alice)
-    items = sweep.due_items()
+    items = due_scheduler.due_items()
     assert items.index(("load", mine.pk)) < 6
     for kind, pk in items[:60]:
         engine.reconcile_one(kind, pk)
@@ -122,7 +122,7 @@ def test_e17_those_before_it_are_counted_up_to_a_bound_and_the_sentence_says_so(
     load, alice, settle, monkeypatch
 ):
     monkeypatch.setattr("loaders.reconciler.COUNTED", 5)
-    monkeypatch.setattr("loaders.turns.COUNTED", 5)
+    monkeypatch.setattr("loaders.concurrency.COUNTED", 5)
     rows = [load(alice, f"s3://bucket/{n}") for n in range(9)]
     settle()
     for row in rows:

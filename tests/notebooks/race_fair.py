@@ -26,8 +26,8 @@ from loaders.models import Load
 from notebooks.models import Workspace
 from notebooks.services import workspace_delete, workspace_launch
 from projects.models import Project
-from runtime import observe, sweep
-from runtime.engine_ear import EngineEar
+from runtime import due_scheduler, observe
+from runtime.wakeup_listener import EngineEar
 from volumes.services import project_volume_ensure
 
 LAUNCHES = 7
@@ -35,11 +35,11 @@ PATIENCE_S = 60.0
 
 
 @contextmanager
-def a_worker(folder: str) -> Iterator[sweep.Sweeper]:
+def a_worker(folder: str) -> Iterator[due_scheduler.Sweeper]:
     """What of ``portal.server.duties`` has a part in a launch, wired as there."""
     settings.BERTH_BUS, settings.BERTH_BUS_DIR = "unix", folder
-    pool = sweep.Pool()
-    sweeper = sweep.Sweeper(pool.offer)
+    pool = due_scheduler.Pool()
+    sweeper = due_scheduler.Sweeper(pool.offer)
     pool.on_full = sweeper.wake
     ear, watcher = EngineEar(pool.submit), observe.Watcher("local", pool.submit)
     pool.gives_way = lambda: watcher.is_filling

@@ -357,7 +357,7 @@ def test_a_volume_that_runs_is_held_and_a_stopped_workspace_says_that_it_is_gone
     api, presets, project, alice, data, settle, principal
 ):
     from common.errors import Conflict
-    from volumes.holders import holders_of
+    from volumes.references import holders_of
     from volumes.services import volume_delete
 
     made = api(alice, "POST", BASE, {"volumes": ["data"]}).json()

@@ -11,7 +11,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from common.clock import now
-from runtime import engine, reconcilers, sweep
+from runtime import due_scheduler, engine, reconcilers
 from tests.support.races import Races
 
 MANY = 10_000
@@ -53,8 +53,8 @@ def test_e17_a_launch_is_among_the_first_that_the_sweep_picks(
 ) -> None:
     row = launch(alice)
     with CaptureQueriesContext(connection) as asked:
-        items = sweep.due_items()
-    assert len(items) == sweep.LIMIT
+        items = due_scheduler.due_items()
+    assert len(items) == due_scheduler.LIMIT
     # one turn each for the two projects; alice's new home takes turns with it
     assert items.index(("workspace", row.pk)) < 6
     assert len(asked) <= len(reconcilers.registered()) + 1
@@ -73,12 +73,12 @@ def slow_pool(monkeypatch: pytest.MonkeyPatch) -> Any:
         assert held.wait(30)
 
     monkeypatch.setattr(engine, "reconcile_one", look)
-    pool = sweep.Pool(threads=1)
+    pool = due_scheduler.Pool(threads=1)
     pool.submit("workspace", 0)
     while not looked:
         threading.Event().wait(0.01)
 
-    def all_of_it() -> list[sweep.Item]:
+    def all_of_it() -> list[due_scheduler.Item]:
         held.set()
         while len(pool):
             threading.Event().wait(0.01)
@@ -93,7 +93,7 @@ def slow_pool(monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_e17_who_wakes_a_row_does_not_wait_for_the_rows_of_the_sweep(slow_pool: Any) -> None:
     pool, all_of_it = slow_pool
     taken = [pool.offer("workspace", n) for n in range(1, MANY)]
-    assert sum(taken) == sweep.SWEPT
+    assert sum(taken) == due_scheduler.SWEPT
     pool.submit("workspace", MANY)
     assert all_of_it().index(("workspace", MANY)) <= 2
 
@@ -105,11 +105,11 @@ def test_e17_ten_thousand_wake_ups_are_left_to_the_sweep_which_is_told(slow_pool
     pool.on_full = lambda: told.append(True)
     for n in range(1, MANY):
         pool.submit("workspace", n)
-    assert len(told) == MANY - 1 - sweep.WOKEN
+    assert len(told) == MANY - 1 - due_scheduler.WOKEN
     assert pool.offer("workspace", MANY)  # what the sweep picked for somebody else
     looked = all_of_it()
     assert looked.index(("workspace", MANY)) <= 5
-    assert len(looked) == sweep.WOKEN + 2
+    assert len(looked) == due_scheduler.WOKEN + 2
     assert len(set(looked)) == len(looked)
 
 
@@ -119,7 +119,7 @@ def test_e17_rows_of_the_sweep_come_one_at_a_time_beside_what_matters_more(
     monkeypatch: pytest.MonkeyPatch, beside_what: str
 ) -> None:
     """They share one interpreter: one of eight at work on it would take eight times as long."""
-    monkeypatch.setattr(sweep, "MOMENT_S", 0.5)
+    monkeypatch.setattr(due_scheduler, "MOMENT_S", 0.5)
     launched, lock = threading.Event(), threading.Lock()
     inside: list[int] = []
     beside: list[int] = []
@@ -136,7 +136,7 @@ def test_e17_rows_of_the_sweep_come_one_at_a_time_beside_what_matters_more(
             inside.remove(pk)
 
     monkeypatch.setattr(engine, "reconcile_one", look)
-    pool = sweep.Pool(threads=8)
+    pool = due_scheduler.Pool(threads=8)
     if beside_what == "woken":
         pool.submit("workspace", 0)
     else:
@@ -157,19 +157,19 @@ def test_e17_a_row_of_the_sweep_that_waits_for_something_else_holds_up_no_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As one of a cluster that does not answer."""
-    monkeypatch.setattr(sweep, "MOMENT_S", 0.2)
+    monkeypatch.setattr(due_scheduler, "MOMENT_S", 0.2)
     answered, seen = threading.Event(), threading.Event()
 
     def look(kind: str, pk: int) -> None:
         if pk in {0, 1}:
             assert answered.wait(60)
-        if pk == sweep.SWEPT:
+        if pk == due_scheduler.SWEPT:
             seen.set()
 
     monkeypatch.setattr(engine, "reconcile_one", look)
-    pool = sweep.Pool(threads=8)
+    pool = due_scheduler.Pool(threads=8)
     pool.submit("workspace", 0)  # somebody is always woken
-    assert all(pool.offer("workspace", n) for n in range(1, sweep.SWEPT + 1))
+    assert all(pool.offer("workspace", n) for n in range(1, due_scheduler.SWEPT + 1))
     while not seen.wait(0.25):
         pool.offer("workspace", MANY)  # the sweep's next look
     answered.set()

@@ -9,7 +9,7 @@ from images.models import ImageFacts
 from notebooks.models import Workspace
 from runtime.protocol import Observation, Seen
 from runtime.reasons import Reason
-from runtime.workload_state import Pass
+from runtime.workload_state import ReconcileContext
 from tests.notebooks.cluster_world import attach
 
 DIGEST = "sha256:" + "5" * 64
@@ -78,7 +78,7 @@ def test_the_engine_notes_since_when_and_asks_the_size_once_for_each_try(row):
         asked.append(given)
         return WorkspaceReconciler().image_bytes(given)
 
-    state = Pass(row, {})
+    state = ReconcileContext(row, {})
     for since in (SINCE, SINCE, SINCE + 60):
         state.note_pull(seen(row, pull={"since": since}), size_of)
     assert state.ref["pull"] == {"since": SINCE + 60, "bytes": 4_509_715_661}

@@ -7,7 +7,7 @@ import pytest
 from clusters import hooks
 from clusters.models import Cluster
 from events.models import Event
-from projects import contents, places, services
+from projects import contents, namespaces, services
 from projects.contents import ContentSummary
 from projects.models import Project, ProjectPlace
 from runtime import observe, ports
@@ -21,7 +21,7 @@ __all__ = ["alpha"]
 
 @pytest.fixture
 def place(alpha: TenantFake, project: Any) -> ProjectPlace:
-    made = places.place_ensure(project=project, cluster_key=KEY)
+    made = namespaces.place_ensure(project=project, cluster_key=KEY)
     assert made is not None
     driving.run_due()
     made.refresh_from_db()
@@ -56,7 +56,7 @@ def test_a_new_project_gets_a_namespace_on_every_cluster(
 def test_a_limited_project_gets_none_elsewhere(alpha: TenantFake, project: Any) -> None:
     other = Cluster.objects.create(key="beta", name="Beta", driver="kubernetes")
     project.clusters.add(other)
-    places.places_ensure(project)
+    namespaces.places_ensure(project)
     assert list(ProjectPlace.objects.values_list("cluster_key", flat=True)) == ["beta"]
 
 
@@ -70,7 +70,7 @@ def test_the_first_launch_waits_until_the_namespace_is_there(
 
 
 def test_one_machine_needs_no_place(project: Any) -> None:
-    assert places.place_ensure(project=project, cluster_key="local") is None
+    assert namespaces.place_ensure(project=project, cluster_key="local") is None
     assert ports.tenant_ready("local", str(project.uid)) is None
 
 
@@ -201,7 +201,7 @@ class TestClustersOfAProject:
         client = as_user(operator)
         done = client.put(self.API, {"clusters": ["beta"]}, content_type="application/json")
         assert done.status_code == 200, done.content
-        assert places.place_ensure(project=project, cluster_key="beta")
+        assert namespaces.place_ensure(project=project, cluster_key="beta")
         assert [w["cluster"] for w in client.get("/api/v1/projects/vision/places").json()] == [
             "beta"
         ]

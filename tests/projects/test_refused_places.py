@@ -5,7 +5,7 @@ from typing import Any, NoReturn
 import pytest
 
 from common.clock import now
-from projects import places
+from projects import namespaces
 from projects.models import ProjectPlace
 from runtime import engine, ports
 from runtime.protocol import Denied
@@ -29,7 +29,7 @@ def look(row: ProjectPlace) -> ProjectPlace:
 
 @pytest.fixture
 def place(alpha: TenantFake, project: Any) -> ProjectPlace:
-    made = places.place_ensure(project=project, cluster_key=KEY)
+    made = namespaces.place_ensure(project=project, cluster_key=KEY)
     assert made is not None
     assert look(made).phase == "running"
     return made

@@ -9,7 +9,7 @@ import time_machine
 from django.db import OperationalError, connection
 
 from common.clock import now
-from runtime import engine, incarnation, reconcilers, sweep
+from runtime import due_scheduler, engine, reconcilers, worker_identity
 from runtime.models import Lease
 from runtime.protocol import Phase
 from runtime.reasons import Reason
@@ -246,14 +246,14 @@ def test_e16_a_row_that_kills_its_worker_is_parked_and_others_go_on(make_thing, 
         assert engine.claim("thing", poison.pk) is not None  # and the worker dies here
         Thing.objects.filter(pk=poison.pk).update(lease_until=now(), next_reconcile_at=now())
     poison, fine = settle(poison, fine)
-    assert (poison.phase, poison.reason) == (Phase.FAILED, Reason.PARKED_POISON)
+    assert (poison.phase, poison.reason) == (Phase.FAILED, Reason.QUARANTINED)
     assert poison.next_reconcile_at is None
     assert fine.phase == Phase.RUNNING
 
 
 def test_e16_a_parked_row_gets_new_tries_when_the_user_asks_again(make_thing, settle, want):
     thing = make_thing(lease_attempts=engine.POISON_AFTER)
-    assert settle(thing).reason == Reason.PARKED_POISON
+    assert settle(thing).reason == Reason.QUARANTINED
     assert settle(want(thing, "running")).phase == Phase.RUNNING
 
 
@@ -264,8 +264,8 @@ def test_e1_rows_of_a_dead_worker_are_taken_over_before_their_lease_ends(make_th
     Thing.objects.filter(pk=thing.pk).update(
         lease_token=dead, lease_until=later(80), next_reconcile_at=later(80)
     )
-    incarnation.beat()
-    assert sweep.free_dead_leases() == 1
+    worker_identity.beat()
+    assert due_scheduler.free_dead_leases() == 1
     assert settle(thing).phase == Phase.RUNNING
 
 
@@ -274,38 +274,38 @@ def test_e1_a_worker_that_died_on_this_machine_is_recognised_at_once(make_thing,
 
     gone = subprocess.Popen(["true"])
     gone.wait()
-    name = f"worker:{'beef' * 4}:{incarnation._here()}:{gone.pid}"
+    name = f"worker:{'beef' * 4}:{worker_identity._here()}:{gone.pid}"
     Lease.objects.create(name=name, until=later(20))
     thing = make_thing(
         lease_token=uuid.UUID(hex="beef" * 4 + "0" * 16),
         lease_until=later(80),
         next_reconcile_at=later(80),
     )
-    incarnation.beat()
-    assert sweep.free_dead_leases() == 1
+    worker_identity.beat()
+    assert due_scheduler.free_dead_leases() == 1
     assert settle(thing).phase == Phase.RUNNING
 
 
 def test_rows_of_a_living_worker_are_left_to_it(make_thing):
     thing = make_thing()
-    incarnation.beat()
+    worker_identity.beat()
     engine.claim("thing", thing.pk)
-    assert sweep.free_dead_leases() == 0
+    assert due_scheduler.free_dead_leases() == 0
 
 
 def test_due_rows_of_one_project_do_not_hide_those_of_another(make_thing, monkeypatch):
-    monkeypatch.setattr(sweep, "_has_project", lambda model: False)
+    monkeypatch.setattr(due_scheduler, "_has_project", lambda model: False)
     things = [make_thing() for _ in range(5)]
-    assert [pk for _kind, pk in sweep.due_items(limit=3)] == [t.pk for t in things[:3]]
+    assert [pk for _kind, pk in due_scheduler.due_items(limit=3)] == [t.pk for t in things[:3]]
 
 
 def test_sleep_until_the_next_due_row_is_bounded(make_thing):
-    assert sweep.seconds_to_next() == sweep.IDLE_S
+    assert due_scheduler.seconds_to_next() == due_scheduler.IDLE_S
     with time_machine.travel(now(), tick=False):
         make_thing(next_reconcile_at=later(2))
-        assert sweep.seconds_to_next() == 2
+        assert due_scheduler.seconds_to_next() == 2
         make_thing(next_reconcile_at=now())
-        assert sweep.seconds_to_next() == 0
+        assert due_scheduler.seconds_to_next() == 0
 
 
 def test_a_row_is_never_twice_in_the_pool(transactional_db, monkeypatch):
@@ -321,7 +321,7 @@ def test_a_row_is_never_twice_in_the_pool(transactional_db, monkeypatch):
         inside.pop()
 
     monkeypatch.setattr(engine, "reconcile_one", slow)
-    pool = sweep.Pool(threads=4)
+    pool = due_scheduler.Pool(threads=4)
     for _ in range(5):
         pool.submit("thing", thing.pk)
     gate.set()
@@ -361,7 +361,8 @@ def test_e6_a_connection_that_breaks_leaves_the_row_due_at_once_not_after_the_le
 
 
 @pytest.mark.parametrize(
-    ("took_s", "rests_s"), [(0.001, sweep.BUSY_S), (0.02, 0.4), (9.0, sweep.BUSY_MAX_S)]
+    ("took_s", "rests_s"),
+    [(0.001, due_scheduler.BUSY_S), (0.02, 0.4), (9.0, due_scheduler.BUSY_MAX_S)],
 )
 def test_on_a_busy_machine_the_sweep_looks_less_often(monkeypatch, took_s, rests_s):
     clock = [0.0]
@@ -370,10 +371,10 @@ def test_on_a_busy_machine_the_sweep_looks_less_often(monkeypatch, took_s, rests
         clock[0] += took_s
         return [("thing", 1)]
 
-    monkeypatch.setattr(sweep, "time", SimpleNamespace(monotonic=lambda: clock[0]))
-    monkeypatch.setattr(sweep, "due_items", looked)
-    monkeypatch.setattr(sweep.Sweeper, "_lead", lambda _self: True)
+    monkeypatch.setattr(due_scheduler, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(due_scheduler, "due_items", looked)
+    monkeypatch.setattr(due_scheduler.Sweeper, "_lead", lambda _self: True)
     offered = []
-    found = sweep.Sweeper(lambda _kind, pk: not offered.append(pk)).once()
+    found = due_scheduler.Sweeper(lambda _kind, pk: not offered.append(pk)).once()
     assert found == pytest.approx(rests_s)
     assert offered == [1]

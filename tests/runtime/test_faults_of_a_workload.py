@@ -245,7 +245,7 @@ def test_e16_what_runs_for_a_parked_row_is_closed_at_once_and_ended_soon(
     thing = settle(make_thing())
     Thing.objects.filter(pk=thing.pk).update(lease_attempts=5, next_reconcile_at=now())
     settle(thing)
-    assert (thing.reason, thing.tokens, router.list()) == (Reason.PARKED_POISON, [], {})
+    assert (thing.reason, thing.tokens, router.list()) == (Reason.QUARANTINED, [], {})
     assert Claim.objects.exists()  # not free while it may run
     collect_orphans()
     with time_machine.travel(now() + dt.timedelta(seconds=120)):

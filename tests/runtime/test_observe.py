@@ -10,10 +10,10 @@ import pytest
 from clusters import registry, services
 from common.clock import now
 from runtime import bus, leases, observe, routes
+from runtime.due_scheduler import Pool
 from runtime.models import Lease, ObservedWorkload, Route
 from runtime.protocol import Observation, Phase, Seen
 from runtime.reasons import Reason
-from runtime.sweep import Pool
 from tests.engineapp.models import Thing
 
 

@@ -10,8 +10,8 @@ from celery import current_app
 from common import tasks as base
 from common.clock import now
 from runtime import bus_backends, hints, tasks
-from runtime.engine_ear import EngineEar
 from runtime.protocol import Phase
+from runtime.wakeup_listener import EngineEar
 from tests.engineapp.models import Thing
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from portal.server import down, identity
-from portal.server.places import Places, Refusal
+from portal.server.paths import Paths, Refusal
 
 pytestmark = [pytest.mark.real, pytest.mark.root]
 
@@ -33,7 +33,7 @@ def test_down_as_root_ends_no_process_that_the_portals_user_names(
     number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nobody = pwd.getpwnam("nobody")
-    places = Places(tmp_path)
+    places = Paths(tmp_path)
     places.run.mkdir()
     os.chown(places.run, nobody.pw_uid, nobody.pw_gid)
     ended: list[int] = []

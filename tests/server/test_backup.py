@@ -228,9 +228,9 @@ def test_a_file_that_is_no_whole_backup_changes_nothing(
 def test_an_upgrade_keeps_a_copy_of_the_database_as_it_was(tmp_path: Path, alices: Server) -> None:
     code = (
         "from portal.server.backup import copy_before_upgrade\n"
-        "from portal.server.places import Places\n"
+        "from portal.server.paths import Paths\n"
         "import time\n"
-        "for _ in range(5): copy_before_upgrade(Places.from_environment()); time.sleep(1.01)"
+        "for _ in range(5): copy_before_upgrade(Paths.from_environment()); time.sleep(1.01)"
     )
     alices.shell(code)
     kept = list((alices.var / "backups").glob("before-upgrade-*.sqlite3"))
@@ -259,7 +259,7 @@ def test_homes_that_are_there_are_kept_beside_and_no_link_in_them_is_followed(
 @pytest.mark.parametrize("trick", ["parent", "through-a-link", "device", "hard-link"])
 def test_a_crafted_backup_can_not_write_outside_the_homes(tmp_path: Path, trick: str) -> None:
     from portal.server.backup import checked_homes
-    from portal.server.places import Refusal
+    from portal.server.paths import Refusal
 
     file = tmp_path / "crafted.tar"
     with tarfile.open(file, "w") as archive:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from portal.server.main import main
-from portal.server.places import DATA_HERE, UNLIKE, Places
+from portal.server.paths import DATA_HERE, UNLIKE, Paths
 from portal.server.up import begun_plan
 from tests.support.migrated import beginning
 from tests.support.portal import ROOT
@@ -27,7 +27,7 @@ class Here:
     """An installation in a folder."""
 
     def __init__(self, var: Path, capfd: pytest.CaptureFixture[str]) -> None:
-        self.places = Places(var)
+        self.places = Paths(var)
         self.database = var / "berth.sqlite3"
         self._capfd = capfd
 
@@ -78,8 +78,8 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.delenv("DJANGO_SETTINGS_MODULE", raising=False)
         patch.delenv("BERTH_SECRET_KEY", raising=False)
         beginning(var)
-        Places(var).prepare()
-        begun_plan(Places(var), insecure_http=False)
+        Paths(var).prepare()
+        begun_plan(Paths(var), insecure_http=False)
     (var / "volumes" / "abc").mkdir(parents=True)
     (var / "volumes" / "abc" / "notes.txt").write_text("mine")
     (var / "workloads" / "records" / "one").mkdir(parents=True)

@@ -11,7 +11,7 @@ import pytest
 
 from portal.server import preflight, up
 from portal.server.listeners import LISTENERS, bind_all
-from portal.server.places import Places, Refusal
+from portal.server.paths import Paths, Refusal
 from tests.support.ports import free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -94,7 +94,7 @@ def test_all_are_ours_before_anything_is_started(
     monkeypatch.setattr(up, "Manager", Watching)
     monkeypatch.setenv("BERTH_NODE", "/bin/true")
     monkeypatch.setenv("BERTH_VAR", str(tmp_path))
-    assert up.portal(Places(tmp_path), insecure_http=False) == 0
+    assert up.portal(Paths(tmp_path), insecure_http=False) == 0
     people = [one.name for one in LISTENERS if one.is_open]
     assert {name: seen[name] for name in people} == {name: [] for name in people}
     ours = [one.name for one in LISTENERS if not one.is_open]  # asked by number, never by a name

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from portal.server.main import main
-from portal.server.places import GENERATED, Places, Refusal, running, take_lock
+from portal.server.paths import GENERATED, Paths, Refusal, running, take_lock
 from portal.server.standby import turn_file
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Places:
-    one = Places(tmp_path / "var")
+def places(tmp_path: Path) -> Paths:
+    one = Paths(tmp_path / "var")
     one.prepare()
     return one
 
@@ -24,14 +24,14 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_what_the_portal_keeps_is_closed_to_others(places: Places) -> None:
+def test_what_the_portal_keeps_is_closed_to_others(places: Paths) -> None:
     places.ensure_secrets()
     assert mode(places.secrets) == 0o600
     assert {mode(folder) for folder in places.private} == {0o700}
     assert mode(places.var) & 0o066 == 0  # others may pass through at most
 
 
-def test_secrets_are_made_once_and_never_replaced(places: Places) -> None:
+def test_secrets_are_made_once_and_never_replaced(places: Paths) -> None:
     places.ensure_secrets()
     first = json.loads(places.secrets.read_text())
     assert set(first) == set(GENERATED)
@@ -45,7 +45,7 @@ def test_secrets_are_made_once_and_never_replaced(places: Places) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "\x00"])
-def test_a_corrupt_secrets_file_is_named_and_kept(places: Places, text: str) -> None:
+def test_a_corrupt_secrets_file_is_named_and_kept(places: Paths, text: str) -> None:
     places.secrets.write_text(text)
     with pytest.raises(Refusal, match=r"secrets\.json can't be read"):
         places.ensure_secrets()
@@ -53,7 +53,7 @@ def test_a_corrupt_secrets_file_is_named_and_kept(places: Places, text: str) -> 
 
 
 def test_a_second_portal_on_the_same_folder_is_refused_with_the_number_of_the_first(
-    places: Places,
+    places: Paths,
 ) -> None:
     held = take_lock(places)
     assert running(places) == os.getpid()
@@ -77,7 +77,7 @@ def test_a_folder_that_can_not_be_written_is_one_sentence(
     assert said.count("\n") == 1
 
 
-def test_a_full_disk_is_one_sentence(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_one_sentence(places: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = type("usage", (), {"free": 5 * 2**20})
     monkeypatch.setattr("shutil.disk_usage", lambda _: usage)
     with pytest.raises(Refusal, match="has 5 MiB left"):
@@ -85,7 +85,7 @@ def test_a_full_disk_is_one_sentence(places: Places, monkeypatch: pytest.MonkeyP
 
 
 def test_status_of_a_folder_without_a_portal_has_its_own_exit_code(
-    places: Places, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    places: Paths, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("BERTH_VAR", str(places.var))
     assert main(["status"]) == 3

@@ -11,7 +11,7 @@ from accounts.models import User
 from portal.management.commands.berth_bootstrap import first_administrator
 from portal.server import preflight
 from portal.server.admin import reset_password
-from portal.server.places import Refusal
+from portal.server.paths import Refusal
 from projects.models import Membership, Project
 
 

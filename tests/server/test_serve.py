@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from portal.server import generate
-from portal.server.places import UNLIKE
+from portal.server.paths import UNLIKE
 from tests.support.portal import ROOT, free_ports
 
 SERVE = [sys.executable, "-m", "portal.server", "serve"]

@@ -17,7 +17,7 @@ import pytest
 
 from benchmarks.lib import poll
 from portal.server import identity
-from portal.server.places import Places, Refusal
+from portal.server.paths import Paths, Refusal
 from tests.support.portal import ROOT, Portal, free_ports
 
 pytestmark = pytest.mark.real
@@ -264,7 +264,7 @@ def test_what_serves_the_network_is_not_root_unasked(
     monkeypatch.setattr(identity, "cannot_run", lambda _user: "the user berth can't read /root/x")
     monkeypatch.setenv("BERTH_ROOT_ONLY", "")
     with pytest.raises(Refusal, match=r"can't read /root/x.*BERTH_ROOT_ONLY=yes make run"):
-        identity.service_user(Places(tmp_path))
+        identity.service_user(Paths(tmp_path))
     monkeypatch.setenv("BERTH_ROOT_ONLY", "yes")
-    assert identity.service_user(Places(tmp_path)) is None
+    assert identity.service_user(Paths(tmp_path)) is None
     assert "run as root" in capfd.readouterr().err

@@ -60,22 +60,22 @@ def other(make_user: Any) -> Any:
 @pytest.fixture
 def held() -> Callable[..., Any]:
     """``with held(volume): …``: something has it mounted meanwhile."""
-    from volumes import holders
+    from volumes import references
 
     @contextmanager
     def hold(volume: Any, name: str = "lab", who: str = "Alice") -> Iterator[None]:
         uid = volume.uid
 
-        def question(asked: Any) -> list[holders.Holder]:
+        def question(asked: Any) -> list[references.Holder]:
             if asked.uid != uid:
                 return []
-            return [holders.Holder("workspace", "1", name, "/somewhere", who)]
+            return [references.Holder("workspace", "1", name, "/somewhere", who)]
 
-        holders.register(question)
+        references.register(question)
         try:
             yield
         finally:
-            holders._questions.remove(question)
+            references._questions.remove(question)
 
     return hold
 

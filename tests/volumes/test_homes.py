@@ -83,11 +83,11 @@ def test_a1_strangers_find_no_volume(home, as_user, charlie, alice):
 
 
 def test_removal_waits_for_what_uses_it(home, project):
-    from volumes import holders
+    from volumes import references
 
     uses = [True]
     question = lambda volume: volume.pk == home.pk and uses[0]  # noqa: E731
-    holders.register(question)
+    references.register(question)
     try:
         services.volumes_request_delete(actor=None, project=project)
         driving.run_due(rounds=2)
@@ -98,4 +98,4 @@ def test_removal_waits_for_what_uses_it(home, project):
         home.refresh_from_db()
         assert home.deleted_at is not None
     finally:
-        holders._questions.remove(question)
+        references._questions.remove(question)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 
-from volumes import holders, nearness, selectors
+from volumes import references, selectors, topology
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 def volumes_out(
     rows: Sequence[Volume], who: Principal, granted: Collection[Permission]
 ) -> list[dict[str, Any]]:
-    counts = holders.counts_of([row.uid for row in rows])
+    counts = references.counts_of([row.uid for row in rows])
     return [volume_out(row, who, granted, counts.get(row.uid, 0)) for row in rows]
 
 
 def volume_one(row: Volume, who: Principal, granted: Collection[Permission]) -> dict[str, Any]:
-    found = holders.holders_of(row)
+    found = references.holders_of(row)
     return {
         **volume_out(row, who, granted, len(found)),
         "mounted_by": [{"kind": h.kind, "id": h.uid, "name": h.name, "who": h.who} for h in found],
         "room_left": selectors.room_left(row),
-        "near": nearness.names_near(row),
+        "near": topology.names_near(row),
         "price_per_month": f"{selectors.price_of(row):.2f}",
         "currency": settings.BERTH_CURRENCY,
     }
@@ -139,7 +139,7 @@ def class_out(row: VolumeClass) -> dict[str, Any]:
         "position": row.position,
         "clusters": sorted(place.cluster.key for place in places),
         "default_on": sorted(place.cluster.key for place in places if place.is_default),
-        "near": nearness.said_of(places),
+        "near": topology.said_of(places),
         "generation": row.generation,
     }
 

@@ -3,7 +3,6 @@
 from volumes.services.catalogue import class_delete, class_save
 from volumes.services.create import NewVolume, volume_create
 from volumes.services.edit import Changes, volume_edit
-from volumes.services.growth import growth_refused
 from volumes.services.homes import (
     home_ensure,
     project_volume_ensure,
@@ -30,6 +29,7 @@ from volumes.services.transfers import (
     transfer_decline,
     transfer_withdraw,
 )
+from volumes.services.unfulfilled_expansion import growth_refused
 from volumes.services.use import (
     volume_measure_soon,
     volume_note_use,

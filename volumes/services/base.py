@@ -15,7 +15,7 @@ from quotas import services as quotas
 from quotas.choices import STORAGE_MIB
 from runtime import bus
 from runtime.hints import hint
-from volumes import holders
+from volumes import references
 from volumes.choices import VolumeKind
 from volumes.models import Volume
 from volumes.selectors import changes
@@ -58,7 +58,7 @@ def require_kind(volume: Volume, *kinds: VolumeKind) -> None:
 
 def require_unused(volume: Volume) -> None:
     """Raise Conflict that names who has it mounted."""
-    found = holders.holders_of(volume)
+    found = references.holders_of(volume)
     if not found:
         return
     names = [f"{h.name} ({h.who})" if h.who else h.name for h in found[:_NAMED]]

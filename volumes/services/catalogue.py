@@ -18,7 +18,7 @@ from events import services as events
 from volumes.backing import clean_options
 from volumes.choices import BackingKind, Medium
 from volumes.models import ClassPlace, Volume, VolumeClass
-from volumes.services.nearness import place_near
+from volumes.services.topology import place_near
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -11,7 +11,7 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.translation import gettext as _
 
-from common.ui.answers import go
+from common.ui.responses import go
 from projects.access import Permission
 from projects.ui.base import ProjectView
 from volumes import selectors, services

@@ -13,7 +13,7 @@ from django.http import HttpRequest, HttpResponse
 from common.clock import now
 from common.ui.columns import BAR, HEIGHT, LINE, STEP, left, mark, scale
 from projects.access import Permission
-from volumes import history, holders
+from volumes import history, references
 from volumes.models import VolumeDay
 from volumes.ui.tabs import more_of
 from volumes.ui.views import READ, VolumeView
@@ -67,7 +67,7 @@ class Usage(VolumeView):
         row = self.volume()
         days = history.days_of(row)
         context = {
-            "holders": holders.holders_of(row),
+            "holders": references.holders_of(row),
             "days": days[::-1],
             "chart": chart(days, now().date()),
             "may_look_inside": any(tab.key == "files" for tab in more_of(self.principal, row)),

@@ -13,11 +13,11 @@ from django.utils.translation import gettext as _
 from django_tables2 import RequestConfig
 
 from common.errors import Conflict, Invalid
-from common.ui.answers import go, show_error, to_yaml
+from common.ui.responses import go, show_error, to_yaml
 from events import selectors as events
 from projects.access import Permission
 from projects.ui.base import ProjectView
-from volumes import filters, holders, nearness, selectors, services
+from volumes import filters, references, selectors, services, topology
 from volumes.choices import VolumeKind
 from volumes.models import Volume
 from volumes.ui.forms import NAMES, FilterForm, SettingsForm, VolumeForm
@@ -39,7 +39,7 @@ class List(ProjectView):
         table = VolumeTable(filters.narrowed(rows, self.principal, request.GET))
         RequestConfig(request, paginate={"per_page": PER_PAGE, "silent": True}).configure(table)
         shown = [row.record for row in table.paginated_rows]
-        table.mounted = holders.counts_of([row.uid for row in shown])
+        table.mounted = references.counts_of([row.uid for row in shown])
         context = {
             "table": table,
             "filters": FilterForm(request.GET),
@@ -138,9 +138,9 @@ class Detail(VolumeView):
     def get(self, request: HttpRequest, project: str, volume: UUID) -> HttpResponse:  # noqa: ARG002
         row = self.volume()
         context = {
-            "holders": holders.holders_of(row),
+            "holders": references.holders_of(row),
             "price": selectors.price_of(row),
-            "near": nearness.names_near(row),
+            "near": topology.names_near(row),
             "growth_refusal": selectors.growth_refusal(row),
             "transfer": selectors.transfer_of(row)
             if selectors.is_owner(self.principal, self.project)
@@ -217,7 +217,7 @@ class Settings(VolumeView):
     def _page(self, row: Volume, form: SettingsForm, status: int = 200) -> HttpResponse:
         context = {
             "form": form,
-            "holders": holders.holders_of(row),
+            "holders": references.holders_of(row),
             "transfer": selectors.transfer_of(row),
         }
         return self.render(self.page(row, context), status=status)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataplane.copy.dial import Dialer
+from dataplane.copy.connector import Dialer
 from dataplane.copy.plan import Plan
 from dataplane.copy.stores.gcs import Gcs
 from dataplane.copy.stores.hdfs import Hdfs

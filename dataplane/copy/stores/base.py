@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from dataplane.copy.dial import Endpoint
+from dataplane.copy.connector import Endpoint
 from dataplane.copy.head import Head
 from dataplane.copy.problems import Code, Trouble
 

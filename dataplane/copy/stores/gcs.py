@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
-from dataplane.copy.dial import Dialer
+from dataplane.copy.connector import Dialer
 from dataplane.copy.head import Broken, Head
 from dataplane.copy.keys import is_text
 from dataplane.copy.plan import Plan

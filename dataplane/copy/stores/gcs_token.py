@@ -14,13 +14,13 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from dataplane.copy.client import Client
-from dataplane.copy.dial import Dialer
+from dataplane.copy.connector import Dialer
 from dataplane.copy.head import Broken
+from dataplane.copy.http1 import Answer, now
 from dataplane.copy.pace import Backoff
 from dataplane.copy.problems import Final, Stop
 from dataplane.copy.stores import jwt
 from dataplane.copy.stores.base import Question
-from dataplane.copy.wire import Answer, now
 
 TOKEN_URI = "https://oauth2.googleapis.com/token"  # noqa: S105 - an address
 _KNOWN_URIS = frozenset({TOKEN_URI, "https://accounts.google.com/o/oauth2/token", ""})

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import parse_qs, quote, urlsplit
 
 from dataplane.copy import blocks
-from dataplane.copy.dial import Dialer, Endpoint
+from dataplane.copy.connector import Dialer, Endpoint
 from dataplane.copy.head import Broken, Head
 from dataplane.copy.keys import is_text
 from dataplane.copy.plan import StorePlan

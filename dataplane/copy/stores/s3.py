@@ -7,14 +7,14 @@ import re
 from urllib.parse import unquote_to_bytes
 
 from dataplane.copy.checksums import CRCS
-from dataplane.copy.dial import Dialer, Endpoint
+from dataplane.copy.connector import Dialer, Endpoint
 from dataplane.copy.head import Broken, Head, number_of
+from dataplane.copy.http1 import now
 from dataplane.copy.plan import StorePlan
 from dataplane.copy.problems import Code, Denied, Final, Skewed, Stop, Trouble, shown
 from dataplane.copy.stores import s3xml
 from dataplane.copy.stores.base import Item, Multipart, Page, Plain, Question, size_of
 from dataplane.copy.stores.sigv4 import EMPTY, Signer, query_of, quoted
-from dataplane.copy.wire import now
 
 DEFAULT_REGION = "us-east-1"
 PAGE = 1000

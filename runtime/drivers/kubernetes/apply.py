@@ -18,6 +18,7 @@ from runtime.drivers import mount_names
 from runtime.drivers.kubernetes import leftovers, names, observe, observe_job
 from runtime.drivers.kubernetes.builders import workload as build
 from runtime.drivers.kubernetes.client import KubeClient, Object
+from runtime.drivers.kubernetes.cluster_cache import World
 from runtime.drivers.kubernetes.ending import ENDING, not_gone
 from runtime.drivers.kubernetes.hurry import hurry
 from runtime.drivers.kubernetes.jobs import BATCH, JOBS, Jobs, is_of_a_job
@@ -27,7 +28,6 @@ from runtime.drivers.kubernetes.logs import Logs
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.drivers.kubernetes.recent import recent_events
 from runtime.drivers.kubernetes.volumes import Volumes
-from runtime.drivers.kubernetes.world import World
 from runtime.drivers.secret_files import checked, filled
 from runtime.protocol import Denied, DriverError, InvalidSpec, NotYet, WorkloadSpec
 

@@ -25,7 +25,7 @@ import msgspec
 from runtime.drivers.kubernetes import decoding, names
 from runtime.drivers.kubernetes.access import Bearer, KubeAccess
 from runtime.drivers.kubernetes.addresses import Check, CheckedBackend
-from runtime.drivers.kubernetes.answers import Answer, raise_for
+from runtime.drivers.kubernetes.api_errors import Answer, raise_for
 from runtime.protocol import Unreachable
 
 Object = dict[str, Any]

@@ -11,10 +11,11 @@ import structlog
 
 from runtime.drivers.kubernetes import addresses, leftovers, observe, observe_job
 from runtime.drivers.kubernetes.access import KubeAccess
-from runtime.drivers.kubernetes.answers import in_words, raise_for
+from runtime.drivers.kubernetes.api_errors import in_words, raise_for
 from runtime.drivers.kubernetes.apply import Workloads
 from runtime.drivers.kubernetes.builders.volume import OUR_OWN, resolved
 from runtime.drivers.kubernetes.client import KubeClient, Object
+from runtime.drivers.kubernetes.cluster_cache import World
 from runtime.drivers.kubernetes.exporters import Exporters
 from runtime.drivers.kubernetes.keys import key_of, uid_of
 from runtime.drivers.kubernetes.locate import Locator, Lookup, nowhere
@@ -30,7 +31,6 @@ from runtime.drivers.kubernetes.tenant import Tenants
 from runtime.drivers.kubernetes.versions import Versions
 from runtime.drivers.kubernetes.volumes import Volumes
 from runtime.drivers.kubernetes.watch import Watch
-from runtime.drivers.kubernetes.world import World
 from runtime.protocol import (
     Backing,
     DriverError,

@@ -19,7 +19,7 @@ import structlog
 
 from runtime.capabilities import Settling
 from runtime.drivers.kubernetes import names
-from runtime.drivers.kubernetes.answers import raise_for
+from runtime.drivers.kubernetes.api_errors import raise_for
 from runtime.drivers.kubernetes.api_server import ApiServer
 from runtime.drivers.kubernetes.builders import tenant as builders
 from runtime.drivers.kubernetes.builders.tenant import access, digest

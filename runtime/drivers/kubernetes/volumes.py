@@ -7,7 +7,7 @@ import time
 from runtime.drivers.kubernetes import names
 from runtime.drivers.kubernetes.builders import volume as build
 from runtime.drivers.kubernetes.client import KubeClient, Object
-from runtime.drivers.kubernetes.growth import Growth
+from runtime.drivers.kubernetes.expansion import Growth
 from runtime.drivers.kubernetes.locate import Locator
 from runtime.drivers.kubernetes.nfs import NfsFolders
 from runtime.drivers.kubernetes.options import KubernetesOptions

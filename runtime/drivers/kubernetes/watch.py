@@ -22,16 +22,16 @@ from typing import Any
 
 import structlog
 
-from runtime.drivers.kubernetes import decoding, names, world
+from runtime.drivers.kubernetes import cluster_cache, decoding, names
 from runtime.drivers.kubernetes.addresses import Check
-from runtime.drivers.kubernetes.answers import Answer, Expired, error_of
+from runtime.drivers.kubernetes.api_errors import Answer, Expired, error_of
 from runtime.drivers.kubernetes.client import KubeClient, path_of
 from runtime.drivers.kubernetes.client import Object as KubeObject
+from runtime.drivers.kubernetes.cluster_cache import World
 from runtime.drivers.kubernetes.keys import Key, key_of
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.drivers.kubernetes.prober import Prober
 from runtime.drivers.kubernetes.tenant import POLICY, WATCHED
-from runtime.drivers.kubernetes.world import World
 from runtime.protocol import Denied, DriverError, NotYet, Unreachable
 
 log = structlog.get_logger(__name__)
@@ -76,13 +76,13 @@ def kinds_of(options: KubernetesOptions) -> tuple[Kind, ...]:
     ours = names.selector(options.namespace_prefix)
     quiet = ",".join(f"reason!={word}" for word in _QUIET)
     found = [
-        Kind("apps/v1", "statefulsets", world.SETS, ours, needed=True),
-        Kind("v1", "pods", world.PODS, ours, needed=True),
+        Kind("apps/v1", "statefulsets", cluster_cache.SETS, ours, needed=True),
+        Kind("v1", "pods", cluster_cache.PODS, ours, needed=True),
         # Without them loads that run would seem to be gone.
-        Kind("batch/v1", "jobs", world.JOBS, ours, needed=True),
-        Kind("v1", "events", world.EVENTS, fields=quiet),
-        Kind("v1", "nodes", world.NODES),
-        Kind("v1", "pods", world.OTHERS, names.others(options.namespace_prefix), _ALIVE),
+        Kind("batch/v1", "jobs", cluster_cache.JOBS, ours, needed=True),
+        Kind("v1", "events", cluster_cache.EVENTS, fields=quiet),
+        Kind("v1", "nodes", cluster_cache.NODES),
+        Kind("v1", "pods", cluster_cache.OTHERS, names.others(options.namespace_prefix), _ALIVE),
         # of policies also those of others: each may open what ours close
         *(
             Kind(version, plural, kind, "" if kind == POLICY else ours)
@@ -90,7 +90,7 @@ def kinds_of(options: KubernetesOptions) -> tuple[Kind, ...]:
         ),
     ]
     if options.queue:
-        found.append(Kind("kueue.x-k8s.io/v1beta2", "workloads", world.QUEUED))
+        found.append(Kind("kueue.x-k8s.io/v1beta2", "workloads", cluster_cache.QUEUED))
     return tuple(found)
 
 
@@ -291,7 +291,7 @@ class Watch:
 
         def answered(pod_uid: str) -> None:
             self._world.answered(pod_uid)
-            out.put(Change(world.PODS, "look"))
+            out.put(Change(cluster_cache.PODS, "look"))
 
         prober = Prober(self._check, answered)
         self._world.ask_by(prober)

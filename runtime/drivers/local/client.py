@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from runtime.drivers.local.wire import HEARTBEAT_S, encode
+from runtime.drivers.local.json_lines import HEARTBEAT_S, encode
 from runtime.protocol import Denied, DriverError, InvalidSpec, NoCapacity, NotYet, Unreachable
 
 _TIMEOUT_S = 30.0

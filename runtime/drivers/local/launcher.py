@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from runtime.drivers.local import environ, logs, shared_folder, upper
+from runtime.drivers.local import environ, logs, shared_folder, venv_layer
 from runtime.drivers.local import isolation as isolating
 from runtime.drivers.local.cgroups import Groups, nvidia_minors
+from runtime.drivers.local.json_lines import Refused
 from runtime.drivers.local.killpoints import killpoint
 from runtime.drivers.local.records import Record, Trash
 from runtime.drivers.local.secret_folders import SecretFolders
 from runtime.drivers.local.users import SystemUser, Users, VolumeGroups, own_user
-from runtime.drivers.local.wire import Refused
 from runtime.drivers.mount_names import is_plain
 from runtime.drivers.secret_files import filled, placed
 
@@ -212,7 +212,7 @@ class Launcher:
         self.machine.secret_folders.write(self.secrets, files, owner)
 
     def _environment(
-        self, port: int | None, secrets: dict[str, str], layer: upper.Furniture
+        self, port: int | None, secrets: dict[str, str], layer: venv_layer.Furniture
     ) -> dict[str, str]:
         granted, _ = environ.asked_for(self.spec["env"])
         private_tmp = self.machine.isolation.tmp
@@ -243,7 +243,7 @@ class Launcher:
     ) -> dict[str, Any]:
         """Return everything the shim needs, as plain values."""
         machine, user = self.machine, self.user
-        layer = upper.describe(self.space, self.base) if self.base else upper.Furniture()
+        layer = venv_layer.describe(self.space, self.base) if self.base else venv_layer.Furniture()
         tmp = str(self.space / "tmp")
         shared = isolating.shared_folders() if machine.isolation.tmp else ()
         words = [placed(part, str(self.secrets)) for part in self.spec["command"][1:]]

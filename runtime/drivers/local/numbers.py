@@ -5,8 +5,8 @@ import contextlib
 import json
 from pathlib import Path
 
+from runtime.drivers.local.json_lines import Refused
 from runtime.drivers.local.records import write_atomic
-from runtime.drivers.local.wire import Refused
 
 _TRIES = 10
 

@@ -3,8 +3,8 @@
 from typing import Any
 
 from runtime.drivers import secret_files
+from runtime.drivers.local.json_lines import Refused
 from runtime.drivers.local.launcher import Secrets, checked_name
-from runtime.drivers.local.wire import Refused
 from runtime.drivers.local.workload import Facts
 from runtime.protocol import InvalidSpec
 

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from runtime.drivers.local import isolation, logs, observing, usage
+from runtime.drivers.local.json_lines import HEARTBEAT_S, LINE_LIMIT, Refused, decode, encode
 from runtime.drivers.local.launcher import checked_name
 from runtime.drivers.local.parsing import parse_secrets, parse_spec
 from runtime.drivers.local.users import own_user
-from runtime.drivers.local.wire import HEARTBEAT_S, LINE_LIMIT, Refused, decode, encode
-from runtime.drivers.local.world import Watcher, World
+from runtime.drivers.local.workloads import Watcher, World
 
 log = logging.getLogger("berth.supervisor")
 VERSION = "1"

@@ -11,7 +11,7 @@ import stat
 import struct
 from pathlib import Path
 
-from runtime.drivers.local.wire import Refused
+from runtime.drivers.local.json_lines import Refused
 
 MODE = 0o2770
 CLOSED_UMASK, GROUP_UMASK = 0o077, 0o007

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from runtime.drivers.local import copytree
+from runtime.drivers.local.json_lines import Refused
 from runtime.drivers.local.killpoints import killpoint
 from runtime.drivers.local.launcher import Machine, checked_name
 from runtime.drivers.local.records import destroy, write_atomic
-from runtime.drivers.local.wire import Refused
 
 _COPY = (sys.executable, "-I", "-S", "-E", copytree.__file__)
 _LIBC = ctypes.CDLL(None, use_errno=True)

@@ -30,7 +30,7 @@ from runtime.drivers.local.cgroups import Groups  # noqa: E402
 from runtime.drivers.local.launcher import Machine  # noqa: E402
 from runtime.drivers.local.server import Server  # noqa: E402
 from runtime.drivers.local.users import Users, VolumeGroups  # noqa: E402
-from runtime.drivers.local.world import World  # noqa: E402
+from runtime.drivers.local.workloads import World  # noqa: E402
 
 log = logging.getLogger("berth.supervisor")
 ALREADY_RUNNING, CANNOT_START = 3, 2

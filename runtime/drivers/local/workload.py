@@ -11,13 +11,13 @@ from dataclasses import asdict
 from typing import Any
 
 from runtime.drivers.local import ending, listeners, logs, probing, procfs
+from runtime.drivers.local.json_lines import Refused
 from runtime.drivers.local.killpoints import killpoint
 from runtime.drivers.local.launcher import Launcher, Machine, Secrets, asked, spawn, wants_port
 from runtime.drivers.local.listeners import Listener
 from runtime.drivers.local.records import Record
 from runtime.drivers.local.users import SystemUser
 from runtime.drivers.local.watching import Watching
-from runtime.drivers.local.wire import Refused
 from runtime.protocol import Seen
 
 _TRIES = 3

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from runtime.drivers.kubernetes.access import KubeAccess
-from runtime.drivers.kubernetes.answers import Answer
+from runtime.drivers.kubernetes.api_errors import Answer
 from runtime.drivers.kubernetes.builders.tenant import digest
 from runtime.drivers.kubernetes.client import plural_of
 from runtime.drivers.kubernetes.options import KubernetesOptions

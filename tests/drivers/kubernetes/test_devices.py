@@ -5,7 +5,7 @@ import base64
 import pytest
 
 from clusters.checks.base import Answer
-from clusters.checks.bench import Bench, Needs
+from clusters.checks.probe_runner import Bench, Needs
 from clusters.options import ClusterOptions
 from runtime.drivers.kubernetes import oneshot
 from runtime.drivers.kubernetes.builders import measure, nfs, workload

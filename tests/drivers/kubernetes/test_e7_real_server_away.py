@@ -24,10 +24,10 @@ from runtime.drivers.kubernetes import addresses, names, watch
 from runtime.drivers.kubernetes.access import KubeAccess
 from runtime.drivers.kubernetes.driver import KubernetesDriver
 from runtime.drivers.kubernetes.options import KubernetesOptions
+from runtime.due_scheduler import Pool, Sweeper
 from runtime.models import ObservedWorkload
 from runtime.protocol import Phase, Resources
 from runtime.reasons import Reason
-from runtime.sweep import Pool, Sweeper
 from tests.drivers.kubernetes.hands import Hands
 from tests.drivers.local.harness import wait_for
 from tests.engineapp.models import Thing

@@ -5,11 +5,11 @@ import contextlib
 import pytest
 
 from runtime.drivers.kubernetes import names
+from runtime.drivers.kubernetes.cluster_cache import PODS as POD_KIND
+from runtime.drivers.kubernetes.cluster_cache import SETS as SET_KIND
+from runtime.drivers.kubernetes.cluster_cache import World
 from runtime.drivers.kubernetes.driver import KubernetesDriver
 from runtime.drivers.kubernetes.options import KubernetesOptions
-from runtime.drivers.kubernetes.world import PODS as POD_KIND
-from runtime.drivers.kubernetes.world import SETS as SET_KIND
-from runtime.drivers.kubernetes.world import World
 from runtime.protocol import NotYet, Seen, Sidecar, Unreachable
 from tests.drivers.kubernetes.pieces import UID, pod, runs, statefulset
 from tests.drivers.kubernetes.stub import ALLOW, QUICK, remove

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from runtime.drivers.local import copytree, procfs
+from runtime.drivers.local.json_lines import Refused
 from runtime.drivers.local.launcher import Machine
 from runtime.drivers.local.snapshots import Snapshots
-from runtime.drivers.local.wire import Refused
 from runtime.protocol import Backing, DriverError, InvalidSpec, Mount, NotYet, Unreachable
 from tests.drivers.local.harness import IS_ROOT, wait_for
 

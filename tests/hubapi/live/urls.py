@@ -14,7 +14,7 @@ from django.views.decorators.csrf import csrf_exempt
 
 from accounts.models import User
 from clusters.registry import router
-from hubapi import activity, cutting, registry, services
+from hubapi import activity, registry, revocation, services
 from hubapi.models import Activity
 from hubapi.selectors import idle_state
 from portal.urls import urlpatterns as portal_patterns
@@ -65,11 +65,11 @@ def share(request: HttpRequest, uid: str, user: str) -> dict[str, Any]:
 
 def unshare(request: HttpRequest, uid: str, user: str) -> dict[str, Any]:
     LOOKUP.unshare(UUID(uid), User.objects.get(username=user))
-    return {"cut": cutting.cut_due()}
+    return {"cut": revocation.cut_due()}
 
 
 def cut(request: HttpRequest) -> dict[str, Any]:
-    return {"cut": cutting.cut_due()}
+    return {"cut": revocation.cut_due()}
 
 
 def poll(request: HttpRequest, uid: str) -> dict[str, Any]:

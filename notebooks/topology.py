@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from django.utils.translation import gettext as _
 
-from volumes.nearness import labels_near, usable_near
+from volumes.topology import labels_near, usable_near
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -14,7 +14,7 @@ from hubapi import keys
 from runtime.drivers.kubernetes.names import PORT
 from runtime.protocol import InvalidSpec, Probe, Resources, WorkloadSpec
 from volumes.mounting import mount_of
-from volumes.nearness import placement_beside
+from volumes.topology import placement_beside
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

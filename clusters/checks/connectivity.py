@@ -18,11 +18,11 @@ from django.utils.translation import gettext_noop as _n
 from clusters import registry
 from clusters.checks import host
 from clusters.checks.base import Finding, green, probe_ended, red, unknown
-from clusters.checks.bench import BenchError, Ended, Running
+from clusters.checks.probe_runner import BenchError, Ended, Running
 
 if TYPE_CHECKING:
     from clusters.checks.base import Subject
-    from clusters.checks.bench import Bench
+    from clusters.checks.probe_runner import Bench
     from runtime.drivers.kubernetes.options import KubernetesOptions
 
 NAME = "ways"

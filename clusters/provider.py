@@ -1,4 +1,4 @@
-"""The engine's way to clusters (``runtime.ports.Places``), since it may not import this app."""
+"""Implements ``runtime.ports.ClusterProvider`` on the table of clusters."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from runtime.protocol import Driver, NodeChanges
 from runtime.routers.base import Router
 
 
-class ClusterPlaces:
+class ClusterRegistryProvider:
     def keys(self) -> Sequence[str]:
         return list(Cluster.objects.filter(enabled=True).values_list("key", flat=True))
 

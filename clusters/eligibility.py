@@ -11,14 +11,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from clusters.accelerators import closed_by
-from clusters.choosing import hidden_kinds, kept_off, kinds_in, tolerations_of
 from clusters.models import NetworkProfile, Pool
+from clusters.node_selection import hidden_kinds, kept_off, kinds_in, tolerations_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from clusters.choosing import Work
     from clusters.models import Cluster, Node
+    from clusters.node_selection import Work
 
 
 class Reach:

@@ -7,11 +7,11 @@ import time
 from pathlib import Path
 
 from runtime.drivers.local import adoption, observing, procfs
+from runtime.drivers.local.json_lines import Refused
 from runtime.drivers.local.killpoints import killpoint
 from runtime.drivers.local.launcher import Machine, Secrets, checked_name
 from runtime.drivers.local.records import Record, destroy, write_atomic
 from runtime.drivers.local.snapshots import Snapshots
-from runtime.drivers.local.wire import Refused
 from runtime.drivers.local.workload import Facts, Workload
 from runtime.protocol import Seen
 

@@ -16,7 +16,7 @@ from django.conf import settings
 from clusters.options import ClusterOptions, options_of
 from clusters.selectors import node_ranges
 from clusters.where import image_cluster, namespace_of
-from credentials.opening import store_of
+from credentials.decrypt import store_of
 from hubapi import keys
 from loaders import selection
 from loaders.choices import Direction, Mode, Task, Uploads
@@ -24,8 +24,8 @@ from loaders.reports import PURPOSE
 from loaders.where import image_of, name_of
 from runtime.protocol import InvalidSpec, Resources, WorkloadSpec
 from volumes.mounting import mount_of
-from volumes.nearness import placement_beside
 from volumes.selectors import room_left
+from volumes.topology import placement_beside
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

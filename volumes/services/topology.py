@@ -8,7 +8,7 @@ from django.utils.translation import gettext as _
 
 from clusters.models import Pool
 from common.errors import wrong
-from volumes.nearness import SEPARATOR
+from volumes.topology import SEPARATOR
 
 if TYPE_CHECKING:
     from volumes.models import VolumeClass

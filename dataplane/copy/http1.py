@@ -45,7 +45,7 @@ class Sink(Protocol):
         """Say that nothing comes any more; the line may soon be another's."""
 
 
-Accept = Callable[["Line", Head], Sink | None]
+Accept = Callable[["Connection", Head], Sink | None]
 
 
 @dataclass
@@ -65,7 +65,7 @@ class _Asked:
     to_end: bool = False  # the body ends with the connection
 
 
-class Line(asyncio.BufferedProtocol):
+class Connection(asyncio.BufferedProtocol):
     """One connection, of the loop that opened it: only ``soon`` may be called from elsewhere.
 
     ``deadline`` and ``got`` are for the watch over all lines.
@@ -97,7 +97,7 @@ class Line(asyncio.BufferedProtocol):
         method: str = "GET",
         accept: Accept | None = None,
         limit: int = COLLECT_MAX,
-        body: Callable[[Line], Awaitable[None]] | None = None,
+        body: Callable[[Connection], Awaitable[None]] | None = None,
     ) -> Answer:
         """Send a question and return the whole answer; ``body`` writes what follows its head."""
         if self._asked is not None or self._transport is None or not self.reusable:

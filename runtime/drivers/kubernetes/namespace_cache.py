@@ -13,7 +13,7 @@ Object = dict[str, Any]
 _NAMESPACE = "Namespace"
 
 
-class Places:
+class NamespaceCache:
     """Not thread-safe: its ``World`` has the lock. Each change returns the uid it is about."""
 
     def __init__(self) -> None:

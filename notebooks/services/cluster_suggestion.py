@@ -17,7 +17,7 @@ from notebooks.services.attaching import (
     where_its_volumes_lie,
 )
 from notebooks.services.launch import default_preset
-from notebooks.services.specify import spec_for
+from notebooks.services.resolve import spec_for
 from notebooks.spec import Wanted
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from runtime import installation, leases, reconcilers
 from runtime.protocol import DriverError, NotYet, Unreachable
 
 if TYPE_CHECKING:
-    from runtime.drivers.kubernetes.leaving import Leaving
+    from runtime.drivers.kubernetes.namespace_cleanup import Leaving
 
 log = structlog.get_logger(__name__)
 PLACE = "place"
@@ -140,7 +140,7 @@ def _end(row: Farewell, left: dict[str, str]) -> None:
 def _open(row: Farewell) -> tuple[Leaving, Any]:
     from runtime.drivers.kubernetes import addresses, kubeconfig
     from runtime.drivers.kubernetes.client import KubeClient
-    from runtime.drivers.kubernetes.leaving import Leaving
+    from runtime.drivers.kubernetes.namespace_cleanup import Leaving
 
     text = sealing.unseal(row.sealed_kubeconfig, settings.BERTH_CLUSTER_PRIVATE_KEY)
     client = KubeClient(

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from runtime.drivers.kubernetes import names
-from runtime.drivers.kubernetes.answers import Answer, raise_for
+from runtime.drivers.kubernetes.api_errors import Answer, raise_for
 from runtime.drivers.kubernetes.builders.tenant import PLACE, access
 from runtime.drivers.kubernetes.client import KubeClient, path_of, plural_of
 from runtime.drivers.kubernetes.tenant import WATCHED, expected_of

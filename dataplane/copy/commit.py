@@ -14,11 +14,11 @@ import threading
 from collections import deque
 from dataclasses import dataclass
 
+from dataplane.copy.http1 import now
 from dataplane.copy.journal import Row
 from dataplane.copy.problems import Code, Final, Stop, Trouble, of_journal, of_os
 from dataplane.copy.progress import Progress
 from dataplane.copy.state import Folders, State
-from dataplane.copy.wire import now
 
 BATCH = 1000
 WAIT_S = 0.25

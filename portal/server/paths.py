@@ -34,11 +34,11 @@ class Refusal(Exception):  # noqa: N818 - an answer to the administrator, not a 
 
 
 @dataclass(frozen=True)
-class Places:
+class Paths:
     var: Path
 
     @classmethod
-    def from_environment(cls) -> "Places":
+    def from_environment(cls) -> "Paths":
         # portal/settings/env.py reads the same name; this side must work without Django.
         return cls(Path(os.environ.get("BERTH_VAR") or ROOT / "var").absolute())
 
@@ -151,7 +151,7 @@ def write_private(path: Path, text: str) -> None:
     fresh.replace(path)
 
 
-def take_lock(places: Places) -> int:
+def take_lock(places: Paths) -> int:
     """The lock of one running portal per folder; its file holds the process number."""
     fd = os.open(places.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
@@ -168,7 +168,7 @@ def take_lock(places: Places) -> int:
     return fd
 
 
-def running(places: Places) -> int | None:
+def running(places: Paths) -> int | None:
     """The process number of the portal that holds the lock, or None."""
     try:
         with places.lock.open() as file:

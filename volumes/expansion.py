@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from common.clock import now
 from runtime.capabilities import CannotGrow, Growing
 from volumes.mounting import backing_of, owner_of
-from volumes.services.growth import growth_refused
+from volumes.services.unfulfilled_expansion import growth_refused
 
 if TYPE_CHECKING:
     from runtime.capabilities import SupportsVolumes

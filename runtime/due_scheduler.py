@@ -20,7 +20,7 @@ from django.db.models import F, Min, Q, QuerySet, Window
 from django.db.models.functions import RowNumber
 
 from common.clock import now
-from runtime import engine, incarnation, leases, reconcilers
+from runtime import engine, leases, reconcilers, worker_identity
 
 log = structlog.get_logger(__name__)
 
@@ -104,12 +104,12 @@ def sweep_once() -> int:
 
 def free_dead_leases() -> int:
     """Free rows that are held by workers that are no more. Returns how many."""
-    living = incarnation.alive()
+    living = worker_identity.alive()
     freed = 0
     for reconciler in reconcilers.registered().values():
         rows = reconciler.model._default_manager.filter(lease_until__gt=now())  # noqa: SLF001
         for pk, token in rows.values_list("pk", "lease_token"):
-            if token is None or incarnation.owner_of(token) in living:
+            if token is None or worker_identity.owner_of(token) in living:
                 continue
             freed += rows.filter(pk=pk, lease_token=token).update(
                 lease_until=None, next_reconcile_at=now()
@@ -302,8 +302,8 @@ class Sweeper:
     def once(self) -> float:
         """One look; return how long to sleep."""
         at = time.monotonic()
-        if at - self._beaten > incarnation.BEAT_S:
-            incarnation.beat()
+        if at - self._beaten > worker_identity.BEAT_S:
+            worker_identity.beat()
             self._beaten = at
         if not self._lead():
             return IDLE_S

@@ -12,8 +12,8 @@ from credentials.selectors import credentials_for_launch
 from hubapi import services as hub
 from images.services import architectures_for
 from notebooks.hub import info_of, port_info_of
-from notebooks.nearness import near_its_data
 from notebooks.program import sidecar_port
+from notebooks.topology import near_its_data
 from notebooks.where import image_of, namespace_of
 from runtime.drivers.kubernetes.names import HOME, PORT, SECRETS
 from runtime.drivers.secret_files import placed

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 from dataplane.copy.engine import size_text
+from dataplane.copy.http1 import now
 from dataplane.copy.log import KEY
 from dataplane.copy.plan import Plan
 from dataplane.copy.problems import Stop, shown
 from dataplane.copy.progress import Progress
 from dataplane.copy.sinks import cores, lanes_most
-from dataplane.copy.wire import now
 
 # How often how far it is is told: often at first, seldom in a run of days.
 _EVERY = ((120.0, 10.0), (3600.0, 60.0), (float("inf"), 600.0))

@@ -14,7 +14,7 @@ from django_tables2 import RequestConfig
 
 from common.errors import BerthError
 from common.ui.views import BerthView
-from credentials import holders, services
+from credentials import references, services
 from credentials.choices import CredentialKind
 from credentials.kinds import KINDS, TOLD, Kind, Part, kind_of
 from credentials.models import Credential
@@ -127,7 +127,7 @@ class Shelf(BerthView):
         kind = kind_of(row.kind)
         kept = {name: row.public.get(name) for name in kind.shown()}
         reason = self.denied or _why_not(self.principal, row)
-        used_by = holders.of(row)
+        used_by = references.of(row)
         told, more = newest(of_target(row.uid)) if tab == "events" else ([], False)
         context = {
             "frame": self.frame,
@@ -216,7 +216,7 @@ def facts(row: Credential, kind: Kind) -> list[tuple[str | Promise, object]]:
     return [(label, ", ".join(v) if isinstance(v, list) else v) for label, v in found]
 
 
-def _removal(row: Credential, used_by: list[holders.Holder]) -> str:
+def _removal(row: Credential, used_by: list[references.Holder]) -> str:
     """Say what its removal does, and to whom."""
     if row.kind == CredentialKind.REGISTRY:
         return _("Images that need it can't be pulled any more. What runs goes on.")

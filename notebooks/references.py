@@ -9,13 +9,13 @@ from django.db.models import Avg, Count, OuterRef, Q, Subquery
 
 from clusters import node_use
 from common.clock import now
-from credentials import holders as keys
+from credentials import references as keys
 from hubapi.selectors import idle_states
 from loaders import waiting
 from notebooks.models import Sample, Workspace, WorkspaceVolume
 from runtime.hints import hint_uids
 from runtime.protocol import Desired, Phase
-from volumes import holders as volumes
+from volumes import references as volumes
 from volumes.choices import VolumeKind
 
 if TYPE_CHECKING:

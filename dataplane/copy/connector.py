@@ -14,9 +14,9 @@ from pathlib import Path
 from dataplane import addresses
 from dataplane.addresses import IPAddress, NotAHost, Policy
 from dataplane.copy.head import Broken
+from dataplane.copy.http1 import Connection, now
 from dataplane.copy.plan import OutboundPlan
 from dataplane.copy.problems import Final, Stop
-from dataplane.copy.wire import Line, now
 
 CONNECT_S = 10.0
 RESOLVE_S = 10.0
@@ -99,7 +99,7 @@ class Dialer:
             return Endpoint(url, self.policy, frozenset())
         return Endpoint(url, self.policy, None)
 
-    async def connect(self, endpoint: Endpoint) -> Line:
+    async def connect(self, endpoint: Endpoint) -> Connection:
         found = await self._resolve(endpoint.host, endpoint.port)
         allowed = [a for a in found if self.policy.permits(endpoint.host, a, endpoint.port)]
         if not allowed:
@@ -123,7 +123,7 @@ class Dialer:
             raise Stop(Final.CLOSED_NETWORK, f"{endpoint.host}: {allowed[0]}, {endpoint.port}")
         raise Broken("The store can't be reached.")
 
-    async def _open(self, endpoint: Endpoint, address: IPAddress) -> Line:
+    async def _open(self, endpoint: Endpoint, address: IPAddress) -> Connection:
         family = socket.AF_INET6 if address.version == 6 else socket.AF_INET  # noqa: PLR2004
         made = socket.socket(family, socket.SOCK_STREAM)
         try:
@@ -133,7 +133,7 @@ class Dialer:
             await loop.sock_connect(made, (str(address), endpoint.port))
             self._check(made, endpoint)
             _transport, line = await loop.create_connection(
-                Line,
+                Connection,
                 sock=made,
                 ssl=self._context() if endpoint.tls else None,
                 server_hostname=endpoint.host if endpoint.tls else None,

@@ -202,7 +202,7 @@ def pods_changed(transition: Transition) -> None:
 
 def cluster_changed(cluster_key: str) -> None:
     """Apply every namespace anew with the options as they are now; forget those of a cluster
-    that was detached (``clusters.farewell`` removes those that are empty).
+    that was detached (``clusters.detached_cleanup`` removes those that are empty).
     """
     rows = ProjectPlace.objects.filter(cluster_key=cluster_key, deleted_at__isnull=True)
     if not Cluster.objects.filter(key=cluster_key).exists():

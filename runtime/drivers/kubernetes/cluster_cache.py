@@ -15,7 +15,7 @@ from typing import Any
 from runtime.drivers.kubernetes import leftovers, names, observe, observe_job, waiting
 from runtime.drivers.kubernetes.fitting import could_fit
 from runtime.drivers.kubernetes.keys import Key, key_of, owner_key, set_name, uid_of, version_of
-from runtime.drivers.kubernetes.places import Places
+from runtime.drivers.kubernetes.namespace_cache import NamespaceCache
 from runtime.drivers.kubernetes.prober import Prober, question_of
 from runtime.drivers.kubernetes.pruning import small_event, small_job, small_pod, small_set
 from runtime.drivers.kubernetes.seen_nodes import SeenNodes
@@ -49,7 +49,7 @@ class World:
         # pod uid → when it answered us; None: its node said so since, and its word counts now
         self._answered: dict[str, float | None] = {}
         self._prober: Prober | None = None
-        self._places = Places()
+        self._places = NamespaceCache()
         self._nodes = SeenNodes()
         self._gone: OrderedDict[tuple[str, str, str], int] = OrderedDict()
         self._changed: dict[str, str] = {}  # uid → kind
