@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from common.hooks import Hook
 from runtime.hints import hint_uids
 
 if TYPE_CHECKING:
@@ -32,31 +33,28 @@ class Holder:
 Question = Callable[["Credential"], list[Holder]]
 Removed = Callable[["Credential", "Principal | None"], None]
 
-_questions: list[Question] = []
-_removed: list[Removed] = []
+_questions: Hook[[Credential], list[Holder]] = Hook()
+_removed: Hook[[Credential, Principal | None], None] = Hook()
 
 
 def register(question: Question) -> None:
     """``question`` lists what uses a credential now or would at its next start."""
-    if question not in _questions:
-        _questions.append(question)
+    _questions.register(question)
 
 
 def on_removed(callback: Removed) -> None:
     """``callback`` runs in the transaction of the removal, before the row goes."""
-    if callback not in _removed:
-        _removed.append(callback)
+    _removed.register(callback)
 
 
 def of(credential: Credential) -> list[Holder]:
-    return [holder for question in _questions for holder in question(credential)]
+    return [holder for holders in _questions(credential) for holder in holders]
 
 
 def removing(credential: Credential, who: Principal | None) -> list[Holder]:
     """Tell everybody who holds it that it goes, and return who that was."""
     found = of(credential)
-    for callback in _removed:
-        callback(credential, who)
+    _removed(credential, who)
     for kind in {holder.kind for holder in found}:
         hint_uids(kind, [holder.uid for holder in found if holder.kind == kind])
     return found

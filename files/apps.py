@@ -14,6 +14,6 @@ class FilesConfig(AppConfig):
 
         register(FileSessionReconciler())
         register_lookup(runtime_spec.lookup)
-        gateway.wanted_when(selectors.any_wanted)
+        gateway.wanted.register(selectors.any_wanted)
         rules.connect()
         tab.register()

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 
 def connect() -> None:
-    accounts.on_user_disabled(_user_disabled)
-    projects.on_member_left(_member_left)
+    accounts.user_disabled.register(_user_disabled)
+    projects.member_left.register(_member_left)
     contents.register(
         FileSession.KIND, _summarize, request_delete=_end_with, request_stop=_end_with
     )

@@ -11,6 +11,6 @@ class GateConfig(AppConfig):
 
         rpc.register()
         hostkey.register()
-        hooks.offer_ssh_server(hostkey.shown)
+        hooks.ssh_servers.register(hostkey.shown)
         objects.register()
         tabs.register()

@@ -16,8 +16,8 @@ class HubapiConfig(AppConfig):
 
         from accounts import hooks
 
-        hooks.on_user_disabled(_user_disabled)
-        hooks.on_sessions_ended(_sessions_ended)
+        hooks.user_disabled.register(_user_disabled)
+        hooks.sessions_ended.register(_sessions_ended)
         user_logged_out.connect(_logged_out, dispatch_uid="hubapi.logged_out")
 
 

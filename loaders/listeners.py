@@ -42,7 +42,7 @@ def on_transition(change: Transition) -> None:
             _close(change, launch)
     if change.gone or change.after in ENDED:
         hint_uids(Load.KIND, concurrency.next_in_line(row.project))
-        waiting.tell([row.uid])
+        waiting.loads_changed([row.uid])
 
 
 def is_over(change: Transition, launch: int) -> bool:

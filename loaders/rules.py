@@ -41,9 +41,9 @@ _NAMED = 20
 
 
 def connect() -> None:
-    accounts.on_user_disabled(_user_disabled)
-    projects.on_member_left(_member_left)
-    projects.on_role_changed(_role_changed)
+    accounts.user_disabled.register(_user_disabled)
+    projects.member_left.register(_member_left)
+    projects.role_changed.register(_role_changed)
     contents.register(
         Load.KIND, _summarize, request_delete=_request_delete, request_stop=_request_stop
     )

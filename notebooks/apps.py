@@ -11,7 +11,7 @@ class NotebooksConfig(AppConfig):
         from notebooks import hub, kube_pods, rules, timeline, where
         from notebooks.reconciler import WorkspaceReconciler
         from notebooks.services import likely_cluster
-        from projects.namespaces import register_own_pods
+        from projects.namespaces import pods_of_people
         from runtime import reconcilers
 
         reconcilers.register(WorkspaceReconciler())
@@ -19,5 +19,5 @@ class NotebooksConfig(AppConfig):
         registry.register(hub.WorkspaceLookup())
         rules.connect()
         register_lookup(where.lookup)
-        register_own_pods(kube_pods.own_pods)
+        pods_of_people.register(kube_pods.own_pods)
         register_chooser(likely_cluster)

@@ -36,7 +36,7 @@ _ENDED = (Phase.STOPPED, Phase.FAILED)
 def connect() -> None:
     volumes.register(_uses, counts=_counts)
     keys.register(_keeps)
-    waiting.register(_wake)
+    waiting.loads_changed.register(_wake)
     node_use.register(Workspace.KIND, _about)
 
 

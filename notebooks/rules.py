@@ -32,8 +32,8 @@ _NAMED = 20
 
 
 def connect() -> None:
-    accounts.on_user_disabled(_user_disabled)
-    projects.on_member_left(_member_left)
+    accounts.user_disabled.register(_user_disabled)
+    projects.member_left.register(_member_left)
     contents.register(
         Workspace.KIND, _summarize, request_delete=_request_delete, request_stop=_request_stop
     )

@@ -6,7 +6,7 @@ the first launch need not wait). The reconciler keeps the namespace as it should
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ from clusters.in_cluster import kubectl_reaches
 from clusters.models import Cluster
 from clusters.options import options_of
 from common.clock import now
+from common.hooks import Hook
 from projects import contents, hooks
 from projects.contents import ContentSummary
 from projects.models import KubeGrant, Project, ProjectPlace
@@ -39,21 +40,15 @@ WAITING = "preparing"  # reason of work that waits for its place
 # A worker may use the driver with the old options for some seconds after a change.
 OPTIONS_SETTLE = timedelta(seconds=7)
 
-# (project, cluster key, user uids) → user uid → names of the pods that are his own
-OwnPods = Callable[[Project, str, Collection[UUID]], Mapping[UUID, Collection[str]]]
-_own_pods: list[OwnPods] = []
-
-
-def register_own_pods(source: OwnPods) -> None:
-    """Called by apps whose work becomes pods; the answers are added up."""
-    if source not in _own_pods:
-        _own_pods.append(source)
+# Filled by apps whose work becomes pods, the answers are added up:
+# (project, cluster key, user uids) → user uid → names of the pods that are their own
+pods_of_people: Hook[[Project, str, Collection[UUID]], Mapping[UUID, Collection[str]]] = Hook()
 
 
 def own_pods(project: Project, cluster_key: str, users: Collection[UUID]) -> dict[UUID, set[str]]:
     found: dict[UUID, set[str]] = {user: set() for user in users}
-    for source in _own_pods:
-        for user, pods in source(project, cluster_key, users).items():
+    for pods_by_user in pods_of_people(project, cluster_key, users):
+        for user, pods in pods_by_user.items():
             found.setdefault(user, set()).update(pods)
     return found
 
@@ -214,7 +209,7 @@ def cluster_changed(cluster_key: str) -> None:
 
 def connect() -> None:
     contents.register(ProjectPlace.KIND, _summarize, request_delete=_request_delete)
-    hooks.on_role_changed(_role_changed)
+    hooks.role_changed.register(_role_changed)
 
 
 def _role_changed(project: Project, user: User, role: Role, who: Principal | None) -> None:

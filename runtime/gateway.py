@@ -18,6 +18,7 @@ from django.utils.translation import get_language
 from django.utils.translation import gettext as _
 
 from common.errors import BerthError, NotFound, Unavailable
+from common.hooks import Hook
 from common.outbound import trust
 
 Handler = Callable[[Mapping[str, Any]], Mapping[str, Any]]
@@ -25,17 +26,8 @@ MAX_ANSWER = 16 * 1024 * 1024
 _CONNECT_S = 2.0
 _handlers: dict[str, Handler] = {}
 _outside: set[str] = set()
-_needs: list[Callable[[], bool]] = []
-
-
-def wanted_when(question: Callable[[], bool]) -> None:
-    """An app says when the gate is needed although no cluster is attached."""
-    if question not in _needs:
-        _needs.append(question)
-
-
-def is_wanted() -> bool:
-    return any(question() for question in _needs)
+# Whether the gate is needed although no cluster is attached; each app says it of its own.
+wanted: Hook[[], bool] = Hook()
 
 
 def register(name: str, handler: Handler, *, outside: bool = False) -> None:

@@ -5,7 +5,7 @@ class VolumesConfig(AppConfig):
     name = "volumes"
 
     def ready(self) -> None:
-        from clusters.hooks import on_cluster_changed
+        from clusters import hooks as clusters
         from clusters.registry import register_lookup
         from runtime.reconcilers import register
         from volumes import rules, where
@@ -16,4 +16,4 @@ class VolumesConfig(AppConfig):
         register(SnapshotReconciler())
         rules.connect()
         register_lookup(where.lookup)
-        on_cluster_changed(cluster_changed)
+        clusters.cluster_changed.register(cluster_changed)

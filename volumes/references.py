@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from common.hooks import Hook
+
 if TYPE_CHECKING:
     from volumes.models import Volume
 
@@ -30,9 +32,9 @@ class Holder:
 Question = Callable[["Volume"], Sequence[Holder]]
 Counts = Callable[[Collection[UUID]], Mapping[UUID, int]]  # of volumes' uids; for lists
 
-_questions: list[Question] = []
-_yielding: list[Question] = []
-_counts: list[Counts] = []
+_questions: Hook[[Volume], Sequence[Holder]] = Hook()
+_yielding: Hook[[Volume], Sequence[Holder]] = Hook()
+_counts: Hook[[Collection[UUID]], Mapping[UUID, int]] = Hook()
 
 
 def register(question: Question, *, counts: Counts | None = None, yields: bool = False) -> None:
@@ -41,27 +43,25 @@ def register(question: Question, *, counts: Counts | None = None, yields: bool =
     ``yields``: they end by themselves when the volume is to go, so they stand in nobody's way;
     only the engine waits until they are gone.
     """
-    known = _yielding if yields else _questions
-    if question not in known:
-        known.append(question)
-    if counts is not None and counts not in _counts:
-        _counts.append(counts)
+    (_yielding if yields else _questions).register(question)
+    if counts is not None:
+        _counts.register(counts)
 
 
 def holders_of(volume: Volume) -> list[Holder]:
     """Return what has it mounted now."""
-    return [h for question in _questions for h in question(volume) if h.mounted]
+    return [holder for found in _questions(volume) for holder in found if holder.mounted]
 
 
 def in_use(volume: Volume) -> bool:
     """Whether anything keeps it, mounted now or not."""
-    return any(question(volume) for question in (*_questions, *_yielding))
+    return any(_questions(volume)) or any(_yielding(volume))
 
 
 def counts_of(uids: Collection[UUID]) -> dict[UUID, int]:
     """Return how many hold each of ``uids``: one question per app, whatever their number."""
     found: dict[UUID, int] = {}
-    for counts in _counts:
-        for uid, number in counts(uids).items():
+    for counts in _counts(uids):
+        for uid, number in counts.items():
             found[uid] = found.get(uid, 0) + number
     return found

@@ -33,7 +33,7 @@ NEARLY_FULL = "nearly-full"  # noted by the reconciler
 
 def connect() -> None:
     contents.register(Volume.KIND, _summarize, request_delete=_request_delete)
-    hooks.on_project_created(_project_created)
+    hooks.project_created.register(_project_created)
     on_transition(place_made)
     on_transition(nearly_full)
     on_transition(gone)

@@ -16,6 +16,10 @@ from common.clock import now
 from common.errors import BerthError
 
 
+def _projects(user: Any) -> list[tuple[str, str]]:
+    return [choice for choices in hooks.project_choices(user) for choice in choices]
+
+
 class Tokens(SettingsView):
     template_name: ClassVar[str] = "accounts/tokens.html"
 
@@ -45,12 +49,12 @@ class Tokens(SettingsView):
         return response
 
     def _form(self, data: Any = None) -> TokenForm:
-        return TokenForm(data, projects=hooks.project_choices(self.principal.user))
+        return TokenForm(data, projects=_projects(self.principal.user))
 
     def _page(
         self, form: TokenForm, extra: dict[str, Any] | None = None, status: int = 200
     ) -> HttpResponse:
-        names = dict(hooks.project_choices(self.principal.user))
+        names = dict(_projects(self.principal.user))
         tokens = list(selectors.live_tokens_of(self.principal)[:200])
         rows = [
             {"token": t, "projects": [names.get(u, u[:8]) for u in t.project_uids]} for t in tokens
@@ -86,7 +90,7 @@ class SshKeys(SettingsView):
 
     def _page(self, form: SshKeyForm, status: int = 200) -> HttpResponse:
         keys = selectors.ssh_keys_of(self.principal)
-        servers = hooks.ssh_servers()
+        servers = [server for server in hooks.ssh_servers() if server is not None]
         return self.render({"form": form, "keys": keys, "servers": servers}, status=status)
 
 

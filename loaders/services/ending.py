@@ -101,7 +101,7 @@ def _tell(row: Load, reason: StopReason, actor: Principal | None, said: str) -> 
         message=said,
         data={"reason": reason.value},
     )
-    waiting.tell([row.uid])
+    waiting.loads_changed([row.uid])
     changed(row)
 
 
@@ -161,7 +161,7 @@ def request_delete(row: Load, *, actor: Principal | None, said: str = "") -> boo
     events.record(
         actor=actor, verb="load.deleted", target=row, project_uid=row.project.uid, message=said
     )
-    waiting.tell([row.uid])
+    waiting.loads_changed([row.uid])
     changed(row)
     return True
 

@@ -114,7 +114,7 @@ def begin(
         project_uid=row.project.uid,
         data={"run": row.launch, "task": task.value, "scheduled": scheduled, "tries": tries},
     )
-    waiting.tell([row.uid])
+    waiting.loads_changed([row.uid])
     changed(row)
 
 

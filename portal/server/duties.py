@@ -65,7 +65,7 @@ def gate_tick() -> None:
     with contextlib.suppress(OSError):
         turn_file(settings.BERTH_VAR).touch(mode=0o600)
     attached = Cluster.objects.filter(enabled=True).exclude(driver__in=QUEUED_HERE).exists()
-    wanted = attached or gateway.is_wanted()
+    wanted = attached or any(gateway.wanted())
     with contextlib.suppress(OSError):  # no manager here, and no such folder
         if wanted:
             file.touch(mode=0o600)  # its time says until when it was

@@ -206,9 +206,9 @@ def server_of(cluster_key: str) -> tuple[str, str, str]:
 
 def connect() -> None:
     """Who leaves or is disabled loses kubectl too, a token what it made; the gate answers."""
-    accounts.on_user_disabled(_user_disabled)
-    accounts.on_token_revoked(grants_revoke_made_with)
-    hooks.on_member_left(_member_left)
+    accounts.user_disabled.register(_user_disabled)
+    accounts.token_revoked.register(grants_revoke_made_with)
+    hooks.member_left.register(_member_left)
     gateway.register(ASK_TOKEN, answer_token)
     gateway.register(ASK_SERVER, answer_server)
 

@@ -26,7 +26,9 @@ def test_a3_a_disabled_person_loses_sessions_tokens_and_what_others_hang_on(
     alice, operator, token_of, api, sign_in, monkeypatch
 ):
     cut = []
-    monkeypatch.setattr(hooks, "_user_disabled", [lambda user, who: cut.append(user.username)])
+    monkeypatch.setattr(
+        hooks.user_disabled, "_callbacks", [lambda user, who: cut.append(user.username)]
+    )
     browser, unknown = Client(), Client()
     sign_in(browser, "alice")
     unknown.force_login(alice, backend="allauth.account.auth_backends.AuthenticationBackend")

@@ -57,7 +57,7 @@ def test_c4_who_is_removed_at_the_provider_loses_all_within_a_minute(
 ):
     cut = []
     monkeypatch.setattr(
-        hooks, "_user_disabled", [lambda user, who: cut.append((user.username, who))]
+        hooks.user_disabled, "_callbacks", [lambda user, who: cut.append((user.username, who))]
     )
     client, _answer = sign_in(provider)
     dora = dora_of(client)

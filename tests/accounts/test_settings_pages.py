@@ -99,7 +99,7 @@ def test_a_city_will_do_for_its_time_zone(alice, as_user, said, kept):
 
 def test_sessions_show_device_and_address_and_are_ended_at_once(alice, sign_in, monkeypatch):
     ended = []
-    monkeypatch.setattr(hooks, "_sessions_ended", [lambda user, keys: ended.extend(keys)])
+    monkeypatch.setattr(hooks.sessions_ended, "_callbacks", [lambda user, keys: ended.extend(keys)])
     here, there = Client(), Client(headers={"User-Agent": FIREFOX})
     sign_in(here, "alice")
     sign_in(there, "alice", REMOTE_ADDR="192.0.2.9")

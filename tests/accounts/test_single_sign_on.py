@@ -272,7 +272,7 @@ def test_a14_the_session_goes_on_while_the_provider_agrees(provider):
 
 def test_a14_the_session_ends_with_the_providers(provider, monkeypatch):
     ended = []
-    monkeypatch.setattr(hooks, "_sessions_ended", [lambda user, keys: ended.extend(keys)])
+    monkeypatch.setattr(hooks.sessions_ended, "_callbacks", [lambda user, keys: ended.extend(keys)])
     client, _answer = sign_in(provider)
     key = client.session.session_key
     provider.end_sessions("dora-1")

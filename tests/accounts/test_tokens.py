@@ -230,7 +230,7 @@ def test_the_page_limits_a_token_to_projects_of_the_person(alice, as_user, monke
     from accounts import hooks
 
     uid = "6f9b1d0e-0000-4000-8000-000000000001"
-    monkeypatch.setattr(hooks, "_project_choices", [lambda user: [(uid, "Vision")]])
+    monkeypatch.setattr(hooks.project_choices, "_callbacks", [lambda user: [(uid, "Vision")]])
     client = as_user(alice)
     client.post("/settings/tokens", {"name": "n", "days": 7, "project_uids": [uid]})
     assert ApiToken.objects.get().project_uids == [uid]

@@ -171,7 +171,7 @@ def test_public_addresses_of_nodes_become_few_ranges(cluster):
 
 def test_a_node_that_came_with_a_public_address_is_closed_in_every_place(cluster):
     told = []
-    hooks.on_cluster_changed(told.append)
+    hooks.cluster_changed.register(told.append)
     try:
         nodes_store(cluster_key="east", changes=full(node("n1", addresses=("10.0.0.5",))))
         assert told == []
@@ -182,4 +182,4 @@ def test_a_node_that_came_with_a_public_address_is_closed_in_every_place(cluster
         )
         assert told == ["east"]
     finally:
-        hooks._cluster_changed.remove(told.append)
+        hooks.cluster_changed.unregister(told.append)

@@ -380,8 +380,8 @@ def test_where_it_is_used_is_told_and_everybody_there_is_woken(
     ask = [
         lambda c: [references.Holder("workspace", uid, "lab", "/there", "Bob")] if c == row else []
     ]
-    monkeypatch.setattr(references, "_questions", ask)
-    monkeypatch.setattr(references, "_removed", [lambda c, _who: gone.append(c.name)])
+    monkeypatch.setattr(references._questions, "_callbacks", ask)
+    monkeypatch.setattr(references._removed, "_callbacks", [lambda c, _who: gone.append(c.name)])
     monkeypatch.setattr(
         references, "hint_uids", lambda kind, uids: woken.append((kind, list(uids)))
     )

@@ -298,11 +298,11 @@ def test_the_gate_is_wanted_while_somebody_looks(
     from files.services import sessions_end_for
     from runtime import gateway
 
-    assert not gateway.is_wanted()
+    assert not any(gateway.wanted())
     as_user(bob).post(session_url(project, shared))
-    assert gateway.is_wanted()
+    assert any(gateway.wanted())
     sessions_end_for(project=project)
-    assert not gateway.is_wanted()
+    assert not any(gateway.wanted())
 
 
 def test_on_a_cluster_it_is_a_pod_with_one_volume(project: Any, bob: Any, principal: Any) -> None:

@@ -258,7 +258,7 @@ def test_data_before_gpu_asks_for_loads_that_are_done(load, alice, settle, end, 
 
     told: list[str] = []
     heard = lambda uids: told.extend(map(str, uids))  # noqa: E731
-    waiting.register(heard)
+    waiting.loads_changed.register(heard)
     try:
         row = settle(load(alice))
         assert missing([row.uid])[0] == "data"
@@ -275,7 +275,7 @@ def test_data_before_gpu_asks_for_loads_that_are_done(load, alice, settle, end, 
         assert missing([row.uid])[0] == "data-missing"
         assert set(told) == {str(row.uid)}
     finally:
-        waiting._callbacks.remove(heard)
+        waiting.loads_changed.unregister(heard)
 
 
 def test_the_words_that_phase_and_wish_can_be_are_in_the_schema():

@@ -249,7 +249,7 @@ def test_data_first_it_starts_by_itself_when_the_load_is_done(
     api, presets, project, alice, load, settle
 ):
     from common.clock import now
-    from loaders.waiting import tell
+    from loaders.waiting import loads_changed
 
     body = api(alice, "POST", BASE, {"needs": ["images"]}).json()
     settle()
@@ -261,7 +261,7 @@ def test_data_first_it_starts_by_itself_when_the_load_is_done(
         ended_at=now(),
         observed_generation=1,
     )
-    tell([load.uid])
+    loads_changed([load.uid])
     settle(horizon_s=0)
     assert Workspace.objects.get(short_id=body["id"]).phase == Phase.RUNNING
 

@@ -101,7 +101,7 @@ def test_a3_a_removed_member_is_a_stranger_with_the_next_request(
     project: Any, alice: Any, bob: Any, as_user: Any, monkeypatch: Any
 ) -> None:
     told: list[str] = []
-    monkeypatch.setattr(hooks, "_member_left", [lambda p, u, w: told.append(u.username)])
+    monkeypatch.setattr(hooks.member_left, "_callbacks", [lambda p, u, w: told.append(u.username)])
     client = as_user(bob)
     assert client.get("/api/v1/projects/vision").status_code == 200
     assert call(as_user(alice), "delete", f"{URL}/bob").status_code == 204

@@ -75,7 +75,7 @@ def held() -> Callable[..., Any]:
         try:
             yield
         finally:
-            references._questions.remove(question)
+            references._questions.unregister(question)
 
     return hold
 

@@ -98,4 +98,4 @@ def test_removal_waits_for_what_uses_it(home, project):
         home.refresh_from_db()
         assert home.deleted_at is not None
     finally:
-        references._questions.remove(question)
+        references._questions.unregister(question)
