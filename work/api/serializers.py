@@ -1,0 +1,73 @@
+"""The API's view of any kind of work, made from its table of fields: strict in, plain out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework import serializers
+
+from common.drf.serializers import StrictSerializer
+from work import fields as f
+
+_OPTIONAL: dict[str, Any] = {"required": False, "allow_null": True}
+
+
+def serializer_in(name: str, table: f.Table, **more: serializers.Field[Any, Any, Any, Any]) -> Any:
+    """Return a strict serializer class: every field optional, unknown ones refused by name."""
+    made = {field.name: field_in(field) for field in table}
+    return type(name, (StrictSerializer,), {**made, **more, "__doc__": f"What {name} takes."})
+
+
+def serializer_out(name: str, table: f.Table, **more: Any) -> Any:
+    """Return the shape of the answer, for the schema."""
+    made = {field.name: field_out(field) for field in table}
+    return type(name, (serializers.Serializer,), {**made, **more, "__doc__": f"{name}, as told."})
+
+
+def field_in(field: f.Field) -> Any:  # noqa: PLR0911 - one per type
+    """Return the field that takes it; the rules of the table follow (``Table.clean``)."""
+    given: dict[str, Any] = {**_OPTIONAL, "help_text": _help(field)}
+    match field:
+        case f.Count():
+            return serializers.IntegerField(min_value=field.low, max_value=field.high, **given)
+        case f.Flag():
+            return serializers.BooleanField(required=False, help_text=_help(field))
+        case f.Choice():
+            return serializers.ChoiceField([word for word, _label in field.choices], **given)
+        case f.Environment():
+            return serializers.DictField(child=_text(field.longest), **given)
+        case f.Words():
+            child = _text(field.longest)
+            return serializers.ListField(child=child, max_length=field.most, **given)
+        case f.Names():
+            item: Any = serializers.JSONField() if field.takes_mappings else _text(200)
+            return serializers.ListField(child=item, max_length=field.most, **given)
+        case _:
+            longest = getattr(field, "longest", 255)
+            return serializers.CharField(max_length=longest, allow_blank=True, **given)
+
+
+def field_out(field: f.Field) -> Any:
+    null = field.private or (isinstance(field, f.Count) and field.empty is not None)
+    given: dict[str, Any] = {"allow_null": null, "help_text": _help(field)}
+    match field:
+        case f.Count():
+            return serializers.IntegerField(**given)
+        case f.Flag():
+            return serializers.BooleanField(**given)
+        case f.Environment():
+            return serializers.DictField(child=_text(field.longest), **given)
+        case f.Words() | f.Names():
+            item: Any = serializers.JSONField()
+            return serializers.ListField(child=item, **given)
+        case _:
+            return serializers.CharField(allow_blank=True, **given)
+
+
+def _text(longest: int) -> serializers.CharField:
+    return serializers.CharField(allow_blank=True, trim_whitespace=False, max_length=longest)
+
+
+def _help(field: f.Field) -> str:
+    told = "null: not yours, or in a list" if field.private else ""
+    return " ".join(filter(None, (str(field.help), told)))

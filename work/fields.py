@@ -1,0 +1,339 @@
+"""What may be said of a workload: one table of fields per kind.
+
+The form, the YAML document, the options of the command line, the serializers of the API and the
+plan are all made from this table, so a new field is one line in it and a column of the row.
+Pure rules: no row is read here. ``work.forms`` and ``work.api.serializers`` make their own
+fields of these.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, ClassVar
+
+from django.utils.functional import Promise
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from common.envnames import is_name, is_refused
+from common.errors import wrong
+
+Text = str | Promise
+
+
+class Edit(Enum):
+    """When a field of a workload that exists may change."""
+
+    NEVER = "never"  # chosen once
+    RESTARTS = "restarts"  # a running one starts again
+    ALWAYS = "always"  # no process needs to know
+
+
+class Unit(Enum):
+    """What people read and write, by how many of what is kept."""
+
+    NONE = ("", 1)
+    CORES = ("cores", 1000)  # kept in thousandths
+    GIB = ("GiB", 1024)  # kept in MiB
+    MINUTES = ("minutes", 1)
+
+    @property
+    def kept(self) -> int:
+        """How many of what is kept make one of what people write."""
+        return int(self.value[1])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Field:
+    """One thing that may be said. Subclasses know its type and its rules.
+
+    ``name`` is that of API and document; ``column`` that of the row, where it differs.
+    """
+
+    name: str
+    label: Text
+    help: Text = ""
+    column: str = ""
+    edit: Edit = Edit.RESTARTS
+    private: bool = False  # told to the owner only: people write secrets into it
+    quiet: bool = False  # a document leaves it out where it says nothing
+    option: str = ""  # of the command line, where it is not ``--name``
+    document: ClassVar[type] = str  # as YAML has it
+    metavar: ClassVar[str] = "TEXT"
+
+    @property
+    def attribute(self) -> str:
+        return self.column or self.name
+
+    def clean(self, value: Any) -> Any:
+        """Return what is kept, or raise Invalid that names the field and says what to do."""
+        raise NotImplementedError
+
+    def read(self, row: Any) -> Any:
+        """Return what the row keeps, as API and document say it."""
+        return getattr(row, self.attribute)
+
+    def write(self, row: Any, value: Any) -> None:
+        setattr(row, self.attribute, value)
+
+    def wrong(self, message: str) -> Exception:
+        return wrong(self.name, message)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Name(Field):
+    """What people call it: printable, at most 63 characters."""
+
+    longest: int = 63
+
+    def clean(self, value: Any) -> str:
+        text = value.strip() if isinstance(value, str) else ""
+        if not text:
+            raise self.wrong(_("Give it a name."))
+        if len(text) > self.longest:
+            raise self.wrong(_("At most %(n)d characters.") % {"n": self.longest})
+        if not text.isprintable():
+            raise self.wrong(_("Only characters that can be printed."))
+        return text
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line(Field):
+    """A line of text that matches a pattern, or nothing."""
+
+    longest: int = 255
+    pattern: str = ""
+    refusal: Text = ""
+    example: str = ""
+
+    def clean(self, value: Any) -> str:
+        text = value.strip() if isinstance(value, str) else ""
+        if not isinstance(value, str) or len(text) > self.longest or not is_storable(text):
+            raise self.wrong(str(self.refusal) or _("There is no such thing here."))
+        if text and self.pattern and not re.fullmatch(self.pattern, text):
+            raise self.wrong(str(self.refusal) or _("There is no such thing here."))
+        return text
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice(Field):
+    """One of a few words, each with what people read for it."""
+
+    choices: Sequence[tuple[str, Text]] = ()
+
+    def clean(self, value: Any) -> str:
+        words = [word for word, _label in self.choices]
+        if value not in words:
+            raise self.wrong(_("One of: %(names)s.") % {"names": ", ".join(words)})
+        return str(value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flag(Field):
+    """Yes or no."""
+
+    document: ClassVar[type] = bool
+    metavar: ClassVar[str] = ""
+
+    def clean(self, value: Any) -> bool:
+        if not isinstance(value, bool):
+            raise self.wrong(_("True or false."))
+        return value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Count(Field):
+    """A whole number inside bounds, kept in the small unit (milli-CPU, MiB)."""
+
+    low: int = 0
+    high: int = 1_000_000
+    unit: Unit = Unit.NONE
+    empty: int | None = None  # what stands for "none", kept as NULL
+    document: ClassVar[type] = int
+    metavar: ClassVar[str] = "N"
+
+    def clean(self, value: Any) -> int | None:
+        is_whole = isinstance(value, int) and not isinstance(value, bool)
+        if not is_whole or not self.low <= value <= self.high:
+            bounds = {"low": self.low, "high": self.high}
+            raise self.wrong(_("A whole number from %(low)d to %(high)d.") % bounds)
+        return None if self.empty is not None and value == self.empty else int(value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Minutes(Count):
+    """A time limit; 0 means none, where the longest one allows that."""
+
+    high: int = 60 * 24 * 366
+    unit: Unit = Unit.MINUTES
+    empty: int | None = 0
+
+    def clean(self, value: Any, *, longest: int | None = None) -> int | None:
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= self.high:
+            raise self.wrong(_("A number of minutes, at most one year."))
+        if longest is not None and (value == 0 or value > longest):
+            raise self.wrong(
+                ngettext(
+                    "This preset allows at most %(n)d minute.",
+                    "This preset allows at most %(n)d minutes.",
+                    longest,
+                )
+                % {"n": longest}
+            )
+        return value or None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Words(Field):
+    """A command or its arguments: a list of words, nothing of it expanded."""
+
+    most: int = 128
+    longest: int = 8 * 1024  # bytes of a word
+    together: int = 32 * 1024  # bytes of all
+    document: ClassVar[type] = list
+    metavar: ClassVar[str] = "WORDS"
+
+    def clean(self, value: Any) -> list[str]:
+        if not isinstance(value, list | tuple) or not all(isinstance(w, str) for w in value):
+            raise self.wrong(_("A list of words."))
+        if len(value) > self.most:
+            raise self.wrong(_("At most %(n)d words.") % {"n": self.most})
+        if not all(is_storable(word) for word in value):
+            raise self.wrong(_("A word holds something that is not text."))
+        if any(len(word.encode()) > self.longest for word in value):
+            raise self.wrong(_("A word is longer than 8 KiB."))
+        if sum(len(word.encode()) for word in value) > self.together:
+            raise self.wrong(_("All words together are longer than 32 KiB."))
+        return list(value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Names(Field):
+    """Things of the project by name or id; which rows they are is found when it is resolved."""
+
+    most: int = 20
+    takes_mappings: bool = False  # each may say more than its name, as {volume, read_only}
+    document: ClassVar[type] = list
+    metavar: ClassVar[str] = "NAME"
+
+    def clean(self, value: Any) -> list[Any]:
+        if not isinstance(value, list | tuple) or len(value) > self.most:
+            raise self.wrong(_("A list of at most %(n)d names or ids.") % {"n": self.most})
+        return list(value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Environment(Field):
+    """Variables of the process: names that Berth does not set itself, values of at most 8 KiB."""
+
+    most: int = 100
+    longest: int = 8 * 1024  # bytes of a value
+    together: int = 64 * 1024  # bytes of all
+    document: ClassVar[type] = dict
+    metavar: ClassVar[str] = "NAME=VALUE"
+
+    def clean(self, value: Any) -> dict[str, str]:
+        if not isinstance(value, Mapping):
+            raise self.wrong(_("Variables and their values."))
+        if len(value) > self.most:
+            raise self.wrong(_("At most %(n)d variables.") % {"n": self.most})
+        for name, text in value.items():
+            if refusal := self._refused(name, text):
+                raise self.wrong(refusal % {"name": str(name)[:40]})
+        if sum(len(k) + len(v.encode()) for k, v in value.items()) > self.together:
+            raise self.wrong(_("All variables together are longer than 64 KiB."))
+        return dict(value)
+
+    def _refused(self, name: Any, text: Any) -> str:
+        if not is_name(name):
+            return _(
+                "“%(name)s” is no name of a variable: letters, digits and _, not a digit first."
+            )
+        if is_refused(name):
+            return _(
+                "“%(name)s” cannot be set: Berth sets it itself, because it decides which code "
+                "is loaded, which GPUs are seen, or who the workspace is."
+            )
+        if not isinstance(text, str):
+            return _("The value of “%(name)s” must be text.")
+        if not is_storable(text):
+            return _("The value of “%(name)s” holds something that is not text.")
+        if len(text.encode()) > self.longest:
+            return _("The value of “%(name)s” is longer than 8 KiB.")
+        return ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Devices(Field):
+    """Kinds of GPU, any of which will do, the preferred one first; kept as one text."""
+
+    most: int = 8
+    longest: int = 255
+    metavar: ClassVar[str] = "KIND"
+
+    def clean(self, value: Any) -> str:
+        names = names_in(value) if isinstance(value, str) else None
+        joined = ",".join(names or ())
+        if names is None or len(names) > self.most or len(joined) > self.longest:
+            raise self.wrong(_("There is no such kind of GPU."))
+        return joined
+
+
+class Table:
+    """The fields of one kind, in the order in which people read them."""
+
+    def __init__(self, *fields: Field) -> None:
+        self._fields = {field.name: field for field in fields}
+
+    def __iter__(self) -> Iterator[Field]:
+        return iter(self._fields.values())
+
+    def __getitem__(self, name: str) -> Field:
+        return self._fields[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._fields
+
+    def but(self, *names: str) -> Table:
+        return Table(*(field for field in self if field.name not in names))
+
+    def clean(self, said: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what was said with every rule applied; what is None was not said."""
+        for name in said:
+            if name not in self:
+                raise wrong(name, _("There is no such field."))
+        return {name: self[name].clean(v) for name, v in said.items() if v is not None}
+
+    def read(self, row: Any, *, private: bool) -> dict[str, Any]:
+        """Return what a row says; ``private`` False leaves out what its owner alone may read."""
+        return {f.name: f.read(row) for f in self if private or not f.private}
+
+    def documents(self) -> dict[str, type]:
+        """Return the type of each field in a document."""
+        return {field.name: field.document for field in self}
+
+    def said_by(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return values as a document says them: short where nothing is said."""
+        return {
+            field.name: values[field.name]
+            for field in self
+            if field.name in values and (values[field.name] or not field.quiet)
+        }
+
+
+def is_storable(text: str) -> bool:
+    """Whether every database keeps it: no NUL, no half of a surrogate pair."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return "\x00" not in text
+
+
+def names_in(text: str) -> list[str]:
+    """Return the names in a text with commas, each once; none: any."""
+    names: Iterable[str] = (name.strip() for name in text.split(","))
+    return list(dict.fromkeys(name for name in names if name))
