@@ -32,7 +32,7 @@ class Kind:
     read: Permission
     manage: Permission
     # What the table can't know: raises Invalid, fills in what was not said.
-    settle: Callable[[Any, Mapping[str, Any]], None] = lambda row, said: None
+    settle: Callable[[Any, Mapping[str, Any]], None] | None = None
     work_class: Callable[[Any], str] | None = None
     # Attachments that it takes; each a field of the table.
     attachments: tuple[str, ...] = ("volumes", "credentials", "needs")
