@@ -36,7 +36,7 @@ def server(tmp_path: Path) -> Server:
     tmp_path.chmod(0o755)
     made = Server(tmp_path / "one")
     made.fill("alice")
-    put(made, BERTH_CREDENTIAL_KEYS="the-first-key")
+    put(made, BERTH_CREDENTIAL_KEYS="the-first-key-of-this-server")
     made.shell('PREFIX = "a"' + STORE)
     return made
 
@@ -56,18 +56,18 @@ def test_a_rotation_leaves_nothing_under_the_old_key_and_forgets_it(server: Serv
     assert done.returncode == 0, done.stderr
     assert "3 were sealed again" in done.stdout
     assert len(keys(server)) == 1
-    assert keys(server) != ["the-first-key"]
+    assert keys(server) != ["the-first-key-of-this-server"]
     assert "secret-0,secret-1,secret-2" in server.shell(READ)
 
 
 def test_d11_a_rotation_that_was_cut_is_finished_by_the_next(server: Server) -> None:
-    put(server, BERTH_CREDENTIAL_KEYS="the-second-key,the-first-key")  # killed just after this
+    put(server, BERTH_CREDENTIAL_KEYS="the-second-key-of-this-server,the-first-key-of-this-server")  # killed just after this
     server.shell('PREFIX = "b"' + STORE)  # and the portal went on for a while
     done = server.run("keys", "rotate")
     assert done.returncode == 0, done.stderr
     assert "earlier change of keys was cut" in done.stdout
     assert "3 were sealed again" in done.stdout
-    assert keys(server) == ["the-second-key"]
+    assert keys(server) == ["the-second-key-of-this-server"]
     assert server.shell(READ).strip().endswith(",".join(["secret-0,secret-1,secret-2"] * 2))
 
 
@@ -76,5 +76,5 @@ def test_d11_a_lost_key_is_said_and_nothing_is_thrown_away(server: Server) -> No
     done = server.run("keys", "rotate")
     assert done.returncode == 0, done.stderr
     assert "3 stored credentials can't be opened" in done.stdout
-    put(server, BERTH_CREDENTIAL_KEYS="the-first-key")
+    put(server, BERTH_CREDENTIAL_KEYS="the-first-key-of-this-server")
     assert "secret-0,secret-1,secret-2" in server.shell(READ)
