@@ -11,7 +11,7 @@ import os
 import secrets
 from typing import Any
 
-from portal.server.backup import belong
+from portal.server.database_files import belong
 from portal.server.paths import Paths, Refusal, private_umask, running, write_private
 from portal.server.preflight import setup
 

@@ -34,7 +34,7 @@ def restored(*, made_at: str, before: set[str] | None = None, keep_access: bool 
     from accounts.models import User
     from common.ids import new_uid
     from events.services import record as event
-    from portal.server.backup import belong
+    from portal.server.database_files import belong
     from portal.server.installation import FileRecord
     from portal.server.preflight import migrate, pending_migrations, unknown_migrations
     from runtime import installation
