@@ -7,23 +7,27 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from django.conf import settings
 
-
-def seal(text: str) -> str:
-    return _box().encrypt(text.encode()).decode()
+AT_REST = b"berth accounts v1"
 
 
-def unseal(sealed: str) -> str | None:
-    """Return the text, or None when no key of now or before opens it."""
+def seal(text: str, *, purpose: bytes = AT_REST) -> str:
+    """Encrypt it; what is sealed for one purpose opens for no other."""
+    return _box(purpose).encrypt(text.encode()).decode()
+
+
+def unseal(sealed: str, *, purpose: bytes = AT_REST, max_age_s: int | None = None) -> str | None:
+    """Return the text, or None when no key of now or before opens it, or it is older."""
     try:
-        return _box().decrypt(sealed.encode()).decode()
+        return _box(purpose).decrypt(sealed.encode(), ttl=max_age_s).decode()
     except InvalidToken:
         return None
 
 
-def _box() -> MultiFernet:
-    return MultiFernet([_key(s) for s in (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)])
+def _box(purpose: bytes) -> MultiFernet:
+    secrets = (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)
+    return MultiFernet([_key(secret, purpose) for secret in secrets])
 
 
-def _key(secret: str) -> Fernet:
-    derived = HKDF(SHA256(), 32, salt=None, info=b"berth accounts v1").derive(secret.encode())
+def _key(secret: str, purpose: bytes) -> Fernet:
+    derived = HKDF(SHA256(), 32, salt=None, info=purpose).derive(secret.encode())
     return Fernet(base64.urlsafe_b64encode(derived))

@@ -116,7 +116,7 @@ _CSP = (
 
 def _gate_sources() -> str:
     """The gate as pages reach it, where it is another origin than theirs."""
-    gate = str(getattr(settings, "BERTH_GATE_URL", ""))
+    gate = str(getattr(settings, "BERTH_GATE_PAGES_URL", ""))
     if not gate or gate == settings.BERTH_PUBLIC_URL:
         return ""
     return f" {gate} ws{gate.removeprefix('http')}"

@@ -29,13 +29,15 @@ class State:
     room_bytes: int | None
 
 
-def state_of(place: Place, row: FileSession | None) -> State:
+def state_of(place: Place, row: FileSession | None, *, for_page: bool = False) -> State:
+    """``for_page``: with the address that browsers are led to; programs have tokens."""
+    gate = settings.BERTH_GATE_PAGES_URL if for_page else settings.BERTH_GATE_URL
     phase = CLOSED if row is None else Phase(row.phase).value
     return State(
         phase=phase,
         message=why(row) if row is not None and not row.is_open else "",
         is_open=row is not None and row.is_open,
         read_only=not place.may_write,
-        url=f"{settings.BERTH_GATE_URL}/gate/volumes/{place.volume.uid}",
+        url=f"{gate}/gate/volumes/{place.volume.uid}",
         room_bytes=place.room,
     )

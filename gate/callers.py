@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from django.contrib.auth import SESSION_KEY
 from django.utils.translation import gettext as _
 
+from accounts import tickets
 from accounts.models import ApiToken, SshKey, User
 from accounts.principal import Principal
 from accounts.services import token_authenticate
@@ -41,15 +41,16 @@ class Caller:
         return "token" if self.token_pk else "ssh" if self.ssh_key_pk else "session"
 
 
-def from_session(session_key: str, ip: str, language: str = "en") -> Caller:
-    """Return who is signed in with the portal's cookie; ``language``: where he chose none."""
-    found = sessions.data_of(session_key).get(SESSION_KEY) if session_key else None
-    user = User.objects.filter(pk=found, is_active=True).first() if found else None
+def from_ticket(sealed: str, name: str, ip: str, language: str = "en") -> Caller:
+    """Return who was given this ticket for ``name``; ``language``: where they chose none."""
+    ticket = tickets.read(sealed)
+    if ticket is None or ticket.name != name:
+        raise SignedOut(_("Sign in to the portal first, and open this from its page."))
+    user = User.objects.filter(pk=ticket.user_pk, is_active=True).first()
     if user is None:
-        raise SignedOut(_("Sign in to the portal first."))
-    caller = Caller(
-        user.pk, user.username, ip, session_key=session_key, language=user.language or language
-    )
+        raise SignedOut(_("This account is not active."))
+    key = ticket.session_key
+    caller = Caller(user.pk, user.username, ip, session_key=key, language=user.language or language)
     principal_of(caller)
     return caller
 

@@ -28,9 +28,9 @@ from runtime.drivers.kubernetes.streams import Gone
 from runtime.protocol import DriverError
 
 MAX_HEADER = 256
+MAX_TICKET = 1024
 SAFE = frozenset({"GET", "HEAD"})
 BODIES = frozenset({"POST", "PUT", "PATCH"})
-NAVIGATION = frozenset({"same-origin", "same-site", "none"})
 
 
 def portal_origin() -> str:
@@ -48,7 +48,7 @@ def address_of(conn: HTTPConnection) -> str:
 
 
 async def caller_of(conn: HTTPConnection) -> Caller:
-    """Return who asks: by API token, or by the portal's cookie from the portal's own page.
+    """Return who asks: by API token, or by a ticket of the portal's page, never by a cookie.
 
     From here on the request is answered in that person's language, as the portal's pages are.
     """
@@ -61,9 +61,11 @@ async def caller_of(conn: HTTPConnection) -> Caller:
             raise SignedOut(_("This token is unknown, expired or revoked."))
         found = await look(lambda: callers.from_token(secret.strip(), ip))
         return replace(found, language=language)
-    require_own_page(conn)
-    key = conn.cookies.get(settings.SESSION_COOKIE_NAME, "")
-    caller = await look(lambda: callers.from_session(key, ip, language))
+    if conn.headers.get("origin") not in {None, portal_origin()}:
+        raise Forbidden(_("Only pages of the portal may do this."), code="foreign-origin")
+    name = conn.path_params.get("workspace") or conn.path_params.get("volume", "")
+    ticket = conn.query_params.get("ticket", "")[:MAX_TICKET]
+    caller = await look(lambda: callers.from_ticket(ticket, name, ip, language))
     translation.activate(caller.language)
     return caller
 
@@ -74,23 +76,6 @@ def _asked_language(conn: HTTPConnection) -> str:
     asked.COOKIES = dict(conn.cookies)
     asked.META["HTTP_ACCEPT_LANGUAGE"] = conn.headers.get("accept-language", "")
     return translation.get_language_from_request(asked)
-
-
-def require_own_page(conn: HTTPConnection) -> None:
-    """Cookies come along from any page: only the portal's own may use them.
-
-    WebSockets and changes need the portal's Origin. A read without Origin is a page of the same
-    origin, or a person who follows a link (a download); nothing can be embedded elsewhere.
-    """
-    origin = conn.headers.get("origin")
-    if origin == portal_origin():
-        return
-    if origin is None and conn.scope["type"] == "http" and conn.scope["method"] in SAFE:
-        site = conn.headers.get("sec-fetch-site", "")
-        mode = conn.headers.get("sec-fetch-mode", "")
-        if site == "same-origin" or (mode == "navigate" and site in NAVIGATION):
-            return
-    raise Forbidden(_("Only pages of the portal may do this."), code="foreign-origin")
 
 
 def as_error(error: Exception) -> BerthError:
@@ -139,9 +124,8 @@ def refusal(request: Request, error: BerthError) -> Response:
 
 
 def cors(response: Response) -> Response:
-    """Lets the portal's page, and no other, read the answer with the cookie."""
+    """Lets the portal's page, and no other, read the answer."""
     response.headers["Access-Control-Allow-Origin"] = portal_origin()
-    response.headers["Access-Control-Allow-Credentials"] = "true"
     response.headers["Access-Control-Expose-Headers"] = (
         "Content-Length, Content-Disposition, Content-Range, ETag"
     )

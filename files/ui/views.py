@@ -52,11 +52,11 @@ class Session(ProjectView):
     def get(self, request: HttpRequest, project: str, volume: Any) -> HttpResponse:  # noqa: ARG002
         place = selectors.place_get(self.principal, volume, self.project)
         row = selectors.session_of(self.principal, place.volume)
-        return JsonResponse(asdict(state_of(place, row)))
+        return JsonResponse(asdict(state_of(place, row, for_page=True)))
 
     def post(self, request: HttpRequest, project: str, volume: Any) -> HttpResponse:  # noqa: ARG002
         row = services.session_open(
             principal=self.principal, project=self.project, volume_uid=volume
         )
         place = selectors.place_get(self.principal, volume, self.project)
-        return JsonResponse(asdict(state_of(place, row)), status=202)
+        return JsonResponse(asdict(state_of(place, row, for_page=True)), status=202)

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, ClassVar
+from urllib.parse import urlencode
 
-from django.http import HttpRequest, HttpResponse
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.utils.dateparse import parse_datetime
 from django.utils.translation import gettext as _
 
+from accounts import tickets
 from clusters.in_cluster import kubectl_reaches
 from clusters.options import options_of
-from common.errors import Forbidden
+from common.errors import Forbidden, NotFound
+from common.ui.views import PlatformView
 from gate import objects
 from gate.addresses import gate_url
 from notebooks import selectors, where
@@ -49,8 +54,9 @@ class GateView(WorkspaceView):
             row,
             {
                 "part": part,
-                "gate_url": gate_url(row, part),
-                "gate_socket": gate_url(row, part, socket=True),
+                "gate_url": gate_url(row, part, for_page=True),
+                "gate_socket": gate_url(row, part, socket=True, for_page=True),
+                "gate_way": f"{part}/{row.short_id}",
                 "is_running": row.shown_phase == Phase.RUNNING,
                 "is_on_its_way": row.shown_phase in {Phase.PENDING, Phase.STARTING},
                 "ssh_command": ssh.command if ssh else "",
@@ -75,6 +81,33 @@ class Files(GateView):
 
     def get(self, request: HttpRequest, project: str, workspace: str) -> HttpResponse:  # noqa: ARG002
         return self.shown(self.opened(), "files")
+
+
+class Ticket(PlatformView):
+    """Lets who is signed in through the gate for a minute: a script asks, a link is led there.
+
+    What they may do there is asked by the gate.
+    """
+
+    required_platform = "user"
+    WAY = re.compile(r"[a-z]+/([A-Za-z0-9-]+)(/[A-Za-z0-9]+)*")
+
+    def get(self, request: HttpRequest, way: str) -> HttpResponse:
+        if request.headers.get("Sec-Fetch-Site", "none") not in {"same-origin", "none"}:
+            raise Forbidden(_("Only pages of the portal may do this."), code="foreign-origin")
+        found = self.WAY.fullmatch(way)
+        if found is None:
+            raise NotFound(_("There is no such act."))
+        session = request.session.session_key or ""
+        ticket = tickets.issue(tickets.Ticket(session, self.principal.user.pk, found[1]))
+        if request.headers.get("Accept") == "application/json":
+            response: HttpResponse = JsonResponse({"ticket": ticket})
+        else:
+            query = f"{request.META['QUERY_STRING']}&{urlencode({'ticket': ticket})}".lstrip("&")
+            there = f"{settings.BERTH_GATE_PAGES_URL}/gate/{way}?{query}"
+            response = HttpResponseRedirect(there)
+        response["Cache-Control"] = "no-store"
+        return response
 
 
 class Objects(GateView):

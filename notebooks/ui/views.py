@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, ClassVar
 
-from django.conf import settings
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
@@ -125,11 +124,13 @@ class Logs(WorkspaceView):
         return self.render(self.page(row, context))
 
     def _stream(self, row: Workspace) -> str:
-        """A pod's log is followed at its source, through the gate; other logs are asked for."""
+        """A pod's log is followed at its source: a ticket leads to the gate, at each connection.
+        Other logs are asked for.
+        """
         alive = row.shown_phase in {Phase.STARTING, Phase.RUNNING}
         if not alive or cluster_of(row) is None:
             return ""
-        return f"{settings.BERTH_GATE_URL}/gate/logs/{row.short_id}"
+        return f"/tickets/logs/{row.short_id}"
 
 
 class LogDownload(WorkspaceView):

@@ -52,10 +52,22 @@ BERTH_GATE_PORT = number("GATE_PORT", BERTH_PORT + 4)
 BERTH_SSH_PORT = number("SSH_PORT", BERTH_PORT + 5)
 BERTH_GATE_INTERNAL_PORT = number("GATE_INTERNAL_PORT", BERTH_PORT + 6)
 BERTH_GATE_INTERNAL_BIND = text("GATE_INTERNAL_BIND")
-# Another port of the portal's host; the portal's own address where an entrance has both.
+# As programs reach it, with tokens: another port of the portal's host; the portal's own address
+# where an entrance has both.
 _portal = BERTH_PUBLIC_URL.removesuffix(f":{BERTH_PORT}")
 _gate = _portal if _portal == BERTH_PUBLIC_URL else f"{_portal}:{BERTH_GATE_PORT}"
 BERTH_GATE_URL = text("GATE_URL", _gate).rstrip("/")
+# As pages lead browsers there. On a port of its own it has another host than the portal: cookies
+# ignore ports, and who poses as the gate there is not to be sent the portal's.
+_beside = urlsplit(BERTH_GATE_URL)
+_host = BERTH_NOTEBOOK_PATH_HOST
+if BERTH_NOTEBOOK_ROUTING == "host":
+    _host = f"gate.{BERTH_NOTEBOOK_DOMAIN}"
+if BERTH_GATE_URL == BERTH_PUBLIC_URL or _beside.hostname != urlsplit(BERTH_PUBLIC_URL).hostname:
+    _pages = BERTH_GATE_URL
+else:
+    _pages = f"{_beside.scheme}://{_host}" + (f":{_beside.port}" if _beside.port else "")
+BERTH_GATE_PAGES_URL = text("GATE_PAGES_URL", _pages).rstrip("/")
 BERTH_GATE_INTERNAL_URL = text(
     "GATE_INTERNAL_URL", f"http://127.0.0.1:{BERTH_GATE_INTERNAL_PORT}"
 ).rstrip("/")

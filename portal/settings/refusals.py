@@ -87,10 +87,12 @@ def _apart(values: Values) -> list[str]:
 
 
 def _gate(values: Values) -> list[str]:
-    hosts = {urlsplit(values[name]).hostname for name in ("BERTH_PUBLIC_URL", "BERTH_GATE_URL")}
-    if len(hosts) == 1:
+    """Cookies ignore ports: who poses as the gate on one of them is not to be sent the portal's."""
+    portal, gate = values["BERTH_PUBLIC_URL"], values["BERTH_GATE_PAGES_URL"]
+    if portal == gate or urlsplit(portal).hostname != urlsplit(gate).hostname:
         return []
-    return ["BERTH_GATE_URL must have the host of BERTH_PUBLIC_URL: people's sign-in counts there."]
+    advice = "give the gate a host of its own, or lead browsers to both by one address."
+    return [f"BERTH_GATE_PAGES_URL is another port of the portal's own host; {advice}"]
 
 
 def _sealing(values: Values) -> list[str]:
@@ -108,6 +110,6 @@ TOGETHER: dict[tuple[str, ...], Callable[[Values], list[str]]] = {
     ("TLS_CERT", "TLS_KEY"): _tls,
     ("ROUTER", "GATEWAY", "GATEWAY_CLUSTER", "IN_CLUSTER", "NOTEBOOK_ROUTING"): _gateway,
     ("PUBLIC_URL", "NOTEBOOK_ROUTING", "NOTEBOOK_PATH_HOST", "NOTEBOOK_DOMAIN"): _apart,
-    ("PUBLIC_URL", "GATE_URL", "PORT"): _gate,
+    ("PUBLIC_URL", "GATE_PAGES_URL"): _gate,
     ("CLUSTER_PUBLIC_KEY", "CLUSTER_PRIVATE_KEY"): _sealing,
 }

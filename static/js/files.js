@@ -1,4 +1,5 @@
 // The home folder of a workspace: listed, carried and changed through the gate.
+import { forget, ticket } from "./ticket.js";
 import { zone } from "./zone.js";
 
 const box = document.getElementById("files");
@@ -17,24 +18,27 @@ const text = (name) => box.dataset[`text${name}`];
 const say = (words) => {
   stateLine.textContent = words;
 };
-const address = (part, path) => `${box.dataset.url}/${part}?path=${encodeURIComponent(path)}`;
+const asking = (part, path) => `${part}?path=${encodeURIComponent(path)}`;
+// A link leads to the portal, which leads to the gate with a ticket.
+const linked = (part, path) => `/tickets/${box.dataset.way}/${asking(part, path)}`;
+const address = async (part, path) =>
+  `${box.dataset.url}/${asking(part, path)}&ticket=${await ticket(box.dataset.way)}`;
 const below = (folder, name) => {
   const part = encodeURIComponent(name);
   return folder ? `${folder}/${part}` : part;
 };
 const parent = (path) => path.split("/").slice(0, -1).join("/");
 
-const ask = (part, path, options = {}) => reach(address(part, path), options);
-
-async function reach(url, options = {}) {
+async function ask(part, path, options = {}, more = "") {
   let answer;
   try {
-    answer = await fetch(url, { credentials: "include", ...options });
+    answer = await fetch(`${await address(part, path)}${more}`, options);
   } catch {
     throw new Error(text("Lost"));
   }
   const said = await answer.json().catch(() => ({}));
   if (answer.ok) return said;
+  if (answer.status === 401) forget(box.dataset.way);
   throw Object.assign(new Error(said.detail ?? text("Lost")), { code: said.code });
 }
 
@@ -121,11 +125,12 @@ function row(entry) {
   const acts = make("td", "", "files-acts");
   if (entry.kind === "folder" || entry.kind === "file" || entry.kind === "link") {
     const link = make("a", text("Download"), "btn btn-sm");
-    link.href = address(entry.kind === "folder" ? "archive" : "download", entry.path);
+    const part = entry.kind === "folder" ? "archive" : "download";
+    link.href = linked(part, entry.path);
     link.setAttribute("aria-label", `${text("Download")}: ${entry.name}`);
     link.setAttribute("download", "");
     link.dataset.act = "download";
-    link.addEventListener("click", (event) => fetched(event, link));
+    link.addEventListener("click", (event) => fetched(event, part, entry.path));
     acts.append(link);
   }
   acts.append(
@@ -168,7 +173,7 @@ async function open(path, renamed = "") {
   crumbs(said.parts);
   rows.replaceChildren(...said.entries.map(row));
   say(said.truncated ? text("More") : said.entries.length ? "" : text("Empty"));
-  document.getElementById("files-archive").href = address("archive", here);
+  document.getElementById("files-archive").href = linked("archive", here);
   if (walked) focus(here === before && { ...walked, path: renamed || walked.path });
 }
 
@@ -189,15 +194,13 @@ function focus(walked) {
 
 // The gate answers a download with an attachment, and the page stays; what it would refuse is said
 // here, not on a page of its own.
-function fetched(event, link) {
+function fetched(event, part, path) {
   if (event.metaKey || event.ctrlKey || event.shiftKey) return;
   event.preventDefault();
   guarded(async () => {
-    const check = new URL(link.href);
-    check.searchParams.set("check", "1");
-    await reach(check);
+    await ask(part, path, {}, "&check=1");
     const made = make("a");
-    made.href = link.href;
+    made.href = linked(part, path);
     made.setAttribute("download", "");
     document.body.append(made);
     made.click();
@@ -257,11 +260,13 @@ async function mkdir() {
 }
 
 // XMLHttpRequest, because fetch tells nothing of how far an upload is.
-function put(folder, file, replace) {
+async function put(folder, file, replace) {
+  const url = await address("upload", below(folder, file.name)).catch(() => {
+    throw new Error(text("Lost"));
+  });
   return new Promise((resolve, reject) => {
     const request = new XMLHttpRequest();
-    request.open("PUT", `${address("upload", below(folder, file.name))}${replace ? "&replace=1" : ""}`);
-    request.withCredentials = true;
+    request.open("PUT", `${url}${replace ? "&replace=1" : ""}`);
     request.upload.addEventListener("progress", (event) => {
       progress.value = event.lengthComputable ? event.loaded / (event.total || 1) : 0;
     });
@@ -339,7 +344,7 @@ if (box) {
     guarded(() => upload([...event.dataTransfer.files]));
   });
   const archive = document.getElementById("files-archive");
-  archive.addEventListener("click", (event) => fetched(event, archive));
+  archive.addEventListener("click", (event) => fetched(event, "archive", here));
   document.addEventListener("htmx:afterSettle", follow);
   follow();
 }

@@ -1,5 +1,6 @@
 // A shell of the container in the page: keys and screen over one WebSocket to the gate.
 import "./terminal-styles.js";
+import { forget, ticket } from "./ticket.js";
 
 const box = document.getElementById("terminal");
 const stateLine = document.getElementById("terminal-state");
@@ -124,14 +125,17 @@ function wake() {
   typed = [];
 }
 
-function connect() {
+async function connect() {
   clearTimeout(timer);
   over = awake = false;
   typed = [];
   connectButton.hidden = true;
   say(text("Connecting"));
   fit.fit();
-  const mine = new WebSocket(`${box.dataset.socket}?cols=${term.cols}&rows=${term.rows}`);
+  const pass = await ticket(box.dataset.way).catch(() => "");
+  const mine = new WebSocket(
+    `${box.dataset.socket}?cols=${term.cols}&rows=${term.rows}&ticket=${pass}`,
+  );
   socket = mine;
   mine.binaryType = "arraybuffer";
   mine.addEventListener("message", (event) => {
@@ -164,6 +168,7 @@ function told(message) {
 
 function closed() {
   socket = null;
+  forget(box.dataset.way);
   box.dataset.connected = "0";
   if (!over && pause > LONGEST) {
     over = true;

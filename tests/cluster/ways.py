@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -67,15 +68,14 @@ def terminal(
     page: str = "",
     way: str = "terminal",
 ) -> ClientConnection:
-    """With the session of a browser; ``page``: where its script is from, else the portal's own.
+    """With a ticket of the portal's page; ``page``: where its script is from, else the portal's own.
 
     ``way``: or ``exec``, whose query is the command.
     """
-    cookie = "; ".join(f"{name}={value}" for name, value in cookies(person).items())
+    query = f"{query}&ticket={ticket(person, row['id'])}"
     return connect(
         f"ws://localhost:{person.portal.port + 4}/gate/{way}/{row['id']}?{query}",
         origin=Origin(page or person.portal.url),
-        additional_headers={"Cookie": cookie},
         compression=None,
         proxy=None,
         max_size=None,
@@ -118,10 +118,33 @@ def enter(person: Person, row: dict[str, Any]) -> None:
         screen(mine, b"fast-2")
 
 
+def ticket(person: Person, name: str) -> str:
+    """What lets a page of theirs through the gate to this workspace or volume, for a minute."""
+    asked = httpx.get(
+        f"{person.portal.url}/tickets/any/{name}",
+        cookies=cookies(person),
+        headers={"Accept": "application/json"},
+        timeout=120,
+    )
+    return str(asked.json()["ticket"])
+
+
+class WithTickets(httpx.Auth):
+    """As the scripts of pages do it: each request to the gate bears a ticket."""
+
+    def __init__(self, person: Person) -> None:
+        self.person = person
+
+    def auth_flow(self, request: httpx.Request) -> Iterator[httpx.Request]:  # type: ignore[override]
+        name = request.url.path.split("/")[3]
+        request.url = request.url.copy_add_param("ticket", ticket(self.person, name))
+        yield request
+
+
 def files(person: Person) -> httpx.Client:
     headers = {"Origin": person.portal.url}
     return httpx.Client(
-        base_url=gate_url(person.portal), headers=headers, cookies=cookies(person), timeout=120
+        base_url=gate_url(person.portal), headers=headers, auth=WithTickets(person), timeout=120
     )
 
 

@@ -113,10 +113,13 @@ class Guest(Visitor):
 
     def terminal(self, workspace: str) -> ClientConnection:
         """A terminal of a page of the portal."""
+        asked = self.http.get(
+            f"https://{HOST}/tickets/terminal/{workspace}", headers={"Accept": "application/json"}
+        )
+        query = f"cols=100&rows=30&ticket={asked.json()['ticket']}"
         return connect(
-            f"ws://{self.ingress.gate}/gate/terminal/{workspace}?cols=100&rows=30",
+            f"ws://{self.ingress.gate}/gate/terminal/{workspace}?{query}",
             origin=Origin(f"https://{HOST}"),
-            additional_headers={"Cookie": self.cookies(f"https://{HOST}/")},
             proxy=None,
             open_timeout=60,
             close_timeout=2,

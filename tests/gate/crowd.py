@@ -1,7 +1,7 @@
 """What stands around a gate in the test of many sockets, each in a process of its own.
 
 ``python -m tests.gate.crowd kube`` is an API server whose every command writes without end.
-``python -m tests.gate.crowd readers PORT PATH COOKIE COUNT`` opens terminals and reads none.
+``python -m tests.gate.crowd readers PORT PATH COUNT`` opens terminals and reads none.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ async def kube() -> None:
         await _ready(server.sockets[0].getsockname()[1])
 
 
-async def readers(port: int, path: str, cookie: str, count: int) -> None:
+async def readers(port: int, path: str, count: int) -> None:
     room = asyncio.Semaphore(AT_ONCE)
     loop = asyncio.get_running_loop()
 
@@ -54,7 +54,7 @@ async def readers(port: int, path: str, cookie: str, count: int) -> None:
             made = socket.socket()
             made.setblocking(False)
             await loop.sock_connect(made, ("127.0.0.1", port))
-            await loop.sock_sendall(made, _hello(port, path, cookie))
+            await loop.sock_sendall(made, _hello(port, path))
             async with asyncio.timeout(UPGRADE_S):
                 head = await loop.sock_recv(made, 12)
             if head != b"HTTP/1.1 101":
@@ -72,7 +72,7 @@ async def _ready(word: int) -> None:
     await asyncio.to_thread(sys.stdin.read)
 
 
-def _hello(port: int, path: str, cookie: str) -> bytes:
+def _hello(port: int, path: str) -> bytes:
     lines = [
         f"GET {path} HTTP/1.1",
         f"Host: 127.0.0.1:{port}",
@@ -81,7 +81,6 @@ def _hello(port: int, path: str, cookie: str) -> bytes:
         "Sec-WebSocket-Version: 13",
         "Sec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==",
         f"Origin: {ORIGIN}",
-        f"Cookie: berth_session={cookie}",
     ]
     return "\r\n".join([*lines, "", ""]).encode()
 
@@ -90,4 +89,4 @@ if __name__ == "__main__":
     if sys.argv[1] == "kube":
         asyncio.run(kube())
     else:
-        asyncio.run(readers(int(sys.argv[2]), sys.argv[3], sys.argv[4], int(sys.argv[5])))
+        asyncio.run(readers(int(sys.argv[2]), sys.argv[3], int(sys.argv[4])))

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from gate import terminal
-from tests.gate.conftest import ORIGIN, Running, serving, told
+from tests.gate.conftest import ORIGIN, Running, serving, told, with_ticket
 
 pytestmark = [
     pytest.mark.long("a thousand readers; one that does not read: gate/test_streams.py"),
@@ -77,8 +77,8 @@ async def test_f4_two_thousand_sockets_that_nobody_reads_hurt_nobody(
     theirs, path = await cookie(bob), f"/gate/terminal/{workspace.short_id}"
     quick = f"/gate/exec/{workspace.short_id}?command=quick"
     before_s, before_mib = await usually(gate, quick, theirs), memory_mib()
-    mine = await cookie(alice)
-    async with crowd("readers", str(gate.port), path, mine, str(SOCKETS)) as held:
+    mine = with_ticket(path, await cookie(alice))
+    async with crowd("readers", str(gate.port), mine, str(SOCKETS)) as held:
         assert int(held) == SOCKETS
         await until_open(gate, SOCKETS)
         await asyncio.sleep(5)  # every buffer on the way is full

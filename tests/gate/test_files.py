@@ -21,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gate.files import listing, scripts
-from tests.gate.conftest import PATIENCE_S, Running, until
+from tests.gate.conftest import PATIENCE_S, Running, until, with_ticket
 from tests.gate.fake_kube import FakeKube
 
 
@@ -222,10 +222,8 @@ async def test_half_an_upload_leaves_nothing(
     gate: Running, base: str, kube: FakeKube, alice: Any, cookie: Any
 ) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", gate.port)
-    head = (
-        f"PUT {base}/upload?path=half HTTP/1.1\r\nHost: localhost\r\nOrigin: http://localhost:8000\r\n"
-        f"Cookie: berth_session={await cookie(alice)}\r\nContent-Length: 1000000\r\n\r\n"
-    )
+    path = with_ticket(f"{base}/upload?path=half", await cookie(alice))
+    head = f"PUT {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n"
     writer.write(head.encode() + b"x" * 400_000)
     await writer.drain()
     await until(lambda: list(kube.home.iterdir()))
@@ -257,11 +255,8 @@ async def test_f4_a_slow_reader_is_cut_and_holds_little(
     monkeypatch.setattr("gate.piped.SLOW_S", 1.0)
     (kube.home / "big").write_bytes(b"x" * 80_000_000)
     reader, writer = await asyncio.open_connection("127.0.0.1", gate.port, limit=4096)
-    head = f"GET {base}/download?path=big HTTP/1.1\r\nHost: localhost\r\n"
-    cookies = (
-        f"Cookie: berth_session={await cookie(alice)}\r\nOrigin: http://localhost:8000\r\n\r\n"
-    )
-    writer.write((head + cookies).encode())
+    path = with_ticket(f"{base}/download?path=big", await cookie(alice))
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
     await reader.read(100)
     await until(lambda: not gate.gate.guard.streams and not kube.running)
     writer.close()
@@ -287,14 +282,10 @@ async def test_a_link_to_a_download_works_without_an_origin(
     gate: Running, base: str, kube: FakeKube, alice: Any, cookie: Any
 ) -> None:
     (kube.home / "a").write_text("x")
-    headers = {"Cookie": f"berth_session={await cookie(alice)}"}
-    ask = {"params": {"path": "a"}, "headers": headers}
+    link = with_ticket(f"{base}/download?path=a", await cookie(alice))
+    headers = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
     async with httpx.AsyncClient(base_url=gate.url, timeout=PATIENCE_S) as client:
-        assert (await client.get(f"{base}/download", **ask)).status_code == 403
-        headers |= {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "navigate"}
-        assert (await client.get(f"{base}/download", **ask)).status_code == 200
-        headers["Sec-Fetch-Site"] = "cross-site"
-        assert (await client.get(f"{base}/download", **ask)).status_code == 403
+        assert (await client.get(link, headers=headers)).text == "x"
 
 
 async def test_a_visitor_who_was_let_in_may_use_files(

@@ -21,13 +21,13 @@ def test_the_owner_has_a_terminal_and_files(workspace: Any, alice: Any, as_user:
     answer = page(as_user(alice), workspace, "terminal")
     assert answer.status_code == 200
     body = answer.content.decode()
-    assert f'data-socket="ws://localhost:8004/gate/terminal/{workspace.short_id}"' in body
+    assert f'data-socket="ws://gate.nb.localhost:8004/gate/terminal/{workspace.short_id}"' in body
     assert f"ssh -p 8005 {workspace.short_id}@localhost" in body
     policy = answer.headers["Content-Security-Policy"]
-    assert "connect-src 'self' http://localhost:8004 ws://localhost:8004;" in policy
+    assert "connect-src 'self' http://gate.nb.localhost:8004 ws://gate.nb.localhost:8004;" in policy
     assert "unsafe-inline" not in policy
     files = page(as_user(alice), workspace, "files").content.decode()
-    assert f'data-url="http://localhost:8004/gate/files/{workspace.short_id}"' in files
+    assert f'data-url="http://gate.nb.localhost:8004/gate/files/{workspace.short_id}"' in files
 
 
 def test_others_have_not(

@@ -16,7 +16,7 @@ import pytest
 from asgiref.sync import sync_to_async
 
 from common import disk
-from tests.gate.conftest import ORIGIN, PATIENCE_S, Running
+from tests.gate.conftest import ORIGIN, PATIENCE_S, Running, with_ticket
 from tests.support.files_served import Served
 
 
@@ -127,14 +127,15 @@ async def test_no_cookie_and_no_token_of_the_portal_goes_along(
     await sync_to_async(opened)(alice, There)
     mine = await cookie(alice)
     async with gate.client(mine) as client:
-        answer = await client.get(f"/gate/volumes/{volume.uid}/info?x=1", headers={"X-Own": "1"})
+        url = f"/gate/volumes/{volume.uid}/info?x=1&y=%2F"
+        answer = await client.get(url, headers={"X-Own": "1"})
     server.close()
     assert answer.json() == {}
     assert "set-cookie" not in answer.headers
     (head,) = seen
     said = head.lower()
-    assert b"get /info?x=1 " in said
-    for foreign in (b"cookie", mine.encode().lower(), b"x-own", b"origin", b"forwarded"):
+    assert b"get /info?x=1&y=%2f " in said
+    for foreign in (b"cookie", b"ticket", mine.encode().lower(), b"x-own", b"origin", b"forwarded"):
         assert foreign not in said
 
 
@@ -143,15 +144,14 @@ async def test_b5_a_foreign_page_can_do_nothing(
 ) -> None:
     (served.root / "a").write_text("x")
     url = f"/gate/volumes/{volume.uid}"
-    cookies = {"berth_session": await cookie(alice)}
+    mine = await cookie(alice)
+    cookies, path = {"berth_session": mine}, f"{url}/delete"
     async with httpx.AsyncClient(base_url=gate.url, cookies=cookies, timeout=PATIENCE_S) as bare:
-        for headers in ({}, {"Origin": "https://evil.example"}, {"Origin": "null"}):
-            assert (
-                await bare.post(f"{url}/delete", json={"paths": ["a"]}, headers=headers)
-            ).status_code == 403
-            assert (await bare.get(f"{url}/list", headers=headers)).status_code == 403
-        followed = {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "navigate"}
-        assert (await bare.get(f"{url}/file?path=a", headers=followed)).text == "x"
+        for origin in ("https://evil.example", "null"):
+            for way in (path, with_ticket(path, mine)):  # were it to get hold of one
+                answer = await bare.post(way, json={"paths": ["a"]}, headers={"Origin": origin})
+                assert answer.status_code == 403
+        assert (await bare.post(path, json={"paths": ["a"]})).status_code == 401
     assert (served.root / "a").exists()
 
 

@@ -143,7 +143,11 @@ PAIR = new_pair()
             {"BERTH_CLUSTER_PRIVATE_KEY": [PAIR[1]], "BERTH_CLUSTER_PUBLIC_KEY": new_pair()[0]},
             "is not that of the first",
         ),
-        ({"BERTH_GATE_URL": "http://gate.localhost:8004"}, "BERTH_GATE_URL must have the host"),
+        (
+            {"BERTH_GATE_PAGES_URL": "http://localhost:8004"},
+            "another port of the portal's own host",
+        ),
+        ({"BERTH_GATE_PAGES_URL": "http://localhost:8000"}, ""),
         (
             {"BERTH_NOTEBOOK_ROUTING": "path", "BERTH_NOTEBOOK_PATH_HOST": "localhost"},
             "NOTEBOOK_PATH_HOST",

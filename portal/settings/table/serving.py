@@ -279,10 +279,19 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             "GATE_URL",
             address("http", "https", origin=True),
             DERIVED,
-            "the gate as browsers see it, without `/gate/`; the portal's own address where "
-            "one entrance serves both. Its host must be the portal's",
+            "the gate as programs reach it with tokens, without `/gate/`; the portal's own address "
+            "where one entrance serves both",
             otherwise="`BERTH_PUBLIC_URL` with the gate's port for the portal's; as it is where it "
             "names another port or none",
+        ),
+        Setting(
+            "GATE_PAGES_URL",
+            address("http", "https", origin=True),
+            DERIVED,
+            "the gate as pages lead browsers there: the portal's own address, or another host. "
+            "Another port of the portal's host stops the start: cookies ignore ports",
+            otherwise="`BERTH_GATE_URL`; where that is another port of the portal's host, the same "
+            "port of `gate.<notebook domain>`, with path routing of `BERTH_NOTEBOOK_PATH_HOST`",
         ),
         Setting(
             "GATE_INTERNAL_URL",

@@ -3,7 +3,7 @@
 import { copy } from "./copying.js";
 import { askDelete, askName } from "./dialogs.js";
 import { at, below, box, button, count, make, named, note, number, parent, say, shownName, size, text } from "./dom.js";
-import { address, ask, lines, open as openFiles, post, postJson } from "./gate.js";
+import { ask, lines, link as linkTo, open as openFiles, post, postJson } from "./gate.js";
 import * as listing from "./listing.js";
 import * as preview from "./preview.js";
 import * as unpack from "./unpack.js";
@@ -102,11 +102,11 @@ async function download(chosen) {
   await ask("info"); // opened again when it was closed: a navigation could not
   if (chosen.length === 1) {
     const [entry] = chosen;
-    fetchFile(address(entry.kind === "file" ? "file" : "zip", { path: entry.path }));
+    fetchFile(linkTo(entry.kind === "file" ? "file" : "zip", { path: entry.path }));
     return;
   }
   const { id } = await postJson("selection", { paths: chosen.map((e) => e.path) });
-  fetchFile(address("zip", { selection: id, name: shownName(state.path) || box.dataset.title }));
+  fetchFile(linkTo("zip", { selection: id, name: shownName(state.path) || box.dataset.title }));
 }
 
 async function mkdir() {

@@ -1,4 +1,5 @@
 // Questions to the gate. When the files were closed meanwhile they are opened again, once.
+import { forget, ticket } from "../ticket.js";
 import { box, say, text } from "./dom.js";
 
 const WAIT_MS = 700;
@@ -6,6 +7,7 @@ const SLOW_MS = 30_000; // then the page says that it takes long
 const ANSWER_MS = 15_000; // what starts or ends meanwhile may have lost who asked first
 const SESSION_TRIES = 5;
 const BUSY_MS = [1000, 2000, 4000, 8000, 15_000];
+const WAY = `volumes/${box?.dataset.volume}`;
 let base = "";
 
 export class Refused extends Error {
@@ -19,11 +21,10 @@ export class Refused extends Error {
 
 const lost = () => new Refused({ code: "lost", detail: text("lost") }, 0);
 
-export const address = (act, query = {}) => {
-  const url = new URL(`${base}/${act}`);
-  for (const [key, value] of Object.entries(query)) url.searchParams.set(key, value);
-  return url.href;
-};
+const spelled = (act, query = {}) => `${act}?${new URLSearchParams(query)}`;
+// A link leads to the portal, which leads to the gate with a ticket.
+export const link = (act, query) => `/tickets/${WAY}/${spelled(act, query)}`;
+const address = async (act, query = {}) => `${base}/${spelled(act, { ...query, ticket: await ticket(WAY) })}`;
 
 const pause = (ms) => new Promise((done) => setTimeout(done, ms));
 
@@ -52,7 +53,7 @@ async function session(method, wait) {
 async function info(wait) {
   for (let tries = 0; ; tries += 1) {
     try {
-      const answer = await fetch(address("info"), { credentials: "include", signal: AbortSignal.timeout(ANSWER_MS) });
+      const answer = await fetch(await address("info"), { signal: AbortSignal.timeout(ANSWER_MS) });
       if (answer.ok) return await answer.json();
       if (tries > 30) throw new Refused(await answer.json().catch(() => ({})), answer.status);
     } catch (error) {
@@ -97,12 +98,13 @@ function reopen() {
 async function once(act, { query, ...options } = {}) {
   let answer;
   try {
-    answer = await fetch(address(act, query), { credentials: "include", ...options });
+    answer = await fetch(await address(act, query), options);
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw lost();
   }
   if (answer.ok) return answer;
+  if (answer.status === 401) forget(WAY);
   throw new Refused(await answer.json().catch(() => ({})), answer.status);
 }
 
@@ -168,12 +170,14 @@ export async function lines(answering, each = () => {}) {
 }
 
 // Sends a body and tells how far it is: fetch does not. Resolves with the answer's JSON.
-export function send(method, act, { query, body, headers = {}, progress, signal }) {
+export async function send(method, act, { query, body, headers = {}, progress, signal }) {
+  const url = await address(act, query).catch(() => {
+    throw lost();
+  });
   return new Promise((resolve, reject) => {
     signal?.throwIfAborted(); // what was never sent tells nothing of its end
     const request = new XMLHttpRequest();
-    request.open(method, address(act, query));
-    request.withCredentials = true;
+    request.open(method, url);
     for (const [name, value] of Object.entries(headers)) request.setRequestHeader(name, value);
     request.upload.addEventListener("progress", (event) => progress?.(event.loaded));
     request.addEventListener("load", () => {
@@ -183,6 +187,7 @@ export function send(method, act, { query, body, headers = {}, progress, signal 
       } catch {
         // an answer of something in between
       }
+      if (request.status === 401) forget(WAY);
       if (request.status < 300) resolve(said);
       else reject(new Refused(said, request.status));
     });

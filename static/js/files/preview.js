@@ -1,6 +1,6 @@
 // The panel beside the list: what is in a file, as far as it can be shown safely.
 import { at, button, icon, make, named, number, size, text, when } from "./dom.js";
-import { address, ask, json } from "./gate.js";
+import { ask, json, link as linkTo } from "./gate.js";
 import { notebook } from "./notebook.js";
 import { picture } from "./picture.js";
 
@@ -16,7 +16,7 @@ export function close() {
 export async function open(entry) {
   const mine = (turn += 1);
   const body = make("div", { class: "browser-preview-body", tabindex: "0" }, make("p", {}, text("loading")));
-  const link = make("a", { class: "btn btn-sm", href: address("file", { path: entry.path }), download: "" }, icon("download"), text("download"));
+  const link = make("a", { class: "btn btn-sm", href: linkTo("file", { path: entry.path }), download: "" }, icon("download"), text("download"));
   const head = make(
     "div",
     { class: "browser-preview-head" },
