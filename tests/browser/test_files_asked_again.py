@@ -27,7 +27,9 @@ def test_a_list_that_has_no_turn_yet_is_asked_again_and_that_is_said(
             route.continue_()
             return
         refused.append(route.request.url)
-        answer = route.fetch()  # its headers let the page read it
+        # its headers let the page read it; only browsers know every name below localhost
+        there = route.request.url.replace("//gate.nb.localhost", "//localhost")
+        answer = route.fetch(url=there)
         said = {"code": "busy", "detail": "Too much is being looked through at once."}
         route.fulfill(response=answer, status=503, body=json.dumps(said))
 
