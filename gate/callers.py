@@ -5,7 +5,7 @@ Synchronous: everything here reads the database and is called through ``common.l
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from django.utils.translation import gettext as _
 
@@ -46,13 +46,9 @@ def from_ticket(sealed: str, name: str, ip: str, language: str = "en") -> Caller
     ticket = tickets.read(sealed)
     if ticket is None or ticket.name != name:
         raise SignedOut(_("Sign in to the portal first, and open this from its page."))
-    user = User.objects.filter(pk=ticket.user_pk, is_active=True).first()
-    if user is None:
-        raise SignedOut(_("This account is not active."))
-    key = ticket.session_key
-    caller = Caller(user.pk, user.username, ip, session_key=key, language=user.language or language)
-    principal_of(caller)
-    return caller
+    caller = Caller(ticket.user_pk, "", ip, session_key=ticket.session_key)
+    user = principal_of(caller).user
+    return replace(caller, username=user.username, language=user.language or language)
 
 
 def from_token(secret: str, ip: str) -> Caller:
