@@ -133,6 +133,7 @@ async function connect() {
   say(text("Connecting"));
   fit.fit();
   const pass = await ticket(box.dataset.way).catch(() => "");
+  if (socket || !ran) return; // meanwhile another one was opened, or the workspace stopped
   const mine = new WebSocket(
     `${box.dataset.socket}?cols=${term.cols}&rows=${term.rows}&ticket=${pass}`,
   );
