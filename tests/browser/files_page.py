@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import Browser, Page, Request, expect
@@ -101,6 +102,9 @@ def visit(
         raise
     yield one
     assert one.wrong == []
+    # cookies ignore ports: whoever listened at another one of the portal's host would be sent them
+    here, led = urlsplit(portal.url), [urlsplit(request.url) for request in one.asked]
+    assert [to for to in led if to.hostname == here.hostname and to.netloc != here.netloc] == []
     context.close()
 
 
