@@ -126,11 +126,15 @@ def test_an_interrupted_upload_draws_no_namesake_to_itself(visit: Visit, tmp_pat
     visit.holds("other", "shard.bin")
 
 
+# Once: where the end is asked for again, a second press would go on.
 PAUSE_AT_THE_END = """() => {
   const { fetch } = window;
+  let pressed = false;
   window.fetch = async (url, options) => {
     const answer = await fetch(url, options);
-    if (String(url).includes("/finish?")) document.querySelector("#browser-uploads button").click();
+    if (pressed || !answer.ok || !String(url).includes("/finish?")) return answer;
+    pressed = true;
+    document.querySelector("#browser-uploads button").click();
     return answer;
   };
 }"""
