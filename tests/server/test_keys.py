@@ -61,7 +61,9 @@ def test_a_rotation_leaves_nothing_under_the_old_key_and_forgets_it(server: Serv
 
 
 def test_d11_a_rotation_that_was_cut_is_finished_by_the_next(server: Server) -> None:
-    put(server, BERTH_CREDENTIAL_KEYS="the-second-key-of-this-server,the-first-key-of-this-server")  # killed just after this
+    put(
+        server, BERTH_CREDENTIAL_KEYS="the-second-key-of-this-server,the-first-key-of-this-server"
+    )  # killed just after this
     server.shell('PREFIX = "b"' + STORE)  # and the portal went on for a while
     done = server.run("keys", "rotate")
     assert done.returncode == 0, done.stderr
