@@ -139,8 +139,8 @@ def _secrets() -> str:
 
     if count := rekey.locked():
         text = ngettext(
-            "%(n)d credential was sealed with a key that BERTH_CREDENTIAL_KEYS lacks.",
-            "%(n)d credentials were sealed with a key that BERTH_CREDENTIAL_KEYS lacks.",
+            "%(n)d secret was sealed with a key that BERTH_CREDENTIAL_KEYS lacks.",
+            "%(n)d secrets were sealed with a key that BERTH_CREDENTIAL_KEYS lacks.",
             count,
         )
         raise Down(text % {"n": count})

@@ -1,7 +1,7 @@
 """Secrets at rest: sealed with the newest key, opened with any that is known.
 
-What is sealed names the row it belongs to, so that a sealed text that somebody moves to another
-row opens nothing there.
+What is sealed names what it belongs to (a credential its row), so that a sealed text that somebody
+moves elsewhere opens nothing there.
 """
 
 from __future__ import annotations
@@ -51,15 +51,15 @@ def ring_of(keys: tuple[str, ...]) -> Ring:
     return Ring(MultiFernet([Fernet(key) for key in made]), names)
 
 
-def seal(uid: UUID, secret: dict[str, str]) -> tuple[str, str]:
+def seal(of: UUID | str, secret: dict[str, str]) -> tuple[str, str]:
     """Return (sealed text, name of the key)."""
     now = ring()
-    text = json.dumps({"of": str(uid), "secret": secret}, separators=(",", ":"))
+    text = json.dumps({"of": str(of), "secret": secret}, separators=(",", ":"))
     return now.box.encrypt(text.encode()).decode(), now.name
 
 
-def unseal(uid: UUID, sealed: str) -> dict[str, str]:
-    """Return the secret, or raise Unavailable: no known key opens it, or it is another row's."""
+def unseal(of: UUID | str, sealed: str) -> dict[str, str]:
+    """Return the secret, or raise Unavailable: no known key opens it, or it belongs elsewhere."""
     try:
         held = json.loads(ring().box.decrypt(sealed.encode()))
     except InvalidToken:
@@ -70,7 +70,7 @@ def unseal(uid: UUID, sealed: str) -> dict[str, str]:
             ),
             code="wrong-key",
         ) from None
-    if held.get("of") != str(uid):
+    if held.get("of") != str(of):
         raise Unavailable(_("This secret belongs to something else."), code="wrong-key")
     return {str(k): str(v) for k, v in held["secret"].items()}
 

@@ -13,6 +13,7 @@ from django.utils.translation import gettext_lazy as _
 
 from common.ids import new_short_id, new_uid
 from credentials.models import Credential
+from credentials.sealed import SealedMapping
 from notebooks.choices import StopReason, WorkspaceKind
 from notebooks.program import pinned_tag
 from notebooks.why import State, Why, warning_of, why_of
@@ -114,7 +115,7 @@ class Preset(Size, Program):
     max_time_limit_minutes = models.PositiveIntegerField(_("longest time"), null=True, blank=True)
     # None: never stopped for being idle
     idle_stop_minutes = models.PositiveIntegerField(_("stop when idle for"), null=True, blank=True)
-    default_env = models.JSONField(default=dict, blank=True)
+    default_env = models.JSONField(default=dict, blank=True)  # shown to who may launch it
     projects = models.ManyToManyField(Project, blank=True, related_name="presets")  # none: all
     position = models.PositiveIntegerField(default=0)
     is_active = models.BooleanField(default=True)
@@ -149,7 +150,7 @@ class Workspace(Size, Program, Reconcilable):
     # what a launch or an edit pinned, and when (None: before that was kept)
     image_digest = models.CharField(max_length=80, blank=True, default="", db_default="")
     image_pinned_at = models.DateTimeField(null=True)
-    env = models.JSONField(default=dict, blank=True)  # private to the owner
+    env = SealedMapping(default=dict, blank=True)  # private to the owner
     home = models.ForeignKey(Volume, on_delete=models.PROTECT, related_name="workspaces")
     launch = models.PositiveIntegerField(default=0)  # grows with each start; 0: never started
     time_limit_minutes = models.PositiveIntegerField(null=True)

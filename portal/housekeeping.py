@@ -2,7 +2,7 @@
 
 import structlog
 
-from credentials import expiry
+from credentials import expiry, rekey
 from notifications import services as notifications
 from projects import idempotency
 from quotas import listeners as quotas
@@ -24,4 +24,5 @@ def tick() -> None:
     idempotency.purge()
     notifications.housekeeping()
     expiry.tell_due()
+    rekey.seal_plain()
     capacity.sample()

@@ -5,10 +5,12 @@ Lists hold thousands of rows: columns are read as values, no model is made per r
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 
+from common.errors import Unavailable
 from hubapi.services import port_short_id, workload_url
 from notebooks.choices import WorkspaceKind
 from notebooks.image_pull import pull_of
@@ -127,7 +129,11 @@ def _spec_out(row: dict[str, Any], *, is_owner: bool) -> dict[str, Any]:
     found |= {"cluster": row["cluster_key"]}
     found |= {name: row[name] for name in ("image_digest", "image_pinned_at")}
     found |= dict.fromkeys(ATTACHED)  # told about one workspace only
-    return found if is_owner else {**found, **dict.fromkeys(PRIVATE)}
+    if not is_owner:
+        return {**found, **dict.fromkeys(PRIVATE)}
+    with suppress(Unavailable):  # a lost key must not keep anybody from stopping and deleting
+        return {**found, "env": None if found["env"] is None else dict(found["env"])}
+    return {**found, "env": None}
 
 
 def _url(row: dict[str, Any]) -> str | None:

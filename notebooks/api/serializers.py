@@ -174,7 +174,7 @@ class SpecOut(ProgramOut):
     env = serializers.DictField(
         child=serializers.CharField(allow_blank=True),
         allow_null=True,
-        help_text="of one's own workspace; null otherwise, and in lists",
+        help_text="of one's own workspace; null otherwise, in lists, and where its key is lost",
     )
     time_limit_minutes = serializers.IntegerField(allow_null=True)
     volumes = VolumeSeenOut(many=True, allow_null=True, help_text="null in lists")

@@ -2,8 +2,8 @@
 
 The old key becomes a fallback: sessions and running workspaces that it signed go on.  What is
 sealed in the database is sealed again at once, so that nothing of value rests on an old key.
-Stored credentials have keys of their own: the old one is forgotten when the last secret is sealed
-again.  Cut anywhere, the next call goes on where this one was.
+Stored credentials and variables of work have keys of their own: the old one is forgotten when the
+last secret is sealed again.  Cut anywhere, the next call goes on where this one was.
 """
 
 import json
@@ -43,7 +43,7 @@ def rotate() -> int:
     count = seal_again()
     stored = seal_credentials_again(places)
     print(f"The secret key is a new one; {count} sealed secrets were sealed again with it.")
-    print(f"Stored credentials have a new key too; {stored} were sealed again.")
+    print(f"Stored credentials and variables have a new key too; {stored} were sealed again.")
     print("What the old key signed goes on. Backups made before need their own secrets file.")
     return 0
 
@@ -89,7 +89,7 @@ def seal_credentials_again(places: Paths) -> int:
     done, lost = rekey.again()
     known = secrets_of(places)
     if lost:
-        print(f"{lost} stored credentials can't be opened by any key: store them again.")
+        print(f"{lost} stored secrets can't be opened by any key: store them again.")
         print("The old keys are kept until these are gone.")
     else:
         known[SEALS] = known[SEALS].partition(",")[0]

@@ -186,7 +186,7 @@ def tell_what_is_locked() -> None:
 
     if count := rekey.locked():
         print(
-            f"  {count} stored credentials were sealed with a key that is not in"
+            f"  {count} stored secrets were sealed with a key that is not in"
             " BERTH_CREDENTIAL_KEYS. Work that needs them waits until the key is back, or the"
             " secrets are stored again.",
             flush=True,

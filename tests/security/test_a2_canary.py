@@ -222,13 +222,9 @@ def test_a2_the_database_holds_no_secret_in_clear(planted: Planted) -> None:
     wrong = {
         f"{place}: {sorted(leaks)}"
         for place, value in database()
-        if (leaks := found_in(value, planted) - ({"env"} if _is_own_row(place) else set()))
+        if (leaks := found_in(value, planted))
     }
     assert not wrong, "\n".join(sorted(wrong))
-
-
-def _is_own_row(place: str) -> bool:
-    return place == "notebooks_workspace.env"
 
 
 @pytest.mark.slow

@@ -280,6 +280,42 @@ def test_a_crafted_backup_can_not_write_outside_the_homes(tmp_path: Path, trick:
         checked_homes(archive, "volumes")
 
 
+PLAIN = """
+import json
+from django.db import connection
+from notebooks.models import Workspace
+from projects.models import Project
+from volumes.models import Volume
+project = Project.objects.create(slug="p", name="P")
+of = {"project": project, "owner": User.objects.get()}
+home = Volume.objects.create(**of, name="home")
+rows = [Workspace.objects.create(**of, name=f"w{n}", home=home) for n in range(3)]
+env = json.dumps({"KEY": "canary-env-Rb72" + "x" * 9000})  # more than one page of the file
+with connection.cursor() as cursor:
+    for row in rows:
+        cursor.execute("UPDATE notebooks_workspace SET env = %s WHERE id = %s", [env, row.pk])
+"""
+
+
+def test_a_backup_holds_no_variable_once_they_were_sealed(tmp_path: Path, alices: Server) -> None:
+    """Neither in a row nor in the remains of what the rows were before."""
+
+    def holds(name: str) -> bool:
+        file = tmp_path / name
+        assert alices.run("backup", str(file)).returncode == 0
+        with tarfile.open(file) as archive:
+            parts = [archive.extractfile(member) for member in archive if member.isfile()]
+            return any(b"canary-env-Rb72" in part.read() for part in parts if part)
+
+    secrets = alices.var / "secrets.json"
+    keys = {"BERTH_CREDENTIAL_KEYS": "a key of the test alone"}
+    secrets.write_text(json.dumps({**json.loads(secrets.read_text()), **keys}))
+    alices.shell(PLAIN)
+    assert holds("before")
+    alices.shell("from credentials import rekey; rekey.seal_plain()")
+    assert not holds("after")
+
+
 def test_rotated_keys_open_old_secrets_and_nothing_stays_under_the_old_one(
     tmp_path: Path, alices: Server
 ) -> None:

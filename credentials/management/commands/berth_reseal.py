@@ -8,11 +8,11 @@ from credentials import rekey
 
 
 class Command(BaseCommand):
-    help = "Seal every stored credential with the first key of BERTH_CREDENTIAL_KEYS."
+    help = "Seal every stored credential and variable with the first key of BERTH_CREDENTIAL_KEYS."
 
     def handle(self, *_args: Any, **_options: Any) -> None:
         done, lost = rekey.again()
-        self.stdout.write(f"{done} credentials were sealed again.")
+        self.stdout.write(f"{done} secrets were sealed again.")
         if lost:
             self.stdout.write(f"{lost} can't be opened by any key; keep the old ones.")
         else:

@@ -51,7 +51,7 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             "CREDENTIAL_KEYS",
             keys(20),
             [],
-            "keys that seal stored credentials, comma-separated: the first seals, all open",
+            "keys that seal stored credentials and variables of work: the first seals, all open",
             otherwise="generated",
             secret=True,
         ),
