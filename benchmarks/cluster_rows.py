@@ -28,8 +28,13 @@ from devcluster.kube import Kube, KubeError
 UID = "berth.dev/uid"
 _OWN = ("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields")
 _COPY = """
-INSERT INTO notebooks_workspace ({columns})
-SELECT {values} FROM notebooks_workspace WHERE uid = %(of)s
+WITH made AS (
+    INSERT INTO work_workload ({columns})
+    SELECT {values} FROM work_workload WHERE uid = %(of)s RETURNING id
+)
+INSERT INTO notebooks_workspace (workload_ptr_id, {own_columns})
+SELECT made.id, {own_columns} FROM made, notebooks_workspace
+WHERE workload_ptr_id = (SELECT id FROM work_workload WHERE uid = %(of)s)
 """
 
 
@@ -89,16 +94,14 @@ def _rows(storm: Storm, made: list[tuple[str, dict[str, Any]]]) -> None:
         "next_reconcile_at": "NULL",
     }
     with psycopg.connect(storm.portal.env["BERTH_DATABASE_URL"]) as database:
-        found = database.execute(
-            "SELECT column_name FROM information_schema.columns"
-            " WHERE table_name = 'notebooks_workspace' AND column_name <> 'id'"
-        )
-        columns = [str(name) for (name,) in found]
+        columns = _columns(database, "work_workload", key="id")
         values = ", ".join(own.get(name, f'"{name}"') for name in columns)
         names = ", ".join(f'"{name}"' for name in columns)
+        apart = _columns(database, "notebooks_workspace", key="workload_ptr_id")
+        own_names = ", ".join(f'"{name}"' for name in apart)
         with database.cursor() as cursor:
             cursor.executemany(
-                _COPY.format(columns=names, values=values),
+                _COPY.format(columns=names, values=values, own_columns=own_names),
                 [
                     {
                         "of": of,
@@ -159,6 +162,15 @@ class Truth:
             self.pods[uid] = (own, _is_ready(pod))
 
 
+def _columns(database: psycopg.Connection[Any], table: str, *, key: str) -> list[str]:
+    found = database.execute(
+        "SELECT column_name FROM information_schema.columns"
+        " WHERE table_name = %s AND column_name <> %s",
+        [table, key],
+    )
+    return [str(name) for (name,) in found]
+
+
 class Rows:
     """What the portal says of each workload, read as it changes."""
 
@@ -170,7 +182,7 @@ class Rows:
     def read(self) -> None:
         found = self._database.execute(
             "SELECT uid::text, phase, reason, coalesce(external_ref->'pod'->>'uid', ''),"
-            " updated_at FROM notebooks_workspace WHERE deleted_at IS NULL"
+            " updated_at FROM work_workload WHERE kind = 'workspace' AND deleted_at IS NULL"
             " AND (%(since)s::timestamptz IS NULL OR updated_at > %(since)s - interval '5 s')",
             {"since": self._since},
         ).fetchall()

@@ -102,8 +102,8 @@ class Storm:
 
         with psycopg.connect(self.portal.env["BERTH_DATABASE_URL"]) as database:
             found = database.execute(
-                "SELECT count(*) FROM notebooks_workspace"
-                " WHERE phase = 'running' AND deleted_at IS NULL"
+                "SELECT count(*) FROM work_workload"
+                " WHERE kind = 'workspace' AND phase = 'running' AND deleted_at IS NULL"
             ).fetchone()
         return int(found[0]) if found else 0
 

@@ -53,10 +53,10 @@ def noticed(
     with psycopg.connect(storm.portal.env["BERTH_DATABASE_URL"], autocommit=True) as database:
         while len(found) < len(wanted) and time.time() < until:
             rows = database.execute(
-                "SELECT uid::text, extract(epoch FROM phase_since) FROM notebooks_workspace"
-                " WHERE phase = 'starting' AND deleted_at IS NULL"
+                "SELECT uid::text, extract(epoch FROM phase_since) FROM work_workload"
+                " WHERE kind = 'workspace' AND phase = 'starting' AND deleted_at IS NULL"
                 " UNION ALL SELECT w.uid::text, extract(epoch FROM s.at) FROM notebooks_step s"
-                " JOIN notebooks_workspace w ON w.id = s.workspace_id WHERE s.word = 'restarted'"
+                " JOIN work_workload w ON w.id = s.workspace_id WHERE s.word = 'restarted'"
             ).fetchall()
             if changed.is_set():
                 until = min(until, time.time() + TOLD_WITHIN_S)

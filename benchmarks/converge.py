@@ -39,12 +39,13 @@ def fill(uids: list[str]) -> None:
     from accounts.models import User
     from notebooks.models import Workspace
     from projects.models import Project
+    from tests.support.workloads import insert
     from volumes.models import Volume
 
     user = User.objects.create(username="u", email="u@example.org")
     project = Project.objects.create(slug="p", name="P")
     home = Volume.objects.create(project=project, owner=user, name="Home")
-    Workspace.objects.bulk_create(
+    insert(
         Workspace(
             uid=uid,
             project=project,

@@ -38,15 +38,16 @@ from accounts.models import User
 from common.clock import now
 from loaders.models import Load
 from projects.models import Project
+from tests.support.workloads import insert
 from volumes.services import project_volume_ensure
 project, owner = Project.objects.get(slug="greedy"), User.objects.get(username="greedy")
 volume = project_volume_ensure(principal=None, project=project)
 at = now()
-Load.objects.bulk_create(
+insert(
     [
         Load(
             project=project, owner=owner, name=f"load-{{n}}", volume=volume, anonymous=True,
-            kind="s3", bucket="bucket", fingerprint=str(n), launch=1, asked_at=at,
+            store_kind="s3", bucket="bucket", fingerprint=str(n), launch=1, asked_at=at,
             next_reconcile_at=at, cpu_milli=100, memory_mib=64,
         )
         for n in range({LOADS})

@@ -24,17 +24,18 @@ _SQL = """
 SELECT w.short_id AS id, w.uid, w.name, p.slug AS project, u.username AS owner, r.slug AS preset,
        'owner' AS access, w.generation, w.desired, w.phase, w.reason, w.message,
        w.observed_generation, w.phase_since AS since,
-       json_extract(w.external_ref, '$.queue.position') AS position, NULL AS url, w.ports,
-       w.cpu_milli, w.environment, w.gpu_flavor, w.gpus, w.image, w.image_digest,
-       w.image_pinned_at, w.kind,
+       json_extract(w.external_ref, '$.queue.position') AS position, NULL AS url, d.ports,
+       w.cpu_milli, d.environment, w.gpu_flavor, w.gpus, d.image, d.image_digest,
+       d.image_pinned_at, d.variant AS kind,
        w.memory_mib, w.network, w.pool, w.shm_mib, w.time_limit_minutes, w.cluster_key AS cluster,
        w.launch, h.uid AS home, w.created_at, w.asked_at, w.started_at, w.ready_at, w.ends_at,
-       w.stopped_at, w.stop_reason, w.idle_stop_minutes
-FROM notebooks_workspace w
+       w.stopped_at, w.stop_reason, d.idle_stop_minutes
+FROM notebooks_workspace d
+JOIN work_workload w ON w.id = d.workload_ptr_id
 JOIN accounts_user u ON u.id = w.owner_id
 JOIN projects_project p ON p.id = w.project_id
-JOIN volumes_volume h ON h.id = w.home_id
-LEFT JOIN notebooks_preset r ON r.id = w.preset_id
+JOIN volumes_volume h ON h.id = d.home_id
+LEFT JOIN notebooks_preset r ON r.id = d.preset_id
 WHERE w.deleted_at IS NULL AND p.slug = %s ORDER BY w.id DESC LIMIT 51
 """
 # In no list; their names are in every answer.
@@ -59,6 +60,7 @@ def fill() -> tuple[Any, str]:
     from accounts.models import User
     from notebooks.models import Workspace
     from projects.models import Membership, Project
+    from tests.support.workloads import insert
     from volumes.models import Volume
 
     users = User.objects.bulk_create(
@@ -78,7 +80,7 @@ def fill() -> tuple[Any, str]:
     )
     # half of all rows in one project: the page must not depend on how many there are
     where = [0 if i % 2 else i % PROJECTS for i in range(ROWS)]
-    Workspace.objects.bulk_create(
+    insert(
         [
             Workspace(
                 project=projects[w],

@@ -51,10 +51,8 @@ def demand_on(cluster_keys: list[str]) -> dict[str, Demand]:
     """Return what is held and waited for on some clusters; a constant number of queries."""
     found = {key: Demand() for key in cluster_keys}
     live = [
-        model.objects.filter(
-            cluster_key__in=cluster_keys, deleted_at__isnull=True, gpus__gt=0
-        ).order_by()
-        for model in models_with_gpus()
+        rows.filter(cluster_key__in=cluster_keys, deleted_at__isnull=True, gpus__gt=0).order_by()
+        for rows, _kind in rows_with_gpus()
     ]
     columns = ("cluster_key", "gpu_flavor", "phase", "desired")
     sums = [rows.values(*columns).annotate(n=Sum("gpus")) for rows in live]
@@ -68,7 +66,7 @@ def demand_on(cluster_keys: list[str]) -> dict[str, Demand]:
 
 
 def placed_on(cluster_key: str, nodes: Collection[str] | None = None) -> list[Placed]:
-    """Return what holds devices of a cluster's nodes; one query more than kinds of work.
+    """Return what holds devices of a cluster's nodes; one query more than tables of work.
 
     ``nodes``: of these only.
     """
@@ -77,11 +75,11 @@ def placed_on(cluster_key: str, nodes: Collection[str] | None = None) -> list[Pl
         seen = seen.filter(data__detail__node__in=list(nodes))
     where = dict(seen.values_list("uid", KT("data__detail__node")))
     return [
-        Placed(model.KIND, uid, gpus, flavor, node)
-        for model in models_with_gpus()
-        for uid, gpus, flavor in model.objects.filter(
+        Placed(kind or own, uid, gpus, flavor, node)
+        for rows, kind in rows_with_gpus()
+        for uid, gpus, flavor, own in rows.filter(
             cluster_key=cluster_key, deleted_at__isnull=True, gpus__gt=0, phase__in=HELD
-        ).values_list("uid", "gpus", "gpu_flavor")
+        ).values_list("uid", "gpus", "gpu_flavor", "uid" if kind else "kind")
         if (node := where.get(uid))
     ]
 
@@ -89,14 +87,14 @@ def placed_on(cluster_key: str, nodes: Collection[str] | None = None) -> list[Pl
 def held_on(keys: Collection[str]) -> dict[tuple[str, str], list[tuple[str, int]]]:
     """Return what our own work holds, by cluster and the node on which it was seen.
 
-    One query for each kind of work.
+    One query for each table of work.
     """
     found: dict[tuple[str, str], list[tuple[str, int]]] = defaultdict(list)
     seen = ObservedWorkload.objects.filter(
         cluster_key=OuterRef("cluster_key"), uid=OuterRef("uid")
     ).annotate(node=KT("data__detail__node"))
-    for model in models_with_gpus():
-        rows = model.objects.filter(
+    for table, _kind in rows_with_gpus():
+        rows = table.filter(
             cluster_key__in=list(keys), deleted_at__isnull=True, gpus__gt=0, phase__in=HELD
         ).order_by()
         rows = rows.annotate(seen_on=Subquery(seen.values("node")[:1]))
@@ -126,12 +124,15 @@ def live_on(cluster_key: str, *, holding: bool = False) -> dict[str, int]:
     return found
 
 
-def models_with_gpus() -> Iterator[Any]:
-    """Return the kinds of work that may hold devices."""
-    for reconciler in reconcilers.registered().values():
-        names = {f.name for f in reconciler.model._meta.get_fields()}  # noqa: SLF001 - any model
+def rows_with_gpus() -> Iterator[tuple[Any, str]]:
+    """Return the rows of each table of work that may hold devices, and their kind.
+
+    "" as the kind: each row says its own.
+    """
+    for rows, kind in reconcilers.tables():
+        names = {f.name for f in rows.model._meta.get_fields()}  # noqa: SLF001 - any model
         if {"gpus", "gpu_flavor", "cluster_key"} <= names:
-            yield reconciler.model
+            yield rows, kind
 
 
 def _count(demand: Demand, row: dict[str, Any]) -> None:

@@ -115,8 +115,7 @@ def lookup(uid: str) -> Mapping[str, str] | None:
     for of in _lookups:
         if known := of(uid):
             return known
-    for reconciler in reconcilers.registered().values():
-        rows: Any = reconciler.model._default_manager  # noqa: SLF001 - any model
+    for rows, _kind in reconcilers.tables():
         ref = rows.filter(uid=uid).values_list("external_ref", flat=True).first()
         if ref and ref.get("namespace") and ref.get("name"):
             return {"namespace": str(ref["namespace"]), "name": str(ref["name"])}

@@ -124,7 +124,7 @@ def _close_load(row: Load, run: LoadRun, how: Ended) -> None:
         "result": run.result,
         "result_code": run.code,
         "result_message": run.message,
-        "ended_at": run.ended_at,
+        "stopped_at": run.ended_at,
         "eta_s": None,
         "rate_bytes_s": 0,
     }
@@ -160,7 +160,10 @@ def _seconds(row: Load) -> int | None:
         return row.eta_s
     run = (
         LoadRun.objects.filter(
-            load__project_id=row.project_id, load__kind=row.kind, task=Task.LOAD, bytes_done__gt=0
+            load__project_id=row.project_id,
+            load__store_kind=row.store_kind,
+            task=Task.LOAD,
+            bytes_done__gt=0,
         )
         .exclude(started_at=None)
         .order_by("-ended_at")

@@ -3,16 +3,14 @@
 from django.conf import settings
 from django.db import models
 from django.db.models import F, Q
-from django.utils.translation import gettext_lazy as _
 
 from common.ids import new_uid
 from credentials.models import Credential
-from loaders.choices import Direction, Mode, Result, Stage, StopReason, StoreKind, Task, Uploads
+from loaders.choices import Direction, Mode, Result, Stage, StoreKind, Task, Uploads
 from loaders.policies import url_of
-from projects.models import Project
-from runtime.models import Reconcilable
 from runtime.protocol import Desired, Phase
 from volumes.models import Volume
+from work.models import Workload
 
 ENDED = (Phase.STOPPED, Phase.FAILED)
 
@@ -38,16 +36,11 @@ class Progress(models.Model):
         abstract = True
 
 
-class Load(Progress, Reconcilable):
+class Load(Progress, Workload):
     """One source, one target, and how it is copied. Runs many times; ``launch`` counts them."""
 
     KIND = "load"
 
-    project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="loads")
-    owner = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="loads"
-    )
-    name = models.CharField(_("name"), max_length=63)
     # --- what is copied -------------------------------------------------------------------
     direction = models.CharField(max_length=8, choices=Direction.choices, default=Direction.IN)
     mode = models.CharField(max_length=8, choices=Mode.choices, default=Mode.COPY)
@@ -56,7 +49,8 @@ class Load(Progress, Reconcilable):
         Credential, null=True, on_delete=models.SET_NULL, related_name="loads"
     )
     anonymous = models.BooleanField(default=False)
-    kind = models.CharField(max_length=16, choices=StoreKind.choices)
+    # what API, document and command line call its kind
+    store_kind = models.CharField(max_length=16, choices=StoreKind.choices)
     bucket = models.CharField(max_length=255)
     prefix = models.CharField(max_length=1024, blank=True, default="")
     objects_listed = models.JSONField(null=True)  # None: all below the prefix
@@ -80,16 +74,7 @@ class Load(Progress, Reconcilable):
     # why the latest scheduled run did not start
     schedule_note = models.CharField(max_length=300, blank=True, default="")
     # --- the latest run ---------------------------------------------------------------------
-    launch = models.PositiveIntegerField(default=0)  # grows with each start; 0: never started
     task = models.CharField(max_length=8, choices=Task.choices, default=Task.LOAD)
-    stop_reason = models.CharField(
-        max_length=24, choices=StopReason.choices, blank=True, default=""
-    )
-    cpu_milli = models.PositiveIntegerField(default=1000)
-    memory_mib = models.PositiveIntegerField(default=512)
-    asked_at = models.DateTimeField(null=True)  # this run was wanted; its place in the line
-    started_at = models.DateTimeField(null=True)  # its process began
-    ended_at = models.DateTimeField(null=True)
     result = models.CharField(max_length=16, choices=Result.choices, blank=True, default="")
     result_code = models.CharField(max_length=32, blank=True, default="")
     result_message = models.CharField(max_length=500, blank=True, default="")
@@ -113,61 +98,31 @@ class Load(Progress, Reconcilable):
         max_length=8, choices=Uploads.choices, blank=True, default="", db_default=""
     )
     uploads_at = models.DateTimeField(null=True)  # giving up began
-    nonce = models.CharField(max_length=64, blank=True, default="")  # of the form that made it
 
-    class Meta(Reconcilable.Meta):
-        abstract = False
+    class Meta:
         constraints = [
-            *Reconcilable.Meta.constraints,
-            models.UniqueConstraint(
-                fields=["project", "name"],
-                condition=Q(deleted_at__isnull=True) & ~Q(desired=Desired.ABSENT),
-                name="loaders_name_once",
-            ),
-            models.UniqueConstraint(
-                fields=["owner", "nonce"], condition=~Q(nonce=""), name="loaders_nonce_once"
-            ),
             models.CheckConstraint(
                 condition=Q(credential__isnull=True) | Q(anonymous=False),
                 name="loaders_anonymous_has_no_credential",
             ),
         ]
         indexes = [
-            *Reconcilable.Meta.indexes,
-            models.Index(fields=["project", "-id"], name="loaders_by_project"),
-            # who is before whom in the line of a project
-            models.Index(
-                fields=["project", "asked_at"],
-                condition=Q(deleted_at__isnull=True, desired=Desired.RUNNING),
-                name="loaders_line",
-            ),
             models.Index(
                 fields=["next_run_at"],
-                condition=Q(next_run_at__isnull=False, deleted_at__isnull=True),
+                condition=Q(next_run_at__isnull=False),
                 name="loaders_schedule",
             ),
-            # who has loads that did not end, beside all those that did
-            models.Index(
-                fields=["project", "owner"],
-                condition=Q(deleted_at__isnull=True, desired=Desired.RUNNING, result=""),
-                name="loaders_not_ended",
-            ),
+            # those that did not end, beside all those that did
+            models.Index(fields=["workload_ptr"], condition=Q(result=""), name="loaders_not_ended"),
         ]
-
-    def __str__(self) -> str:
-        return self.name
 
     def get_absolute_url(self) -> str:
         return f"/projects/{self.project.slug}/loads/{self.uid}/"
 
-    # A load never holds a GPU; the engine asks every workload.
-    gpus = 0
-    gpu_flavor = ""
-
     @property
     def url(self) -> str:
         """The source or target as people write it."""
-        return url_of(self.kind, self.bucket, self.prefix)
+        return url_of(self.store_kind, self.bucket, self.prefix)
 
     @property
     def goes_on(self) -> bool:

@@ -120,7 +120,7 @@ def _store(row: Load) -> dict[str, Any]:
     if not row.anonymous:  # a removed credential never becomes "nobody"
         raise InvalidSpec("Its credential was removed.", reason="credential-gone")
     return {
-        "kind": row.kind,
+        "kind": row.store_kind,
         "endpoint": row.endpoint,
         "region": row.region,
         "path_style": row.path_style,

@@ -1,64 +1,25 @@
 """Presets (one press), workspaces (what runs), who was let in, and what happened when."""
 
-from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 from django.conf import settings
-from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
-from django.db.models import Q
 from django.utils.functional import cached_property
 from django.utils.translation import gettext_lazy as _
 
-from common.ids import new_short_id, new_uid
+from common.ids import new_uid
 from credentials.models import Credential
 from credentials.sealed import SealedMapping
-from notebooks.choices import StopReason, WorkspaceKind
+from notebooks.choices import WorkspaceKind
 from notebooks.program import pinned_tag
 from notebooks.why import State, Why, warning_of, why_of
 from projects.models import Project
 from runtime import reasons
-from runtime.models import Reconcilable
-from runtime.protocol import Desired, Phase, Resources
+from runtime.protocol import Desired, Phase
 from runtime.workload_state import RESTARTED
 from volumes.models import Volume
-
-MAX_CPU_MILLI = 1_024_000
-MAX_MEMORY_MIB = 16 * 1024 * 1024
-MAX_GPUS = 64
-
-
-class Size(models.Model):
-    """What a workspace asks of a machine; shared by presets and workspaces."""
-
-    cpu_milli = models.PositiveIntegerField(
-        _("CPU"),
-        default=2000,
-        validators=[MinValueValidator(100), MaxValueValidator(MAX_CPU_MILLI)],
-    )
-    memory_mib = models.PositiveIntegerField(
-        _("memory"),
-        default=4096,
-        validators=[MinValueValidator(256), MaxValueValidator(MAX_MEMORY_MIB)],
-    )
-    gpus = models.PositiveIntegerField(
-        _("GPUs"), default=0, validators=[MaxValueValidator(MAX_GPUS)]
-    )
-    # "": any kind; "a,b": any of these
-    gpu_flavor = models.CharField(_("kind of GPU"), max_length=255, blank=True, default="")
-
-    class Meta:
-        abstract = True
-
-    @property
-    def resources(self) -> Resources:
-        return Resources(
-            cpu_milli=self.cpu_milli,
-            memory_mib=self.memory_mib,
-            gpus=self.gpus,
-            gpu_flavor=self.gpu_flavor,
-        )
+from work.models import Ask, Workload
 
 
 def _none() -> models.Value:
@@ -71,35 +32,30 @@ class Program(models.Model):
     The database has defaults too: the version before this one goes on writing during an upgrade.
     """
 
-    kind = models.CharField(
-        max_length=16,
-        choices=WorkspaceKind.choices,
-        default=WorkspaceKind.NOTEBOOK,
-        db_default=WorkspaceKind.NOTEBOOK.value,
-    )
     image = models.CharField(_("image"), max_length=512, blank=True, default="", db_default="")
     # []: the image's own
     command = models.JSONField(_("command"), default=list, blank=True, db_default=_none())
     args = models.JSONField(_("arguments"), default=list, blank=True, db_default=_none())
     # [{port, name, web}]
     ports = models.JSONField(_("ports"), default=list, blank=True, db_default=_none())
-    shm_mib = models.PositiveIntegerField(
-        _("shared memory"),
-        default=0,
-        db_default=0,
-        validators=[MaxValueValidator(MAX_MEMORY_MIB)],
-    )
-    pool = models.CharField(_("pool"), max_length=63, blank=True, default="", db_default="")
-    network = models.CharField(
-        _("extra network"), max_length=63, blank=True, default="", db_default=""
-    )
 
     class Meta:
         abstract = True
 
 
-class Preset(Size, Program):
+def _variant() -> Any:
+    return models.CharField(
+        max_length=16,
+        choices=WorkspaceKind.choices,
+        default=WorkspaceKind.NOTEBOOK,
+        db_default=WorkspaceKind.NOTEBOOK.value,
+    )
+
+
+class Preset(Ask, Program):
     """Image, size and defaults under one name; made by operators."""
+
+    kind = _variant()
 
     uid = models.UUIDField(default=new_uid, unique=True, editable=False)
     slug = models.SlugField(max_length=40, unique=True)
@@ -129,20 +85,15 @@ class Preset(Size, Program):
         return self.name
 
 
-class Workspace(Size, Program, Reconcilable):
+class Workspace(Program, Workload):
     """Somebody's running (or stopped) work. Files, address and settings survive a stop."""
 
     KIND = "workspace"
+    NAMES_PER_OWNER = True
+    variant = _variant()  # what API, document and command line call its kind
     # What the launch of this very request attached: its answer need not ask for it.
     just_attached: Any = None
 
-    # In the address, the host name and on the command line; never reused.
-    short_id = models.CharField(max_length=16, unique=True, default=new_short_id, editable=False)
-    project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="workspaces")
-    owner = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="workspaces"
-    )
-    name = models.CharField(_("name"), max_length=63)
     preset = models.ForeignKey(
         Preset, null=True, on_delete=models.SET_NULL, related_name="workspaces"
     )
@@ -152,23 +103,9 @@ class Workspace(Size, Program, Reconcilable):
     image_pinned_at = models.DateTimeField(null=True)
     env = SealedMapping(default=dict, blank=True)  # private to the owner
     home = models.ForeignKey(Volume, on_delete=models.PROTECT, related_name="workspaces")
-    launch = models.PositiveIntegerField(default=0)  # grows with each start; 0: never started
-    time_limit_minutes = models.PositiveIntegerField(null=True)
-    extended_minutes = models.PositiveIntegerField(default=0)  # of this launch
     idle_stop_minutes = models.PositiveIntegerField(null=True)
-    asked_at = models.DateTimeField(null=True)  # this launch was wanted
-    started_at = models.DateTimeField(null=True)  # its process began
-    ready_at = models.DateTimeField(null=True)  # it answered
-    ends_at = models.DateTimeField(null=True)  # the time limit strikes
-    warned_at = models.DateTimeField(null=True)
     idle_warned_at = models.DateTimeField(null=True)  # of the version before; nothing reads it
     idle_stop_at = models.DateTimeField(null=True)  # when its owner was told that it will stop
-    stopped_at = models.DateTimeField(null=True)
-    stop_reason = models.CharField(
-        max_length=24, choices=StopReason.choices, blank=True, default=""
-    )
-    stop_requested_at = models.DateTimeField(null=True)
-    nonce = models.CharField(max_length=64, blank=True, default="")  # of the form that made it
     last_used_at = models.DateTimeField(null=True)
     visitors = models.ManyToManyField(
         settings.AUTH_USER_MODEL,
@@ -176,33 +113,6 @@ class Workspace(Size, Program, Reconcilable):
         through_fields=("workspace", "user"),
         related_name="shared_workspaces",
     )
-
-    class Meta(Reconcilable.Meta):
-        abstract = False
-        constraints = [
-            *Reconcilable.Meta.constraints,
-            models.UniqueConstraint(
-                fields=["project", "owner", "name"],
-                condition=Q(deleted_at__isnull=True) & ~Q(desired=Desired.ABSENT),
-                name="notebooks_name_once",
-            ),
-            models.UniqueConstraint(
-                fields=["owner", "nonce"], condition=~Q(nonce=""), name="notebooks_nonce_once"
-            ),
-        ]
-        indexes = [
-            *Reconcilable.Meta.indexes,
-            models.Index(fields=["project", "-id"], name="notebooks_by_project"),
-            models.Index(fields=["owner", "-id"], name="notebooks_by_owner"),
-            models.Index(
-                fields=["ends_at"],
-                condition=Q(ends_at__isnull=False, desired=Desired.RUNNING),
-                name="notebooks_ends",
-            ),
-        ]
-
-    def __str__(self) -> str:
-        return self.name
 
     def get_absolute_url(self) -> str:
         return f"/projects/{self.project.slug}/workspaces/{self.short_id}/"
@@ -214,7 +124,7 @@ class Workspace(Size, Program, Reconcilable):
 
     @property
     def is_container(self) -> bool:
-        return self.kind == WorkspaceKind.CONTAINER
+        return self.variant == WorkspaceKind.CONTAINER
 
     @property
     def pinned_tag(self) -> str:
@@ -225,10 +135,6 @@ class Workspace(Size, Program, Reconcilable):
     def web_ports(self) -> list[dict[str, Any]]:
         """The ports that people open in a browser, in the order of their sidecars."""
         return [port for port in self.ports if port.get("web")]
-
-    @property
-    def time_limit(self) -> timedelta | None:
-        return timedelta(minutes=self.time_limit_minutes) if self.time_limit_minutes else None
 
     @property
     def is_on_its_way(self) -> bool:

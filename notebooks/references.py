@@ -48,7 +48,7 @@ def _holding() -> QuerySet[Workspace]:
 
 def _uses(volume: Volume) -> list[volumes.Holder]:
     if volume.kind == VolumeKind.HOME:
-        rows = Workspace.objects.filter(home=volume, deleted_at__isnull=True)
+        rows: QuerySet[Workspace] = Workspace.objects.filter(home=volume, deleted_at__isnull=True)
     else:
         rows = _holding().filter(mounts__volume=volume)
     return [

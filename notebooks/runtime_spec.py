@@ -85,7 +85,7 @@ def pod_spec(row: Workspace, cluster: Cluster) -> WorkloadSpec:
                 row.cluster_key,
                 gpus=row.gpus,
                 gpu_flavor=row.gpu_flavor,
-                kind=row.kind,
+                kind=row.variant,
                 network=row.network,
                 **asked,
             ),

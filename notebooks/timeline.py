@@ -13,6 +13,7 @@ from notebooks.notices import tell_failed
 from runtime.protocol import Phase
 from runtime.workload_state import RESTARTED
 from volumes.services import volume_note_written
+from work.models import Workload
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -28,7 +29,7 @@ def on_transition(change: Transition) -> None:
         return
     _note(change)
     if change.after in _ENDED and change.before not in _ENDED:
-        Workspace.objects.filter(pk=change.row.pk).update(stopped_at=now(), ends_at=None)
+        Workload.objects.filter(pk=change.row.pk).update(stopped_at=now(), ends_at=None)
         volume_note_written(uids=_written(change.row))
         if change.after == Phase.FAILED:
             tell_failed(change.row)

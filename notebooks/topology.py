@@ -25,7 +25,7 @@ def near_its_data(row: Workspace) -> tuple[Mapping[str, str], ...]:
     if row.pool:
         return ()
     seen = [mount.volume for mount in row.mounts.select_related("volume")]
-    return labels_near(seen, row.kind, row.project)
+    return labels_near(seen, row.variant, row.project)
 
 
 def far_from_its_data(spec: Spec, volumes: Sequence[Volume], project: Project) -> list[str]:

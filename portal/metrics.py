@@ -21,7 +21,7 @@ from common.clock import now
 from common.metrics import REGISTRY
 from events.models import Event, Seal
 from loaders.models import LoadRun
-from runtime.reconcilers import registered
+from runtime.reconcilers import registered, rows_of
 
 
 class DomainCollector(Collector):
@@ -36,8 +36,8 @@ class DomainCollector(Collector):
 
     def _phases(self) -> Iterator[GaugeMetricFamily]:
         family = GaugeMetricFamily("berth_objects", "Objects by phase.", labels=["kind", "phase"])
-        for kind, reconciler in registered().items():
-            rows = reconciler.model.objects.filter(deleted_at__isnull=True)  # type: ignore[attr-defined]
+        for kind in registered():
+            rows = rows_of(kind).filter(deleted_at__isnull=True)
             for row in rows.values("phase").annotate(n=Count("pk")).order_by("phase"):
                 family.add_metric([kind, row["phase"]], row["n"])
         yield family
@@ -48,10 +48,12 @@ class DomainCollector(Collector):
             "berth_due_oldest_seconds", "How long the oldest due object waits.", labels=["kind"]
         )
         moment = now()
-        for kind, reconciler in registered().items():
-            due = reconciler.model.objects.filter(  # type: ignore[attr-defined]
-                deleted_at__isnull=True, next_reconcile_at__lte=moment
-            ).aggregate(n=Count("pk"), first=Min("next_reconcile_at"))
+        for kind in registered():
+            due = (
+                rows_of(kind)
+                .filter(deleted_at__isnull=True, next_reconcile_at__lte=moment)
+                .aggregate(n=Count("pk"), first=Min("next_reconcile_at"))
+            )
             count.add_metric([kind], due["n"])
             waited = (moment - due["first"]).total_seconds() if due["first"] else 0.0
             age.add_metric([kind], waited)

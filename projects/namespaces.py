@@ -167,8 +167,7 @@ def wake_waiting(transition: Transition) -> None:
     for kind, reconciler in reconcilers.registered().items():
         if kind in {ProjectPlace.KIND, Project.KIND} or not _has_project(reconciler.model):
             continue
-        rows: Any = reconciler.model._default_manager  # noqa: SLF001 - any model
-        waiting = rows.filter(
+        waiting = reconcilers.rows_of(kind).filter(
             project_id=place.project_id,
             cluster_key=place.cluster_key,
             reason=WAITING,

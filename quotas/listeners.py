@@ -6,7 +6,7 @@ from clusters.models import Claim
 from quotas import services
 from quotas.models import Reservation
 from runtime.protocol import Phase
-from runtime.reconcilers import Transition, registered
+from runtime.reconcilers import Transition, tables
 
 
 def release_when_gone(transition: Transition) -> None:
@@ -43,9 +43,8 @@ def repair() -> int:
         return 0
     live: set[UUID] = set()
     launches: dict[UUID, int] = {}
-    for reconciler in registered().values():
-        rows = reconciler.model.objects.filter(uid__in=uids, deleted_at__isnull=True)  # type: ignore[attr-defined]
-        for row in rows:
+    for rows, _kind in tables():
+        for row in rows.filter(uid__in=uids, deleted_at__isnull=True):
             launch = getattr(row, "launch", None)
             if launch is None or row.phase not in {Phase.STOPPED, Phase.FAILED}:
                 live.add(row.uid)

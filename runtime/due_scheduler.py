@@ -54,22 +54,24 @@ def due_items(*, limit: int = LIMIT) -> list[Item]:
     """
     at = now()
     queues: dict[Any, list[tuple[datetime, Item]]] = defaultdict(list)
-    for kind, reconciler in reconcilers.registered().items():
-        column = "project_id" if _has_project(reconciler.model) else ""
-        rows = reconciler.model._default_manager.filter(  # noqa: SLF001
+    for table, kind in reconcilers.tables():
+        column = "project_id" if _has_project(table.model) else ""
+        rows = table.filter(
             Q(lease_until__isnull=True) | Q(lease_until__lt=at),
             deleted_at__isnull=True,
             next_reconcile_at__lte=at,
         )
-        for pk, due, project in _picked(rows, column, limit):
-            queues[project if column else ""].append((due, (kind, pk)))
+        for pk, due, project, own in _picked(rows, column, "" if kind else "kind", limit):
+            queues[project if column else ""].append((due, (kind or own, pk)))
     turns = zip_longest(*sorted(sorted(queue) for queue in queues.values()))
     return [found[1] for found in chain.from_iterable(turns) if found is not None][:limit]
 
 
-def _picked(rows: QuerySet[Any], column: str, limit: int) -> list[tuple[int, datetime, Any]]:
+def _picked(
+    rows: QuerySet[Any], column: str, kind: str, limit: int
+) -> list[tuple[int, datetime, Any, Any]]:
     """Return at most ``limit`` of ``rows``. Numbering all of them is for when not all fit."""
-    columns = ("pk", "next_reconcile_at", column or "pk")
+    columns = ("pk", "next_reconcile_at", column or "pk", kind or "pk")
     first = list(rows.order_by("next_reconcile_at").values_list(*columns)[: limit + 1])
     if len(first) <= limit or not column:
         return first[:limit]
@@ -86,8 +88,8 @@ def seconds_to_next(longest: float = IDLE_S) -> float:
     """Return how long nothing is due, at most ``longest``."""
     at = now()
     soonest = longest
-    for reconciler in reconcilers.registered().values():
-        rows = reconciler.model._default_manager.filter(deleted_at__isnull=True)  # noqa: SLF001
+    for table, _kind in reconcilers.tables():
+        rows = table.filter(deleted_at__isnull=True)
         first = rows.aggregate(at=Min("next_reconcile_at"))["at"]
         if first is not None:
             soonest = min(soonest, (first - at).total_seconds())
@@ -106,8 +108,8 @@ def free_dead_leases() -> int:
     """Free rows that are held by workers that are no more. Returns how many."""
     living = worker_identity.alive()
     freed = 0
-    for reconciler in reconcilers.registered().values():
-        rows = reconciler.model._default_manager.filter(lease_until__gt=now())  # noqa: SLF001
+    for table, _kind in reconcilers.tables():
+        rows = table.filter(lease_until__gt=now())
         for pk, token in rows.values_list("pk", "lease_token"):
             if token is None or worker_identity.owner_of(token) in living:
                 continue

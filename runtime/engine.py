@@ -12,6 +12,7 @@ import copy
 import random
 import time
 import uuid
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -70,7 +71,7 @@ def claim(
     reconciler = reconcilers.reconciler_for(kind)
     at = now()
     token, until = token or worker_identity.new_token(), at + timedelta(seconds=LEASE_S)
-    taken = _rows(reconciler).filter(
+    taken = reconcilers.rows_of(kind).filter(
         Q(lease_until__isnull=True) | Q(lease_until__lt=at),
         pk=pk,
         deleted_at__isnull=True,
@@ -86,7 +87,7 @@ def claim(
     ):
         return None
     related = getattr(reconciler, "related", ())
-    row = _rows(reconciler).select_related(*related).get(pk=pk)
+    row = _whole(reconciler).select_related(*related).get(pk=pk)
     if row.lease_token != token:
         return None
     killpoint("claimed")
@@ -119,7 +120,7 @@ def release(kind: str, pk: int, token: uuid.UUID) -> None:
     Whether the claim or the result had been written is not known; under its token both are safe
     to undo. Without a database the row waits for the end of the lease.
     """
-    rows = _rows(reconcilers.reconciler_for(kind)).filter(pk=pk, lease_token=token)
+    rows = reconcilers.rows_of(kind).filter(pk=pk, lease_token=token)
     for pause in RELEASE_PAUSES_S:
         time.sleep(pause)
         try:
@@ -196,15 +197,14 @@ def _has_begun(held: Claim) -> bool:
 
 def apply(held: Claim, outcome: Outcome, *, failures: int = 0) -> bool:
     """Write the result under the token it was made with. True when the row is due again now."""
-    rows = _rows(held.reconciler).filter(pk=held.row.pk)
     values = _values(held, outcome, failures)
     if _is_quiet(held, outcome):
-        return _apply_quietly(held, rows, values)
+        return _apply_quietly(held, values)
     with transaction.atomic():
-        written = _written(held, rows, values)
+        written = _written(held, values)
         if written is None:
             return _dropped(held)
-        row = _as_written(held, rows, values, *written)
+        row = _as_written(held, values, *written)
         _tell(held, row, outcome)
         killpoint("applied")
     killpoint("committed")
@@ -218,9 +218,9 @@ def _is_quiet(held: Claim, outcome: Outcome) -> bool:
     return same and not outcome.timeline and not outcome.gone
 
 
-def _apply_quietly(held: Claim, rows: models.QuerySet[Any], values: dict[str, Any]) -> bool:
-    """The same in one statement, a transaction of its own: there is nothing beside it."""
-    written = _written(held, rows, values)
+def _apply_quietly(held: Claim, values: dict[str, Any]) -> bool:
+    """The same with nothing beside it: usually one statement, a transaction of its own."""
+    written = _written(held, values)
     if written is None:
         return _dropped(held)
     killpoint("applied")
@@ -229,13 +229,22 @@ def _apply_quietly(held: Claim, rows: models.QuerySet[Any], values: dict[str, An
     return due is not None and due <= now()
 
 
-def _written(
-    held: Claim, rows: models.QuerySet[Any], values: dict[str, Any]
-) -> tuple[int, datetime | None] | None:
-    """Write under our token; return (generation, when it is due) as they are now."""
-    found = update_returning(
-        rows.filter(lease_token=held.token), values, ("generation", "next_reconcile_at")
-    )
+def _written(held: Claim, values: dict[str, Any]) -> tuple[int, datetime | None] | None:
+    """Write under our token; return (generation, when it is due) as they are now.
+
+    What a kind keeps in a table of its own is written in the same transaction, once the token
+    has held: our UPDATE keeps the row locked.
+    """
+    kind, model = held.reconciler.kind, held.reconciler.model
+    rows = reconcilers.rows_of(kind).filter(pk=held.row.pk, lease_token=held.token)
+    own = {field.name for field in model._meta.local_fields}  # noqa: SLF001
+    apart = reconcilers.table_of(model) is not model
+    detail = {name: value for name, value in values.items() if apart and name in own}
+    common = {name: value for name, value in values.items() if name not in detail}
+    with transaction.atomic() if detail else nullcontext():
+        found = update_returning(rows, common, ("generation", "next_reconcile_at"))
+        if found and detail:
+            _whole(held.reconciler).filter(pk=held.row.pk).update(**detail)
     return (found[0][0], found[0][1]) if found else None
 
 
@@ -244,22 +253,16 @@ def _dropped(held: Claim) -> bool:
     return False
 
 
-def _as_written(
-    held: Claim,
-    rows: models.QuerySet[Any],
-    values: dict[str, Any],
-    generation: int,
-    due: datetime | None,
-) -> Any:
+def _as_written(held: Claim, values: dict[str, Any], generation: int, due: datetime | None) -> Any:
     """Return the row as it is now, locked by our UPDATE.
 
     Of most passes nobody has changed anything meanwhile; a kind may say that its rows need not be
     read once more then.
     """
     if not getattr(held.reconciler, "keeps_what_it_read", False):
-        return _with_related(held, rows.get())
+        return _with_related(held, _whole(held.reconciler).get(pk=held.row.pk))
     if generation != held.generation:
-        return _with_related(held, rows.get())
+        return _with_related(held, _whole(held.reconciler).get(pk=held.row.pk))
     row = copy.copy(held.row)
     for name, value in {**values, "next_reconcile_at": due}.items():
         setattr(row, name, value)
@@ -329,6 +332,7 @@ def jitter(seconds: float) -> float:
     return seconds * random.uniform(0.8, 1.2)  # noqa: S311 - spreads load, guards nothing
 
 
-def _rows(reconciler: Reconciler) -> models.QuerySet[Any]:
+def _whole(reconciler: Reconciler) -> models.QuerySet[Any]:
+    """Return the rows with all columns of their kind."""
     rows: models.QuerySet[Any] = reconciler.model._default_manager.all()  # noqa: SLF001
     return rows

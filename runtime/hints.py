@@ -6,6 +6,7 @@ from uuid import UUID
 from django.db import transaction
 
 from common.clock import now
+from runtime import reconcilers
 from runtime.models import Reconcilable
 
 
@@ -14,7 +15,8 @@ def hint(row: Reconcilable) -> None:
 
     Losing the wake-up loses nothing: the sweep finds the due row.
     """
-    type(row)._default_manager.filter(pk=row.pk).update(next_reconcile_at=now())  # noqa: SLF001
+    table = reconcilers.table_of(type(row))
+    table._default_manager.filter(pk=row.pk).update(next_reconcile_at=now())  # noqa: SLF001
     wake(row)
 
 
@@ -25,14 +27,9 @@ def wake(row: Reconcilable) -> None:
 
 def hint_uids(kind: str, uids: Iterable[UUID]) -> None:
     """The same for many rows of one kind, by uid. Rows that are gone are left alone."""
-    from runtime import reconcilers
-
-    known = reconcilers.registered().get(kind)
-    if known is None:
+    if kind not in reconcilers.registered():
         return
-    rows = known.model._default_manager.filter(  # noqa: SLF001
-        uid__in=list(uids), deleted_at__isnull=True
-    )
+    rows = reconcilers.rows_of(kind).filter(uid__in=list(uids), deleted_at__isnull=True)
     pks = list(rows.values_list("pk", flat=True))
     rows.update(next_reconcile_at=now())
     _wake_on_commit(kind, pks)

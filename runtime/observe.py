@@ -182,10 +182,9 @@ def _mark_due(
         by_kind.setdefault(o.kind or (row.kind if row else ""), []).append(o.uid)
     due = []
     for kind, uids in by_kind.items():
-        reconciler = reconcilers.registered().get(kind)
-        if reconciler is None:
+        if kind not in reconcilers.registered():
             continue
-        rows = reconciler.model._default_manager.filter(  # noqa: SLF001
+        rows = reconcilers.rows_of(kind).filter(
             uid__in=uids, cluster_key=cluster_key, deleted_at__isnull=True
         )
         marked = update_returning(rows, {"next_reconcile_at": now()}, ("pk",))
@@ -200,9 +199,11 @@ def _mark_unseen(cluster_key: str, seen: Iterable[str]) -> list[tuple[str, int]]
     for kind, reconciler in reconcilers.registered().items():
         if not getattr(reconciler, "observes", False):
             continue
-        rows = reconciler.model._default_manager.filter(  # noqa: SLF001
-            cluster_key=cluster_key, deleted_at__isnull=True
-        ).exclude(phase__in=_SETTLED)
+        rows = (
+            reconcilers.rows_of(kind)
+            .filter(cluster_key=cluster_key, deleted_at__isnull=True)
+            .exclude(phase__in=_SETTLED)
+        )
         pks = [pk for pk, uid in rows.values_list("pk", "uid") if str(uid) not in there]
         # Who was told that nothing answers waits for its back-off; now something does.
         waiting = rows.filter(reason=Reason.UNREACHABLE).exclude(pk__in=pks)

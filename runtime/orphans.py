@@ -88,8 +88,8 @@ def _of_rows(uids: set[str], **conditions: object) -> set[str]:
     if len(uids) <= _FEW:
         conditions["uid__in"] = uids
     found: set[str] = set()
-    for reconciler in reconcilers.registered().values():
-        rows = reconciler.model._default_manager.filter(**conditions)  # noqa: SLF001
+    for table, _kind in reconcilers.tables():
+        rows = table.filter(**conditions)
         found |= {str(uid) for uid in rows.values_list("uid", flat=True)}
     return found & uids
 

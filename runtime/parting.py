@@ -33,7 +33,7 @@ def let_go(reconciler: Reconciler, row: Any, message: str) -> None:
     }
     gone |= {"phase_since": at, "updated_at": at, "deleted_at": at, "next_reconcile_at": None}
     gone |= {"lease_token": None, "lease_until": None}
-    type(row)._default_manager.filter(pk=row.pk).update(**gone)  # noqa: SLF001
+    reconcilers.rows_of(row.KIND).filter(pk=row.pk).update(**gone)
     for name, value in gone.items():
         setattr(row, name, value)
     outcome = Outcome(Phase.DELETED, message=message, gone=True)

@@ -36,8 +36,10 @@ def tell_silence(cluster_key: str, message: str) -> None:
 def _tell_silence(reconciler: Any, cluster_key: str, message: str) -> None:
     running = _running(reconciler, cluster_key, reason="")
     rows = list(_slim(reconciler, running))
-    told = running.filter(pk__in=[row.pk for row in rows])
-    told.update(reason=Reason.UNREACHABLE, message=message, updated_at=now())
+    told = _running_in(reconcilers.rows_of(reconciler.kind), cluster_key, reason="")
+    told.filter(pk__in=[row.pk for row in rows]).update(
+        reason=Reason.UNREACHABLE, message=message, updated_at=now()
+    )
     _publish(reconciler, rows)
 
 
@@ -56,15 +58,16 @@ def _take_back(
     known: Mapping[str, ObservedWorkload],
     changed: Collection[str],
 ) -> None:
-    told = _running(reconciler, cluster_key, reason=Reason.UNREACHABLE)
+    rows = _running(reconciler, cluster_key, reason=Reason.UNREACHABLE)
     same = [
         row
-        for row in _slim(reconciler, told)
+        for row in _slim(reconciler, rows)
         if str(row.uid) not in changed and _runs_on(row, known.get(str(row.uid)))
     ]
     if not same:
         return
     # again with the conditions: somebody may have taken or changed a row since
+    told = _running_in(reconcilers.rows_of(reconciler.kind), cluster_key, reason=Reason.UNREACHABLE)
     told.filter(pk__in=[row.pk for row in same]).update(reason="", message="", updated_at=now())
     _publish(reconciler, same)
 
@@ -85,8 +88,12 @@ def _publish(reconciler: Any, rows: Iterable[Any]) -> None:
 
 
 def _running(reconciler: Any, cluster_key: str, *, reason: str) -> QuerySet[Any]:
+    return _running_in(reconciler.model._default_manager.all(), cluster_key, reason=reason)  # noqa: SLF001
+
+
+def _running_in(rows: QuerySet[Any], cluster_key: str, *, reason: str) -> QuerySet[Any]:
     """What runs as it is wanted, was told this, and is not being looked at."""
-    rows: QuerySet[Any] = reconciler.model._default_manager.filter(  # noqa: SLF001
+    return rows.filter(
         Q(lease_until__isnull=True) | Q(lease_until__lt=now()),
         cluster_key=cluster_key,
         deleted_at__isnull=True,
@@ -95,7 +102,6 @@ def _running(reconciler: Any, cluster_key: str, *, reason: str) -> QuerySet[Any]
         desired=Desired.RUNNING,
         observed_generation=F("generation"),
     )
-    return rows
 
 
 def _runs_on(row: Any, seen: ObservedWorkload | None) -> bool:

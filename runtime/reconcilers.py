@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from django.db import models
+
 from runtime.models import Reconcilable
 from runtime.protocol import Observation, Phase
 
@@ -73,6 +75,35 @@ def reconciler_for(kind: str) -> Reconciler:
 
 def registered() -> Mapping[str, Reconciler]:
     return dict(_reconcilers)
+
+
+def table_of(model: type[Reconcilable]) -> type[Reconcilable]:
+    """Return the model whose table holds intent and status of ``model``'s rows.
+
+    Kinds that share a table are children of one model, and ``kind`` is a column of that.
+    """
+    shared = (m for m in model._meta.get_parent_list() if issubclass(m, Reconcilable))  # noqa: SLF001
+    return next(shared, model)
+
+
+def rows_of(kind: str) -> models.QuerySet[Any]:
+    """Return the rows of ``kind`` as the engine writes them: intent and status, one table."""
+    model = _reconcilers[kind].model
+    rows: models.QuerySet[Any] = table_of(model)._default_manager.all()  # noqa: SLF001
+    return rows if table_of(model) is model else rows.filter(kind=kind)
+
+
+def tables() -> list[tuple[models.QuerySet[Any], str]]:
+    """Return the rows of each table and their kind; "" where each row says its own."""
+    kinds: dict[type[Reconcilable], list[str]] = {}
+    for kind, reconciler in _reconcilers.items():
+        kinds.setdefault(table_of(reconciler.model), []).append(kind)
+    found: list[tuple[models.QuerySet[Any], str]] = []
+    for model, own in kinds.items():
+        rows: models.QuerySet[Any] = model._default_manager.all()  # noqa: SLF001
+        shared = _reconcilers[own[0]].model is not model
+        found.append((rows.filter(kind__in=own), "") if shared else (rows, own[0]))
+    return found
 
 
 def on_transition(listener: Listener) -> None:

@@ -162,7 +162,7 @@ def _workspace(
         home=home,
         name=name,
         phase=phase,
-        kind="container",
+        variant="container",
         cluster_key=home.cluster_key,
         image=IMAGE,
         image_digest=DIGEST,

@@ -27,7 +27,7 @@ def _load(owner: User, project: Project, name: str, **columns: Any) -> Load:
     asked = now() - timedelta(minutes=columns.pop("minutes", 6))
     values: dict[str, Any] = {
         "anonymous": True,
-        "kind": "s3",
+        "store_kind": "s3",
         "bucket": "open-microscopy",
         "prefix": f"{name}/",
         "folder": f"data/{name}",
@@ -55,7 +55,7 @@ def _load(owner: User, project: Project, name: str, **columns: Any) -> Load:
         started_by=owner,
         asked_at=asked,
         started_at=asked,
-        ended_at=row.ended_at,
+        ended_at=row.stopped_at,
         result=row.result,
         code=row.result_code,
         files_done=row.files_done,
@@ -87,7 +87,7 @@ def _wrote(row: Load, began: datetime) -> str:
 
 
 def make(vision: Project, alice: User) -> dict[str, Load]:
-    ended = {"phase": "stopped", "ended_at": now(), "stage": "ended"}
+    ended = {"phase": "stopped", "stopped_at": now(), "stage": "ended"}
     return {
         "running": _load(
             alice,

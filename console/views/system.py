@@ -14,7 +14,7 @@ from common.clock import now
 from console.health import check_all
 from console.views.base import ConsoleView
 from runtime import leases
-from runtime.reconcilers import registered
+from runtime.reconcilers import registered, rows_of
 from volumes.where import largest_here
 
 PACKAGES = ("djangorestframework", "celery", "django-allauth", "httpx", "uvicorn")
@@ -70,8 +70,8 @@ def _kinds() -> list[dict[str, Any]]:
     """Return what the engine looks after: how many of each, how many are due."""
     moment = now()
     found = []
-    for kind, reconciler in sorted(registered().items()):
-        rows = reconciler.model.objects.filter(deleted_at__isnull=True)  # type: ignore[attr-defined]
+    for kind in sorted(registered()):
+        rows = rows_of(kind).filter(deleted_at__isnull=True)
         due = rows.filter(next_reconcile_at__lte=moment).count()
         found.append({"kind": kind, "count": rows.count(), "due": due})
     return found

@@ -35,7 +35,7 @@ def load_out(row: Load, who: Principal) -> dict[str, Any]:
         "created_at": row.created_at,
         "asked_at": row.asked_at,
         "started_at": row.started_at,
-        "ended_at": row.ended_at,
+        "ended_at": row.stopped_at,
         "loaded_at": row.loaded_at,
     }
 
@@ -44,7 +44,7 @@ def _spec_out(row: Load, who: Principal) -> dict[str, Any]:
     inside = selectors.sees_inside(who, row)
     return {
         "direction": row.direction,
-        "kind": row.kind,
+        "kind": row.store_kind,
         "url": row.url,
         "credential": row.credential.name if row.credential else None,
         "anonymous": row.anonymous,

@@ -34,6 +34,7 @@ from volumes.services import (
     volume_take_turn,
     volumes_hold,
 )
+from work.models import Workload
 
 if TYPE_CHECKING:
     from django.db.models import QuerySet
@@ -223,6 +224,6 @@ def _made_by(principal: Principal, nonce: str) -> Load | None:
     if made is None:
         return None
     if made.created_at < now() - NONCE_KEPT:
-        Load.objects.filter(pk=made.pk).update(nonce="")
+        Workload.objects.filter(pk=made.pk).update(nonce="")
         return None
     return made

@@ -82,9 +82,9 @@ def spec_edited(*, who: Principal, row: Load, wanted: Wanted) -> Spec:
     credential, anonymous = before.credential, before.anonymous
     if wanted.credential is not None:
         credential = find_credential(who, row.project, wanted.credential)
-        if credential is None and not row.anonymous and row.kind in OF_CREDENTIAL:
+        if credential is None and not row.anonymous and row.store_kind in OF_CREDENTIAL:
             raise wrong("credential", _("Choose a credential of its store."))
-        if credential is not None and credential.kind != row.kind:
+        if credential is not None and credential.kind != row.store_kind:
             raise wrong("credential", _("Choose a credential of the same kind of store."))
         anonymous = credential is None  # said so; a removed one never becomes that by itself
     fields = {name: getattr(before, name) for name in Spec.__dataclass_fields__}
@@ -97,7 +97,7 @@ def spec_edited(*, who: Principal, row: Load, wanted: Wanted) -> Spec:
 def spec_of(row: Load) -> Spec:
     return Spec(
         direction=Direction(row.direction),
-        kind=row.kind,
+        kind=row.store_kind,
         bucket=row.bucket,
         prefix=row.prefix,
         credential=row.credential,
@@ -128,7 +128,7 @@ def columns_of(spec: Spec) -> dict[str, Any]:
         "mode": spec.mode,
         "credential": spec.credential,
         "anonymous": spec.anonymous,
-        "kind": spec.kind,
+        "store_kind": spec.kind,
         "bucket": spec.bucket,
         "prefix": spec.prefix,
         "objects_listed": spec.objects,

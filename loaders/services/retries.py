@@ -78,7 +78,7 @@ def _run(pk: int) -> bool:
 
 def _wait_for_portal(row: Load, error: BerthError) -> bool:
     """Plan the next look when only the portal lacks something; False: it counts as a try."""
-    waited = now() - (row.ended_at or now())
+    waited = now() - (row.stopped_at or now())
     if not isinstance(error, DiskFull | LimitExceeded) or waited > WAITS_FOR_PORTAL:
         return False
     row.retry_at = now() + min(LONGEST_PAUSE, max(FIRST_PAUSE, waited))

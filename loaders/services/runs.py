@@ -92,7 +92,7 @@ def begin(
     row.task = task
     row.stop_reason = ""
     row.asked_at = now()
-    row.started_at = row.ended_at = row.retry_at = None
+    row.started_at = row.stopped_at = row.retry_at = None
     row.tries = tries
     note_begun(row, task)
     _forget_progress(row)

@@ -20,6 +20,7 @@ from loaders.models import Load
 from loaders.results import ended
 from runtime.hints import hint, hint_uids
 from runtime.protocol import Desired
+from work.models import Workload
 
 if TYPE_CHECKING:
     from runtime.reconcilers import Transition
@@ -151,4 +152,4 @@ def _write(row: Load, *, after: timedelta | None = None) -> None:
     if after is None:
         hint(row)
     else:
-        Load.objects.filter(pk=row.pk).update(next_reconcile_at=now() + after)
+        Workload.objects.filter(pk=row.pk).update(next_reconcile_at=now() + after)

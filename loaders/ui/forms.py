@@ -257,7 +257,9 @@ def edit_form(row: Load, who: Principal, data: Any = None) -> HowForm:
         "schedule": row.schedule,
         "time_zone": row.time_zone,
     }
-    return HowForm(data, who=who, project=row.project, kind=StoreKind(row.kind), initial=initial)
+    return HowForm(
+        data, who=who, project=row.project, kind=StoreKind(row.store_kind), initial=initial
+    )
 
 
 class FilterForm(forms.Form):

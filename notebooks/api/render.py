@@ -18,7 +18,7 @@ from notebooks.models import Share, Workspace
 from notebooks.program import pinned_tag
 from notebooks.services.attaching import attached_to
 from notebooks.services.plan import public_fields
-from notebooks.spec import ATTACHED, PRIVATE, PUBLIC
+from notebooks.spec import ATTACHED, FIXED, PRIVATE, PUBLIC
 from notebooks.where import node_of
 from notebooks.why import State, info_of, why_of
 from runtime.protocol import Phase, Resources
@@ -38,7 +38,7 @@ PULL = "external_ref__pull"
 COLUMNS = (
     *("id", "uid", "short_id", "name", "generation", "observed_generation", "desired"),
     *("phase", "reason", "message", "phase_since", "environment"),
-    *("kind", "cluster_key", "image", "image_digest", "image_pinned_at", "ports", "shm_mib"),
+    *("variant", "cluster_key", "image", "image_digest", "image_pinned_at", "ports", "shm_mib"),
     *("pool", "network"),
     *("cpu_milli", "memory_mib", "gpus", "gpu_flavor", "time_limit_minutes"),
     *("launch", "created_at", "asked_at", "started_at", "ready_at", "ends_at", "stopped_at"),
@@ -125,8 +125,8 @@ def workspace_out(
 
 def _spec_out(row: dict[str, Any], *, is_owner: bool) -> dict[str, Any]:
     """What was asked for; a command line may hold what the environment does, so it is private."""
-    found = {name: row.get(name) for name in (*PUBLIC, "env") if name != "cluster"}
-    found |= {"cluster": row["cluster_key"]}
+    found = {name: row.get(name) for name in (*PUBLIC, "env") if name not in FIXED}
+    found |= {"cluster": row["cluster_key"], "kind": row["variant"]}
     found |= {name: row[name] for name in ("image_digest", "image_pinned_at")}
     found |= dict.fromkeys(ATTACHED)  # told about one workspace only
     if not is_owner:
@@ -137,7 +137,7 @@ def _spec_out(row: dict[str, Any], *, is_owner: bool) -> dict[str, Any]:
 
 
 def _url(row: dict[str, Any]) -> str | None:
-    if row["kind"] == WorkspaceKind.NOTEBOOK:
+    if row["variant"] == WorkspaceKind.NOTEBOOK:
         return workload_url(row["short_id"])
     opened = _ports(row)
     return str(opened[0]["url"]) if opened else None

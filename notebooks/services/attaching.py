@@ -142,10 +142,15 @@ def where_its_volumes_lie(principal: Principal, project: Project, wanted: Wanted
 
 
 def held(
-    attached: Attached, *, principal: Principal, project: Project, cluster_key: str
+    attached: Attached,
+    *,
+    principal: Principal,
+    project: Project,
+    cluster_key: str,
+    home: Volume | None,
 ) -> Attached:
-    """Return it with the shared volume there, and each volume kept usable; first of all in the
-    transaction of the intent.
+    """Return it with the shared volume there, and each volume kept usable, the home too; first of
+    all in the transaction of the intent.
     """
     if attached.with_shared:
         shared = project_volume_ensure(
@@ -153,7 +158,8 @@ def held(
         )
         seen = (Seen(shared, read_only=False),)
         attached = replace(attached, volumes=seen, with_shared=False)
-    volumes_hold(seen.volume for seen in attached.volumes)
+    homes = () if home is None else (home,)
+    volumes_hold([*homes, *(seen.volume for seen in attached.volumes)])
     return attached
 
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from common.errors import BerthError
 from notebooks import selectors
-from notebooks.models import MAX_GPUS
 from notebooks.services.attaching import (
     MOST,
     READ,
@@ -19,6 +18,7 @@ from notebooks.services.attaching import (
 from notebooks.services.launch import default_preset
 from notebooks.services.resolve import spec_for
 from notebooks.spec import Wanted
+from work.models import MAX_GPUS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -38,7 +38,7 @@ def digest_edited(principal: Principal, row: Workspace, wanted: Wanted) -> str:
         return _newest(principal, row, image)
     if image == row.image:
         return row.image_digest
-    return _digest(principal, row.project, row.cluster_key, image, row.kind)
+    return _digest(principal, row.project, row.cluster_key, image, row.variant)
 
 
 def image_named(row: Workspace, wanted: Wanted) -> Wanted:
@@ -63,7 +63,7 @@ def _newest(principal: Principal, row: Workspace, image: str) -> str:
         project=row.project,
         cluster_key=row.cluster_key,
         reference=image,
-        kind=row.kind,
+        kind=row.variant,
         fresh=True,
     )
     if not found.digest:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from django.db import IntegrityError, transaction
 from django.utils.translation import gettext as _
@@ -34,7 +34,8 @@ from notebooks.spec import PRIVATE, Wanted, clean_name
 from projects.access import Permission, require, roles_kept
 from quotas import services as quotas
 from runtime.protocol import Desired
-from volumes.services import home_ensure, volumes_hold
+from volumes.services import home_ensure, home_find, volumes_hold
+from work.models import Workload
 
 if TYPE_CHECKING:
     from accounts.principal import Principal
@@ -131,11 +132,12 @@ def _launch(principal: Principal, project: Project, new: _New) -> Workspace:
         return made
     spec, preset = new.spec, new.preset
     name = _name(principal, project, preset, new.name)
-    attached = held(new.attached, principal=principal, project=project, cluster_key=spec.cluster)
-    home = home_ensure(
-        principal=principal, project=project, owner=principal.user, cluster_key=spec.cluster
-    )
-    volumes_hold([home])
+    there: dict[str, Any] = {"project": project, "cluster_key": spec.cluster}
+    home = home_find(**there, owner=principal.user)
+    attached = held(new.attached, **there, principal=principal, home=home)
+    if home is None:  # made after the others are held: it takes of the limits
+        home = home_ensure(**there, principal=principal, owner=principal.user)
+        volumes_hold([home])
     at = now()
     row = Workspace.objects.create(
         project=project,
@@ -236,7 +238,7 @@ def _made_by(principal: Principal, nonce: str) -> Workspace | None:
     if made is None:
         return None
     if made.created_at < now() - NONCE_KEPT:
-        Workspace.objects.filter(pk=made.pk).update(nonce="")
+        Workload.objects.filter(pk=made.pk).update(nonce="")
         return None
     return made
 
@@ -244,6 +246,7 @@ def _made_by(principal: Principal, nonce: str) -> Workspace | None:
 def _public(spec: Spec) -> dict[str, object]:
     """What an event may tell: sizes and image, never the environment nor a command line."""
     columns = columns_of(spec)
+    columns["kind"] = columns.pop("variant")
     for name in PRIVATE:
         columns.pop(name)
     return {name: value for name, value in columns.items() if value not in ("", [], None)}

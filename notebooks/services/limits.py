@@ -18,6 +18,7 @@ from notebooks.notices import tell_stops_soon
 from notebooks.services.lifecycle import request_stop, workspaces_stop_for
 from projects.models import Membership
 from runtime.protocol import Desired, Phase
+from work.models import Workload
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -121,7 +122,7 @@ def _enforce(pk: int, moment: datetime) -> bool:
     if row.ends_at <= moment:
         return request_stop(row, reason=StopReason.TIME_LIMIT, actor=None)
     if row.warned_at is None and row.ends_at - moment <= WARN_BEFORE:
-        Workspace.objects.filter(pk=pk).update(warned_at=moment)
+        Workload.objects.filter(pk=pk).update(warned_at=moment)
         tell_stops_soon(row, minutes=max(1, round((row.ends_at - moment).total_seconds() / 60)))
         return True
     return False

@@ -86,7 +86,7 @@ def manifest_parse(document: Any) -> Manifest:
 def manifest_of(row: Workspace, *, with_env: bool) -> dict[str, Any]:
     """Return the document of a workspace; what may hold a secret for its owner only."""
     fields = columns_of(spec_of(row))
-    fields["cluster"] = fields.pop("cluster_key")
+    fields["cluster"], fields["kind"] = fields.pop("cluster_key"), fields.pop("variant")
     for name in () if with_env else PRIVATE:
         fields.pop(name)
     fields |= attached_to(row).public()

@@ -18,9 +18,10 @@ from events import services as events
 from events.selectors import of_verb
 from notebooks import program
 from notebooks.choices import WorkspaceKind
-from notebooks.models import MAX_CPU_MILLI, MAX_GPUS, MAX_MEMORY_MIB, Preset
+from notebooks.models import Preset
 from notebooks.spec import MAX_MINUTES, clean_count, clean_env, clean_name
 from projects.models import Project
+from work.models import MAX_CPU_MILLI, MAX_GPUS, MAX_MEMORY_MIB
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

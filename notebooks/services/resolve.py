@@ -11,7 +11,7 @@ from clusters.models import Flavor
 from common.errors import wrong
 from notebooks import program, selectors
 from notebooks.choices import WorkspaceKind
-from notebooks.models import MAX_CPU_MILLI, MAX_GPUS, MAX_MEMORY_MIB, Preset, Workspace
+from notebooks.models import Preset, Workspace
 from notebooks.services.placing import fitted_there, placed
 from notebooks.spec import (
     FIXED,
@@ -23,6 +23,7 @@ from notebooks.spec import (
     clean_env,
     clean_time_limit,
 )
+from work.models import MAX_CPU_MILLI, MAX_GPUS, MAX_MEMORY_MIB
 
 if TYPE_CHECKING:
     from projects.models import Project
@@ -64,7 +65,7 @@ def columns_of(spec: Spec) -> dict[str, Any]:
 
 
 def _column(name: str) -> str:
-    return "cluster_key" if name == "cluster" else name
+    return {"cluster": "cluster_key", "kind": "variant"}.get(name, name)
 
 
 def spec_edited(row: Workspace, wanted: Wanted) -> Spec:
@@ -105,7 +106,7 @@ def _kind(preset: Preset, wanted: Wanted) -> str:
 
 
 def _base(preset: Preset, kind: str) -> Spec:
-    values = {name: getattr(preset, _column(name)) for name in PUBLIC}
+    values = {name: getattr(preset, name) for name in PUBLIC if name not in FIXED}
     if kind != preset.kind:
         empty = Spec("", 0, 0, 0, "", {}, None)
         values.update({name: getattr(empty, name) for name in _OF_A_KIND})

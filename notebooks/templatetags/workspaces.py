@@ -12,13 +12,14 @@ from common.templatetags.berth import cpus, mib
 from notebooks.hub import open_url
 
 if TYPE_CHECKING:
-    from notebooks.models import Size, Workspace
+    from notebooks.models import Workspace
+    from work.models import Ask
 
 register = template.Library()
 
 
 @register.simple_tag
-def workspace_size(row: Size) -> str:
+def workspace_size(row: Ask) -> str:
     """2 CPU · 4 GiB · 1 H100."""
     parts = [f"{cpus(row.cpu_milli)} CPU", mib(row.memory_mib)]
     if row.gpus:

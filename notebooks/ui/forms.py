@@ -15,7 +15,6 @@ from clusters.selectors import flavor_use
 from common.money import price
 from notebooks import selectors, services
 from notebooks.choices import WorkspaceKind
-from notebooks.models import MAX_GPUS
 from notebooks.program import flavors_of
 from notebooks.services import Spec, Wanted
 from notebooks.spec import MAX_MINUTES, MAX_NAME
@@ -23,6 +22,7 @@ from notebooks.ui.attach_form import AttachForm
 from notebooks.ui.program_form import ProgramForm, program_initial
 from runtime.models import ONE_MACHINE
 from runtime.protocol import Phase
+from work.models import MAX_GPUS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -168,7 +168,7 @@ def _flavors(project: Project, row: Workspace | None) -> list[tuple[str, Any]]:
 
 
 def _works(row: Workspace | None) -> list[str]:
-    return WorkspaceKind.values if row is None else [row.kind]
+    return WorkspaceKind.values if row is None else [row.variant]
 
 
 @dataclass

@@ -117,6 +117,7 @@ INSTALLED_APPS = [
     "images",
     "quotas",
     "volumes",
+    "work",
     "loaders",
     "files",
     "hubapi",

@@ -5,6 +5,7 @@ from typing import Any
 from uuid import uuid4
 
 from common.clock import now
+from tests.support.workloads import insert
 
 
 def fill(n: int, *, project: Any, user: Any, mark: str) -> None:
@@ -125,7 +126,7 @@ def _workspaces(n: int, project: Any, user: Any, people: list[Any], mark: str) -
     homes = Volume.objects.bulk_create(
         Volume(project=project, owner=p, name=f"h{mark}{i}") for i, p in enumerate(people)
     )
-    rows = Workspace.objects.bulk_create(
+    rows = insert(
         Workspace(
             project=project,
             owner=user if i % 2 else p,
@@ -137,14 +138,14 @@ def _workspaces(n: int, project: Any, user: Any, people: list[Any], mark: str) -
         )
         for i, p in enumerate(people)
     )
-    Load.objects.bulk_create(
+    insert(
         Load(
             project=project,
             owner=p,
             name=f"l{mark}-{i}",
             volume=homes[i],
             anonymous=True,
-            kind="s3",
+            store_kind="s3",
             bucket="bucket",
             launch=1,
             phase="running" if i % 3 else "pending",

@@ -33,6 +33,9 @@ MENDED = {
         )
     ),
 }
+# The upgrade over these two stops the portal: the rows of each kind moved into one table, which no
+# two versions can write at once (docs/dev/upgrades.md).
+WITH_A_STOP = {("notebooks", "0007_workload"), ("loaders", "0008_workload")}
 # Why a version that does not know a constraint keeps it all the same.
 KEPT_BY_OLDER_VERSIONS = {
     "credentials.credentials_own_name_once": "all of theirs belong to a project",
@@ -62,7 +65,9 @@ def is_ours(config):
 
 def test_e14_no_migration_breaks_the_version_before_it():
     known = OLDER_THAN_THE_PROMISE | MENDED | set(KEPT_BY_OLDER_VERSIONS)
-    found = {what: (key, why) for key, what, why in steps()}
+    broken = [(key, what, why) for key, what, why in steps()]
+    assert {key for key, _what, _why in broken} >= WITH_A_STOP
+    found = {what: (key, why) for key, what, why in broken if key not in WITH_A_STOP}
     assert {what: said for what, said in found.items() if what not in known} == {}
     assert known <= set(found), "an exception that nothing needs any more"
 

@@ -87,7 +87,7 @@ def test_c9_what_is_pinned_stays_where_the_registry_does_not_say(
 def test_a_workspace_of_the_clusters_own_image_has_no_tag_to_take(
     row: Workspace, patch: Any
 ) -> None:
-    Workspace.objects.filter(pk=row.pk).update(image="", image_digest="", kind="notebook")
+    Workspace.objects.filter(pk=row.pk).update(image="", image_digest="", variant="notebook")
     assert "newest_image" in patch(row, newest_image=True).json()["fields"]
 
 

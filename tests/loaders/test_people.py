@@ -35,7 +35,13 @@ def theirs(make_user: Any) -> dict[str, Any]:
     )
     own = Credential.objects.create(project=None, owner=tom, kind="s3", name="own", sealed="x")
     row = Load.objects.create(
-        project=other, owner=tom, name="x", volume=volume, anonymous=True, kind="s3", bucket="b"
+        project=other,
+        owner=tom,
+        name="x",
+        volume=volume,
+        anonymous=True,
+        store_kind="s3",
+        bucket="b",
     )
     return {"volume": volume, "secret": secret, "own": own, "load": row, "tom": tom}
 

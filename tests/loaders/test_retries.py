@@ -120,7 +120,7 @@ def test_what_only_the_portal_lacks_uses_up_no_try(
         assert come_due(cut) == 0
         assert (cut.tries, cut.retry_at is not None, state_of(cut)) == (0, True, State.WAITING)
     assert cut.result_message in message_of(cut)
-    Load.objects.update(ended_at=now() - timedelta(hours=2))
+    Load.objects.update(stopped_at=now() - timedelta(hours=2))
     come_due(cut)
     assert cut.retry_at - now() > retries.LONGEST_PAUSE - timedelta(minutes=1)
     if lacks == "a limit":
@@ -135,7 +135,7 @@ def test_after_a_day_it_is_said_that_it_could_not(cut, project, operator, princi
 
     settings.BERTH_LOAD_RETRIES = 1
     limits_set(principal=principal(operator), project=project, limits={"cpu_milli": 1})
-    Load.objects.update(ended_at=now() - timedelta(hours=25))
+    Load.objects.update(stopped_at=now() - timedelta(hours=25))
     assert come_due(cut) == 0
     assert (state_of(cut), cut.retry_at) == (State.FAILED, None)
     assert Event.objects.filter(verb="load.not-resumed").count() == 1

@@ -17,7 +17,7 @@ def two(project: Any, alice: Any) -> list[Load]:
     common = {"project": project, "owner": alice, "volume": volume, "anonymous": True}
     return [
         Load.objects.create(
-            **common, name=name, kind="s3", bucket="b", fingerprint=name, desired="running"
+            **common, name=name, store_kind="s3", bucket="b", fingerprint=name, desired="running"
         )
         for name in ("one", "two")
     ]

@@ -11,6 +11,7 @@ from loaders.concurrency import turn_of
 from loaders.models import Load
 from loaders.states import state_of
 from runtime import due_scheduler, engine
+from tests.support.workloads import insert
 
 BASE = "/projects/vision/loads/"
 
@@ -76,14 +77,14 @@ def test_e17_ten_thousand_loads_of_one_project_hold_two_places_and_no_more(load,
     crowd = Project.objects.create(slug="crowd", name="Crowd", phase="running")
     Membership.objects.create(project=crowd, user=greta, role="owner")
     volume = project_volume_ensure(principal=None, project=crowd)
-    Load.objects.bulk_create(
+    insert(
         Load(
             project=crowd,
             owner=greta,
             name=f"load-{n}",
             volume=volume,
             anonymous=True,
-            kind="s3",
+            store_kind="s3",
             bucket="bucket",
             fingerprint=str(n),
             launch=1,

@@ -28,6 +28,7 @@ from notebooks.services import workspace_delete, workspace_launch
 from projects.models import Project
 from runtime import due_scheduler, observe
 from runtime.wakeup_listener import EngineEar
+from tests.support.workloads import insert
 from volumes.services import project_volume_ensure
 
 LAUNCHES = 7
@@ -83,8 +84,14 @@ def queue(count: int) -> Any:
     greta = User.objects.create(username="greta", password="!")
     crowd = Project.objects.create(slug="crowd", name="Crowd", phase="running")
     volume = project_volume_ensure(principal=None, project=crowd)
-    same = {"project": crowd, "owner": greta, "volume": volume, "kind": "s3", "bucket": "bucket"}
-    Load.objects.bulk_create(
+    same = {
+        "project": crowd,
+        "owner": greta,
+        "volume": volume,
+        "store_kind": "s3",
+        "bucket": "bucket",
+    }
+    insert(
         Load(
             **same,
             name=f"load-{n}",

@@ -36,7 +36,7 @@ def load(project, alice, data):
         project=project,
         owner=alice,
         name="images",
-        kind="s3",
+        store_kind="s3",
         bucket="b",
         anonymous=True,
         volume=data,
@@ -175,7 +175,7 @@ def test_d12_things_of_another_project_are_like_things_that_are_not(
         project=other,
         owner=charlie,
         name="l",
-        kind="s3",
+        store_kind="s3",
         bucket="b",
         anonymous=True,
         volume=volume,
@@ -258,7 +258,7 @@ def test_data_first_it_starts_by_itself_when_the_load_is_done(
         phase=Phase.STOPPED,
         result="done",
         loaded_at=now(),
-        ended_at=now(),
+        stopped_at=now(),
         observed_generation=1,
     )
     loads_changed([load.uid])

@@ -21,12 +21,12 @@ def test_a_plain_notebook_stays_on_this_machine_while_it_fits_there(post, gpu):
 
 def test_a_container_goes_to_the_cluster_by_itself(post, gpu):
     row = row_of(post({"image": IMAGE, "command": ["sleep", "1"]}))
-    assert (row.kind, row.cluster_key, row.home.cluster_key) == ("container", "gpu", "gpu")
+    assert (row.variant, row.cluster_key, row.home.cluster_key) == ("container", "gpu", "gpu")
 
 
 def test_the_only_cluster_is_chosen_for_everything(post, only_gpu, settle):
     row = row_of(post({}))
-    assert (row.cluster_key, row.kind) == ("gpu", "notebook")
+    assert (row.cluster_key, row.variant) == ("gpu", "notebook")
     assert settle(row).phase == "running"
 
 

@@ -11,8 +11,10 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from common.clock import now
+from notebooks.models import Workspace
 from runtime import due_scheduler, engine, reconcilers
 from tests.support.races import Races
+from tests.support.workloads import insert
 
 MANY = 10_000
 FAIR, QUICK_S = 5.0, 1.0  # the figure itself is measured in benchmarks; in one line it is 13 s
@@ -23,7 +25,6 @@ FAIR, QUICK_S = 5.0, 1.0  # the figure itself is measured in benchmarks; in one 
 )
 def crowd(request: pytest.FixtureRequest, make_user: Any) -> Any:
     """A project whose workspaces are all due, and have been for an hour."""
-    from notebooks.models import Workspace
     from projects.models import Project
     from volumes.models import Volume
 
@@ -31,7 +32,7 @@ def crowd(request: pytest.FixtureRequest, make_user: Any) -> Any:
     made = Project.objects.create(slug="crowd", name="Crowd", phase="running")
     home = Volume.objects.create(project=made, owner=greedy, name="home")
     since = now() - dt.timedelta(hours=1)
-    Workspace.objects.bulk_create(
+    insert(
         [
             Workspace(
                 project=made,
@@ -58,7 +59,7 @@ def test_e17_a_launch_is_among_the_first_that_the_sweep_picks(
     # one turn each for the two projects; alice's new home takes turns with it
     assert items.index(("workspace", row.pk)) < 6
     assert len(asked) <= len(reconcilers.registered()) + 1
-    assert items[0] == ("workspace", crowd.workspaces.order_by("pk").first().pk)
+    assert items[0] == ("workspace", Workspace.objects.filter(project=crowd).earliest("pk").pk)
     ours = [pk for kind, pk in items if kind == "workspace" and pk != row.pk]
     assert ours == sorted(ours)  # and the longest overdue of the others first, as ever
 

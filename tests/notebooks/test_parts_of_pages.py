@@ -7,6 +7,7 @@ from events.models import Event
 from notebooks.models import Step, Workspace
 from projects.models import Membership, Project
 from tests.notebooks.addresses import BASE, url
+from tests.support.workloads import insert
 
 
 def test_home_says_that_there_are_more_workspaces_and_leads_to_them(text, launch, alice, project):
@@ -15,7 +16,7 @@ def test_home_says_that_there_are_more_workspaces_and_leads_to_them(text, launch
     assert more not in text(alice)
     fields = {"owner": alice, "project": project, "home": first.home, "phase": "stopped"}
     rows = [Workspace(name=f"w{n}", desired="stopped", **fields) for n in range(24)]
-    Workspace.objects.bulk_create(rows)
+    insert(rows)
     page = text(alice)
     assert "Only those used last are shown." in page
     assert more in page
@@ -34,7 +35,7 @@ def test_home_names_every_project_in_which_there_are_more(text, launch, alice, p
     rows = [
         Workspace(name=f"w{n}", project=project, last_used_at=now(), **fields) for n in range(24)
     ]
-    Workspace.objects.bulk_create(rows)
+    insert(rows)
     page = text(alice)
     assert (theirs in page, f"{BASE}?mine=1" in page, "unused" in page) == (True, True, False)
 

@@ -187,4 +187,4 @@ def test_another_image_does_not_take_over_the_command_and_ports_of_a_preset(post
     own = row_of(post({"preset": "small"}))
     assert (own.command, len(own.ports)) == (["serve"], 1)
     other = row_of(post({"preset": "small", "image": "registry.example.org/other:1"}))
-    assert (other.kind, other.command, other.ports) == ("container", [], [])
+    assert (other.variant, other.command, other.ports) == ("container", [], [])

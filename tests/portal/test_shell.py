@@ -137,7 +137,12 @@ def test_the_palette_finds_volumes_loads_and_people_of_ones_own_projects(
         project=project, name="genomes", kind="data", cluster_key="local"
     )
     Load.objects.create(
-        project=project, owner=alice, volume=volume, name="genomes of 2024", kind="s3", bucket="b"
+        project=project,
+        owner=alice,
+        volume=volume,
+        name="genomes of 2024",
+        store_kind="s3",
+        bucket="b",
     )
     mine = _found(as_user(alice), "genom")
     assert set(mine) == {"genomes", "genomes of 2024"}

@@ -10,20 +10,29 @@ from runtime import engine, reconcilers
 # Asked of each kind before and after each test's work: building it by the ORM took most of the time.
 DUE = (
     "SELECT {pk} FROM {table} WHERE (lease_until IS NULL OR lease_until < %s)"
-    " AND deleted_at IS NULL AND next_reconcile_at <= %s ORDER BY next_reconcile_at LIMIT 200"
+    " AND deleted_at IS NULL AND next_reconcile_at <= %s {own} ORDER BY next_reconcile_at LIMIT 200"
 )
 
 
 def due(kind: str, *, horizon_s: float = 0.0) -> list[int]:
     """Return the primary keys of due, free rows of one kind, longest overdue first."""
-    meta = reconcilers.reconciler_for(kind).model._meta
+    model = reconcilers.reconciler_for(kind).model
+    meta = reconcilers.table_of(model)._meta
     quote, moment = connection.ops.quote_name, connection.ops.adapt_datetimefield_value
     at = now()
     assert meta.pk is not None
     with connection.cursor() as cursor:
         cursor.execute(
-            DUE.format(pk=quote(meta.pk.column), table=quote(meta.db_table)),
-            [moment(at), moment(at + timedelta(seconds=horizon_s))],
+            DUE.format(
+                pk=quote(meta.pk.column),
+                table=quote(meta.db_table),
+                own="" if meta.model is model else "AND kind = %s",
+            ),
+            [
+                moment(at),
+                moment(at + timedelta(seconds=horizon_s)),
+                *([] if meta.model is model else [kind]),
+            ],
         )
         return [pk for (pk,) in cursor.fetchall()]
 

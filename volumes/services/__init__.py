@@ -5,6 +5,7 @@ from volumes.services.create import NewVolume, volume_create
 from volumes.services.edit import Changes, volume_edit
 from volumes.services.homes import (
     home_ensure,
+    home_find,
     project_volume_ensure,
     project_volumes_ensure,
     shared_volumes_repair,
@@ -46,6 +47,7 @@ __all__ = [
     "class_save",
     "growth_refused",
     "home_ensure",
+    "home_find",
     "manifest_of",
     "manifest_plan",
     "project_volume_ensure",

@@ -33,6 +33,11 @@ RESERVED = frozenset({"home", SHARED})  # names of folders that are there unaske
 REPAIRED = 200  # projects in one turn
 
 
+def home_find(*, project: Project, owner: User, cluster_key: str) -> Volume | None:
+    """Return the home of ``owner`` in ``project`` on a cluster, where there is one."""
+    return _live(project, cluster_key, {"kind": VolumeKind.HOME, "owner": owner})
+
+
 def home_ensure(
     *,
     principal: Principal | None,
@@ -41,10 +46,10 @@ def home_ensure(
     cluster_key: str = ONE_MACHINE,
 ) -> Volume:
     """Return the home of ``owner`` in ``project`` on a cluster; the first call makes the row."""
-    wanted: dict[str, Any] = {"kind": VolumeKind.HOME, "owner": owner}
-    existing = _live(project, cluster_key, wanted)
+    existing = home_find(project=project, owner=owner, cluster_key=cluster_key)
     if existing is not None:
         return existing
+    wanted: dict[str, Any] = {"kind": VolumeKind.HOME, "owner": owner}
     name = f"home-{owner.username}"[:63]
     return _make(principal, project, cluster_key, {**wanted, "name": name}, payer=owner)
 
