@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from clusters.accelerators import closed_by, ours_by_kind
 from clusters.demand import Demand, demand_on, held_on
-from clusters.eligibility import Reaches
 from clusters.models import Cluster, Flavor, Node, Pool
-from clusters.node_room import NodeRooms
-from clusters.node_selection import Work
-from clusters.placement import usable_clusters
+from clusters.usable import usable_clusters
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -68,16 +65,21 @@ def _hidden_on(
     return defaultdict(set, {pk: names - ours[pk] for pk, names in theirs.items()})
 
 
-def uses(clusters: Iterable[Cluster], demand: Mapping[str, Demand] | None = None) -> list[KindUse]:
+def uses(
+    clusters: Iterable[Cluster],
+    demand: Mapping[str, Demand] | None = None,
+    flavors: Collection[Flavor] | None = None,
+) -> list[KindUse]:
     """Return every kind on some clusters, with what is free. Constant queries.
 
-    ``demand``: of these clusters, where the caller knows it.
+    ``demand`` of these clusters and ``flavors``, all in order: where the caller knows them.
     """
     rows = [c for c in clusters if c.kinds]
     if not rows:
         return []
     demand = demand or demand_on([c.key for c in rows])
-    flavors = list(Flavor.objects.order_by("position", "name"))
+    if flavors is None:
+        flavors = list(Flavor.objects.order_by("position", "name"))
     out = _used_out(rows)
     return [
         KindUse(
@@ -97,32 +99,6 @@ def uses(clusters: Iterable[Cluster], demand: Mapping[str, Demand] | None = None
         for flavor in flavors
         if flavor.name in cluster.kinds
     ]
-
-
-def within_reach(
-    found: Iterable[KindUse], project_uid: Any, kinds_of_work: Collection[str]
-) -> list[tuple[KindUse, list[str]]]:
-    """Return of each kind what work may get that names no pool, as the placement has it.
-
-    Where that is nothing, all of it, with the pools of which one must be named.
-    """
-    rows = list(found)
-    clusters = {use.cluster.pk: use.cluster for use in rows}.values()
-    reaches, nodes = Reaches(clusters, project_uid), NodeRooms(clusters)
-    answers: list[tuple[KindUse, list[str]]] = []
-    for use in rows:
-
-        def there(pool: str = "", use: KindUse = use) -> list[KindUse]:
-            asked = [reaches.of(use.cluster, Work(kind, pool=pool)) for kind in kinds_of_work]
-            kinds = [reach for reach in asked if use.flavor.name in reach.kinds([use.flavor.name])]
-            return [seen for reach in kinds if (seen := nodes.narrowed(use, reach)).total]
-
-        if unasked := there():
-            answers.append((max(unasked, key=lambda one: one.total), []))
-        else:
-            pools = [name for name in reaches.pools(use.cluster) if there(name)]
-            answers.append((use if pools else replace(use, total=0), pools))
-    return answers
 
 
 def _used_out(clusters: Iterable[Cluster]) -> Counter[tuple[str, str]]:

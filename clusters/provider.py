@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 
-from clusters import admission, registry
+from clusters import registry
 from clusters.models import Cluster
-from runtime.ports import AdmissionRequest, Granted, Waiting
 from runtime.protocol import Driver, NodeChanges
 from runtime.routers.base import Router
 
@@ -18,12 +17,6 @@ class ClusterRegistryProvider:
 
     def router(self) -> Router:
         return registry.router()
-
-    def admit(self, request: AdmissionRequest) -> Granted | Waiting:
-        return admission.admit(request)
-
-    def release(self, uid: str) -> None:
-        admission.release(uid)
 
     def nodes_store(self, cluster_key: str, changes: NodeChanges) -> None:
         from clusters.services.nodes import nodes_store

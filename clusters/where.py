@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from clusters.models import Cluster
 from clusters.options import ClusterOptions, options_of
-from clusters.placement import QUEUED_HERE
+from clusters.usable import QUEUED_HERE
 from runtime.drivers.kubernetes import names
 
 

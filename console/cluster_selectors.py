@@ -14,7 +14,7 @@ from clusters.demand import live_on
 from clusters.kind_use import KindUse, uses
 from clusters.models import Cluster
 from clusters.options import options_of
-from clusters.placement import QUEUED_HERE, launch_refusal
+from clusters.usable import QUEUED_HERE, launch_refusal
 from clusters.wording import counted
 from common.clock import now
 from console.node_rows import NodeRows

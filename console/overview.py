@@ -17,7 +17,7 @@ from django.utils.translation import ngettext
 
 from clusters import selectors as clusters
 from clusters.models import Claim
-from clusters.placement import QUEUED_HERE
+from clusters.usable import QUEUED_HERE
 from common.clock import now
 from console import cluster_selectors, health, selectors
 from console.words import answer_words

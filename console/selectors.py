@@ -28,7 +28,7 @@ from clusters import selectors as clusters
 from clusters.demand import HELD
 from clusters.kind_use import KindUse, uses
 from clusters.models import Claim, Cluster, Device
-from clusters.placement import QUEUED_HERE
+from clusters.usable import QUEUED_HERE
 from clusters.wording import work_words
 from common.clock import now
 from events.models import Event, Seal

@@ -10,7 +10,7 @@ from django.conf import settings
 from django.utils.translation import gettext as _
 
 from clusters.models import Cluster
-from clusters.placement import QUEUED_HERE
+from clusters.usable import QUEUED_HERE
 from common.errors import BerthError, Unavailable
 from notebooks.ssh import ssh_server
 from runtime import gateway

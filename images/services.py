@@ -15,7 +15,6 @@ from django.utils.translation import get_language
 from clusters.architectures import architectures_of, kept_to
 from clusters.models import Cluster
 from clusters.options import options_of
-from clusters.placement import placement_for
 from common.concurrency import turn
 from common.errors import BerthError, Invalid
 from common.oci.problems import ImageProblem, Problem
@@ -35,6 +34,8 @@ from images.findings import (
 )
 from images.lookup import SECONDS, look
 from images.models import ImageFacts
+from placement.fleet import decision_on
+from placement.request import Request
 from projects.access import Permission, require
 from projects.models import ProjectPlace
 from runtime import gateway
@@ -179,14 +180,8 @@ def answer(asked: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _placement(asked: Mapping[str, Any], facts: ImageFacts) -> Placement:
     """Return where a notebook of the project may run that has this image and asks for nothing."""
-    found = placement_for(
-        str(asked["cluster"]),
-        gpus=0,
-        gpu_flavor="",
-        kind=NOTEBOOK,
-        project_uid=UUID(str(asked["project"])),
-    )
-    return replace(found, architectures=kept_to(asked["architectures"], facts.platforms))
+    found = decision_on(str(asked["cluster"]), Request(NOTEBOOK), UUID(str(asked["project"])))
+    return replace(found.nodes, architectures=kept_to(asked["architectures"], facts.platforms))
 
 
 def _namespace(project: Project, cluster_key: str) -> str:

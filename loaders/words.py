@@ -13,11 +13,11 @@ from django.conf import settings
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from clusters.wording import waiting_sentence
 from loaders.choices import Direction, Result, State, StopReason, Task, Uploads
 from loaders.codes import meaning_of
 from loaders.concurrency import sentence_of
 from loaders.states import SETTLED, state_of
+from placement.reasons import waiting
 from runtime import reasons
 from runtime.protocol import Resources
 from runtime.reasons import Reason
@@ -54,7 +54,7 @@ def why_of(row: Load) -> Why:
     queue = row.external_ref.get("queue")
     if row.reason == Reason.QUEUED and queue:
         size = Resources(row.cpu_milli, row.memory_mib)
-        return Why(waiting_sentence(queue.get("lacking", ()), queue.get("position", 1), size))
+        return Why(str(waiting(queue.get("lacking", ()), queue.get("position", 1), size)))
     if not row.is_seen:
         return Why(_("A moment, please."))
     return _of_reason(row)

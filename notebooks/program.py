@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from django.utils.translation import gettext as _
 
 from common.errors import wrong
+from placement.request import names_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -127,17 +128,11 @@ def sidecar_port(ports: Sequence[Mapping[str, Any]], number: int) -> int:
     return SIDECAR_BASE + 1 + web.index(number)
 
 
-def flavors_of(text: str) -> list[str]:
-    """Return the kinds of GPU that are named; none: any kind."""
-    names = [name.strip() for name in text.split(",")]
-    return list(dict.fromkeys(name for name in names if name))
-
-
 def clean_flavors(text: Any, known: Iterable[str]) -> str:
     """Return the kinds in one text, each of them known."""
     if not isinstance(text, str):
         raise wrong("gpu_flavor", _("There is no such kind of GPU."))
-    names = flavors_of(text)
+    names = names_in(text)
     joined = ",".join(names)
     if set(names) - set(known) or len(joined) > MAX_FLAVOR_TEXT or len(names) > MAX_FLAVORS:
         raise wrong("gpu_flavor", _("There is no such kind of GPU."))

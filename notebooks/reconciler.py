@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from clusters import registry
-from clusters.placement import QUEUED_HERE
+from clusters.usable import QUEUED_HERE
 from hubapi import services as hub
 from loaders import selectors as loads
 from notebooks.choices import StopReason

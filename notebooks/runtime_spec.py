@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from clusters.options import ClusterOptions, options_of
-from clusters.placement import engine_network, engine_placement
 from credentials.embedding import Embedded, embed
 from credentials.selectors import credentials_for_launch
 from hubapi import services as hub
@@ -15,6 +14,8 @@ from notebooks.hub import info_of, port_info_of
 from notebooks.program import sidecar_port
 from notebooks.topology import near_its_data
 from notebooks.where import image_of, namespace_of
+from placement.fleet import engine_decision
+from placement.request import Request
 from runtime.drivers.kubernetes.names import HOME, PORT, SECRETS
 from runtime.drivers.secret_files import placed
 from runtime.protocol import Mount, Probe, Sidecar, WorkloadSpec
@@ -70,7 +71,8 @@ def process_spec(row: Workspace) -> WorkloadSpec:
 
 def pod_spec(row: Workspace, cluster: Cluster) -> WorkloadSpec:
     options = options_of(cluster.options)
-    asked: dict[str, Any] = {"project_uid": row.project.uid, "pool": row.pool}
+    request = Request.of_size(row.variant, row.resources, pool=row.pool, network=row.network)
+    decision = engine_decision(row.cluster_key, request, row.project.uid)
     keys = _keys(row)
     # Here, where it is known which words are a person's: ``${port}`` of a shell is one of his.
     keys = replace(keys, env={name: placed(text, SECRETS) for name, text in keys.env.items()})
@@ -81,18 +83,11 @@ def pod_spec(row: Workspace, cluster: Cluster) -> WorkloadSpec:
         "image": image_of(row, options),
         "shm_mib": row.shm_mib,
         "placement": replace(
-            engine_placement(
-                row.cluster_key,
-                gpus=row.gpus,
-                gpu_flavor=row.gpu_flavor,
-                kind=row.variant,
-                network=row.network,
-                **asked,
-            ),
+            decision.nodes,
             near=near_its_data(row),
             architectures=architectures_for(cluster, row.image_digest if row.image else ""),
         ),
-        "network": engine_network(row.cluster_key, name=row.network, gpus=row.gpus, **asked),
+        "network": decision.network,
     }
     make = _container if row.is_container else _lab
     return make(row, options, common, keys)

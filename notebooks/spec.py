@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from clusters.node_selection import Work
 from common.envnames import is_name, is_refused
 from common.errors import wrong
 from notebooks.choices import WorkspaceKind
+from placement.request import Request
 from runtime.protocol import Resources
 
 if TYPE_CHECKING:
@@ -93,8 +93,9 @@ class Spec:
         return Resources(self.cpu_milli, self.memory_mib, self.gpus, self.gpu_flavor)
 
     @property
-    def work(self) -> Work:
-        return Work(self.kind, self.pool, self.network)
+    def request(self) -> Request:
+        """What decides where it may go."""
+        return Request.of_size(self.kind, self.size, pool=self.pool, network=self.network)
 
     def amounts(self, kinds: Iterable[str]) -> dict[str, int]:
         """Return what a running workspace of this size takes of the limits.

@@ -12,9 +12,9 @@ from typing import Any
 
 from django.utils.translation import gettext_lazy as _
 
-from clusters.wording import waiting_sentence
 from notebooks.choices import StopReason
 from notebooks.image_pull import pull_of
+from placement.reasons import waiting
 from runtime import reasons
 from runtime.models import ONE_MACHINE
 from runtime.protocol import Phase, Resources
@@ -73,7 +73,7 @@ def why_of(state: State) -> Why:
     queue = state.ref.get("queue")
     if state.reason == Reason.QUEUED and queue:
         lacking, position = queue.get("lacking") or (), queue.get("position") or 1
-        return Why(waiting_sentence(lacking, position, state.size))
+        return Why(str(waiting(lacking, position, state.size)))
     if (pull := pull_of(state.reason, state.ref.get("pull"))) is not None:
         return Why(pull.sentence)
     text = str(info_of(state.reason, state.cluster_key, state.pinned).text)

@@ -10,7 +10,6 @@ class ProjectsConfig(AppConfig):
         from accounts import groups, hooks, invitations, scopes
         from accounts.ui.base import add_tab
         from clusters import hooks as clusters
-        from clusters import placement
         from common.drf.viewsets import register_idempotency
         from events import details
         from notifications.kinds import register_mail_url
@@ -36,7 +35,7 @@ class ProjectsConfig(AppConfig):
         namespaces.connect()
         services.kube.connect()
         clusters.cluster_changed.register(namespaces.cluster_changed)
-        placement.register_project_clusters(namespaces.clusters_of)
+        clusters.project_clusters.register(namespaces.clusters_of)
         groups.register(services.groups_sync)
         invitations.register(InvitationGate())
         add_tab("projects:kubeconfigs", gettext_lazy("Kubeconfigs"), namespaces.any_tenant_cluster)

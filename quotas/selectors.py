@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from uuid import UUID
 
 from django.db.models import Q, QuerySet, Sum
@@ -77,26 +78,13 @@ def scope_of(limit: Limit) -> Scope:
     return Scope.USER if limit.project_id is None else Scope.MEMBER
 
 
-def ceilings(
-    project: Project, owner: User, limits: Iterable[Limit], *, without: UUID | None = None
-) -> list[Ceiling]:
-    """Return ``limits`` with what is used of each, not counting the workload ``without``."""
-    used = usage_by_scope(project, owner, without=without)
+def ceilings(limits: Iterable[Limit], used: Mapping[tuple[Scope, str], int]) -> list[Ceiling]:
+    """Return ``limits`` with what is used of each."""
+    found = [(limit, scope_of(limit)) for limit in limits]
     return [
-        Ceiling(
-            resource=limit.resource,
-            scope=scope_of(limit),
-            limit=limit.amount,
-            used=used.get((scope_of(limit), limit.resource), 0),
-        )
-        for limit in limits
+        Ceiling(limit.resource, scope, limit.amount, used.get((scope, limit.resource), 0))
+        for limit, scope in found
     ]
-
-
-def ceilings_over(project: Project, owner: User, *, without: UUID | None = None) -> list[Ceiling]:
-    """Return every limit on work of ``owner`` in ``project`` with what is used of it."""
-    limits = list(limits_over(project, owner))
-    return ceilings(project, owner, limits, without=without) if limits else []
 
 
 def usage_by_scope(
@@ -124,35 +112,52 @@ def held_by(uid: UUID) -> dict[str, int]:
     return dict(Reservation.objects.filter(workload_uid=uid).values_list("resource", "amount"))
 
 
+@dataclass(frozen=True)
+class Account:
+    """What somebody may have in a project, and has. Two queries, each when it first matters."""
+
+    project: Project
+    owner: User
+
+    @cached_property
+    def limits(self) -> list[Limit]:
+        return list(limits_over(self.project, self.owner))
+
+    @cached_property
+    def used(self) -> Mapping[tuple[Scope, str], int]:
+        return usage_by_scope(self.project, self.owner)
+
+    def refusals(self, amounts: Mapping[str, int], held: Mapping[str, int]) -> list[Refusal]:
+        """Return every limit that would refuse ``amounts`` to work that holds ``held`` by now."""
+        if not self.limits:
+            return []
+        others = {key: used - held.get(key[1], 0) for key, used in self.used.items()}
+        return refusals(amounts, held, ceilings(self.limits, others))
+
+    def shares(self) -> list[Share]:
+        """Return used and left: the project's totals always, personal limits where set."""
+        limits = {(scope_of(x), x.resource): x.amount for x in self.limits}
+        keys = {key for scope, key in self.used if scope == Scope.PROJECT and self.used[scope, key]}
+        keys |= {"gpus", "cpu_milli", "memory_mib", "workspaces"}
+        wanted = {(Scope.PROJECT, key) for key in keys} | set(limits)
+        order = list(Scope)
+        return [
+            Share(
+                resource=key,
+                scope=scope,
+                used=self.used.get((scope, key), 0),
+                limit=limits.get((scope, key)),
+            )
+            for scope, key in sorted(wanted, key=lambda w: (order.index(w[0]), order_of(w[1])))
+        ]
+
+
 def would_fit(
     *, project: Project, owner: User, amounts: Mapping[str, int], uid: UUID | None = None
 ) -> Verdict:
     """Say whether ``amounts`` would be reserved now. Advice for forms and plans, no promise."""
-    over = ceilings_over(project, owner, without=uid)
-    found = refusals(amounts, held_by(uid) if uid else {}, over)
-    return Verdict(refusals=tuple(found))
-
-
-def project_share(project: Project, owner: User) -> list[Share]:
-    """Return used and left for the page: the project's totals always, personal limits where set.
-
-    Two queries.
-    """
-    used = usage_by_scope(project, owner)
-    limits = {(scope_of(x), x.resource): x.amount for x in limits_over(project, owner)}
-    keys = {key for scope, key in used if scope == Scope.PROJECT and used[scope, key]}
-    keys |= {"gpus", "cpu_milli", "memory_mib", "workspaces"}
-    wanted = {(Scope.PROJECT, key) for key in keys} | set(limits)
-    order = list(Scope)
-    return [
-        Share(
-            resource=key,
-            scope=scope,
-            used=used.get((scope, key), 0),
-            limit=limits.get((scope, key)),
-        )
-        for scope, key in sorted(wanted, key=lambda w: (order.index(w[0]), order_of(w[1])))
-    ]
+    held = held_by(uid) if uid else {}
+    return Verdict(refusals=tuple(Account(project, owner).refusals(amounts, held)))
 
 
 def limits_of_project(project: Project) -> QuerySet[Limit]:

@@ -21,7 +21,7 @@ from projects.services import require_active
 from quotas import selectors
 from quotas.choices import MAX_AMOUNT, is_resource, label_of, words
 from quotas.models import Limit, Reservation
-from quotas.policies import refusals
+from quotas.policies import Ceiling, refusals
 
 
 def reserve(
@@ -56,7 +56,7 @@ def reserve(
     found = refusals(
         amounts,
         {} if is_new else selectors.held_by(uid),
-        selectors.ceilings(project, owner, limits, without=uid) if limits else [],
+        _ceilings_without(uid, project, owner, limits),
         owner="" if principal.user.pk == owner.pk else owner.username,
     )
     if found:
@@ -65,6 +65,15 @@ def reserve(
     if not is_new:
         Reservation.objects.filter(workload_uid=uid).delete()
     _keep(project=project, owner=owner, uid=uid, amounts=amounts, launch=launch)
+
+
+def _ceilings_without(
+    uid: UUID, project: Project, owner: User, limits: list[Limit]
+) -> list[Ceiling]:
+    if not limits:
+        return []
+    used = selectors.usage_by_scope(project, owner, without=uid)
+    return selectors.ceilings(limits, used)
 
 
 def lower(uid: UUID, amounts: Mapping[str, int]) -> None:

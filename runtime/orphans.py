@@ -18,7 +18,7 @@ from events.services import record
 from runtime import installation, reconcilers
 from runtime.capabilities import SupportsAdoption
 from runtime.models import ObservedWorkload, Route
-from runtime.ports import cluster_provider
+from runtime.ports import admission, cluster_provider
 from runtime.protocol import Driver, DriverError, NotYet, Observation
 from runtime.reasons import Reason
 
@@ -130,7 +130,7 @@ def _end(driver: Driver, found: Observation) -> None:
         driver.stop(found.uid, grace_s=10)
     except NotYet:
         return  # under way; the next pass gives its place back
-    cluster_provider().release(found.uid)
+    admission().release(found.uid)
 
 
 def _seen_twice(key: str, uid: str) -> bool:
@@ -148,7 +148,7 @@ def _remove(key: str, driver: Driver, uid: str, facts: dict[str, str]) -> bool:
     except NotYet:
         return False  # under way; the next pass finishes it
     cache.delete(f"orphan:{key}:{uid}")
-    cluster_provider().release(uid)
+    admission().release(uid)
     if not _is_news(key, uid, facts):
         log.info("orphans.removed_again", cluster=key, uid=uid, kind=facts["kind"])
         return True

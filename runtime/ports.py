@@ -1,10 +1,10 @@
-"""What the engine needs from the layers above it, handed in at start-up (``clusters.apps``).
+"""What the engine needs from the layers above it, handed in by their apps at start-up.
 
-``runtime`` knows no cluster table and no queue; it asks through ``cluster_provider()``.
+``runtime`` knows no cluster table and no queue; it asks ``cluster_provider()`` and ``admission()``.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from runtime.protocol import Driver, NodeChanges, Resources
@@ -20,7 +20,22 @@ class AdmissionRequest:
     kind: str
     project_uid: str
     owner_uid: str
-    resources: Resources
+    resources: Resources  # of one replica
+    replicas: int = 1
+    launch: int = 0
+    queue: str = ""  # "": the project's own
+    priority: int = 0
+
+    @property
+    def total(self) -> Resources:
+        """What all replicas take together; none of them starts without the others."""
+        size, n = self.resources, self.replicas
+        return replace(
+            size,
+            cpu_milli=size.cpu_milli * n,
+            memory_mib=size.memory_mib * n,
+            gpus=size.gpus * n,
+        )
 
 
 @dataclass(frozen=True)
@@ -42,7 +57,7 @@ class Waiting:
 
 
 class ClusterProvider(Protocol):
-    """Where work can run and what lets it in."""
+    """Where work can run."""
 
     def keys(self) -> Sequence[str]:
         """Return the keys of all clusters."""
@@ -50,11 +65,6 @@ class ClusterProvider(Protocol):
     def driver_for(self, cluster_key: str) -> Driver: ...
 
     def router(self) -> Router: ...
-
-    def admit(self, request: AdmissionRequest) -> Granted | Waiting: ...
-
-    def release(self, uid: str) -> None:
-        """Give back the place of a workload that is gone. Missing is success."""
 
     def nodes_store(self, cluster_key: str, changes: NodeChanges) -> None:
         """Keep what a watch saw of a cluster's nodes."""
@@ -73,6 +83,30 @@ def cluster_provider() -> ClusterProvider:
         message = "No app has provided clusters (clusters.apps.ready)."
         raise RuntimeError(message)
     return _provided[0]
+
+
+class Admission(Protocol):
+    """Who lets work in."""
+
+    def admit(self, request: AdmissionRequest) -> Granted | Waiting: ...
+
+    def release(self, uid: str) -> None:
+        """Give back the place of a workload that is gone. Missing is success."""
+
+
+_admission: list[Admission] = []
+
+
+def provide_admission(admission_: Admission) -> None:
+    """Called once by the app that owns queues."""
+    _admission[:] = [admission_]
+
+
+def admission() -> Admission:
+    if not _admission:
+        message = "No app has provided queues (queues.apps.ready)."
+        raise RuntimeError(message)
+    return _admission[0]
 
 
 # On a cluster each project has a place (a namespace) of its own; the app that owns projects

@@ -19,7 +19,14 @@ from runtime import observe, workload_routes
 from runtime.capabilities import Held, SupportsSecretRefresh, SupportsTenants, SupportsVolumes
 from runtime.killpoints import killpoint
 from runtime.models import ObservedWorkload
-from runtime.ports import AdmissionRequest, Granted, Waiting, cluster_provider, tenant_ready
+from runtime.ports import (
+    AdmissionRequest,
+    Granted,
+    Waiting,
+    admission,
+    cluster_provider,
+    tenant_ready,
+)
 from runtime.protocol import (
     Denied,
     Desired,
@@ -118,7 +125,7 @@ class WorkloadReconciler(WorkloadKind):
         if (first := self.waits_for(row)) is not None:
             state.note("waiting", first[1])
             return self._outcome(state, Phase.PENDING, first[0], first[1], WAIT_S)
-        answer = cluster_provider().admit(self._request(row))
+        answer = admission().admit(self._request(row))
         killpoint("admitted")
         if isinstance(answer, Waiting):
             return self._wait(state, answer)
@@ -130,7 +137,7 @@ class WorkloadReconciler(WorkloadKind):
                 state, Phase.FAILED, error.reason or Reason.INVALID_SPEC, str(error)
             )
         except Denied:
-            cluster_provider().release(str(row.uid))
+            admission().release(str(row.uid))
             raise
         except NotYet as error:
             return self._outcome(
@@ -176,6 +183,7 @@ class WorkloadReconciler(WorkloadKind):
             project_uid=str(row.project.uid),
             owner_uid=str(row.owner.uid),
             resources=self.resources_of(row),
+            launch=row.launch,
         )
 
     def _wait(self, state: ReconcileContext, answer: Waiting) -> Outcome:
@@ -290,7 +298,7 @@ class WorkloadReconciler(WorkloadKind):
         killpoint("tokens-revoked")
         workload_routes.drop_all(state.row, state.ref)
         killpoint("route-dropped")
-        cluster_provider().release(str(row.uid))
+        admission().release(str(row.uid))
         killpoint("released")
         state.ref["ended"] = row.launch
         state.ref.pop("queue", None)
@@ -310,7 +318,7 @@ class WorkloadReconciler(WorkloadKind):
             state.ref["exit"] = {"at": given.ended_at}
         if left := self._stop_outside(state, "stop"):
             return self._lingers(state, Phase.STOPPING, self.stop_reason(row), left)
-        cluster_provider().release(str(row.uid))
+        admission().release(str(row.uid))
         killpoint("released")
         state.ref["ended"] = row.launch
         state.ref.pop("queue", None)
@@ -352,7 +360,7 @@ class WorkloadReconciler(WorkloadKind):
         if left := self._stop_outside(state, "remove"):
             return self._lingers(state, Phase.DELETING, "", left)
         killpoint("removed")
-        cluster_provider().release(str(row.uid))
+        admission().release(str(row.uid))
         killpoint("released")
         self.after_remove(row)
         ObservedWorkload.objects.filter(uid=row.uid).delete()

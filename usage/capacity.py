@@ -20,8 +20,8 @@ from django.db.models.functions import TruncDay
 from clusters.demand import Demand, demand_on
 from clusters.kind_use import uses
 from clusters.models import Cluster
-from clusters.placement import QUEUED_HERE
 from clusters.selectors import flavor_use
+from clusters.usable import QUEUED_HERE
 from common.clock import now
 from usage.models import CapacityHour
 from usage.selectors import Range

@@ -10,7 +10,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from clusters.models import Pool
-from clusters.placement import engine_placement
+from placement.fleet import engine_decision
+from placement.request import Request
 from volumes.models import ClassPlace
 
 if TYPE_CHECKING:
@@ -68,8 +69,8 @@ def labels_near(
 
 def placement_beside(cluster_key: str, volume: Volume, kind: str, project: Project) -> Placement:
     """Return where work on one volume may run that needs no GPU, drawn to where that stands."""
-    found = engine_placement(cluster_key, gpus=0, gpu_flavor="", kind=kind, project_uid=project.uid)
-    return replace(found, near=labels_near([volume], kind, project))
+    found = engine_decision(cluster_key, Request(kind), project.uid)
+    return replace(found.nodes, near=labels_near([volume], kind, project))
 
 
 def names_near(volume: Volume) -> list[str]:

@@ -8,7 +8,7 @@ from django.conf import settings
 
 from clusters.models import Cluster
 from clusters.options import options_of
-from clusters.placement import QUEUED_HERE
+from clusters.usable import QUEUED_HERE
 from common import disk
 from runtime.drivers.kubernetes import names
 from volumes.models import Volume

@@ -13,8 +13,8 @@ from clusters.kind_use import KindUse, kinds_for, uses
 from clusters.models import Cluster, Node
 from clusters.node_use import node_uses, with_holders
 from clusters.options import options_of
-from clusters.placement import launch_refusal
 from clusters.services.base import KINDS_OF_WORK
+from clusters.usable import launch_refusal
 from common.drf.pagination import CursorPagination
 from common.drf.viewsets import ANY_TOKEN, PlatformAPIView
 from common.errors import Invalid

@@ -8,6 +8,7 @@ from django.db import transaction
 from django.utils.translation import gettext_noop
 
 from clusters import registry
+from clusters.hooks import devices_added
 from clusters.models import Claim, Cluster, Device, Flavor
 from common import ids
 from common.clock import now
@@ -51,10 +52,8 @@ def health_store(*, key: str, health: p.Health) -> Cluster:
             cluster.capacity = {**(cluster.capacity or {}), **size}
         cluster.isolation = dict(health.isolation)
         if _devices_store(cluster, health.devices):
-            from clusters.admission import grant_waiting
-
             cluster.save()
-            grant_waiting(cluster)
+            devices_added(cluster)
     cluster.save()
     bus.publish(["operators"], {"kind": "cluster", "uid": str(cluster.uid)})
     return cluster

@@ -8,7 +8,6 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.utils.translation import gettext as _
 
-from clusters import admission
 from common.errors import NotFound
 from console import selectors
 from console.forms import MachineFilter, ReasonForm
@@ -19,6 +18,7 @@ from loaders.services import load_cancel
 from notebooks.models import Workspace
 from notebooks.services import workspace_stop
 from projects.others import tell_owner
+from queues import local
 
 
 class Machines(ConsoleView):
@@ -84,7 +84,7 @@ class QueueAct(ConsoleView):
         return HttpResponseRedirect(reverse("console:queue"))
 
     def _hold(self, row: Any, said: str) -> None:
-        if not admission.hold(row.uid, held=self.act == "hold"):
+        if not local.hold(row.uid, held=self.act == "hold"):
             raise NotFound(_("It does not wait any more."))
         verb = "queue.held" if self.act == "hold" else "queue.let-go"
         record(

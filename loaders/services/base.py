@@ -8,7 +8,7 @@ from django.utils.translation import gettext as _
 
 from accounts.principal import Principal
 from clusters.options import options_of
-from clusters.placement import launch_check
+from clusters.usable import launch_check
 from clusters.where import image_cluster
 from common.errors import Conflict, Forbidden
 from credentials.selectors import credential_for_use

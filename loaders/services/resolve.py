@@ -13,8 +13,8 @@ from django.conf import settings
 from django.utils.translation import gettext as _
 
 from clusters.models import Cluster
-from clusters.placement import usable_clusters
 from clusters.services import ensure_local_cluster
+from clusters.usable import usable_clusters
 from common.clock import now
 from common.errors import Conflict, NotFound, wrong
 from common.ids import is_uid

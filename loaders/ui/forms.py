@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 
 from accounts.timezones import TimeZoneField
-from clusters.placement import usable_clusters
+from clusters.usable import usable_clusters
 from credentials.selectors import credentials_usable
 from loaders.choices import Direction, Mode, StoreKind
 from loaders.policies import MAX_KEY, MAX_NAME

@@ -16,7 +16,7 @@ from notebooks.services.attaching import (
     where_its_volumes_lie,
 )
 from notebooks.services.launch import default_preset
-from notebooks.services.resolve import spec_for
+from notebooks.services.resolve import resolved
 from notebooks.spec import Wanted
 from work.models import MAX_GPUS
 
@@ -44,7 +44,7 @@ def likely_cluster(principal: Principal, project: Project, said: Mapping[str, An
         wanted = where_its_volumes_lie(principal, project, wanted)
         slug = str(said.get("preset") or "")
         preset = selectors.preset_get(project, slug[:40]) if slug else default_preset(project)
-        return spec_for(project=project, preset=preset, wanted=wanted).cluster
+        return resolved(project=project, preset=preset, wanted=wanted).spec.cluster
     except BerthError:
         return ""
 

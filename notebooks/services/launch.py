@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 from django.db import IntegrityError, transaction
 from django.utils.translation import gettext as _
 
-from clusters.placement import launch_check
+from clusters.usable import launch_check
 from common.clock import now
 from common.errors import Conflict, Invalid
 from common.ids import next_name
 from events import services as events
 from notebooks import selectors
-from notebooks.forecast import forecast
 from notebooks.models import Preset, Workspace
 from notebooks.services.attaching import (
     Attached,
@@ -28,8 +27,8 @@ from notebooks.services.attaching import (
 )
 from notebooks.services.base import changed, lock, own, step
 from notebooks.services.image_digest import digest_for
-from notebooks.services.placing import amounts_of
-from notebooks.services.resolve import columns_of, spec_for, spec_of
+from notebooks.services.placing import Placed
+from notebooks.services.resolve import columns_of, resolved, spec_of
 from notebooks.spec import PRIVATE, Wanted, clean_name
 from projects.access import Permission, require, roles_kept
 from quotas import services as quotas
@@ -68,14 +67,15 @@ def workspace_launch(
     preset = preset or default_preset(project)
     nonce = "".join(c for c in nonce[:64] if (c.isascii() and c.isalnum()) or c in "-_")
     wanted = where_its_volumes_lie(principal, project, wanted)
-    spec = spec_for(project=project, preset=preset, wanted=wanted)
+    placed = resolved(project=project, preset=preset, wanted=wanted)
+    spec = placed.spec
     attached = attached_wanted(
         principal=principal, project=project, cluster_key=spec.cluster, wanted=wanted
     )
-    if must_fit:
-        _require_fitting(project, spec)
+    if must_fit and not placed.decision.fits:
+        raise Conflict(placed.decision.sentence, code="does-not-fit")
     digest = digest_for(principal, project, spec)
-    new = _New(preset, spec, wanted.name or "", nonce, digest, attached)
+    new = _New(preset, placed, wanted.name or "", nonce, digest, attached)
     for turn in range(1, _TURNS + 1):
         try:
             with transaction.atomic():
@@ -89,12 +89,6 @@ def workspace_launch(
                     code="name-taken",
                 ) from error
     raise AssertionError  # the last turn returns or raises
-
-
-def _require_fitting(project: Project, spec: Spec) -> None:
-    said = forecast(spec, project_uid=project.uid)
-    if not said.fits:
-        raise Conflict(said.sentence, code="does-not-fit")
 
 
 def require_startable(principal: Principal, project: Project) -> None:
@@ -120,7 +114,7 @@ class _New:
     """What is made, decided before the transaction."""
 
     preset: Preset
-    spec: Spec
+    placed: Placed
     name: str
     nonce: str
     digest: str
@@ -130,7 +124,7 @@ class _New:
 def _launch(principal: Principal, project: Project, new: _New) -> Workspace:
     if new.nonce and (made := _made_by(principal, new.nonce)):
         return made
-    spec, preset = new.spec, new.preset
+    spec, preset = new.placed.spec, new.preset
     name = _name(principal, project, preset, new.name)
     there: dict[str, Any] = {"project": project, "cluster_key": spec.cluster}
     home = home_find(**there, owner=principal.user)
@@ -158,7 +152,7 @@ def _launch(principal: Principal, project: Project, new: _New) -> Workspace:
     )
     attach(row, attached, is_new=True)
     row.just_attached = attached
-    reserve(principal, row, spec, is_new=True)
+    reserve(principal, row, new.placed, is_new=True)
     step(row, "accepted")
     events.record(
         actor=principal,
@@ -171,14 +165,14 @@ def _launch(principal: Principal, project: Project, new: _New) -> Workspace:
     return row
 
 
-def reserve(principal: Principal, row: Workspace, spec: Spec, *, is_new: bool = False) -> None:
+def reserve(principal: Principal, row: Workspace, placed: Placed, *, is_new: bool = False) -> None:
     """Hold what the workspace takes of the limits, in the transaction of the intent."""
     quotas.reserve(
         principal=principal,
         project=row.project,
         owner=row.owner,
         uid=row.uid,
-        amounts=amounts_of(row.project, spec),
+        amounts=placed.amounts,
         launch=row.launch,
         is_new=is_new,
     )
@@ -202,7 +196,7 @@ def workspace_resume(
     begin_launch(row)
     row.desired = Desired.RUNNING
     row.save()
-    reserve(principal, row, spec_of(row))
+    reserve(principal, row, Placed(spec_of(row), row.project, row.uid))
     step(row, "accepted", warning_of_full(row))
     events.record(
         actor=principal, verb="workspace.resumed", target=row, project_uid=row.project.uid

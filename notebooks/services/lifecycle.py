@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from django.db import transaction
 from django.utils.translation import gettext as _
 
-from clusters.placement import launch_check
+from clusters.usable import launch_check
 from common.clock import now
 from common.errors import Conflict, Invalid
 from events import services as events
@@ -26,7 +26,7 @@ from notebooks.services.attaching import (
 from notebooks.services.base import changed, lock, own, require_end, step
 from notebooks.services.image_digest import pins
 from notebooks.services.launch import begin_launch, reserve
-from notebooks.services.resolve import changed_fields, columns_of, spec_edited, spec_of
+from notebooks.services.resolve import changed_fields, columns_of, edited, spec_of
 from notebooks.spec import ATTACHED, RESTARTING, clean_count, clean_name
 from projects.others import reason_for, tell_owner
 from runtime.protocol import Desired
@@ -122,7 +122,8 @@ def workspace_edit(
     """
     own(principal, workspace)
     row = lock(workspace)
-    before, after = spec_of(row), spec_edited(row, wanted)
+    before, placed = spec_of(row), edited(row, wanted)
+    after = placed.spec
     renamed = _rename(row, wanted)
     had = attached_to(row)
     gets = attached_wanted(
@@ -154,7 +155,7 @@ def workspace_edit(
         row.generation += 1
     row.save()
     if row.is_on_its_way and RESTARTING & set(fields):
-        reserve(principal, row, after)
+        reserve(principal, row, placed)
     if restarts:
         step(row, "accepted", _("New settings: it restarts."))
     events.record(

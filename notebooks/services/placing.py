@@ -6,29 +6,30 @@ a network, an image of its own), or an unproved network, rules out a cluster and
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from django.conf import settings
 from django.utils.translation import gettext as _
 
-from clusters import placement
 from clusters.models import Cluster
 from clusters.options import options_of
 from clusters.services import ensure_local_cluster
+from clusters.usable import QUEUED_HERE, refused, usable_clusters
 from common.errors import BerthError, Conflict, wrong
 from notebooks.choices import WorkspaceKind
-from notebooks.forecast import Rooms
-from notebooks.program import clean_slug, flavors_of
+from notebooks.program import clean_slug
+from placement.fleet import Fleet
+from placement.request import names_in
 from runtime.models import ONE_MACHINE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from uuid import UUID
 
-    from clusters.models import Pool
     from notebooks.models import Preset
     from notebooks.spec import Spec, Wanted
+    from placement.decision import Decision
     from projects.models import Project
 
 # What one machine does not have; a preset may carry it for the clusters it also runs on.
@@ -37,7 +38,7 @@ _CLUSTERS_ONLY = ("image", "command", "args", "ports", "pool", "network", "shm_m
 
 def runs_images(cluster: Cluster) -> bool:
     """Whether it runs containers from images; one machine runs processes."""
-    return cluster.driver not in placement.QUEUED_HERE
+    return cluster.driver not in QUEUED_HERE
 
 
 def can_run(cluster: Cluster, preset: Preset) -> bool:
@@ -50,117 +51,100 @@ def can_run(cluster: Cluster, preset: Preset) -> bool:
 def clusters_of(project: Project) -> list[Cluster]:
     """Return the clusters on which a project may start something now, this machine first."""
     hidden = set() if settings.BERTH_LOCAL_CLUSTER else {ONE_MACHINE}
-    found = placement.usable_clusters(project.uid)
+    found = usable_clusters(project.uid)
     if not hidden and all(c.key != ONE_MACHINE for c in found):
         if not _is_known(ONE_MACHINE):
             ensure_local_cluster()  # nothing was looked at yet
-        found = placement.usable_clusters(project.uid)  # somebody may just have made it
+        found = usable_clusters(project.uid)  # somebody may just have made it
     return sorted((c for c in found if not c.drain and c.key not in hidden), key=runs_images)
 
 
-def placed(*, project: Project, spec: Spec, wanted: Wanted, preset: Preset) -> Spec:
+@dataclass(frozen=True)
+class Placed:
+    """A specification on its cluster, with the decision that all ask who judge it."""
+
+    spec: Spec
+    project: Project
+    uid: UUID | None = None  # of the workspace, where there is one
+    made: Decision | None = None
+
+    @cached_property
+    def decision(self) -> Decision:
+        if self.made is not None:
+            return self.made
+        cluster = _known(self.spec.cluster)
+        return Fleet([cluster], self.project.uid).decide(cluster, self.spec.request, uid=self.uid)
+
+    @property
+    def amounts(self) -> dict[str, int]:
+        """What it takes of the limits, wherever its cluster then puts it."""
+        kinds = names_in(self.spec.gpu_flavor)
+        if self.spec.gpus and not kinds:
+            kinds = self.decision.required().flavors
+        return self.spec.amounts(kinds)
+
+
+def placed(*, project: Project, spec: Spec, wanted: Wanted, preset: Preset) -> Placed:
     """Return a new ``spec`` on its cluster, or raise what the likeliest one says against it."""
     refusal: BerthError | None = None
-    for cluster in choices(project, preset, spec, wanted):
+    for decision in choices(project, preset, spec, wanted):
+        there = replace(spec, cluster=decision.cluster.key)
         try:
-            if runs_images(cluster):
-                # it is one of those that the project may use now
-                placement.proved_check(cluster)
-            return _fitted(cluster, project, spec, wanted)
-        except BerthError as error:
-            refusal = refusal or error
+            if not runs_images(decision.cluster):
+                return Placed(_on_a_machine(there, wanted), project, made=decision)
+            if (error := refusal_of(decision, spec)) is None:
+                return Placed(there, project, made=decision)
+        except BerthError as wrong_there:
+            error = wrong_there
+        refusal = refusal or error
     raise refusal or Conflict(_("There is no cluster to run it on."), code="no-cluster")
 
 
-def fitted_there(*, project: Project, spec: Spec, wanted: Wanted) -> Spec:
+def placed_there(*, project: Project, spec: Spec, wanted: Wanted, uid: UUID) -> Placed:
     """Return an edited ``spec`` for the cluster on which it stays, or raise what is not there.
 
     Whether anything may start there is for whoever starts it again.
     """
-    return _fitted(_known(spec.cluster), project, spec, wanted)
-
-
-def _fitted(cluster: Cluster, project: Project, spec: Spec, wanted: Wanted) -> Spec:
-    spec = replace(spec, cluster=cluster.key)
+    cluster = _known(spec.cluster)
     if not runs_images(cluster):
-        return _on_a_machine(spec, wanted)
-    _check_cluster(cluster, project, spec)
-    return spec
+        return Placed(_on_a_machine(spec, wanted), project, uid)
+    check_program(cluster, spec)
+    found = Placed(spec, project, uid)
+    found.decision.required()
+    return found
 
 
-class LaunchChecks:
-    """What the clusters of a project say against a preset as it is, for any number of presets.
-
-    A constant number of queries: advice for cards. A launch asks again, and of everything.
-    """
-
-    def __init__(self, project: Project, clusters: Sequence[Cluster]) -> None:
-        self._project_uid = project.uid
-        self._keys = [cluster.key for cluster in clusters if runs_images(cluster)]
-        self._unproved = placement.unproved_among(clusters)
-
-    def refusal(self, cluster: Cluster, spec: Spec) -> str:
-        """Return why it would not be let in, or ''."""
-        if not runs_images(cluster):
-            return ""
-        try:
-            _check_program(cluster, spec)
-        except BerthError as error:
-            return self._unproved.get(cluster.pk) or error.message
-        return self._unproved.get(cluster.pk) or self._lacking(cluster, spec)
-
-    def _lacking(self, cluster: Cluster, spec: Spec) -> str:
-        if spec.pool and (cluster.key, spec.pool) not in self._pools(spec.kind):
-            return _("There is no pool called %(name)s here.") % {"name": spec.pool}
-        if spec.network and (cluster.key, spec.network) not in self._networks:
-            return _("There is no extra network called %(name)s here.") % {"name": spec.network}
-        return ""
-
-    def _pools(self, kind: str) -> set[tuple[str, str]]:
-        rows = (row for row in self._all_pools if row.admits(kind, self._project_uid))
-        return {(row.cluster.key, row.name) for row in rows}
-
-    @cached_property
-    def _all_pools(self) -> list[Pool]:
-        return placement.pools_on(self._keys, WorkspaceKind.values, self._project_uid)
-
-    @cached_property
-    def _networks(self) -> set[tuple[str, str]]:
-        rows = placement.networks_on(self._keys, self._project_uid)
-        return {(row.cluster.key, row.name) for row in rows}
+def refusal_of(decision: Decision, spec: Spec) -> BerthError | None:
+    """Return why a cluster would not let it in now, whatever is free there."""
+    cluster = decision.cluster
+    if not runs_images(cluster):
+        return None
+    if unproved := decision.fleet.unproved(cluster):
+        return refused(unproved)
+    try:
+        check_program(cluster, spec)
+    except BerthError as error:
+        return error
+    return decision.refusal.error if decision.refusal else None
 
 
-def amounts_of(project: Project, spec: Spec) -> dict[str, int]:
-    """Return what ``spec`` takes of the limits, wherever its cluster then puts it."""
-    kinds = flavors_of(spec.gpu_flavor)
-    # one machine gives "any kind" from its own queue, and that belongs to no kind's limit
-    if spec.gpus and not kinds and runs_images(_known(spec.cluster)):
-        kinds = placement.kinds_given(
-            spec.cluster,
-            gpu_flavor=spec.gpu_flavor,
-            kind=spec.kind,
-            project_uid=project.uid,
-            pool=spec.pool,
-            network=spec.network,
-        )
-    return spec.amounts(kinds)
-
-
-def choices(project: Project, preset: Preset, spec: Spec, wanted: Wanted) -> list[Cluster]:
-    """Return the cluster that was said, that of the preset, or all, the likeliest one first."""
+def choices(project: Project, preset: Preset, spec: Spec, wanted: Wanted) -> list[Decision]:
+    """Decide it for the cluster that was said, that of the preset, or all, the likeliest first."""
     usable = clusters_of(project)
     by_key = {cluster.key: cluster for cluster in usable}
     if asked := clean_slug("cluster", wanted.cluster):
         if asked not in by_key:
             message = _("There is no such cluster here, or it takes nothing new.")
             raise wrong("cluster", message)
-        return [by_key[asked]]
-    if preset.cluster_key:
-        return [_one(by_key.get(preset.cluster_key))]
-    fitting = [c for c in usable if runs_images(c) or not _needs_images(spec, wanted)] or usable
-    if len(fitting) <= 1:
-        return fitting
-    return [cluster for cluster, _said in Rooms(project.uid, fitting).ranked(fitting, spec)]
+        fitting = [by_key[asked]]
+    elif preset.cluster_key:
+        fitting = [_one(by_key.get(preset.cluster_key))]
+    else:
+        fitting = [c for c in usable if runs_images(c) or not _needs_images(spec, wanted)] or usable
+    fleet = Fleet(fitting, project.uid)
+    if len(fitting) > 1:
+        return fleet.ranked(fitting, spec.request)
+    return [fleet.decide(cluster, spec.request) for cluster in fitting]
 
 
 def _is_known(key: str) -> bool:
@@ -198,28 +182,7 @@ def _on_a_machine(spec: Spec, wanted: Wanted) -> Spec:
     return replace(spec, image="", command=(), args=(), ports=(), pool="", network="", shm_mib=0)
 
 
-def _check_cluster(cluster: Cluster, project: Project, spec: Spec) -> None:
-    _check_program(cluster, spec)
-    placement.placement_for(
-        cluster.key,
-        gpus=spec.gpus,
-        gpu_flavor=spec.gpu_flavor,
-        kind=spec.kind,
-        project_uid=project.uid,
-        pool=spec.pool,
-        network=spec.network,
-    )
-    if spec.network:
-        placement.network_for(
-            cluster.key,
-            name=spec.network,
-            gpus=spec.gpus,
-            project_uid=project.uid,
-            pool=spec.pool,
-        )
-
-
-def _check_program(cluster: Cluster, spec: Spec) -> None:
+def check_program(cluster: Cluster, spec: Spec) -> None:
     options = options_of(cluster.options)
     if spec.is_container and not spec.image:
         raise wrong("image", _("Name the image that runs."))

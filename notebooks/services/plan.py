@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, Any
 from django.utils.translation import gettext as _
 
 from clusters.models import Flavor
-from clusters.placement import launch_check
+from clusters.usable import launch_check
 from common.changes import Change
 from common.errors import BerthError
 from common.ids import next_name
 from common.money import price
 from notebooks import selectors
-from notebooks.forecast import Forecast, forecast
-from notebooks.program import flavors_of
 from notebooks.services.attaching import (
     Attached,
     attached_to,
@@ -28,10 +26,11 @@ from notebooks.services.attaching import (
 from notebooks.services.base import own
 from notebooks.services.launch import default_preset, require_startable
 from notebooks.services.lifecycle import needs_restart
-from notebooks.services.placing import amounts_of
-from notebooks.services.resolve import changed_fields, spec_edited, spec_for, spec_of
+from notebooks.services.placing import Placed
+from notebooks.services.resolve import changed_fields, edited, resolved, spec_of
 from notebooks.spec import LISTS, PUBLIC, Spec, Wanted, clean_name
 from notebooks.topology import far_from_its_data
+from placement.request import names_in
 from quotas import selectors as quotas
 from quotas.choices import label_of, words
 
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
 
     from accounts.principal import Principal
     from notebooks.models import Preset, Workspace
+    from placement.decision import Decision
     from projects.models import Project
 
 
@@ -71,7 +71,7 @@ class Plan:
     allowed: bool = True
     refusal: str = ""
     quota: tuple[QuotaEffect, ...] = ()
-    forecast: Forecast | None = None
+    forecast: Decision | None = None
     cost_per_hour: Decimal = Decimal(0)
     sentences: tuple[str, ...] = field(default=())
 
@@ -90,7 +90,8 @@ def workspace_plan(
     require_startable(principal, project)
     preset = preset or default_preset(project)
     wanted = where_its_volumes_lie(principal, project, wanted)
-    spec = spec_for(project=project, preset=preset, wanted=wanted)
+    placed = resolved(project=project, preset=preset, wanted=wanted)
+    spec = placed.spec
     attached = attached_wanted(
         principal=principal, project=project, cluster_key=spec.cluster, wanted=wanted
     )
@@ -98,7 +99,7 @@ def workspace_plan(
     name = clean_name(wanted.name) if wanted.name else next_name(preset.name, taken)
     fields = {**public_fields(spec), **attached.public()}
     changes = tuple(Change(k, None, v) for k, v in fields.items())
-    plan = _judged(principal, project, spec, starts=True, workspace=None)
+    plan = _judged(principal, placed, starts=True)
     refusal = plan.refusal
     if name in taken:
         refusal = _("You already have a workspace of that name in this project.")
@@ -122,7 +123,8 @@ def workspace_plan(
 
 def _plan_edit(principal: Principal, workspace: Workspace, wanted: Wanted) -> Plan:
     own(principal, workspace)
-    before, after = spec_of(workspace), spec_edited(workspace, wanted)
+    before, placed = spec_of(workspace), edited(workspace, wanted)
+    after = placed.spec
     had = attached_to(workspace)
     gets = attached_wanted(
         principal=principal,
@@ -143,7 +145,7 @@ def _plan_edit(principal: Principal, workspace: Workspace, wanted: Wanted) -> Pl
     if name != workspace.name:
         changes.insert(0, Change("name", workspace.name, name))
     restarts = needs_restart(workspace, fields)
-    judged = _judged(principal, workspace.project, after, starts=restarts, workspace=workspace)
+    judged = _judged(principal, placed, starts=restarts)
     refusal = _refused(principal, workspace, gets, judged) if restarts else ""
     return _said(
         far_from_its_data(after, [seen.volume for seen in gets.volumes], workspace.project),
@@ -178,35 +180,28 @@ def _refused(principal: Principal, row: Workspace, gets: Attached, judged: _Judg
 class _Judged:
     refusal: str
     quota: tuple[QuotaEffect, ...]
-    forecast: Forecast | None
+    forecast: Decision | None
     cost_per_hour: Decimal
 
 
-def _judged(
-    principal: Principal,
-    project: Project,
-    spec: Spec,
-    *,
-    starts: bool,
-    workspace: Workspace | None,
-) -> _Judged:
-    amounts = amounts_of(project, spec)
-    uid = workspace.uid if workspace else None
-    verdict = quotas.would_fit(project=project, owner=principal.user, amounts=amounts, uid=uid)
-    held = quotas.held_by(uid) if uid else {}
+def _judged(principal: Principal, placed: Placed, *, starts: bool) -> _Judged:
+    spec, amounts = placed.spec, placed.amounts
+    held = quotas.held_by(placed.uid) if placed.uid else {}
+    known = quotas.Account(placed.project, principal.user)
+    refused = known.refusals(amounts, held)
     return _Judged(
-        refusal=verdict.sentence,
-        quota=_quota(principal, project, amounts, held),
-        forecast=forecast(spec, project_uid=project.uid, uid=uid) if starts else None,
+        refusal=" ".join(one.sentence for one in refused),
+        quota=_quota(known, amounts, held),
+        forecast=placed.decision if starts else None,
         cost_per_hour=cost_per_hour(spec.gpus, spec.gpu_flavor),
     )
 
 
 def _quota(
-    principal: Principal, project: Project, amounts: Mapping[str, int], held: Mapping[str, int]
+    known: quotas.Account, amounts: Mapping[str, int], held: Mapping[str, int]
 ) -> tuple[QuotaEffect, ...]:
     effects = []
-    for share in quotas.project_share(project, principal.user):
+    for share in known.shares():
         asked = amounts.get(share.resource, 0) - held.get(share.resource, 0)
         if share.resource not in amounts:
             continue
@@ -236,7 +231,7 @@ def cost_per_hour(gpus: int, flavor: str, known: Mapping[str, Decimal] | None = 
     if not gpus:
         return Decimal(0)
     known = prices() if known is None else known
-    asked = flavors_of(flavor) or list(known)
+    asked = names_in(flavor) or list(known)
     return gpus * max((known[name] for name in asked if name in known), default=Decimal(0))
 
 

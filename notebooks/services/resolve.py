@@ -12,7 +12,7 @@ from common.errors import wrong
 from notebooks import program, selectors
 from notebooks.choices import WorkspaceKind
 from notebooks.models import Preset, Workspace
-from notebooks.services.placing import fitted_there, placed
+from notebooks.services.placing import Placed, placed, placed_there
 from notebooks.spec import (
     FIXED,
     PUBLIC,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _OF_A_KIND = ("image", "command", "args", "ports")
 
 
-def spec_for(*, project: Project, preset: Preset, wanted: Wanted) -> Spec:
+def resolved(*, project: Project, preset: Preset, wanted: Wanted) -> Placed:
     """Return the specification of a new workspace: the preset with what was said on top."""
     kind = _kind(preset, wanted)
     base = _base(preset, kind)
@@ -68,7 +68,7 @@ def _column(name: str) -> str:
     return {"cluster": "cluster_key", "kind": "variant"}.get(name, name)
 
 
-def spec_edited(row: Workspace, wanted: Wanted) -> Spec:
+def edited(row: Workspace, wanted: Wanted) -> Placed:
     """Return the specification of ``row`` after an edit; ``env`` is replaced as a whole."""
     before = spec_of(row)
     for name in sorted(FIXED):
@@ -80,8 +80,9 @@ def spec_edited(row: Workspace, wanted: Wanted) -> Spec:
         wanted = _with_env(wanted, clean_env(wanted.env))
     spec = _merge(row.project, row.preset, before, wanted)
     if not RESTARTING.intersection(changed_fields(before, spec)):
-        return spec  # what runs stays as it is, whatever its cluster offers by now
-    return fitted_there(project=row.project, spec=spec, wanted=wanted)
+        # what runs stays as it is, whatever its cluster offers by now
+        return Placed(spec, row.project, row.uid)
+    return placed_there(project=row.project, spec=spec, wanted=wanted, uid=row.uid)
 
 
 def changed_fields(before: Spec, after: Spec) -> list[str]:

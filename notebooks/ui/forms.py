@@ -10,16 +10,17 @@ from django import forms
 from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 
-from clusters.kind_use import kinds_for, within_reach
 from clusters.selectors import flavor_use
 from common.money import price
 from notebooks import selectors, services
 from notebooks.choices import WorkspaceKind
-from notebooks.program import flavors_of
 from notebooks.services import Spec, Wanted
+from notebooks.services.placing import clusters_of
 from notebooks.spec import MAX_MINUTES, MAX_NAME
 from notebooks.ui.attach_form import AttachForm
 from notebooks.ui.program_form import ProgramForm, program_initial
+from placement.fleet import Fleet
+from placement.request import names_in
 from runtime.models import ONE_MACHINE
 from runtime.protocol import Phase
 from work.models import MAX_GPUS
@@ -103,14 +104,16 @@ class SizeForm(ProgramForm, AttachForm):
         super().__init__(*args, **kwargs)
         names = services.environments_of(project)
         self._choices("environment", [(name, name) for name in names])
-        kinds = _flavors(project, row)
+        usable = [c for c in clusters_of(project) if row is None or c.key == row.cluster_key]
+        fleet = Fleet(usable, project.uid)
+        kinds = _flavors(fleet, row)
         known = {name for name, _label in kinds}
         chosen = list(self.initial.get("gpu_flavor") or ())
         kinds += [(name, name) for name in chosen if name not in known]
         # What is chosen stands first, in its order: a form without a script sends it so again.
         rank = {name: number for number, name in enumerate(chosen)}
         self._choices("gpu_flavor", sorted(kinds, key=lambda k: rank.get(k[0], len(rank))))
-        self.fit_program(project, row)
+        self.fit_program(fleet, usable, row)
         self.fit_attachments(principal, project, row)
 
     def _choices(self, name: str, choices: list[tuple[str, Any]]) -> None:
@@ -155,13 +158,12 @@ class SizeForm(ProgramForm, AttachForm):
         )
 
 
-def _flavors(project: Project, row: Workspace | None) -> list[tuple[str, Any]]:
+def _flavors(fleet: Fleet, row: Workspace | None) -> list[tuple[str, Any]]:
     """Return the kinds of GPU with what is free and what an hour costs."""
     key = row.cluster_key if row is not None else ""
-    on_clusters = kinds_for(project.uid, _works(row), cluster_key=key)
     found: dict[str, _Kind] = {}
-    for use, pools in within_reach(on_clusters, project.uid, _works(row)):
-        found.setdefault(use.flavor.name, _Kind(use.flavor)).add(use.free, use.total, pools)
+    for room, flavor, pools in fleet.offers(_works(row)):
+        found.setdefault(room.name, _Kind(flavor)).add(room.free, room.total, pools)
     for local in flavor_use(ONE_MACHINE) if key in {"", ONE_MACHINE} else []:
         found.setdefault(local.flavor.name, _Kind(local.flavor)).add(local.free, local.total)
     return [(name, kind.label) for name, kind in found.items() if kind.total]
@@ -205,7 +207,7 @@ def initial_of(spec: Spec) -> dict[str, Any]:
         "cpu": Decimal(spec.cpu_milli) / _MILLI,
         "memory": Decimal(spec.memory_mib) / _MIB,
         "gpus": spec.gpus,
-        "gpu_flavor": flavors_of(spec.gpu_flavor),
+        "gpu_flavor": list(names_in(spec.gpu_flavor)),
         "time_limit_minutes": spec.time_limit_minutes,
         **program_initial(spec),
         "env": "\n".join(f"{k}={v}" for k, v in spec.env.items()),
@@ -220,7 +222,7 @@ def launch_form(
         "cpu": Decimal(preset.cpu_milli) / _MILLI,
         "memory": Decimal(preset.memory_mib) / _MIB,
         "gpus": preset.gpus,
-        "gpu_flavor": flavors_of(preset.gpu_flavor),
+        "gpu_flavor": list(names_in(preset.gpu_flavor)),
         "time_limit_minutes": preset.time_limit_minutes,
         "cluster": preset.cluster_key,
         **program_initial(preset),

@@ -14,17 +14,15 @@ from django.utils.translation import gettext_lazy as _
 
 from common.templatetags.berth import translated
 from notebooks import selectors
-from notebooks.forecast import Forecast, KindFree, Rooms
-from notebooks.services.placing import LaunchChecks, amounts_of, can_run, clusters_of
+from notebooks.services.placing import Placed, can_run, clusters_of, refusal_of
 from notebooks.services.plan import cost_per_hour, prices
 from notebooks.services.resolve import spec_of_preset
 from notebooks.ui.rights import startable, with_roles
-from projects.access import Permission, permissions_of, projects_visible_to
+from placement.fleet import Fleet
+from projects.access import Permission, permissions_of, projects_visible_to, roles_kept
 from projects.models import Project
 from projects.ui.base import SESSION_PROJECT, PlatformView
 from quotas import selectors as quotas
-from quotas.choices import is_kind
-from quotas.policies import refusals
 from runtime.protocol import Desired, Phase
 
 if TYPE_CHECKING:
@@ -32,11 +30,9 @@ if TYPE_CHECKING:
 
     from django.db.models import QuerySet
 
-    from accounts.models import User
     from clusters.models import Cluster
     from notebooks.models import Preset, Workspace
-    from notebooks.spec import Spec
-    from quotas.policies import Ceiling
+    from placement.decision import Decision, KindRoom
 
 MINE_SHOWN = 24
 CARDS_SHOWN = 12  # presets on a page; more of them come with a search
@@ -47,77 +43,70 @@ class Card:
     """A preset as it stands now."""
 
     preset: Preset
-    forecast: Forecast
-    free: int
-    total: int
-    kinds: list[KindFree]  # of GPU, those that it may get
+    forecast: Decision
     price: Decimal
     nonce: str
-    spec: Spec  # as it would be launched
     cluster: str = ""  # said where there are several
     refusal: str = ""  # why no cluster, or which limit, would not let it in now
+
+    @property
+    def kinds(self) -> list[KindRoom]:
+        """The kinds of GPU that it may get, as far as there are any."""
+        return [room for room in self.forecast.rooms if room.total]
+
+    @property
+    def free(self) -> int:
+        return sum(kind.free for kind in self.kinds)
+
+    @property
+    def total(self) -> int:
+        return sum(kind.total for kind in self.kinds)
 
     @property
     def starts_now(self) -> bool:
         return not self.refusal and self.forecast.starts_now
 
 
-def cards(project: Project, owner: User) -> list[Card]:
-    """Return the presets of a project as they are for ``owner``, those that start now first."""
-    ceilings = quotas.ceilings_over(project, owner)
+def cards(account: quotas.Account) -> list[Card]:
+    """Return the presets of a project as they are for somebody, those that start now first."""
+    project = account.project
     usable = clusters_of(project)
-    rooms = Rooms(project.uid, usable)
-    doors = LaunchChecks(project, usable)
+    fleet = Fleet(usable, project.uid)
     presets = list(selectors.presets_for(project))
     known = prices() if any(preset.gpus for preset in presets) else {}
-    made = [_card(preset, rooms, usable, doors, known) for preset in presets]
-    found = [_within(project, ceilings, card) for card in made if card is not None]
-    return sorted(found, key=lambda card: not card.starts_now)
+    made = (_card(preset, fleet, usable, account, known) for preset in presets)
+    return sorted((card for card in made if card), key=lambda card: not card.starts_now)
 
 
 def _card(
     preset: Preset,
-    rooms: Rooms,
+    fleet: Fleet,
     usable: list[Cluster],
-    doors: LaunchChecks,
+    account: quotas.Account,
     known: Mapping[str, Decimal],
 ) -> Card | None:
     """Return the card, None where no cluster can run the preset now.
 
-    It tells of the cluster that a press on it would choose.
+    It tells of the cluster that a press on it would choose, and what would refuse the press.
     """
     able = [row for row in usable if can_run(row, preset)]
     if not able:
         return None
     spec = spec_of_preset(preset)
-    asked = [
-        (row, forecast, doors.refusal(row, spec)) for row, forecast in rooms.ranked(able, spec)
-    ]
-    cluster, forecast, refusal = next((one for one in asked if not one[2]), asked[0])
-    room = rooms.of(cluster, spec)
-    kinds = room.kinds(preset.gpu_flavor) if preset.gpus else []
+    asked = [(one, refusal_of(one, spec)) for one in fleet.ranked(able, spec.request)]
+    decision, error = next((pair for pair in asked if pair[1] is None), asked[0])
+    placed = Placed(replace(spec, cluster=decision.cluster.key), account.project, made=decision)
+    refusal = error.message if error else ""
+    if error is None:
+        refusal = " ".join(one.sentence for one in account.refusals(placed.amounts, {}))
     return Card(
         preset=preset,
-        forecast=forecast,
-        free=room.free_gpus(preset.gpu_flavor),
-        total=room.total_gpus(preset.gpu_flavor),
-        kinds=kinds,
+        forecast=decision,
         price=cost_per_hour(preset.gpus, preset.gpu_flavor, known),
         nonce=secrets.token_urlsafe(12),
-        spec=replace(spec, cluster=cluster.key),
-        cluster=cluster.label if len(usable) > 1 else "",
+        cluster=decision.cluster.label if len(usable) > 1 else "",
         refusal=refusal,
     )
-
-
-def _within(project: Project, ceilings: list[Ceiling], card: Card) -> Card:
-    """Say which limit a press would be refused by, in the words of that refusal."""
-    if card.refusal or not ceilings:
-        return card
-    by_kind = any(is_kind(ceiling.resource) for ceiling in ceilings)
-    amounts = amounts_of(project, card.spec) if by_kind else card.spec.amounts(())
-    found = refusals(amounts, {}, ceilings)
-    return replace(card, refusal=" ".join(one.sentence for one in found))
 
 
 class Home(PlatformView):
@@ -127,6 +116,7 @@ class Home(PlatformView):
     template_name = "portal/home.html"
     partial_name = "portal/_home.html"
 
+    @roles_kept()
     def get(self, request: HttpRequest) -> HttpResponse:
         project = self._project(request)
         mine = selectors.workspaces_of(self.principal).exclude(desired=Desired.ABSENT)
@@ -146,10 +136,11 @@ class Home(PlatformView):
             granted = permissions_of(self.principal, project)
             can_start = Permission.WORKSPACE_CREATE in granted and not project.archived_at
             context["can_start"] = can_start
+            account = quotas.Account(project, self.principal.user)
             if can_start:
-                context |= _presets(request, project, self.principal.user)
+                context |= _presets(request, account)
             if Permission.QUOTA_READ in granted:
-                context["share"] = quotas.project_share(project, self.principal.user)
+                context["share"] = account.shares()
         return self.render(context)
 
     def _project(self, request: HttpRequest) -> Project | None:
@@ -180,9 +171,9 @@ class PresetSearch(forms.Form):
     )
 
 
-def _presets(request: HttpRequest, project: Project, owner: User) -> dict[str, Any]:
+def _presets(request: HttpRequest, account: quotas.Account) -> dict[str, Any]:
     """Return a page of the cards, and the search where one page is not all of them."""
-    found, form = cards(project, owner), PresetSearch(request.GET or None)
+    found, form = cards(account), PresetSearch(request.GET or None)
     many = len(found) > CARDS_SHOWN
     if many and form.is_valid() and (sought := form.cleaned_data["q"]):
         found = [card for card in found if _matches(card.preset, sought.casefold())]

@@ -54,6 +54,7 @@ class Launch(ProjectView):
     template_name = "notebooks/launch.html"
     partial_name = "notebooks/_launch_form.html"
 
+    @roles_kept()
     def get(self, request: HttpRequest, project: str) -> HttpResponse:  # noqa: ARG002
         services.require_startable(self.principal, self.project)
         preset = preset_of(self, request.GET.get("preset", ""))
@@ -110,6 +111,7 @@ class LaunchPlan(ProjectView):
     required_permissions: ClassVar[Mapping[str, Permission]] = {"POST": Permission.WORKSPACE_CREATE}
     template_name = "notebooks/_plan.html"
 
+    @roles_kept()
     def post(self, request: HttpRequest, project: str) -> HttpResponse:  # noqa: ARG002
         preset = preset_of(self, request.POST.get("preset", ""))
         form = launch_form(self.principal, self.project, preset, request.POST)

@@ -17,12 +17,13 @@ from notebooks import selectors, services
 from notebooks.hub import open_url
 from notebooks.image_pull import pull_of
 from notebooks.models import Workspace
-from notebooks.program import flavors_of
 from notebooks.ui.connection_info import OnCluster, on_cluster
 from notebooks.ui.home import cards
 from notebooks.ui.rights import may_keep
 from notebooks.why import info_of
+from placement.request import names_in
 from projects.access import role_of
+from quotas import selectors as quotas
 from runtime import reasons
 from runtime.models import ONE_MACHINE
 from runtime.protocol import Desired, Phase
@@ -261,7 +262,7 @@ def shown(who: Principal, row: Workspace) -> Shown:
 
 def alternatives(row: Workspace) -> list[Card]:
     """Return the presets that a press would start now while this one waits."""
-    found = [card for card in cards(row.project, row.owner) if card.starts_now]
+    found = [card for card in cards(quotas.Account(row.project, row.owner)) if card.starts_now]
     return [card for card in found if card.preset.pk != row.preset_id][:MAX_ALTERNATIVES]
 
 
@@ -272,7 +273,7 @@ def next_end(row: Workspace) -> datetime | None:
     )
     if row.gpus:
         running = running.filter(gpus__gt=0)
-        if names := flavors_of(row.gpu_flavor):
+        if names := names_in(row.gpu_flavor):
             running = running.filter(gpu_flavor__in=["", row.gpu_flavor, *names])
     found: datetime | None = running.aggregate(first=Min("ends_at"))["first"]
     return found

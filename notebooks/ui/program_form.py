@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING, Any
 from django import forms
 from django.utils.translation import gettext_lazy as _
 
-from clusters import placement
 from notebooks.choices import WorkspaceKind
 from notebooks.program import MAX_PORTS
-from notebooks.services.placing import clusters_of, runs_images
+from notebooks.services.placing import runs_images
 from notebooks.ui import texts
 
 if TYPE_CHECKING:
     from clusters.models import Cluster
     from notebooks.models import Preset, Workspace
     from notebooks.services import Spec
-    from projects.models import Project
+    from placement.fleet import Fleet
 
 _MIB = Decimal(1024)
 _MONO = {"autocomplete": "off", "autocapitalize": "off", "spellcheck": "false", "class": "mono"}
@@ -85,11 +84,8 @@ class ProgramForm(forms.Form):
     pool = forms.ChoiceField(label=_("Pool"), required=False)
     network = forms.ChoiceField(label=_("Extra network"), required=False)
 
-    def fit_program(self, project: Project, row: Workspace | None) -> None:
+    def fit_program(self, fleet: Fleet, usable: list[Cluster], row: Workspace | None) -> None:
         """Offer what exists: on the clusters of the project, or on the workspace's own."""
-        usable = clusters_of(project)
-        if row is not None:
-            usable = [cluster for cluster in usable if cluster.key == row.cluster_key]
         images = [cluster for cluster in usable if runs_images(cluster)]
         if images and len(images) == len(usable):
             self._without("environment")
@@ -106,15 +102,13 @@ class ProgramForm(forms.Form):
         elif isinstance(field := self.fields["cluster"], forms.ChoiceField):
             found = [(cluster.key, cluster.label) for cluster in usable]
             field.choices = [("", _("Where it starts first")), *found]
-        self._offer(project, images)
+        self._offer(fleet)
         if "ports" in self.fields:  # all that are set are in sight
             lines = str(self["ports"].value() or "").count("\n") + 1
             self.fields["ports"].widget.attrs["rows"] = max(2, min(lines, MAX_PORTS))
 
-    def _offer(self, project: Project, clusters: list[Cluster]) -> None:
-        keys = [cluster.key for cluster in clusters]
-        pools = placement.pools_on(keys, WorkspaceKind.values, project.uid)
-        networks = placement.networks_on(keys, project.uid)
+    def _offer(self, fleet: Fleet) -> None:
+        pools, networks = fleet.pools(WorkspaceKind.values), fleet.networks()
         for name, rows, none in (("pool", pools, _("Any")), ("network", networks, _("None"))):
             found = {row.name: row.description or row.name for row in rows}
             field = self.fields.get(name)

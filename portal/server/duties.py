@@ -19,7 +19,7 @@ from clusters import detached_cleanup, in_cluster
 from clusters import services as clusters
 from clusters.checks import run as checks
 from clusters.models import Cluster
-from clusters.placement import QUEUED_HERE
+from clusters.usable import QUEUED_HERE
 from common import disk
 from events import sealer
 from files import services as files

@@ -121,6 +121,7 @@ INSTALLED_APPS = [
     "loaders",
     "files",
     "hubapi",
+    "queues",
     "notebooks",
     "usage",
     "gate",

@@ -50,7 +50,7 @@ class ProjectQuotaView(ProjectAPIView):
 
     @extend_schema(responses=ShareSerializer(many=True))
     def get(self, request: Request, project: str) -> Response:
-        shares = selectors.project_share(self.project, self.principal.user)
+        shares = selectors.Account(self.project, self.principal.user).shares()
         return Response(ShareSerializer(shares, many=True).data)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 from django import template
 
 from projects.models import Project
-from quotas.selectors import project_share as share_of
+from quotas.selectors import Account
 
 register = template.Library()
 
@@ -15,5 +15,5 @@ def project_share(
     context: dict[str, Any], project: Project, *, only_limited: bool = False
 ) -> dict[str, Any]:
     """Show the project's share and the reader's own limits there (two queries)."""
-    shares = share_of(project, context["request"].user)
+    shares = Account(project, context["request"].user).shares()
     return {"shares": [s for s in shares if s.limit is not None or not only_limited]}

@@ -15,8 +15,8 @@ from clusters.checks.base import Answer, Subject
 from clusters.checks.probe_runner import MARK, Bench
 from clusters.models import CheckResult, Cluster
 from clusters.options import ClusterOptions, options_of
-from clusters.placement import launch_refusal
 from clusters.services import Attachment, cluster_attach
+from clusters.usable import launch_refusal
 from common import sealing
 
 pytestmark = [pytest.mark.cluster, pytest.mark.django_db, pytest.mark.timeout(600)]

@@ -7,9 +7,10 @@ from django.urls import reverse
 
 from clusters.kind_use import kinds_for
 from clusters.models import Cluster, Flavor
-from clusters.placement import placement_for
 from clusters.selectors import use_sources
 from clusters.services import nodes_store
+from placement.fleet import decision_on
+from placement.request import Request
 from runtime.drivers.kubernetes.builders import workload
 from runtime.drivers.kubernetes.nodes import facts_of
 from runtime.drivers.kubernetes.options import KubernetesOptions
@@ -53,8 +54,8 @@ def test_a17_it_is_counted_shown_and_priced_like_any_other(cluster):
 
 
 def test_a17_a_pod_asks_for_it_by_its_own_name_on_its_own_nodes(cluster):
-    asked = {"gpus": 2, "gpu_flavor": "npu-v9", "kind": "notebook", "project_uid": uuid4()}
-    placement = placement_for("east", **asked)
+    request = Request.of_size("notebook", Resources(gpus=2, gpu_flavor="npu-v9"))
+    placement = decision_on("east", request, uuid4()).nodes
     spec = WorkloadSpec(
         uid=str(uuid4()),
         kind="workspace",

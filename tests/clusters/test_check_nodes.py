@@ -7,8 +7,8 @@ import pytest
 from clusters.checks import network, node_groups, run
 from clusters.checks.base import Answer, green
 from clusters.models import CheckResult, Cluster, Flavor, Pool
-from clusters.placement import launch_refusal
 from clusters.services import checks_store
+from clusters.usable import launch_refusal
 from common.clock import now
 from tests.clusters.probing import Api, ended, network_of, waiting
 

@@ -9,8 +9,8 @@ from accounts.principal import Principal
 from clusters.checks import run
 from clusters.checks.base import Answer, Check, green
 from clusters.models import CheckResult, Cluster
-from clusters.placement import launch_refusal
 from clusters.services import checks_ask
+from clusters.usable import launch_refusal
 from common.clock import now
 from runtime.protocol import Unreachable
 from tests.clusters.probing import network_of

@@ -13,8 +13,8 @@ import pytest
 from clusters.checks import host, network, rights, run, takeover
 from clusters.checks.base import Answer, green, red, undecided, unknown
 from clusters.models import CheckResult, Cluster
-from clusters.placement import launch_refusal
 from clusters.services import checks_store
+from clusters.usable import launch_refusal
 from events.models import Event
 from tests.clusters.probing import Api, bench, network_of, subject
 

@@ -6,7 +6,8 @@ import pytest
 from django.urls import reverse
 
 from clusters.models import Cluster, NetworkProfile
-from clusters.placement import network_for
+from placement.fleet import decision_on
+from placement.request import Request
 from runtime.drivers.kubernetes.builders import workload
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.protocol import Resources, WorkloadSpec
@@ -34,7 +35,8 @@ def network(cluster):
 
 def asked_of_kubernetes(gpus):
     """The annotation, and what the pod takes of the node besides GPUs."""
-    given = network_for("east", name="rdma", gpus=gpus, project_uid=uuid4())
+    request = Request.of_size("notebook", Resources(gpus=gpus), network="rdma")
+    given = decision_on("east", request, uuid4()).network
     spec = WorkloadSpec(
         uid="9d2c7b11-64a0-4b7e-9d0f-7a1b2c3d4e5f",
         kind="workspace",

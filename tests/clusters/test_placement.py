@@ -8,19 +8,13 @@ import pytest
 from clusters.gating_checks import METADATA
 from clusters.kind_use import kinds_for
 from clusters.models import CheckResult, Cluster, Flavor, NetworkProfile, Pool
-from clusters.placement import (
-    engine_placement,
-    kinds_given,
-    launch_refusal,
-    network_for,
-    networks_on,
-    placement_for,
-    pools_on,
-)
 from clusters.services import nodes_store
+from clusters.usable import launch_refusal
 from common.clock import now
 from common.errors import Forbidden, Invalid
-from runtime.protocol import InvalidSpec, NodeChanges
+from placement.fleet import Fleet, decision_on, engine_decision
+from placement.request import Request
+from runtime.protocol import InvalidSpec, NodeChanges, Resources
 from tests.clusters.fleet import fleet, node
 
 pytestmark = pytest.mark.django_db
@@ -52,10 +46,16 @@ def reserved(cluster):
     return pool
 
 
-def place(gpu_flavor="", *, gpus=1, kind="notebook", project=MINE, **more):
-    return placement_for(
-        "east", gpus=gpus, gpu_flavor=gpu_flavor, kind=kind, project_uid=project, **more
-    )
+def asked(gpu_flavor="", *, gpus=1, kind="notebook", **more):
+    return Request.of_size(kind, Resources(gpus=gpus, gpu_flavor=gpu_flavor), **more)
+
+
+def place(gpu_flavor="", *, project=MINE, **more):
+    return decision_on("east", asked(gpu_flavor, **more), project).nodes
+
+
+def network(name, *, project=MINE, kind="distributed", **more):
+    return decision_on("east", asked(kind=kind, network=name, **more), project).network
 
 
 def test_a_kind_becomes_its_labels_and_its_resource(cluster):
@@ -164,8 +164,8 @@ def test_c16_a_pool_reserved_for_other_work_cannot_be_chosen(cluster, reserved):
         place("h100-80", pool="interconnect")
     with pytest.raises(Invalid, match="no pool"):
         place("h100-80", kind="distributed", project=OTHERS, pool="interconnect")
-    assert pools_on(["east"], ["notebook"], MINE) == []
-    assert pools_on(["east"], ["distributed"], MINE) == [reserved]
+    assert Fleet([cluster], MINE).pools(["notebook"]) == []
+    assert Fleet([cluster], MINE).pools(["distributed"]) == [reserved]
 
 
 def test_c16_others_are_kept_off_its_nodes_and_do_not_see_its_kinds(cluster, reserved):
@@ -186,7 +186,7 @@ def test_c16_the_ones_it_is_reserved_for_get_there(cluster, reserved):
 
 def test_the_engine_hears_the_same_as_a_spec_that_must_change(cluster):
     with pytest.raises(InvalidSpec, match="b200"):
-        engine_placement("east", gpus=1, gpu_flavor="b200", kind="notebook", project_uid=MINE)
+        engine_decision("east", asked("b200"), MINE)
 
 
 def test_taints_of_a_pool_are_tolerated_by_who_names_it_or_a_kind_it_lists(cluster):
@@ -215,11 +215,11 @@ def wired(cluster, reserved):
 
 
 def test_l4_an_extra_network_gives_one_card_per_gpu_and_none_unasked(wired):
-    asked = network_for("east", name="rdma", gpus=4, project_uid=MINE)
-    assert asked.attachments == ("fabric/rail",) * 4
-    assert asked.resources == {"nvidia.com/mlnx_sriov_pf0_vf": 4}
-    assert asked.env == {"NCCL_IB_HCA": "mlx5"}
-    assert network_for("east", name="", gpus=4, project_uid=MINE).attachments == ()
+    found = network("rdma", gpus=4)
+    assert found.attachments == ("fabric/rail",) * 4
+    assert found.resources == {"nvidia.com/mlnx_sriov_pf0_vf": 4}
+    assert found.env == {"NCCL_IB_HCA": "mlx5"}
+    assert network("", gpus=4).attachments == ()
 
 
 def test_l4_the_network_decides_the_pool(wired):
@@ -262,8 +262,8 @@ def test_c11_a_kind_goes_to_that_pool_with_the_network_which_has_it(twice):
     found = wire("a100-80")
     assert (found.node_labels, found.any_of) == ({"rack": "7"}, (A100,))
     assert found.tolerations == (OWN, SPOT)
-    asked = {"gpu_flavor": "a100-80", "kind": "distributed", "project_uid": MINE}
-    assert kinds_given("east", network="rdma", **asked) == ["a100-80"]
+    wanted = asked("a100-80", kind="distributed", network="rdma")
+    assert decision_on("east", wanted, MINE).flavors == ("a100-80",)
     with pytest.raises(Invalid, match="no GPU of the kind t4"):
         wire("t4")
 
@@ -302,18 +302,18 @@ def test_c16_of_the_pools_with_a_network_one_that_is_reserved_for_others_is_kept
 
 def test_l3_the_network_of_another_project_is_the_same_as_none(wired):
     with pytest.raises(Invalid, match="no extra network called rdma"):
-        network_for("east", name="rdma", gpus=1, project_uid=OTHERS)
+        network("rdma", project=OTHERS)
     with pytest.raises(Invalid, match="no extra network called nothing"):
-        network_for("east", name="nothing", gpus=1, project_uid=OTHERS)
-    assert networks_on(["east"], OTHERS) == []
+        network("nothing", project=OTHERS)
+    assert Fleet([wired.cluster], OTHERS).networks() == []
 
 
 def test_l5_a_pool_without_the_network_refuses_it(wired, cluster):
     Pool.objects.create(cluster=cluster, name="plain", node_labels={"pool": "plain"})
     with pytest.raises(Invalid, match="has no network"):
-        network_for("east", name="rdma", gpus=1, project_uid=MINE, pool="plain")
+        network("rdma", pool="plain")
     with pytest.raises(Invalid, match="at least one"):
-        network_for("east", name="rdma", gpus=0, project_uid=MINE)
+        network("rdma", gpus=0)
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from clusters import admission, selectors, services
+from clusters import selectors, services
 from clusters.models import Claim, Device, Hold
+from placement.line import Line
+from queues import local
 from runtime.ports import Granted, Waiting
 from runtime.protocol import Health, Resources
 from runtime.reasons import Reason
@@ -17,7 +19,7 @@ pytestmark = pytest.mark.django_db
 
 def test_what_fits_starts_and_gets_devices_of_its_own(machine, ask):
     machine(gpus=["H100", "H100"])
-    one, two = admission.admit(ask(gpus=1)), admission.admit(ask(gpus=1))
+    one, two = local.admit(ask(gpus=1)), local.admit(ask(gpus=1))
     assert isinstance(one, Granted)
     assert isinstance(two, Granted)
     assert set(one.devices).isdisjoint(two.devices)
@@ -26,13 +28,13 @@ def test_what_fits_starts_and_gets_devices_of_its_own(machine, ask):
 
 def test_no_gpu_is_a_normal_machine_and_none_is_given_unasked(machine, ask):
     machine(gpus=["H100"])
-    assert admission.admit(ask(cpu_milli=1000)) == Granted(())
+    assert local.admit(ask(cpu_milli=1000)) == Granted(())
 
 
 def test_the_next_one_waits_and_sees_its_position(machine, ask):
     machine(gpus=["H100"])
-    admission.admit(ask(gpus=1))
-    second, third = admission.admit(ask(gpus=1)), admission.admit(ask(gpus=1))
+    local.admit(ask(gpus=1))
+    second, third = local.admit(ask(gpus=1)), local.admit(ask(gpus=1))
     assert isinstance(second, Waiting)
     assert isinstance(third, Waiting)
     assert (second.position, second.ahead, second.reason) == (1, 0, Reason.QUEUED)
@@ -43,10 +45,10 @@ def test_the_next_one_waits_and_sees_its_position(machine, ask):
 def test_asking_again_changes_nothing(machine, ask):
     machine(gpus=["H100"])
     first, second = ask(gpus=1), ask(gpus=1)
-    granted = admission.admit(first)
-    admission.admit(second)
-    assert admission.admit(first) == granted
-    assert admission.admit(second).position == 1
+    granted = local.admit(first)
+    local.admit(second)
+    assert local.admit(first) == granted
+    assert local.admit(second).position == 1
     assert Claim.objects.count() == 2
 
 
@@ -54,106 +56,106 @@ def test_a_release_lets_in_the_head_and_nobody_else(machine, ask):
     machine(gpus=["H100"])
     first, second, third = ask(gpus=1), ask(gpus=1), ask(gpus=1)
     for request in (first, second, third):
-        admission.admit(request)
-    admission.release(first.uid)
-    assert isinstance(admission.admit(third), Waiting)
-    assert isinstance(admission.admit(second), Granted)
-    admission.release(first.uid)  # again: nothing
+        local.admit(request)
+    local.release(first.uid)
+    assert isinstance(local.admit(third), Waiting)
+    assert isinstance(local.admit(second), Granted)
+    local.release(first.uid)  # again: nothing
     assert Hold.objects.count() == 1
 
 
 def test_a_small_one_passes_when_it_needs_nothing_the_head_waits_for(machine, ask):
     machine(cpu_milli=8000, memory_mib=8000, gpus=["H100"])
-    admission.admit(ask(gpus=1, cpu_milli=1000, memory_mib=1000))
-    assert isinstance(admission.admit(ask(gpus=1, cpu_milli=1000, memory_mib=1000)), Waiting)
-    assert isinstance(admission.admit(ask(cpu_milli=1000, memory_mib=1000)), Granted)
+    local.admit(ask(gpus=1, cpu_milli=1000, memory_mib=1000))
+    assert isinstance(local.admit(ask(gpus=1, cpu_milli=1000, memory_mib=1000)), Waiting)
+    assert isinstance(local.admit(ask(cpu_milli=1000, memory_mib=1000)), Granted)
 
 
 def test_a_small_one_does_not_pass_when_it_would_starve_the_head(machine, ask):
     machine(gpus=["H100", "H100"])
-    admission.admit(ask(gpus=1))
-    assert isinstance(admission.admit(ask(gpus=2)), Waiting)
-    later = admission.admit(ask(gpus=1))  # one is free, but the head waits for it
+    local.admit(ask(gpus=1))
+    assert isinstance(local.admit(ask(gpus=2)), Waiting)
+    later = local.admit(ask(gpus=1))  # one is free, but the head waits for it
     assert isinstance(later, Waiting)
     assert later.ahead == 1
 
 
 def test_other_kinds_of_gpu_are_other_queues(machine, ask):
     machine(gpus=["H100", "A100"])
-    admission.admit(ask(gpus=1, flavor="h100"))
-    assert isinstance(admission.admit(ask(gpus=1, flavor="h100")), Waiting)
-    assert isinstance(admission.admit(ask(gpus=1, flavor="a100")), Granted)
+    local.admit(ask(gpus=1, flavor="h100"))
+    assert isinstance(local.admit(ask(gpus=1, flavor="h100")), Waiting)
+    assert isinstance(local.admit(ask(gpus=1, flavor="a100")), Granted)
 
 
 def test_any_gpu_does_not_take_the_one_that_the_head_waits_for(machine, ask):
     machine(gpus=["H100", "H100", "A100"])
-    admission.admit(ask(gpus=1, flavor="h100"))
-    assert isinstance(admission.admit(ask(gpus=2, flavor="h100")), Waiting)
-    granted = admission.admit(ask(gpus=1))
+    local.admit(ask(gpus=1, flavor="h100"))
+    assert isinstance(local.admit(ask(gpus=2, flavor="h100")), Waiting)
+    granted = local.admit(ask(gpus=1))
     assert granted == Granted(("GPU-2",))
 
 
 def test_a3_of_several_kinds_the_first_that_has_enough_is_given(machine, ask):
     machine(gpus=["H100", "A100", "A100", "T4"])
     several = "h100,a100,t4"
-    assert admission.admit(ask(gpus=1, flavor=several)) == Granted(("GPU-0",))
-    assert admission.admit(ask(gpus=2, flavor=several)) == Granted(("GPU-1", "GPU-2"))
-    assert admission.admit(ask(gpus=1, flavor=several)) == Granted(("GPU-3",))
-    waiting = admission.admit(ask(gpus=1, flavor="t4,h100"))
+    assert local.admit(ask(gpus=1, flavor=several)) == Granted(("GPU-0",))
+    assert local.admit(ask(gpus=2, flavor=several)) == Granted(("GPU-1", "GPU-2"))
+    assert local.admit(ask(gpus=1, flavor=several)) == Granted(("GPU-3",))
+    waiting = local.admit(ask(gpus=1, flavor="t4,h100"))
     assert (waiting.position, waiting.reason) == (1, Reason.QUEUED)
-    assert admission.admit(ask(gpus=1, flavor="a100,t4")).position == 2  # both want a T4
-    assert admission.admit(ask(gpus=3, flavor=several)).reason == Reason.DOES_NOT_FIT
+    assert local.admit(ask(gpus=1, flavor="a100,t4")).position == 2  # both want a T4
+    assert local.admit(ask(gpus=3, flavor=several)).reason == Reason.DOES_NOT_FIT
 
 
 def test_a3_the_order_is_that_of_the_request_not_of_the_machine(machine, ask):
     machine(gpus=["H100", "A100"])
-    assert admission.admit(ask(gpus=1, flavor="a100,h100")) == Granted(("GPU-1",))
+    assert local.admit(ask(gpus=1, flavor="a100,h100")) == Granted(("GPU-1",))
 
 
 def test_memory_and_cpu_of_the_machine_count_with_their_factors(machine, ask, settings):
     settings.BERTH_CPU_OVERCOMMIT, settings.BERTH_MEMORY_OVERCOMMIT = 4, 1
     machine(cpu_milli=1000, memory_mib=4096)
-    assert isinstance(admission.admit(ask(cpu_milli=4000, memory_mib=1024)), Granted)
-    waiting = admission.admit(ask(cpu_milli=100, memory_mib=1024))
+    assert isinstance(local.admit(ask(cpu_milli=4000, memory_mib=1024)), Granted)
+    waiting = local.admit(ask(cpu_milli=100, memory_mib=1024))
     assert waiting.lacking == ("cpu",)
-    admission.release(str(Claim.objects.order_by("pk").first().workload_uid))
-    assert isinstance(admission.admit(ask(memory_mib=3072)), Granted)
-    assert admission.admit(ask(memory_mib=1024)).lacking == ("memory",)
+    local.release(str(Claim.objects.order_by("pk").first().workload_uid))
+    assert isinstance(local.admit(ask(memory_mib=3072)), Granted)
+    assert local.admit(ask(memory_mib=1024)).lacking == ("memory",)
 
 
 def test_more_than_the_machine_has_is_told_and_stops_nobody(machine, ask):
     machine(cpu_milli=1000, memory_mib=4096, gpus=["H100"])
     for request in (ask(gpus=2), ask(memory_mib=9000), ask(gpus=1, flavor="b200")):
-        answer = admission.admit(request)
+        answer = local.admit(request)
         assert answer.reason == Reason.DOES_NOT_FIT
         assert "less than it asks for" in answer.message
-    assert isinstance(admission.admit(ask(gpus=1, memory_mib=1000)), Granted)
+    assert isinstance(local.admit(ask(gpus=1, memory_mib=1000)), Granted)
 
 
 def test_what_asks_for_more_than_the_machine_has_is_passed_by_all(machine, ask, settings):
     settings.BERTH_CPU_OVERCOMMIT = 4
     machine(cpu_milli=2000, memory_mib=8000)
-    admission.admit(ask(cpu_milli=1000, memory_mib=1000))
+    local.admit(ask(cpu_milli=1000, memory_mib=1000))
     large = ask(cpu_milli=8000, memory_mib=1000)
-    assert admission.admit(large).reason == Reason.QUEUED
-    assert isinstance(admission.admit(ask(cpu_milli=1000, memory_mib=1000)), Granted)
+    assert local.admit(large).reason == Reason.QUEUED
+    assert isinstance(local.admit(ask(cpu_milli=1000, memory_mib=1000)), Granted)
     for claim in Claim.objects.exclude(workload_uid=large.uid):
-        admission.release(str(claim.workload_uid))
-    assert isinstance(admission.admit(large), Granted)
+        local.release(str(claim.workload_uid))
+    assert isinstance(local.admit(large), Granted)
 
 
 def test_more_than_is_ever_given_is_told_with_the_most_that_there_is(machine, ask):
     machine(cpu_milli=2000, memory_mib=4096, gpus=["H100"])
-    assert "The most here: 4\xa0GiB of memory" in admission.admit(ask(memory_mib=9000)).message
-    assert "The most here: 8 CPU" in admission.admit(ask(cpu_milli=9000)).message
-    assert "The most here: 1 GPU" in admission.admit(ask(gpus=2)).message
+    assert "The most here: 4\xa0GiB of memory" in local.admit(ask(memory_mib=9000)).message
+    assert "The most here: 8 CPU" in local.admit(ask(cpu_milli=9000)).message
+    assert "The most here: 1 GPU" in local.admit(ask(gpus=2)).message
 
 
 def test_who_waits_behind_others_is_told_so(machine, ask):
     machine(cpu_milli=2000, memory_mib=8000)
-    admission.admit(ask(memory_mib=6000))
-    admission.admit(ask(memory_mib=4000))
-    behind = admission.admit(ask(memory_mib=1000))  # so much is free
+    local.admit(ask(memory_mib=6000))
+    local.admit(ask(memory_mib=4000))
+    behind = local.admit(ask(memory_mib=1000))  # so much is free
     assert "as 1 ahead of it does" in behind.message
 
 
@@ -161,34 +163,34 @@ def test_an_operator_holds_one_back_and_the_others_pass_it(machine, ask):
     machine(gpus=["H100"])
     first, second, third = ask(gpus=1), ask(gpus=1), ask(gpus=1)
     for request in (first, second, third):
-        admission.admit(request)
-    assert admission.hold(second.uid, held=True)
-    waiting = admission.admit(second)
-    assert (waiting.reason, admission.admit(third).position) == (Reason.ON_HOLD, 1)
-    admission.release(first.uid)
-    assert isinstance(admission.admit(third), Granted)
-    assert admission.hold(second.uid, held=False)
-    admission.release(third.uid)
-    assert isinstance(admission.admit(second), Granted)
-    assert not admission.hold(second.uid, held=True)  # it waits no more
+        local.admit(request)
+    assert local.hold(second.uid, held=True)
+    waiting = local.admit(second)
+    assert (waiting.reason, local.admit(third).position) == (Reason.ON_HOLD, 1)
+    local.release(first.uid)
+    assert isinstance(local.admit(third), Granted)
+    assert local.hold(second.uid, held=False)
+    local.release(third.uid)
+    assert isinstance(local.admit(second), Granted)
+    assert not local.hold(second.uid, held=True)  # it waits no more
 
 
 def test_advice_is_what_the_queue_would_decide(machine, ask, settings):
     settings.BERTH_CPU_OVERCOMMIT = 1
     cluster = machine(cpu_milli=4000, memory_mib=8000, gpus=["H100"])
     running = ask(gpus=1, cpu_milli=1000, memory_mib=1000)
-    admission.admit(running)
-    admission.admit(ask(memory_mib=90_000))  # never
-    admission.admit(ask(gpus=1, cpu_milli=1000, memory_mib=1000))
-    line = admission.Line(cluster)
+    local.admit(running)
+    local.admit(ask(memory_mib=90_000))  # never
+    local.admit(ask(gpus=1, cpu_milli=1000, memory_mib=1000))
+    line = Line(cluster)
     for size in (Resources(1000, 1000), Resources(1000, 1000, 1), Resources(9000, 1000)):
         said = line.would(size)
-        answer = admission.admit(ask(None, **vars_of(size)))
+        answer = local.admit(ask(None, **vars_of(size)))
         assert isinstance(answer, Granted) is said.fits
         if isinstance(answer, Waiting):
             assert (answer.lacking, answer.ahead) == (said.lacking, said.ahead)
             assert (answer.reason == Reason.DOES_NOT_FIT) is said.never
-        admission.release(str(Claim.objects.latest("pk").workload_uid))
+        local.release(str(Claim.objects.latest("pk").workload_uid))
     size = Resources(3000, 7000)  # of an edit: it lets go of its own, and the next one takes some
     assert line.would(size, uid=UUID(running.uid)).fits
 
@@ -200,10 +202,10 @@ def vars_of(size):
 def test_a_changed_size_asks_again_at_the_end(machine, ask):
     machine(gpus=["H100", "H100"])
     one = ask(gpus=1)
-    admission.admit(one)
-    admission.admit(ask(gpus=1))
-    admission.admit(ask(gpus=1))
-    answer = admission.admit(ask(one.uid, gpus=2))
+    local.admit(one)
+    local.admit(ask(gpus=1))
+    local.admit(ask(gpus=1))
+    answer = local.admit(ask(one.uid, gpus=2))
     assert isinstance(answer, Waiting)
     assert answer.ahead == 0  # its old place let the waiting one in
     assert Hold.objects.count() == 2
@@ -213,15 +215,15 @@ def test_a_device_that_is_gone_is_not_given_out_and_one_that_is_back_is(machine,
     cluster = machine(gpus=["H100"])
     services.health_store(key=cluster.key, health=Health(True, "1"))
     assert not Device.objects.get().healthy
-    assert admission.admit(ask(gpus=1)).reason == Reason.DOES_NOT_FIT
+    assert local.admit(ask(gpus=1)).reason == Reason.DOES_NOT_FIT
     machine(gpus=["H100"])
     assert Claim.objects.get().granted_at is not None
 
 
 def test_what_is_free_is_told_by_kind(machine, ask):
     machine(gpus=["H100", "H100", "A100"])
-    admission.admit(ask(gpus=1, flavor="h100"))
-    admission.admit(ask(gpus=2, flavor="h100"))
+    local.admit(ask(gpus=1, flavor="h100"))
+    local.admit(ask(gpus=2, flavor="h100"))
     use = {u.flavor.name: (u.total, u.free, u.waiting) for u in selectors.flavor_use()}
     assert use == {"h100": (2, 1, 2), "a100": (1, 1, 0)}
     assert [c.gpus for c in selectors.queue()] == [2]
@@ -262,10 +264,10 @@ def test_c12_never_more_is_held_than_there_is_and_the_head_is_served(machine, as
     for act in acts:
         if act[0] == "ask":
             asked.append(ask(gpus=act[1], flavor=act[2], memory_mib=act[3]))
-            admission.admit(asked[-1])
+            local.admit(asked[-1])
         elif asked:
             request = asked[act[1] % len(asked)]
-            (admission.release if act[0] == "release" else admission.admit)(
+            (local.release if act[0] == "release" else local.admit)(
                 request.uid if act[0] == "release" else request
             )
         granted = Claim.objects.filter(granted_at__isnull=False)
@@ -276,6 +278,6 @@ def test_c12_never_more_is_held_than_there_is_and_the_head_is_served(machine, as
     # everybody who was let in leaves: the queue empties, nobody starves
     for _round in range(len(asked) + 1):
         for claim in Claim.objects.filter(granted_at__isnull=False):
-            admission.release(str(claim.workload_uid))
-    left = admission.Line(cluster).verdicts()
+            local.release(str(claim.workload_uid))
+    left = Line(cluster).verdicts()
     assert all(v.never for v in left)

@@ -8,7 +8,7 @@ from clusters.checks.base import Answer, Subject
 from clusters.checks.probe_runner import Bench
 from clusters.models import CheckResult, Cluster
 from clusters.options import ClusterOptions, options_of
-from clusters.placement import launch_refusal
+from clusters.usable import launch_refusal
 from common import sealing
 from runtime.drivers.kubernetes import names
 from runtime.models import Installation

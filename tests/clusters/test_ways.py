@@ -12,7 +12,7 @@ from clusters.checks import CHECKS, connectivity
 from clusters.checks.base import Answer
 from clusters.models import CheckResult, Cluster
 from clusters.options import ClusterOptions
-from clusters.placement import launch_refusal
+from clusters.usable import launch_refusal
 from common.clock import now
 from runtime.routers.fake import FakeRouter
 from tests.clusters.probing import Api, bench, ended, subject

@@ -16,7 +16,7 @@ from loaders.services import uploads
 from loaders.states import state_of
 from projects.services import project_request_delete
 from runtime.hints import hint
-from runtime.ports import Waiting, cluster_provider
+from runtime.ports import Waiting, admission
 from tests.projects.cluster_double import KEY, alpha
 
 __all__ = ["alpha"]
@@ -156,7 +156,7 @@ def test_what_finds_no_place_is_given_up_in_time(export, settle, principal, monk
     services.load_pause(principal=principal(row.owner), load=row)
     settle(row)
     full = Waiting(1, 0, "capacity", "No CPU is free.")
-    monkeypatch.setattr(cluster_provider(), "admit", lambda _request: full)
+    monkeypatch.setattr(admission(), "admit", lambda _request: full)
     services.load_delete(principal=principal(row.owner), load=row)
     assert settle(row).deleted_at is None
     assert (row.uploads, row.reason) == (Uploads.CLOSING, "capacity")

@@ -6,14 +6,15 @@ import json
 import pytest
 
 from clusters.models import Cluster, Flavor
-from clusters.placement import placement_for
 from clusters.services import nodes_store
 from common.clock import now
-from notebooks.forecast import Rooms, forecast
 from notebooks.models import Preset, Workspace
+from notebooks.services.placing import Placed
 from notebooks.spec import Spec
+from placement.fleet import Fleet, decision_on
+from placement.request import Request
 from runtime.models import ObservedWorkload
-from runtime.protocol import NodeChanges
+from runtime.protocol import NodeChanges, Resources
 from tests.clusters.fleet import node
 from tests.notebooks.cluster_world import attach
 
@@ -197,8 +198,8 @@ def mixed(gpu):
 
 
 def placed(project):
-    asked = {"gpus": 1, "gpu_flavor": "", "kind": "notebook", "project_uid": project.uid}
-    return placement_for("gpu", **asked)
+    request = Request.of_size("notebook", Resources(gpus=1))
+    return decision_on("gpu", request, project.uid).nodes
 
 
 def test_c11_of_any_kind_only_that_is_counted_which_would_be_asked_for(
@@ -206,9 +207,9 @@ def test_c11_of_any_kind_only_that_is_counted_which_would_be_asked_for(
 ):
     assert placed(project).resource == "nvidia.com/gpu"
     gpu = Cluster.objects.get(key="gpu")
-    room = Rooms(project.uid, [gpu]).of(gpu, asked(1))
-    assert (room.free_gpus(), room.total_gpus()) == (16, 16)
-    assert [kind.label for kind in room.kinds()] == ["H100"]
+    any_kind = Request.of_size("notebook", Resources(gpus=1))
+    (room,) = Fleet([gpu], project.uid).decide(gpu, any_kind).rooms
+    assert (room.label, room.free, room.total) == ("H100", 16, 16)
     for name in ("n0", "n1", "n2", "n3"):
         assert plan(gpus=1)["starts_now"] is True
         held(4, name)
@@ -236,14 +237,16 @@ def test_many_clusters_cost_as_many_queries_as_one(
         nodes_store(cluster_key=f"more-{number}", changes=nodes())
     rows = list(Cluster.objects.filter(driver="kubernetes"))
     with django_assert_max_num_queries(14):
-        rooms = Rooms(project.uid, rows)
+        look = Fleet(rows, project.uid)
         for gpus in (1, 2, 4, 8):
-            rooms.ranked(rows, asked(gpus))
+            look.ranked(rows, asked(gpus).request)
 
 
 def test_the_forecast_of_one_cluster_is_that_of_all(gpu, project, held):
     for name in ("n0", "n1", "n2", "n3"):
         held(3, name)
-    alone = forecast(asked(2, cluster="gpu"), project_uid=project.uid)
+    spec = asked(2, cluster="gpu")
+    alone = Placed(spec, project).decision
     assert not alone.starts_now
-    assert Rooms(project.uid, [gpu]).ranked([gpu], asked(2)) == [(gpu, alone)]
+    (ranked,) = Fleet([gpu], project.uid).ranked([gpu], spec.request)
+    assert (ranked, ranked.standing) == (alone, alone.standing)

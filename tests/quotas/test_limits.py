@@ -294,7 +294,7 @@ def test_what_is_used_and_left_costs_two_queries_whatever_the_rows(
     for _ in range(20):
         reserve(principal, project, bob, gpus=1, cpu_milli=100)
     with CaptureQueriesContext(connection) as captured:
-        shares = {s.resource: s for s in selectors.project_share(project, alice)}
+        shares = {s.resource: s for s in selectors.Account(project, alice).shares()}
     assert len(captured) == 2
     assert (shares["gpus"].used, shares["gpus"].left) == (20, 80)
 

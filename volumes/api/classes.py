@@ -11,7 +11,7 @@ from rest_framework import status
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from clusters.placement import usable_clusters
+from clusters.usable import usable_clusters
 from common.drf.etag import check_if_match, with_etag
 from projects.access import Permission
 from projects.api.base import PlatformAPIView, ProjectAPIView

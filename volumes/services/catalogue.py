@@ -11,8 +11,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from clusters.models import Cluster
-from clusters.placement import QUEUED_HERE
 from clusters.services.base import clean_name, require_operator
+from clusters.usable import QUEUED_HERE
 from common.errors import Conflict, wrong
 from events import services as events
 from volumes.backing import clean_options

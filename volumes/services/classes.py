@@ -7,7 +7,7 @@ from django.utils.translation import gettext as _
 
 from clusters.models import Cluster
 from clusters.options import options_of
-from clusters.placement import QUEUED_HERE
+from clusters.usable import QUEUED_HERE
 from volumes.backing import derived_of
 from volumes.models import ClassPlace, VolumeClass
 

@@ -10,7 +10,7 @@ from django.db.models import Exists, OuterRef
 
 from accounts.models import User
 from clusters.models import Cluster
-from clusters.placement import QUEUED_HERE, usable_clusters
+from clusters.usable import QUEUED_HERE, usable_clusters
 from common.clock import now
 from common.errors import BerthError
 from projects.choices import Role

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from django.db import IntegrityError, transaction
 from django.utils.translation import gettext as _
 
-from clusters.placement import usable_clusters
+from clusters.usable import usable_clusters
 from common.clock import now
 from common.errors import Conflict, Forbidden, wrong
 from events import services as events

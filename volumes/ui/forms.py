@@ -9,7 +9,7 @@ from django import forms
 from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 
-from clusters.placement import usable_clusters
+from clusters.usable import usable_clusters
 from common.money import price
 from common.templatetags.berth import mib
 from volumes import selectors

@@ -1,33 +1,22 @@
-"""The local queue of one machine: who starts, with which GPUs, and who waits.
+"""How claims stand in line on one machine, read once and then asked; it decides and writes nothing.
 
 First come, first served for each kind of resource. A later claim may pass an earlier one only
 when it needs nothing that the earlier one waits for; so nobody starves. Set aside, and passed by
 all, are claims for more than the machine itself has, what an operator holds back, and what waits
-for a device that can't be read. All decisions are made with the cluster's row locked, so that they
-are atomic on PostgreSQL and on SQLite (IMMEDIATE). ``Line`` alone decides; advice asks it too.
+for a device that can't be read.
 """
 
-from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from django.conf import settings
-from django.db import transaction
 
-from clusters import registry
 from clusters.models import Claim, Cluster, Device, Hold
-from clusters.placement import QUEUED_HERE
 from clusters.selectors import devices_there
-from clusters.wording import never_sentence, waiting_sentence
-from common.clock import now
-from runtime import hints
-from runtime.ports import AdmissionRequest, Granted, Waiting
-from runtime.protocol import Resources, Unreachable
-from runtime.reasons import Reason
-
-# Positions that are refreshed at once after a release; the others follow within a minute.
-_REFRESHED = 20
+from placement.reasons import Amounts, Reason
+from placement.request import names_in
+from runtime.protocol import Resources
 
 
 @dataclass
@@ -54,7 +43,7 @@ class _Free:
 
     def choice(self, claim: Claim) -> list[Device]:
         """The devices to take from: of several kinds the first that has enough (A3)."""
-        kinds = [self.matching(name) for name in _names(claim.gpu_flavor) or [""]]
+        kinds = [self.matching(name) for name in names_in(claim.gpu_flavor) or ("",)]
         enough = [devices for devices in kinds if len(devices) >= claim.gpus]
         return enough[0] if enough else []
 
@@ -129,6 +118,13 @@ class Line:
         )
         return Resources(cpu, memory, len(there.matching(flavor)), flavor)
 
+    def less_than(self, place: object, lacking: Iterable[str], size: Resources) -> Reason:
+        """Return what ``place`` will never have enough of, and the most that it has."""
+        words = tuple(lacking)
+        most = Amounts(words, self.most(size.gpu_flavor))
+        params = {"place": place, "things": Amounts(words, size), "most": most}
+        return Reason("machine-has-less", params)
+
     def is_oversized(self, size: Claim | Resources) -> bool:
         """Whether it asks for more than the machine itself has, and waits until all else ended."""
         return size.cpu_milli > self.cpu_milli or size.memory_mib > self.memory_mib
@@ -175,116 +171,6 @@ class Line:
         )
 
 
-def admit(request: AdmissionRequest) -> Granted | Waiting:
-    """Ask for a place, or ask again how it stands. Idempotent by ``uid``."""
-    if registry.row_for(request.cluster_key).driver not in QUEUED_HERE:
-        return Granted()
-    cluster = _cluster(request.cluster_key)
-    if cluster.checked_at is None:
-        from clusters.services import health_refresh
-
-        health_refresh(key=cluster.key)
-    with transaction.atomic():
-        cluster = _locked(cluster)
-        claim = _claim(cluster, request)
-        if claim.granted_at is None:
-            line = Line(cluster)
-            verdicts = line.verdicts()
-            _grant(verdicts, mine=claim)
-            claim.refresh_from_db()
-            if claim.granted_at is None:
-                mine = next(v for v in verdicts if v.claim.pk == claim.pk)
-                return _waiting(cluster, line, mine)
-        return Granted(tuple(claim.holds.values_list("device__uuid", flat=True)))
-
-
-def release(uid: str) -> None:
-    """Give back the place of a workload; what waits for it becomes due at once."""
-    known = Claim.objects.filter(workload_uid=uid).select_related("cluster").first()
-    if known is None:
-        return
-    with transaction.atomic():
-        cluster = _locked(known.cluster)
-        Claim.objects.filter(workload_uid=uid).delete()  # with its holds
-        _settle(cluster)
-
-
-def _settle(cluster: Cluster) -> None:
-    """Let in whoever fits now, and let the next ones say anew for what they wait."""
-    verdicts = Line(cluster).verdicts()
-    _grant(verdicts)
-    _wake([v.claim for v in verdicts if not v.fits][:_REFRESHED])
-
-
-def grant_waiting(cluster: Cluster) -> None:
-    """Let in whoever fits now; after devices or capacity changed."""
-    with transaction.atomic():
-        _grant(Line(_locked(cluster)).verdicts())
-
-
-def hold(uid: UUID, *, held: bool) -> bool:
-    """Hold back what waits, so that all others pass it, or let it stand in line again.
-
-    It keeps its place. False: nothing so called waits.
-    """
-    known = Claim.objects.filter(workload_uid=uid).select_related("cluster").first()
-    if known is None:
-        return False
-    with transaction.atomic():
-        cluster = _locked(known.cluster)
-        rows = Claim.objects.filter(workload_uid=uid, granted_at__isnull=True)
-        if not rows.update(held_at=now() if held else None):
-            return False
-        _settle(cluster)
-        _wake([known])
-    return True
-
-
-def _cluster(key: str) -> Cluster:
-    cluster = Cluster.objects.filter(key=key).first()
-    if cluster is None:
-        registry.driver_for(key)  # makes the local one, or raises
-        cluster = Cluster.objects.filter(key=key).first()
-    if cluster is None:
-        message = f"There is no cluster called {key!r}."
-        raise Unreachable(message)
-    return cluster
-
-
-def _locked(cluster: Cluster) -> Cluster:
-    return Cluster.objects.select_for_update().get(pk=cluster.pk)
-
-
-def _claim(cluster: Cluster, request: AdmissionRequest) -> Claim:
-    """Return the workload's claim; a changed size goes to the end of the queue."""
-    asked = request.resources
-    size = {
-        "cpu_milli": asked.cpu_milli,
-        "memory_mib": asked.memory_mib,
-        "gpus": asked.gpus,
-        "gpu_flavor": asked.gpu_flavor,
-    }
-    claim, made = Claim.objects.get_or_create(
-        workload_uid=UUID(request.uid),
-        defaults={
-            "cluster": cluster,
-            "workload_kind": request.kind,
-            "project_uid": UUID(request.project_uid),
-            "owner_uid": UUID(request.owner_uid) if request.owner_uid else None,
-            "asked_at": now(),
-            **size,
-        },
-    )
-    if made or all(getattr(claim, name) == value for name, value in size.items()):
-        return claim
-    claim.holds.all().delete()
-    for name, value in size.items():
-        setattr(claim, name, value)
-    claim.asked_at, claim.granted_at = now(), None
-    claim.save()
-    return claim
-
-
 def _devices(cluster: Cluster) -> list[Device]:
     """The cheapest first, so that "any GPU" leaves the better ones to those who ask for them."""
     rows = devices_there(cluster).select_related("flavor")
@@ -293,48 +179,14 @@ def _devices(cluster: Cluster) -> list[Device]:
     )
 
 
-def _grant(verdicts: list[Verdict], *, mine: Claim | None = None) -> None:
-    """Make the decisions true, and wake the others that were let in."""
-    at = now()
-    let_in = [v for v in verdicts if v.fits]
-    for verdict in let_in:
-        Hold.objects.bulk_create(Hold(claim=verdict.claim, device=d) for d in verdict.devices)
-    Claim.objects.filter(pk__in=[v.claim.pk for v in let_in]).update(granted_at=at)
-    _wake([v.claim for v in let_in if mine is None or v.claim.pk != mine.pk])
-
-
-def _wake(claims: list[Claim]) -> None:
-    by_kind: dict[str, list[UUID]] = defaultdict(list)
-    for claim in claims:
-        by_kind[claim.workload_kind].append(claim.workload_uid)
-    for kind, uids in by_kind.items():
-        hints.hint_uids(kind, uids)
-
-
-def _waiting(cluster: Cluster, line: Line, verdict: Verdict) -> Waiting:
-    claim = verdict.claim
-    size = Resources(claim.cpu_milli, claim.memory_mib, claim.gpus, claim.gpu_flavor)
-    reason, said = Reason.QUEUED, waiting_sentence(verdict.lacking, verdict.ahead + 1, size)
-    if verdict.never:
-        reason = Reason.DOES_NOT_FIT
-        said = never_sentence(cluster.label, verdict.lacking, size, line.most(claim.gpu_flavor))
-    elif verdict.is_held:
-        reason, said = Reason.ON_HOLD, ""
-    return Waiting(verdict.ahead + 1, verdict.ahead, reason, said, verdict.lacking)
-
-
 def _gpu_word(flavor: str) -> str:
     return f"gpu:{flavor}" if flavor else "gpu"
 
 
 def _is_of(device: Device, flavor: str) -> bool:
     """``flavor``: '' any, 'a,b' one of these."""
-    names = _names(flavor)
+    names = names_in(flavor)
     return not names or (device.flavor is not None and device.flavor.name in names)
-
-
-def _names(flavor: str) -> list[str]:
-    return [name.strip() for name in flavor.split(",") if name.strip()]
 
 
 def _overlap(verdict: Verdict, short: list[str]) -> bool:
@@ -349,6 +201,6 @@ def _overlap(verdict: Verdict, short: list[str]) -> bool:
     )
 
 
-def _kinds_in(lacking: Iterable[str]) -> list[list[str]]:
+def _kinds_in(lacking: Iterable[str]) -> list[tuple[str, ...]]:
     """The names in each word about GPUs; none: of any kind."""
-    return [_names(w.partition(":")[2]) for w in lacking if w == "gpu" or w.startswith("gpu:")]
+    return [names_in(w.partition(":")[2]) for w in lacking if w == "gpu" or w.startswith("gpu:")]

@@ -1,0 +1,326 @@
+"""One look at clusters: the decision that card, form, plan, limits and engine share."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from django.db.models import prefetch_related_objects
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from clusters.accelerators import held_by_kind, ours_by_kind
+from clusters.demand import held_on
+from clusters.kind_use import KindUse, uses
+from clusters.models import CheckResult, Cluster, Flavor, NetworkProfile, Node, Pool
+from clusters.options import options_of
+from clusters.usable import QUEUED_HERE, unproved_among
+from common.errors import BerthError, Unavailable
+from placement.decision import Decision, KindRoom, Standing, bears
+from placement.eligibility import Offered, RefusedError, on_nodes
+from placement.line import Line
+from placement.reasons import IN_USE, STARTS_NOW, Amounts, Reason
+from placement.request import DeviceRequest, Request
+from runtime import reasons
+from runtime.protocol import InvalidSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+    from uuid import UUID
+
+_NODE = ("name", "ready", "schedulable", "cpu_milli", "memory_mib", "labels", "taints")
+_THIS_MACHINE = gettext_lazy("This machine")
+
+
+class Fleet:
+    """One look at some clusters for the work of a project, then asked of any number of requests.
+
+    A constant number of queries, each made when it first matters.
+    """
+
+    def __init__(self, clusters: Iterable[Cluster], project_uid: Any) -> None:
+        self._clusters = {cluster.pk: cluster for cluster in clusters}
+        self._project_uid = project_uid
+        self._are_kinds_listed = False
+        self._lines: dict[int, Line] = {}
+
+    def decide(self, cluster: Cluster, request: Request, *, uid: UUID | None = None) -> Decision:
+        """``uid``: of the workload where there is one; its own place in a queue is not counted."""
+        made = Decision(cluster, request, self, uid)
+        if cluster.driver in QUEUED_HERE:  # its queue gives "any kind", which has no kind's limit
+            return replace(made, flavors=request.devices.kinds)
+        offered = Offered(
+            self._project_uid,
+            self._pools_of(cluster),
+            lambda: [row for row in self._networks if row.cluster_id == cluster.pk],
+            lambda: self._flavors,
+        )
+        if request.devices.count:
+            self._list_kinds()
+        try:
+            return on_nodes(made, offered)
+        except RefusedError as refused:
+            return replace(made, refusal=refused.reason)
+
+    def ranked(self, clusters: Iterable[Cluster], request: Request) -> list[Decision]:
+        """Return those where it ever fits, those that answer first; of these where it starts now.
+
+        All of them where it fits nowhere.
+        """
+        asked = [self.decide(row, request) for row in clusters]
+        fitting = [one for one in asked if one.fits] or asked
+        return sorted(fitting, key=lambda one: (not one.cluster.reachable, not one.starts_now))
+
+    def unproved(self, cluster: Cluster) -> str:
+        """Return why the cluster lets no work in yet, or ''."""
+        return self._unproved.get(cluster.pk, "")
+
+    def pools(self, work_classes: Collection[str]) -> list[Pool]:
+        """Return the pools that any of this work may choose."""
+        uid = self._project_uid
+        return [row for row in self._pools if any(row.admits(one, uid) for one in work_classes)]
+
+    def networks(self) -> list[NetworkProfile]:
+        """Return the extra networks that the project may ask for."""
+        uid = str(self._project_uid)
+        return [row for row in self._networks if not row.project_uids or uid in row.project_uids]
+
+    def offers(self, work_classes: Collection[str]) -> list[tuple[KindRoom, Flavor, list[str]]]:
+        """Return of each kind what work gets that names no pool.
+
+        Where that is nothing, all of it, with the pools of which one must be named.
+        """
+        found: list[tuple[KindRoom, Flavor, list[str]]] = []
+        for use in (use for rows in self._uses.values() for use in rows):
+
+            def there(pool: str = "", use: KindUse = use) -> list[KindRoom]:
+                device = DeviceRequest(1, (use.flavor.name,))
+                asked = (Request(one, device, pool=pool) for one in work_classes)
+                rooms = (room for one in asked for room in self.decide(use.cluster, one).rooms)
+                return [room for room in rooms if room.total]
+
+            if rooms := there():
+                found.append((max(rooms, key=lambda one: one.total), use.flavor, []))
+            elif names := [row.name for row in self._pools_of(use.cluster) if there(row.name)]:
+                found.append((_room_of(use), use.flavor, names))
+        return found
+
+    def standing(self, made: Decision) -> Standing:
+        """Say whether it starts at this moment, waits, or never fits."""
+        if made.refusal is not None:
+            return Standing(made.refusal, fits=False)
+        if made.cluster.driver in QUEUED_HERE:
+            return _standing_in_line(self._line(made.cluster), made)
+        name = {"cluster": made.cluster.label}
+        if lacking := self._lacking(made):
+            things = {"things": Amounts(lacking, made.request.size)}
+            return Standing(Reason("no-node-has", name | things), fits=False, waits_for=lacking)
+        silent = made.cluster.checked_at and not made.cluster.reachable  # one just attached is not
+        if silent or made.cluster.pk in self._stuck:
+            return Standing(Reason("silent" if silent else "volumes-stuck", name))
+        free = sum(room.free for room in made.rooms)
+        if made.request.devices.count > free or not self._is_together(made):
+            return Standing(IN_USE, waits_for=("gpu",))
+        return Standing(STARTS_NOW, position=0)
+
+    def rooms(self, made: Decision) -> list[KindRoom]:
+        """Return what there is of each kind that it may get: on the nodes that it may get."""
+        if not made.request.devices.count:
+            return []
+        if made.cluster.driver in QUEUED_HERE:
+            return _rooms_in_line(self._line(made.cluster), made.request.devices)
+        names = {flavor.name for flavor in made.kinds}
+        rows = [use for use in self._uses[made.cluster.pk] if use.flavor.name in names]
+        return [self._room(made, use) for use in rows]
+
+    def _room(self, made: Decision, use: KindUse) -> KindRoom:
+        room, kind = _room_of(use), use.flavor.name
+        known = self._known(made) if self._pools_of(made.cluster) else []
+        if not known:
+            return room
+        there = [node for node in known if node.offers.get(kind) and made.admits(node)]
+        cpu_milli, memory_mib = _largest(node for node in there if _is_up(node))
+        return replace(
+            room,
+            total=sum(int(node.offers[kind]) for node in there),
+            # what starts at this moment is seen on no node yet
+            free=min(room.free, sum(self._free[node.pk][kind] for node in there)),
+            largest=max((int(node.offers[kind]) for node in there), default=0),
+            cpu_milli=cpu_milli,
+            memory_mib=memory_mib,
+        )
+
+    def _lacking(self, made: Decision) -> tuple[str, ...]:
+        """Return what the largest node has less of than is asked for; 0 says nothing."""
+        request, promised = made.request, options_of(made.cluster.options).cpu_overcommit
+        if request.devices.count:
+            cpu_milli = max((room.cpu_milli for room in made.rooms), default=0)
+            memory_mib = max((room.memory_mib for room in made.rooms), default=0)
+        else:
+            cpu_milli, memory_mib = self._plain(made)
+        found = ["cpu"] if 0 < cpu_milli * promised < request.cpu_milli else []
+        if 0 < memory_mib < request.memory_mib:
+            found.append("memory")
+        if request.devices.count > max((room.largest for room in made.rooms), default=0):
+            found.append("gpu")
+        return tuple(found)
+
+    def _plain(self, made: Decision) -> tuple[int, int]:
+        """Return the most CPU and memory of a node for work without devices; 0: not known."""
+        if self._pools_of(made.cluster):
+            return _largest(node for node in self._known(made) if made.admits(node))
+        known = made.cluster.capacity or {}
+        return int(known.get("plain_cpu_milli") or 0), int(known.get("plain_memory_mib") or 0)
+
+    def _is_together(self, made: Decision) -> bool:
+        """Whether one node has as many free ones; what is not known is in nobody's way."""
+        wanted = made.request.devices.count
+        if wanted <= 1:
+            return True
+        known = self._known(made)
+        if not any(_is_up(node) for node in known):
+            return True
+        there = [self._free[node.pk] for node in known if made.admits(node)]
+        return any(free[kind.name] >= wanted for free in there for kind in made.kinds)
+
+    def _known(self, made: Decision) -> list[Node]:
+        """Return the nodes that matter, none where no node of its pools is: they may grow."""
+        rows = self._nodes[made.cluster.pk]
+        of = (lambda n: n.offers) if made.request.devices.count else _is_up
+        rows = [node for node in rows if of(node)]
+        inside = not made.bound or any(bears(n, row) for n in rows for row in made.bound)
+        return rows if inside else []
+
+    # --- what is looked at, once ------------------------------------------------------------
+
+    @cached_property
+    def _pools(self) -> list[Pool]:
+        return list(Pool.objects.filter(cluster__in=list(self._clusters)))
+
+    def _pools_of(self, cluster: Cluster) -> list[Pool]:
+        return [row for row in self._pools if row.cluster_id == cluster.pk]
+
+    def _list_kinds(self) -> None:
+        """Read which kinds the pools list: once, and only where devices are asked for."""
+        if not self._are_kinds_listed:
+            prefetch_related_objects(self._pools, "flavors")
+            self._are_kinds_listed = True
+
+    @cached_property
+    def _networks(self) -> list[NetworkProfile]:
+        rows = NetworkProfile.objects.filter(cluster__in=list(self._clusters))
+        return list(rows.prefetch_related("pools"))
+
+    @cached_property
+    def _flavors(self) -> list[Flavor]:
+        return list(Flavor.objects.order_by("position", "name"))
+
+    @cached_property
+    def _uses(self) -> dict[int, list[KindUse]]:
+        found: dict[int, list[KindUse]] = defaultdict(list)
+        rows = [row for row in self._clusters.values() if row.driver not in QUEUED_HERE]
+        for use in uses(rows, flavors=self._flavors):
+            found[use.cluster.pk].append(use)
+        return found
+
+    @cached_property
+    def _nodes(self) -> dict[int, list[Node]]:
+        found: dict[int, list[Node]] = defaultdict(list)
+        rows = Node.objects.filter(cluster__in=list(self._clusters))
+        for node in rows.only("cluster_id", "accelerators", "offers", *_NODE):
+            found[node.cluster_id].append(node)
+        return found
+
+    @cached_property
+    def _free(self) -> dict[int, Counter[str]]:
+        """Return how many devices of each kind are free on a node: none while it is not up."""
+        ours = held_on([cluster.key for cluster in self._clusters.values()])
+        resources = {flavor.name: flavor.resource for flavor in self._flavors}
+        found: dict[int, Counter[str]] = defaultdict(Counter)
+        for node in (node for rows in self._nodes.values() for node in rows if _is_up(node)):
+            cluster = self._clusters[node.cluster_id]
+            others = (cluster.held or {}).get(node.name, {})
+            taken = Counter(held_by_kind(node.offers, others, resources))
+            taken.update(ours_by_kind(node.offers, ours[cluster.key, node.name]))
+            found[node.pk].update({k: max(0, int(n) - taken[k]) for k, n in node.offers.items()})
+        return found
+
+    @cached_property
+    def _stuck(self) -> set[int]:
+        """Return the clusters whose self-check says that no new volume can be used."""
+        clusters = list(self._clusters)
+        rows = CheckResult.objects.filter(cluster__in=clusters, name="storage", state="red")
+        return set(rows.values_list("cluster_id", flat=True))
+
+    @cached_property
+    def _unproved(self) -> dict[int, str]:
+        return unproved_among(self._clusters.values())
+
+    def _line(self, cluster: Cluster) -> Line:
+        if cluster.pk not in self._lines:
+            self._lines[cluster.pk] = Line(cluster)
+        return self._lines[cluster.pk]
+
+
+def decision_on(cluster_key: str, request: Request, project_uid: Any) -> Decision:
+    """Return what is decided for a cluster, or raise why it is not let in."""
+    cluster = Cluster.objects.filter(key=cluster_key).first()
+    if cluster is None:
+        raise Unavailable(_("There is no such cluster."))
+    return Fleet([cluster], project_uid).decide(cluster, request).required()
+
+
+def engine_decision(cluster_key: str, request: Request, project_uid: Any) -> Decision:
+    """The same in the engine's words: what was allowed at launch may be gone."""
+    try:
+        return decision_on(cluster_key, request, project_uid)
+    except BerthError as error:
+        raise InvalidSpec(error.message, reason=reasons.Reason.INVALID_SPEC) from error
+
+
+def _standing_in_line(line: Line, made: Decision) -> Standing:
+    """One machine: what its queue itself would decide."""
+    size = made.request.size
+    verdict = line.would(size, uid=made.uid)
+    if verdict.never:
+        said = line.less_than(_THIS_MACHINE, verdict.lacking, size)
+        return Standing(said, fits=False, waits_for=verdict.lacking)
+    if verdict.fits:
+        return Standing(STARTS_NOW, position=0)
+    reason = IN_USE
+    if line.is_oversized(size):
+        words = {"cpus": line.cpu_milli / 1000, "memory": round(line.memory_mib / 1024, 1)}
+        reason = Reason("oversized", words)
+    elif verdict.ahead:
+        reason = Reason("behind", {"n": verdict.ahead})
+    return Standing(reason, position=verdict.ahead + 1, waits_for=verdict.lacking)
+
+
+def _rooms_in_line(line: Line, devices: DeviceRequest) -> list[KindRoom]:
+    total, free = Counter[str](), Counter[str]()
+    labels: dict[str, str] = {}
+    for device in sorted(line.devices, key=lambda one: one.flavor.position if one.flavor else 0):
+        name = device.flavor.name if device.flavor else device.name
+        labels.setdefault(name, device.flavor.label if device.flavor else device.name)
+        total[name] += 1
+        free[name] += line.is_free(device)
+    names = [name for name in devices.kinds or labels if total[name]]
+    return [KindRoom(name, labels[name], total[name], free[name]) for name in names]
+
+
+def _room_of(use: KindUse) -> KindRoom:
+    flavor, size = use.flavor, (use.largest, use.cpu_milli, use.memory_mib)
+    return KindRoom(flavor.name, flavor.label, use.total, use.free, *size)
+
+
+def _is_up(node: Node) -> bool:
+    return node.ready and node.schedulable
+
+
+def _largest(nodes: Iterable[Node]) -> tuple[int, int]:
+    """Return the most CPU and the most memory that one of them has."""
+    sizes = [(node.cpu_milli, node.memory_mib) for node in nodes]
+    cpu_milli = max((cpu for cpu, _memory in sizes), default=0)
+    return cpu_milli, max((memory for _cpu, memory in sizes), default=0)

@@ -1,0 +1,50 @@
+"""Who is let in, by the queue of the cluster that is asked for. Implements ``runtime.ports``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from clusters import registry
+from clusters.usable import QUEUED_HERE
+from queues import local, none
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from clusters.models import Cluster
+    from placement.line import Verdict
+    from runtime.ports import AdmissionRequest, Granted, Waiting
+
+
+class Admitter(Protocol):
+    """One way to decide who starts. A module may be one."""
+
+    def admit(self, request: AdmissionRequest) -> Granted | Waiting:
+        """Ask for a place, or ask again how it stands. Idempotent by ``uid``."""
+
+    def release(self, uid: str) -> None:
+        """Give back the place of a workload. Missing is success."""
+
+    def line(self, cluster: Cluster) -> Sequence[Verdict]:
+        """Return who waits there, in order, and for what."""
+
+
+ADMITTERS: tuple[Admitter, ...] = (local, none)
+
+
+def admitter_of(driver: str) -> Admitter:
+    """Return who decides for clusters of a driver."""
+    return local if driver in QUEUED_HERE else none
+
+
+def admit(request: AdmissionRequest) -> Granted | Waiting:
+    return admitter_of(registry.row_for(request.cluster_key).driver).admit(request)
+
+
+def release(uid: str) -> None:
+    for admitter in ADMITTERS:
+        admitter.release(uid)
+
+
+def line(cluster: Cluster) -> Sequence[Verdict]:
+    return admitter_of(cluster.driver).line(cluster)

@@ -1,0 +1,172 @@
+"""The local queue of one machine: who starts, with which GPUs, and who waits.
+
+``placement.line`` decides, and advice asks the same; here what it decides becomes true. All
+decisions are made with the cluster's row locked, so that they are atomic on PostgreSQL and on
+SQLite (IMMEDIATE).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from django.db import transaction
+
+from clusters import registry
+from clusters.models import Claim, Cluster, Hold
+from clusters.services.health import health_refresh
+from common.clock import now
+from placement.line import Line, Verdict
+from placement.reasons import waiting
+from runtime import hints
+from runtime.ports import AdmissionRequest, Granted, Waiting
+from runtime.protocol import Resources, Unreachable
+from runtime.reasons import Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# Positions that are refreshed at once after a release; the others follow within a minute.
+_REFRESHED = 20
+
+
+def admit(request: AdmissionRequest) -> Granted | Waiting:
+    """Ask for a place, or ask again how it stands. Idempotent by ``uid``."""
+    cluster = _cluster(request.cluster_key)
+    if cluster.checked_at is None:
+        health_refresh(key=cluster.key)
+    with transaction.atomic():
+        cluster = _locked(cluster)
+        claim = _claim(cluster, request)
+        if claim.granted_at is None:
+            there = Line(cluster)
+            verdicts = there.verdicts()
+            _grant(verdicts, mine=claim)
+            claim.refresh_from_db()
+            if claim.granted_at is None:
+                mine = next(v for v in verdicts if v.claim.pk == claim.pk)
+                return _waiting(cluster, there, mine)
+        return Granted(tuple(claim.holds.values_list("device__uuid", flat=True)))
+
+
+def release(uid: str) -> None:
+    """Give back the place of a workload; what waits for it becomes due at once."""
+    known = Claim.objects.filter(workload_uid=uid).select_related("cluster").first()
+    if known is None:
+        return
+    with transaction.atomic():
+        cluster = _locked(known.cluster)
+        Claim.objects.filter(workload_uid=uid).delete()  # with its holds
+        _settle(cluster)
+
+
+def line(cluster: Cluster) -> Sequence[Verdict]:
+    """Return who waits there, in order, and for what."""
+    return Line(cluster).verdicts()
+
+
+def _settle(cluster: Cluster) -> None:
+    """Let in whoever fits now, and let the next ones say anew for what they wait."""
+    verdicts = Line(cluster).verdicts()
+    _grant(verdicts)
+    _wake([v.claim for v in verdicts if not v.fits][:_REFRESHED])
+
+
+def grant_waiting(cluster: Cluster) -> None:
+    """Let in whoever fits now; after devices or capacity changed."""
+    with transaction.atomic():
+        _grant(Line(_locked(cluster)).verdicts())
+
+
+def hold(uid: UUID, *, held: bool) -> bool:
+    """Hold back what waits, so that all others pass it, or let it stand in line again.
+
+    It keeps its place. False: nothing so called waits.
+    """
+    known = Claim.objects.filter(workload_uid=uid).select_related("cluster").first()
+    if known is None:
+        return False
+    with transaction.atomic():
+        cluster = _locked(known.cluster)
+        rows = Claim.objects.filter(workload_uid=uid, granted_at__isnull=True)
+        if not rows.update(held_at=now() if held else None):
+            return False
+        _settle(cluster)
+        _wake([known])
+    return True
+
+
+def _cluster(key: str) -> Cluster:
+    cluster = Cluster.objects.filter(key=key).first()
+    if cluster is None:
+        registry.driver_for(key)  # makes the local one, or raises
+        cluster = Cluster.objects.filter(key=key).first()
+    if cluster is None:
+        message = f"There is no cluster called {key!r}."
+        raise Unreachable(message)
+    return cluster
+
+
+def _locked(cluster: Cluster) -> Cluster:
+    return Cluster.objects.select_for_update().get(pk=cluster.pk)
+
+
+def _claim(cluster: Cluster, request: AdmissionRequest) -> Claim:
+    """Return the workload's claim; a changed size goes to the end of the queue."""
+    asked = request.total
+    size = {
+        "cpu_milli": asked.cpu_milli,
+        "memory_mib": asked.memory_mib,
+        "gpus": asked.gpus,
+        "gpu_flavor": asked.gpu_flavor,
+    }
+    claim, made = Claim.objects.get_or_create(
+        workload_uid=UUID(request.uid),
+        defaults={
+            "cluster": cluster,
+            "workload_kind": request.kind,
+            "project_uid": UUID(request.project_uid),
+            "owner_uid": UUID(request.owner_uid) if request.owner_uid else None,
+            "asked_at": now(),
+            **size,
+        },
+    )
+    if made or all(getattr(claim, name) == value for name, value in size.items()):
+        return claim
+    claim.holds.all().delete()
+    for name, value in size.items():
+        setattr(claim, name, value)
+    claim.asked_at, claim.granted_at = now(), None
+    claim.save()
+    return claim
+
+
+def _grant(verdicts: list[Verdict], *, mine: Claim | None = None) -> None:
+    """Make the decisions true, and wake the others that were let in."""
+    at = now()
+    let_in = [v for v in verdicts if v.fits]
+    for verdict in let_in:
+        Hold.objects.bulk_create(Hold(claim=verdict.claim, device=d) for d in verdict.devices)
+    Claim.objects.filter(pk__in=[v.claim.pk for v in let_in]).update(granted_at=at)
+    _wake([v.claim for v in let_in if mine is None or v.claim.pk != mine.pk])
+
+
+def _wake(claims: list[Claim]) -> None:
+    by_kind: dict[str, list[UUID]] = defaultdict(list)
+    for claim in claims:
+        by_kind[claim.workload_kind].append(claim.workload_uid)
+    for kind, uids in by_kind.items():
+        hints.hint_uids(kind, uids)
+
+
+def _waiting(cluster: Cluster, there: Line, verdict: Verdict) -> Waiting:
+    claim = verdict.claim
+    size = Resources(claim.cpu_milli, claim.memory_mib, claim.gpus, claim.gpu_flavor)
+    reason, said = Reason.QUEUED, str(waiting(verdict.lacking, verdict.ahead + 1, size))
+    if verdict.never:
+        reason = Reason.DOES_NOT_FIT
+        said = str(there.less_than(cluster.label, verdict.lacking, size))
+    elif verdict.is_held:
+        reason, said = Reason.ON_HOLD, ""
+    return Waiting(verdict.ahead + 1, verdict.ahead, reason, said, verdict.lacking)

@@ -1,0 +1,28 @@
+"""Admission where Berth keeps no queue: all are let in, the cluster's own scheduler decides.
+
+A cluster whose pods carry the label of a LocalQueue has Kueue hold them until it is their turn.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from runtime.ports import AdmissionRequest, Granted
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from clusters.models import Cluster
+    from placement.line import Verdict
+
+
+def admit(request: AdmissionRequest) -> Granted:  # noqa: ARG001 - whatever it asks for
+    return Granted()
+
+
+def release(uid: str) -> None:
+    """Nothing was kept."""
+
+
+def line(cluster: Cluster) -> Sequence[Verdict]:  # noqa: ARG001 - nobody waits here
+    return ()
