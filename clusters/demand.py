@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
     from uuid import UUID
 
-MOST_LOOSE = 5000
 PLACE = "place"
+_NODE_KIND = ("cluster__key", "name", "flavor__name")
 HELD = (Phase.STARTING, Phase.RUNNING, Phase.STOPPING, Phase.DELETING, Phase.UNKNOWN)
 
 
@@ -38,9 +38,10 @@ class Demand:
 
 @dataclass(frozen=True)
 class Placed:
-    """Live work that holds devices, and the node on which it was seen."""
+    """Live work that holds devices, and the node on which it was seen; '' before that."""
 
     kind: str
+    cluster_key: str
     uid: UUID
     gpus: int
     gpu_flavor: str
@@ -60,47 +61,37 @@ def demand_on(cluster_keys: list[str]) -> dict[str, Demand]:
     for row in sums[0].union(*sums[1:], all=True) if sums else ():
         _count(found[row["cluster_key"]], row)
         loose |= row["phase"] in HELD and not _is_one(row["gpu_flavor"])
-    for rows in live if loose else ():
-        _find_loose(rows.filter(phase__in=HELD), found)
+    if loose:
+        _find_loose(found)
     return found
 
 
-def placed_on(cluster_key: str, nodes: Collection[str] | None = None) -> list[Placed]:
-    """Return what holds devices of a cluster's nodes; one query more than tables of work.
+def placed_on(keys: Collection[str], only: Q | None = None) -> list[Placed]:
+    """Return what holds devices on some clusters, and where; one query for each table of work.
 
-    ``nodes``: of these only.
+    ``only``: of the columns of a workload, and ``node``.
     """
-    seen = ObservedWorkload.objects.filter(cluster_key=cluster_key)
-    if nodes is not None:
-        seen = seen.filter(data__detail__node__in=list(nodes))
-    where = dict(seen.values_list("uid", KT("data__detail__node")))
+    seen = ObservedWorkload.objects.filter(
+        cluster_key=OuterRef("cluster_key"), uid=OuterRef("uid")
+    ).annotate(on=KT("data__detail__node"))
     return [
-        Placed(kind or own, uid, gpus, flavor, node)
+        Placed(kind or own, key, uid, gpus, flavor, node or "")
         for rows, kind in rows_with_gpus()
-        for uid, gpus, flavor, own in rows.filter(
-            cluster_key=cluster_key, deleted_at__isnull=True, gpus__gt=0, phase__in=HELD
-        ).values_list("uid", "gpus", "gpu_flavor", "uid" if kind else "kind")
-        if (node := where.get(uid))
+        for key, uid, gpus, flavor, node, own in rows.filter(
+            cluster_key__in=list(keys), deleted_at__isnull=True, gpus__gt=0, phase__in=HELD
+        )
+        .annotate(node=Subquery(seen.values("on")[:1]))
+        .filter(only or Q())
+        .order_by()
+        .values_list("cluster_key", "uid", "gpus", "gpu_flavor", "node", "uid" if kind else "kind")
     ]
 
 
 def held_on(keys: Collection[str]) -> dict[tuple[str, str], list[tuple[str, int]]]:
-    """Return what our own work holds, by cluster and the node on which it was seen.
-
-    One query for each table of work.
-    """
+    """Return kind and count of what our own work holds, by cluster and node."""
     found: dict[tuple[str, str], list[tuple[str, int]]] = defaultdict(list)
-    seen = ObservedWorkload.objects.filter(
-        cluster_key=OuterRef("cluster_key"), uid=OuterRef("uid")
-    ).annotate(node=KT("data__detail__node"))
-    for table, _kind in rows_with_gpus():
-        rows = table.filter(
-            cluster_key__in=list(keys), deleted_at__isnull=True, gpus__gt=0, phase__in=HELD
-        ).order_by()
-        rows = rows.annotate(seen_on=Subquery(seen.values("node")[:1]))
-        columns = ("cluster_key", "seen_on", "gpu_flavor", "gpus")
-        for key, node, flavor, gpus in rows.values_list(*columns):
-            found[key, node or ""].append((flavor, gpus))
+    for one in placed_on(keys):
+        found[one.cluster_key, one.node].append((one.gpu_flavor, one.gpus))
     return found
 
 
@@ -146,34 +137,18 @@ def _count(demand: Demand, row: dict[str, Any]) -> None:
             demand.waiting[name] += amount
 
 
-def _find_loose(rows: Any, found: dict[str, Demand]) -> None:
+def _find_loose(found: dict[str, Demand]) -> None:
     """Held GPUs of "any kind" and "any of" count for the kind of the node they came to."""
-    several = rows.filter(Q(gpu_flavor="") | Q(gpu_flavor__contains=",")).order_by()
-    loose = list(several.values_list("cluster_key", "uid", "gpus", "gpu_flavor")[:MOST_LOOSE])
-    if not loose:
-        return
-    placed = _nodes_of([uid for _key, uid, _gpus, _flavor in loose])
-    kinds = {
-        (key, name): flavor
-        for key, name, flavor in Node.objects.filter(
-            cluster__key__in=found, name__in=set(placed.values()), flavor__isnull=False
-        ).values_list("cluster__key", "name", "flavor__name")
-    }
-    for key, uid, gpus, _flavor in loose:
-        flavor = kinds.get((key, placed.get(uid, "")))
-        if flavor is None:
-            found[key].anywhere += gpus
+    loose = placed_on(found, Q(gpu_flavor="") | Q(gpu_flavor__contains=","))
+    names = {one.node for one in loose}
+    nodes = Node.objects.filter(cluster__key__in=found, name__in=names, flavor__isnull=False)
+    kinds = {(key, name): kind for key, name, kind in nodes.values_list(*_NODE_KIND)}
+    for one in loose:
+        kind = kinds.get((one.cluster_key, one.node))
+        if kind is None:
+            found[one.cluster_key].anywhere += one.gpus
         else:
-            found[key].used[flavor] += gpus
-
-
-def _nodes_of(uids: list[Any]) -> dict[Any, str]:
-    placed = {}
-    for begin in range(0, len(uids), 500):
-        rows = ObservedWorkload.objects.filter(uid__in=uids[begin : begin + 500])
-        for uid, data in rows.values_list("uid", "data"):
-            placed[uid] = str((data.get("detail") or {}).get("node") or "")
-    return placed
+            found[one.cluster_key].used[kind] += one.gpus
 
 
 def _is_one(flavor: str) -> bool:

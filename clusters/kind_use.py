@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from clusters.accelerators import closed_by, ours_by_kind
 from clusters.demand import Demand, demand_on, held_on
 from clusters.models import Cluster, Flavor, Node, Pool
-from clusters.usable import usable_clusters
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -37,32 +36,19 @@ class KindUse:
 
 
 def kinds_for(
-    project_uid: Any,
-    kinds_of_work: Collection[str],
-    *,
-    cluster_key: str = "",
-    clusters: Collection[Cluster] | None = None,
+    clusters: Collection[Cluster], project_uid: Any, work_classes: Collection[str]
 ) -> list[KindUse]:
-    """Return the kinds of GPU that some of this work may ask for, on every cluster it may use."""
-    given = usable_clusters(project_uid) if clusters is None else clusters
-    clusters = [c for c in given if not cluster_key or c.key == cluster_key]
-    hidden = _hidden_on(clusters, kinds_of_work, project_uid)
-    return [use for use in uses(clusters) if use.flavor.name not in hidden[use.cluster.pk]]
-
-
-def _hidden_on(
-    clusters: Collection[Cluster], kinds_of_work: Collection[str], project_uid: Any
-) -> dict[int, set[str]]:
-    """``hidden_kinds`` of several clusters in one query: what none of this work may ask for."""
-    ours: dict[int, set[str]] = defaultdict(set)
-    theirs: dict[int, set[str]] = defaultdict(set)
+    """Return the kinds of GPU that some of this work may ask for."""
+    ours: set[tuple[int, str]] = set()
+    theirs: set[tuple[int, str]] = set()
     rows = Pool.objects.filter(cluster__in=clusters, flavors__isnull=False).order_by()
     columns = ("cluster_id", "kinds", "project_uids", "flavors__name")
     for cluster_id, kinds, uids, name in rows.values_list(*columns):
         pool = Pool(kinds=kinds, project_uids=uids)
-        admitted = any(pool.admits(work, project_uid) for work in kinds_of_work)
-        (ours if admitted else theirs)[cluster_id].add(name)
-    return defaultdict(set, {pk: names - ours[pk] for pk, names in theirs.items()})
+        admitted = any(pool.admits(work, project_uid) for work in work_classes)
+        (ours if admitted else theirs).add((cluster_id, name))
+    hidden = theirs - ours
+    return [use for use in uses(clusters) if (use.cluster.pk, use.flavor.name) not in hidden]
 
 
 def uses(

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from django.db.models import Q
+
 from clusters.accelerators import closed_by, held_by_kind, ours_by_kind
 from clusters.demand import Placed, placed_on
 from clusters.models import Flavor, Pool
@@ -107,9 +109,9 @@ def register(kind: str, about: About) -> None:
 def node_uses(cluster: Cluster, nodes: Iterable[Node]) -> list[NodeUse]:
     """Return how the devices of some nodes of a cluster are held, without names."""
     asked = list(nodes)
-    of_these = [node.name for node in asked] if len(asked) <= MOST_NAMED else None
+    names = [node.name for node in asked]
     placed: dict[str, list[Placed]] = {}
-    for one in placed_on(cluster.key, of_these):
+    for one in _on_nodes(cluster, names if len(names) <= MOST_NAMED else None):
         placed.setdefault(one.node, []).append(one)
     pools = Pool.objects.filter(cluster=cluster).values_list("tolerations", flat=True)
     tolerations = [entry for entries in pools for entry in entries]
@@ -143,6 +145,12 @@ def with_holders(uses: Iterable[NodeUse]) -> list[NodeUse]:
     ]
 
 
+def _on_nodes(cluster: Cluster, names: Collection[str] | None = None) -> list[Placed]:
+    """Return what holds devices of some nodes, of all that are known where none is named."""
+    only = Q(node__gt="") if names is None else Q(node__in=list(names))
+    return placed_on([cluster.key], only)
+
+
 def told_of(placed: Iterable[Placed]) -> dict[UUID, Told]:
     """Return what the apps say of such work; of what nobody knows, what kind it is."""
     rows = list(placed)
@@ -154,7 +162,7 @@ def told_of(placed: Iterable[Placed]) -> dict[UUID, Told]:
 
 def held_by(cluster: Cluster, words: str) -> set[str]:
     """Return names of nodes on which work so called, or of somebody so called, holds devices."""
-    placed, sought = placed_on(cluster.key), words.casefold()
+    placed, sought = _on_nodes(cluster), words.casefold()
     told = told_of(placed)
     return {
         one.node

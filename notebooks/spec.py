@@ -18,7 +18,7 @@ from placement.request import Request
 from runtime.protocol import Resources
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
 MAX_NAME = 63
 MAX_ENV_VARIABLES = 100
@@ -96,18 +96,6 @@ class Spec:
     def request(self) -> Request:
         """What decides where it may go."""
         return Request.of_size(self.kind, self.size, pool=self.pool, network=self.network)
-
-    def amounts(self, kinds: Iterable[str]) -> dict[str, int]:
-        """Return what a running workspace of this size takes of the limits.
-
-        ``kinds``: every kind of GPU that it may get. Each is held, because which one it will be
-        is not known yet.
-        """
-        taken = {"workspaces": 1, "cpu_milli": self.cpu_milli, "memory_mib": self.memory_mib}
-        if self.gpus:
-            taken["gpus"] = self.gpus
-            taken.update({f"gpus:{kind}": self.gpus for kind in kinds})
-        return taken
 
 
 # What a form, a file and an answer of the API tell besides the environment's values.

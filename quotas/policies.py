@@ -1,6 +1,6 @@
 """Pure rules of limits: which ceiling is hit, and how that is said."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -80,16 +80,19 @@ class Refusal:
         }
 
 
-def amounts_of(resources: Resources, *, workspaces: int = 1) -> dict[str, int]:
-    """Return what a workload of this size takes of each resource."""
+def amounts_of(size: Resources, kinds: Iterable[str], *, workspaces: int = 1) -> dict[str, int]:
+    """Return what a running workload of this size takes of each resource.
+
+    ``kinds``: every kind of GPU that it may get. Each is held, because which one it will be is
+    not known yet.
+    """
     amounts = {
-        "gpus": resources.gpus,
-        "cpu_milli": resources.cpu_milli,
-        "memory_mib": resources.memory_mib,
         "workspaces": workspaces,
+        "cpu_milli": size.cpu_milli,
+        "memory_mib": size.memory_mib,
     }
-    if resources.gpus and resources.gpu_flavor:
-        amounts[f"gpus:{resources.gpu_flavor}"] = resources.gpus
+    if size.gpus:
+        amounts |= {"gpus": size.gpus, **{f"gpus:{kind}": size.gpus for kind in kinds}}
     return amounts
 
 

@@ -47,7 +47,7 @@ class ClusterList(PlatformAPIView):
     @extend_schema(operation_id="clusters_list", responses=io.ClusterBrief(many=True))
     def get(self, request: Request) -> Response:
         clusters = list(selectors.clusters())
-        kinds = kinds_for(None, KINDS_OF_WORK, clusters=clusters)
+        kinds = kinds_for(clusters, None, KINDS_OF_WORK)
         rows = [
             {
                 "key": cluster.key,

@@ -22,6 +22,7 @@ from notebooks.choices import WorkspaceKind
 from notebooks.program import clean_slug
 from placement.fleet import Fleet
 from placement.request import names_in
+from quotas.policies import amounts_of
 from runtime.models import ONE_MACHINE
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ class Placed:
         kinds = names_in(self.spec.gpu_flavor)
         if self.spec.gpus and not kinds:
             kinds = self.decision.required().flavors
-        return self.spec.amounts(kinds)
+        return amounts_of(self.spec.size, kinds)
 
 
 def placed(*, project: Project, spec: Spec, wanted: Wanted, preset: Preset) -> Placed:

@@ -48,7 +48,7 @@ def cluster(db, as_user, operator):
 
 def test_a17_it_is_counted_shown_and_priced_like_any_other(cluster):
     Thing.objects.create(cluster_key="east", gpus=3, gpu_flavor="npu-v9", phase="running")
-    (use,) = kinds_for(None, ["notebook"])
+    (use,) = kinds_for([cluster], None, ["notebook"])
     assert (use.flavor.label, use.total, use.used, use.free) == ("Example NPU 9", 8, 3, 5)
     assert Flavor.objects.get().price_per_hour
 

@@ -31,7 +31,8 @@ def thing(gpu_flavor, gpus, phase="running", **more):
 
 def free():
     return {
-        use.flavor.name: (use.used, use.free, use.waiting) for use in kinds_for(None, ["notebook"])
+        use.flavor.name: (use.used, use.free, use.waiting)
+        for use in kinds_for(Cluster.objects.all(), None, ["notebook"])
     }
 
 

@@ -174,7 +174,7 @@ def test_c16_others_are_kept_off_its_nodes_and_do_not_see_its_kinds(cluster, res
     assert found.tolerations == (OWN,)
     with pytest.raises(Invalid):
         place("h100-80")  # it is in no pool of theirs
-    assert "h100-80" not in {use.flavor.name for use in kinds_for(OTHERS, ["notebook"])}
+    assert "h100-80" not in {use.flavor.name for use in kinds_for([cluster], OTHERS, ["notebook"])}
 
 
 def test_c16_the_ones_it_is_reserved_for_get_there(cluster, reserved):

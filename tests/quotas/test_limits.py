@@ -88,7 +88,7 @@ def test_a_limit_of_one_kind_of_gpu_leaves_the_others_alone(
     Limit.objects.create(project=project, resource="gpus:h100-80", amount=1)
 
     def ask(flavor: str) -> None:
-        amounts = amounts_of(Resources(gpus=1, gpu_flavor=flavor))
+        amounts = amounts_of(Resources(gpus=1), [flavor] if flavor else [])
         with transaction.atomic():
             services.reserve(
                 principal=principal(bob),
