@@ -46,6 +46,10 @@ class Fleet:
         self._are_kinds_listed = False
         self._lines: dict[int, Line] = {}
 
+    @property
+    def clusters(self) -> list[Cluster]:
+        return list(self._clusters.values())
+
     def decide(self, cluster: Cluster, request: Request, *, uid: UUID | None = None) -> Decision:
         """``uid``: of the workload where there is one; its own place in a queue is not counted."""
         made = Decision(cluster, request, self, uid)

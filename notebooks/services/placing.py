@@ -85,10 +85,12 @@ class Placed:
         return amounts_of(self.spec.size, kinds)
 
 
-def placed(*, project: Project, spec: Spec, wanted: Wanted, preset: Preset) -> Placed:
+def placed(
+    *, project: Project, spec: Spec, wanted: Wanted, preset: Preset, fleet: Fleet | None = None
+) -> Placed:
     """Return a new ``spec`` on its cluster, or raise what the likeliest one says against it."""
     refusal: BerthError | None = None
-    for decision in choices(project, preset, spec, wanted):
+    for decision in choices(fleet, project, preset, spec, wanted):
         there = replace(spec, cluster=decision.cluster.key)
         try:
             if not runs_images(decision.cluster):
@@ -129,9 +131,11 @@ def refusal_of(decision: Decision, spec: Spec) -> BerthError | None:
     return decision.refusal.error if decision.refusal else None
 
 
-def choices(project: Project, preset: Preset, spec: Spec, wanted: Wanted) -> list[Decision]:
+def choices(
+    fleet: Fleet | None, project: Project, preset: Preset, spec: Spec, wanted: Wanted
+) -> list[Decision]:
     """Decide it for the cluster that was said, that of the preset, or all, the likeliest first."""
-    usable = clusters_of(project)
+    usable = fleet.clusters if fleet else clusters_of(project)
     by_key = {cluster.key: cluster for cluster in usable}
     if asked := clean_slug("cluster", wanted.cluster):
         if asked not in by_key:
@@ -142,7 +146,7 @@ def choices(project: Project, preset: Preset, spec: Spec, wanted: Wanted) -> lis
         fitting = [_one(by_key.get(preset.cluster_key))]
     else:
         fitting = [c for c in usable if runs_images(c) or not _needs_images(spec, wanted)] or usable
-    fleet = Fleet(fitting, project.uid)
+    fleet = fleet or Fleet(fitting, project.uid)
     if len(fitting) > 1:
         return fleet.ranked(fitting, spec.request)
     return [fleet.decide(cluster, spec.request) for cluster in fitting]

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from accounts.principal import Principal
     from notebooks.models import Preset, Workspace
     from placement.decision import Decision
+    from placement.fleet import Fleet
     from projects.models import Project
 
 
@@ -83,14 +84,18 @@ def workspace_plan(
     wanted: Wanted,
     preset: Preset | None = None,
     workspace: Workspace | None = None,
+    fleet: Fleet | None = None,
 ) -> Plan:
-    """Say what a launch (or an edit of ``workspace``) would do now. Changes nothing."""
+    """Say what a launch (or an edit of ``workspace``) would do now. Changes nothing.
+
+    ``fleet``: a look at the clusters of the project, where the caller has one.
+    """
     if workspace is not None:
         return _plan_edit(principal, workspace, wanted)
     require_startable(principal, project)
     preset = preset or default_preset(project)
     wanted = where_its_volumes_lie(principal, project, wanted)
-    placed = resolved(project=project, preset=preset, wanted=wanted)
+    placed = resolved(project=project, preset=preset, wanted=wanted, fleet=fleet)
     spec = placed.spec
     attached = attached_wanted(
         principal=principal, project=project, cluster_key=spec.cluster, wanted=wanted

@@ -26,14 +26,20 @@ from notebooks.spec import (
 from work.models import MAX_CPU_MILLI, MAX_GPUS, MAX_MEMORY_MIB
 
 if TYPE_CHECKING:
+    from placement.fleet import Fleet
     from projects.models import Project
 
 # Of a preset's program only what belongs to the kind that is wanted.
 _OF_A_KIND = ("image", "command", "args", "ports")
 
 
-def resolved(*, project: Project, preset: Preset, wanted: Wanted) -> Placed:
-    """Return the specification of a new workspace: the preset with what was said on top."""
+def resolved(
+    *, project: Project, preset: Preset, wanted: Wanted, fleet: Fleet | None = None
+) -> Placed:
+    """Return the specification of a new workspace: the preset with what was said on top.
+
+    ``fleet``: a look at the clusters of the project, where the caller has one.
+    """
     kind = _kind(preset, wanted)
     base = _base(preset, kind)
     if wanted.image not in {None, "", base.image}:
@@ -42,7 +48,7 @@ def resolved(*, project: Project, preset: Preset, wanted: Wanted) -> Placed:
     if wanted.env is not None:
         wanted = _with_env(wanted, {**preset.default_env, **clean_env(wanted.env)})
     spec = _merge(project, preset, base, wanted)
-    return placed(project=project, spec=spec, wanted=wanted, preset=preset)
+    return placed(project=project, spec=spec, wanted=wanted, preset=preset, fleet=fleet)
 
 
 def spec_of_preset(preset: Preset) -> Spec:

@@ -105,7 +105,7 @@ class SizeForm(ProgramForm, AttachForm):
         names = services.environments_of(project)
         self._choices("environment", [(name, name) for name in names])
         usable = [c for c in clusters_of(project) if row is None or c.key == row.cluster_key]
-        fleet = Fleet(usable, project.uid)
+        self.fleet = fleet = Fleet(usable, project.uid)
         kinds = _flavors(fleet, row)
         known = {name for name, _label in kinds}
         chosen = list(self.initial.get("gpu_flavor") or ())

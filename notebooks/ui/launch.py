@@ -132,7 +132,11 @@ def plan_context(view: ProjectView, preset: Preset, form: SizeForm) -> dict[str,
     wanted = form.wanted() if form.is_bound else services.Wanted()
     try:
         plan = services.workspace_plan(
-            principal=view.principal, project=view.project, preset=preset, wanted=wanted
+            principal=view.principal,
+            project=view.project,
+            preset=preset,
+            wanted=wanted,
+            fleet=form.fleet,
         )
     except BerthError as error:
         return {"plan": None, "problems": [error.message]}
