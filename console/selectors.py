@@ -30,12 +30,12 @@ from clusters.kind_use import KindUse, uses
 from clusters.models import Claim, Cluster, Device
 from clusters.usable import QUEUED_HERE
 from clusters.wording import work_words
-from common.clock import now
 from events.models import Event, Seal
 from events.selectors import audit
 from loaders.models import Load
 from loaders.words import message_of
-from notebooks.models import Preset, Sample, Workspace
+from metrics import selectors as metrics
+from notebooks.models import Preset, Workspace
 from projects.models import Project
 from quotas.models import Reservation
 from runtime.models import ObservedWorkload
@@ -173,19 +173,15 @@ def machines() -> list[Machine]:
 
 
 def _in_use(keys: list[str]) -> dict[str, tuple[int, int]]:
-    """Return CPU and memory that workspaces on machines were last measured to use, in one query."""
-    latest = Sample.objects.filter(workspace=OuterRef("pk"), at__gte=now() - MEASURED).order_by(
-        "-at"
-    )
-    rows = Workspace.objects.filter(cluster_key__in=keys, phase=Phase.RUNNING).annotate(
-        cpu=Subquery(latest.values("cpu_milli")[:1]),
-        memory=Subquery(latest.values("memory_mib")[:1]),
-    )
+    """Return CPU and memory that workspaces on machines were last measured to use."""
+    rows = Workspace.objects.filter(cluster_key__in=keys, phase=Phase.RUNNING)
+    used = metrics.latest(rows.values("uid"), MEASURED)
     found: dict[str, tuple[int, int]] = {}
-    for key, cpu, memory in rows.values_list("cluster_key", "cpu", "memory"):
-        if cpu is not None and memory is not None:
+    for key, uid in rows.values_list("cluster_key", "uid") if used else ():
+        seen = used.get(uid)
+        if seen is not None and seen.cpu_milli is not None and seen.memory_mib is not None:
             before = found.get(key, (0, 0))
-            found[key] = (before[0] + cpu, before[1] + memory)
+            found[key] = (before[0] + seen.cpu_milli, before[1] + seen.memory_mib)
     return found
 
 

@@ -37,7 +37,7 @@ DUTIES: dict[str, Promise] = {
     "watch": _("Watches %(of)s"),
     "worker": _("A worker"),
     "workspace-limits": _("Ends workspaces whose time is over"),
-    "workspace-usage": _("Measures what workspaces use"),
+    "workspace-usage": _("Measures what work and GPUs do"),
 }
 
 VIA: dict[str, Promise | str] = {

@@ -25,7 +25,7 @@ from hubapi.models import Activity, Client, NotebookToken, TokenKind
 from runtime.models import Route
 
 POLL_S = 60.0
-# The longest that an answer counts: a kernel is asked each minute, use is measured twice as often.
+# The longest that an answer counts: a kernel is asked each minute.
 FRESH = timedelta(minutes=3)
 AT_ONCE = 32
 _TIMEOUT = httpx.Timeout(5.0)
@@ -52,19 +52,6 @@ def note_used(uids: Sequence[UUID | str]) -> None:
     for start in range(0, len(uids), _BATCH):
         rows = Activity.objects.filter(uid__in=uids[start : start + _BATCH])
         rows.update(last_busy_at=now())
-
-
-def note_measured(uids: Sequence[UUID | str]) -> None:
-    """Keep that all is known of the processor and the GPUs of these now.
-
-    Of the time in which it was not nobody knows: it counts as use.
-    """
-    at = now()
-    unknown = Q(measured_at=None) | Q(measured_at__lt=at - FRESH)
-    used = Case(When(unknown, then=Value(at)), default=F("last_busy_at"))
-    for start in range(0, len(uids), _BATCH):
-        rows = Activity.objects.filter(uid__in=uids[start : start + _BATCH])
-        rows.update(measured_at=at, last_busy_at=used)
 
 
 @dataclass(frozen=True)

@@ -93,10 +93,8 @@ class Activity(models.Model):
     uid = models.UUIDField(unique=True)
     pushed_at = models.DateTimeField(null=True)  # when it last reported: a heartbeat
     last_activity = models.DateTimeField(null=True)  # newest act it or its kernels tell of
-    # when it was last seen at work: kernel, processor, GPU, terminal or SSH by the gate; or when
-    # that could not be told
+    # when a kernel, or a terminal or SSH by the gate, was last seen at work
     last_busy_at = models.DateTimeField(null=True)
-    measured_at = models.DateTimeField(null=True)  # when processor and GPUs were last told, all
     polled_at = models.DateTimeField(null=True)  # last answered question
     failed_at = models.DateTimeField(null=True)  # last question without an answer
     kernels = models.PositiveIntegerField(default=0)

@@ -15,6 +15,7 @@ from hubapi.activity import FRESH
 from hubapi.models import Activity, Client, NotebookToken, TokenKind
 from hubapi.registry import AccessLevel, WorkloadInfo
 from hubapi.services import access_scope
+from metrics.selectors import quiet_since
 
 _USE_NOTED_EVERY = timedelta(minutes=1)
 
@@ -123,12 +124,14 @@ def idle_state(uid: UUID) -> Idle:
 
 
 def idle_states(uids: list[UUID]) -> dict[UUID, Idle]:
-    """Return the same for many, in one query."""
+    """Return the same for many, in two queries."""
     rows = {row.uid: row for row in Activity.objects.filter(uid__in=uids)}
-    return {uid: _idle(rows.get(uid)) for uid in uids}
+    quiet = quiet_since(uids)
+    return {uid: _idle(rows.get(uid), quiet.get(uid)) for uid in uids}
 
 
-def _idle(row: Activity | None) -> Idle:
+def _idle(row: Activity | None, quiet: datetime | None) -> Idle:
+    """``quiet``: since when processor and GPUs do nothing; None: not known."""
     at = now()
     fresh = row is not None and row.polled_at is not None and at - row.polled_at < FRESH
     if row is None or not fresh:
@@ -146,11 +149,11 @@ def _idle(row: Activity | None) -> Idle:
             "%(n)d kernel is computing.", "%(n)d kernels are computing.", row.busy_kernels
         )
         return replace(counted, words=words % {"n": row.busy_kernels})
-    if row.measured_at is None or at - row.measured_at >= FRESH:
+    if quiet is None:
         words = _("Its kernels are quiet. Whether anything else in it computes is not known.")
         return replace(counted, words=words)
-    since = max((t for t in (row.last_activity, row.last_busy_at) if t), default=row.polled_at)
-    minutes = max(0, int((at - since).total_seconds() // 60)) if since else 0
+    since = max(t for t in (row.last_activity, row.last_busy_at, quiet) if t)
+    minutes = max(0, int((at - since).total_seconds() // 60))
     if minutes == 0:
         return replace(counted, words=_("In use."))
     words = ngettext(

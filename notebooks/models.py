@@ -291,20 +291,3 @@ class Step(models.Model):
         if self.word == RESTARTED:
             return str(reasons.info(self.message).text) if self.message else ""
         return self.message
-
-
-class Sample(models.Model):
-    """What a running workspace used at a moment; kept for two hours. None: unknown, not 0."""
-
-    workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="samples")
-    at = models.DateTimeField(db_index=True)
-    cpu_milli = models.PositiveIntegerField(null=True)
-    memory_mib = models.PositiveIntegerField(null=True)
-    gpu_utilisation = models.FloatField(null=True)
-    gpu_memory_mib = models.PositiveIntegerField(null=True)
-
-    class Meta:
-        indexes = [models.Index(fields=["workspace", "at"], name="notebooks_samples")]
-
-    def __str__(self) -> str:
-        return f"{self.workspace_id} {self.at}"

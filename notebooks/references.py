@@ -5,14 +5,15 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from django.db.models import Avg, Count, OuterRef, Q, Subquery
+from django.db.models import Count, Q
 
 from clusters import node_use
 from common.clock import now
 from credentials import references as keys
 from hubapi.selectors import idle_states
 from loaders import waiting
-from notebooks.models import Sample, Workspace, WorkspaceVolume
+from metrics import selectors as metrics
+from notebooks.models import Workspace, WorkspaceVolume
 from runtime.hints import hint_uids
 from runtime.protocol import Desired, Phase
 from volumes import references as volumes
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from volumes.models import Volume
 
 _NAMED = 20
-_FRESH = timedelta(minutes=2)  # figures come twice a minute; older ones say nothing of now
 _HOUR = timedelta(hours=1)
 _ENDED = (Phase.STOPPED, Phase.FAILED)
 
@@ -84,15 +84,9 @@ def _keeps(credential: Credential) -> list[keys.Holder]:
 
 def _about(uids: Collection[UUID]) -> Mapping[UUID, node_use.Told]:
     """Tell operators whose they are and how their GPUs are used; what was not seen is None."""
-    at = now()
-    latest = Sample.objects.filter(workspace=OuterRef("pk"), at__gte=at - _FRESH).order_by("-at")
-    rows = (
-        Workspace.objects.filter(uid__in=uids)
-        .select_related("owner", "project")
-        .annotate(used_now=Subquery(latest.values("gpu_utilisation")[:1]))
-    )
-    hour = Sample.objects.filter(workspace__uid__in=uids, at__gte=at - _HOUR).order_by()
-    means = dict(hour.values_list("workspace_id").annotate(mean=Avg("gpu_utilisation")))
+    rows = Workspace.objects.filter(uid__in=uids).select_related("owner", "project")
+    latest = metrics.latest(uids)
+    means = metrics.means(uids, now() - _HOUR, "gpu_utilisation")
     idle = idle_states(list(uids))
     return {
         row.uid: node_use.Told(
@@ -100,8 +94,8 @@ def _about(uids: Collection[UUID]) -> Mapping[UUID, node_use.Told]:
             url=row.get_absolute_url(),
             owner=row.owner.label,
             project=row.project.name,
-            utilisation=row.used_now,
-            utilisation_hour=means.get(row.pk),
+            utilisation=latest[row.uid].gpu_utilisation if row.uid in latest else None,
+            utilisation_hour=means.get(row.uid),
             idle_words=idle[row.uid].words if idle[row.uid].known else "",
             idle_since=idle[row.uid].since,
         )

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from django.db.models import Exists, OuterRef, Q
 from django.utils.translation import gettext as _
 
 from accounts.models import User
+from common.clock import now
 from common.errors import Forbidden, NotFound
+from metrics import selectors as metrics
 from notebooks.models import Preset, Share, Step, Workspace
 from notebooks.spec import is_storable
 from projects.access import Permission, scoped
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
 MAX_CANDIDATES = 200
 SETTLED = frozenset({Phase.RUNNING, Phase.STOPPED, Phase.FAILED, Phase.DELETED})
 ENDED = frozenset({Phase.STOPPED, Phase.FAILED})
+USAGE_SHOWN, USAGE_STEP = timedelta(hours=2), timedelta(seconds=30)
 
 
 def presets_for(project: Project) -> QuerySet[Preset]:
@@ -156,3 +160,41 @@ def steps_of(workspace: Workspace, launch: int | None = None) -> Sequence[Step]:
 def names_taken(project: Project, owner: User) -> frozenset[str]:
     rows = Workspace.objects.filter(project=project, owner=owner, deleted_at__isnull=True)
     return frozenset(rows.exclude(desired=Desired.ABSENT).values_list("name", flat=True))
+
+
+@dataclass(frozen=True)
+class Used:
+    """What a workspace used on average from ``at`` on. None: unknown, which is not 0.
+
+    ``gpu_shared``: others use its GPUs too, and the figures are of the GPUs. ``gpu_simulated``:
+    there are no such GPUs.
+    """
+
+    at: datetime
+    cpu_milli: int | None
+    memory_mib: int | None
+    gpu_utilisation: float | None
+    gpu_memory_mib: int | None
+    gpu_shared: bool
+    gpu_simulated: bool
+
+
+def usage_of(workspace: Workspace) -> list[Used]:
+    """Return what it used in the last two hours, for each half minute in which it was measured."""
+    found = metrics.series([workspace.uid], now() - USAGE_SHOWN, USAGE_STEP)
+    return [
+        Used(
+            at=span.at,
+            cpu_milli=_whole(span.mean("cpu_milli")),
+            memory_mib=_whole(span.mean("memory_mib")),
+            gpu_utilisation=span.mean("gpu_utilisation"),
+            gpu_memory_mib=_whole(span.mean("gpu_memory_mib")),
+            gpu_shared=span.shared,
+            gpu_simulated=span.simulated,
+        )
+        for span in found.get(workspace.uid, [])
+    ]
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else round(value)

@@ -5,7 +5,7 @@ Asked by ``isinstance``, never by name. The contracts are those of ``runtime.pro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 from runtime.protocol import (
@@ -20,7 +20,7 @@ from runtime.protocol import (
     TenantSpec,
     WorkloadSpec,
 )
-from runtime.use_sources import Holder, UseSource
+from runtime.use_sources import DeviceUse, Holder, UseSource
 
 
 @runtime_checkable
@@ -175,14 +175,16 @@ class SupportsLogs(Protocol):
 @runtime_checkable
 class SupportsMetrics(Protocol):
     def usage(self, uids: Iterable[str]) -> Mapping[str, Mapping[str, float]]:
-        """cpu_milli, memory_mib, gpu_utilisation, gpu_memory_mib per uid; absent = unknown."""
+        """cpu_milli, memory_mib, and rx_bytes, tx_bytes counted from its start, per uid; absent =
+        unknown.
+        """
 
 
 @runtime_checkable
 class SupportsDeviceUse(Protocol):
-    """Where ``usage`` can't know what devices do, exporters beside them may."""
+    """What devices do: asked of the machine itself, or of the exporters beside them."""
 
     def device_use(
         self, holders: Iterable[Holder], sources: Iterable[UseSource]
-    ) -> Mapping[str, Mapping[str, float]]:
-        """gpu_utilisation, gpu_memory_mib per uid; absent = unknown."""
+    ) -> Sequence[DeviceUse]:
+        """One for each device and who holds it; of one that nobody holds, where that is known."""

@@ -323,6 +323,7 @@ class Device:
     memory_used_mib: int | None = None
     utilisation: int | None = None
     healthy: bool = True
+    simulated: bool = False  # a test or a demonstration says that it is there
 
 
 # What a driver says whether it enforces it (``Health.isolation``).

@@ -73,12 +73,29 @@ class UseSource:
 
 @dataclass(frozen=True)
 class Holder:
-    """A workload that holds ``devices`` of a node."""
+    """A workload that holds ``devices`` of a node; ``ids``: these, where they are known."""
 
     uid: str
     place: Place
     node: str
     devices: int
+    ids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class DeviceUse:
+    """What one device does, and whose it is ("": nobody's). None: unknown.
+
+    ``shared``: several use it, and the figures are of the device, not of one of them.
+    ``simulated``: a test or a demonstration says that it is there.
+    """
+
+    device: str
+    uid: str = ""
+    utilisation: float | None = None
+    memory_mib: float | None = None
+    shared: bool = False
+    simulated: bool = False
 
 
 @dataclass
@@ -96,16 +113,9 @@ class Figures:
             for device, value in theirs.items():
                 _note(mine, device, value)
 
-    def summed(self, devices: int) -> dict[str, float]:
-        """What is known of all of them; a figure that one lacks is unknown."""
-        found = {}
-        rates = _complete(self.utilisation, devices)
-        if rates:
-            found["gpu_utilisation"] = round(sum(rates) / devices, 3)
-        used = _complete(self.memory_mib, devices)
-        if used:
-            found["gpu_memory_mib"] = round(sum(used), 3)
-        return found
+    @property
+    def devices(self) -> set[Device]:
+        return {*self.utilisation, *self.memory_mib}
 
 
 def parse(values: Mapping[str, Any]) -> UseSource:
@@ -191,8 +201,3 @@ def _note(known: dict[Device, float | None], device: Device, value: float | None
     """A device that is told several times counts as its busiest part; one lie and it is unknown."""
     before = known.get(device, 0.0)
     known[device] = None if value is None or before is None else max(before, value)
-
-
-def _complete(known: Mapping[Device, float | None], devices: int) -> list[float]:
-    values = [value for value in known.values() if value is not None]
-    return values if len(values) == len(known) == devices else []

@@ -36,6 +36,7 @@ APPS = (
     "hubapi",
     "images",
     "loaders",
+    "metrics",
     "notebooks",
     "notifications",
     "placement",

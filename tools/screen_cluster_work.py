@@ -9,7 +9,8 @@ from accounts.models import User
 from clusters.models import Cluster
 from common.clock import now
 from hubapi.models import Activity
-from notebooks.models import Preset, Sample, Step, Workspace
+from metrics.models import Quiet, Sample
+from notebooks.models import Preset, Step, Workspace
 from projects.models import KubeGrant, Project, ProjectPlace
 from runtime.models import ObservedWorkload
 from volumes.models import Volume
@@ -133,10 +134,11 @@ def _hold(project: Project, home: Volume, it: Holding) -> None:
     for minutes, share in ((30, it.before), (0, it.use)):
         if share is not None:
             at = now() - timedelta(minutes=minutes)
-            Sample.objects.create(workspace=row, at=at, gpu_utilisation=share)
+            Sample.objects.create(uid=row.uid, at=at, gpu_utilisation=share)
     if it.idle:
         last = now() - timedelta(minutes=it.idle)
-        Activity.objects.create(uid=row.uid, polled_at=now(), measured_at=now(), last_activity=last)
+        Activity.objects.create(uid=row.uid, polled_at=now(), last_activity=last)
+        Quiet.objects.create(uid=row.uid, known_at=now(), since=last)
 
 
 def _seen(row: Workspace, node: str) -> None:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from clusters.models import Claim, Cluster, Device, Flavor, Hold
 from common.clock import now
-from notebooks.models import Preset, Sample, Step, Workspace
+from metrics.models import Sample
+from notebooks.models import Preset, Step, Workspace
 from quotas.models import Reservation
 from usage.models import Interval
 from volumes.models import Volume
@@ -233,7 +234,7 @@ def _samples(row: Workspace) -> None:
     for minute in range(60):
         wave = abs(30 - minute) / 30
         Sample.objects.create(
-            workspace=row,
+            uid=row.uid,
             at=now() - timedelta(minutes=60 - minute),
             cpu_milli=int(4000 + 9000 * wave),
             memory_mib=int(52_000 + 400 * minute),

@@ -62,7 +62,7 @@ def move(apps, schema_editor):
 class Migration(migrations.Migration):
     dependencies = [
         ("loaders", "0007_what_runs_wrote"),
-        ("notebooks", "0007_workload"),  # theirs are the first ids
+        ("notebooks", "0008_workload"),  # theirs are the first ids
         ("work", "0001_workload"),
     ]
 

@@ -283,6 +283,8 @@ class SampleOut(serializers.Serializer[Any]):
     memory_mib = serializers.IntegerField(allow_null=True)
     gpu_utilisation = serializers.FloatField(allow_null=True)
     gpu_memory_mib = serializers.IntegerField(allow_null=True)
+    gpu_shared = serializers.BooleanField(help_text="others use its GPUs too; figures are theirs")
+    gpu_simulated = serializers.BooleanField(help_text="there are no such GPUs")
 
 
 class PresetOut(ProgramOut):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from typing import Any, ClassVar
 
 from django.http import HttpResponseBase
@@ -100,8 +101,7 @@ class WorkspaceUsage(WorkspaceAPIView):
     @extend_schema(responses=s.SampleOut(many=True))
     def get(self, request: Request, project: str, workspace: str) -> Response:  # noqa: ARG002
         row = self.workspace()
-        names = ("at", "cpu_milli", "memory_mib", "gpu_utilisation", "gpu_memory_mib")
-        return Response(list(row.samples.order_by("at").values(*names)))
+        return Response([asdict(point) for point in selectors.usage_of(row)])
 
 
 class WorkspaceManifest(WorkspaceAPIView):

@@ -39,7 +39,6 @@ from notebooks.services.presets import (
 )
 from notebooks.services.renewing import image_renew
 from notebooks.services.resolve import environments_of, spec_of
-from notebooks.services.sampling import samples_prune, usage_sample
 from notebooks.services.sharing import shares_revoke_for, workspace_share, workspace_unshare
 from notebooks.spec import Spec, Wanted
 
@@ -69,10 +68,8 @@ __all__ = [
     "preset_update",
     "require_startable",
     "said",
-    "samples_prune",
     "shares_revoke_for",
     "spec_of",
-    "usage_sample",
     "warning_of_full",
     "workspace_apply",
     "workspace_delete",

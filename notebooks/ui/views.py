@@ -164,7 +164,7 @@ class Usage(WorkspaceView):
     def get(self, request: HttpRequest, project: str, workspace: str) -> HttpResponse:  # noqa: ARG002
         row = self.workspace()
         keys = {"project": self.project.slug, "workspace": row.short_id}
-        samples = list(row.samples.order_by("-at")[:20])
+        samples = selectors.usage_of(row)[:-21:-1]
         usage_url = reverse("api-workspace-usage", kwargs=keys)
         return self.render(self.page(row, {"usage_url": usage_url, "samples": samples}))
 

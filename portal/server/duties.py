@@ -25,6 +25,7 @@ from events import sealer
 from files import services as files
 from hubapi import activity, revocation
 from loaders import services as loaders
+from metrics import sampling
 from notebooks import services as notebooks
 from notifications import outbox
 from portal import beat, housekeeping
@@ -39,7 +40,7 @@ log = structlog.get_logger(__name__)
 CELERY_THREADS = 4
 DUTY_LEASE_S = 15.0
 TOLD_EVERY_S = 20.0  # a write for each turn of each duty would be most of what the worker writes
-SAMPLE_S = 30.0
+SAMPLE_S = 10.0
 CHECK_S = 5.0
 GATE_S = 1.0  # somebody may be waiting for it
 GATE_LINGERS_S = 60.0  # who closed files soon opens others: it would end, and start again
@@ -50,11 +51,15 @@ LATER_S = 20.0
 THAW_S = 6 * 3600.0
 
 
-def usage_tick() -> None:
-    """Note what workspaces use and forget what is old; offer GPUs once there are some."""
-    notebooks.ensure_gpu_preset()
-    notebooks.usage_sample()
-    notebooks.samples_prune()
+class Usage:
+    """Measures what runs, keeps that, and offers GPUs once there are some."""
+
+    def __init__(self) -> None:
+        self._meter = sampling.Meter()
+
+    def tick(self) -> None:
+        notebooks.ensure_gpu_preset()
+        self._meter.tick()
 
 
 def gate_tick() -> None:
@@ -245,7 +250,8 @@ class Worker:
             Loop("workspace-limits", notebooks.limits_enforce, 15.0, leased=True),
             Loop("load-schedules", loaders.loads_enforce, 15.0, leased=True),
             Loop("load-retries", loaders.retries_run, CHECK_S, leased=True),
-            Loop("workspace-usage", usage_tick, SAMPLE_S, leased=True),
+            # its name is that of the version before, which measured workspaces only
+            Loop("workspace-usage", Usage().tick, SAMPLE_S, leased=True),
             Loop("audit-seal", sealer.seal, sealer.EVERY_S, leased=True),
             Loop("mail", outbox.send_due, outbox.EVERY_S, leased=True),
             Loop("housekeeping", housekeeping.tick, housekeeping.EVERY_S, leased=True),

@@ -113,6 +113,7 @@ INSTALLED_APPS = [
     "accounts",
     "clusters",
     "projects",
+    "metrics",
     "credentials",
     "images",
     "quotas",

@@ -408,14 +408,14 @@ def test_a_machine_shows_what_is_given_what_may_be_given_and_what_is_in_use(
 ) -> None:
     from clusters.models import Cluster
     from common.clock import now
-    from notebooks.models import Sample
+    from metrics.models import Sample
 
     settings.BERTH_CPU_OVERCOMMIT = 4
     row = settle(launch(alice, cpu_milli=3000))
     Cluster.objects.filter(key=row.cluster_key).update(
         capacity={"cpu_milli": 2000, "memory_mib": 16384}
     )
-    Sample.objects.create(workspace=row, at=now(), cpu_milli=400, memory_mib=1024)
+    Sample.objects.create(uid=row.uid, at=now(), cpu_milli=400, memory_mib=1024)
     page = as_user(operator).get(reverse("console:machines")).content.decode()
     assert "3 given, 8 at most" in page
     assert "0.4 of 2 in use" in page

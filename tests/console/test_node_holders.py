@@ -13,7 +13,8 @@ from clusters.services import nodes_store
 from common.clock import now
 from common.templatetags.berth import NOTHING
 from hubapi.models import Activity
-from notebooks.models import Sample, Workspace
+from metrics.models import Quiet, Sample
+from notebooks.models import Workspace
 from runtime.models import ObservedWorkload
 from runtime.protocol import NodeChanges
 from tests.clusters.fleet import fleet, node
@@ -92,7 +93,7 @@ def test_a_node_says_how_many_gpus_are_held_and_free_by_whom_and_how_they_are_us
     work("gone", "h100-7", 8, phase="stopped", desired="stopped")
     for minutes, share in ((30, 10), (0, 90)):
         at = now() - timedelta(minutes=minutes, seconds=20)
-        Sample.objects.create(workspace=used, at=at, gpu_utilisation=share)
+        Sample.objects.create(uid=used.uid, at=at, gpu_utilisation=share)
     others = node("h100-7", "h100-80", held={"nvidia.com/gpu": 2})
     nodes_store(cluster_key="east", changes=NodeChanges(seen=(others,)))
     shown = cells(client, "h100-7")
@@ -133,9 +134,9 @@ def test_old_figures_say_nothing_of_now_and_nothing_is_made_up(
 ) -> None:
     row = work("training", "h100-7", 4)
     at = now() - timedelta(minutes=5)
-    Sample.objects.create(workspace=row, at=at, gpu_utilisation=40)
+    Sample.objects.create(uid=row.uid, at=at, gpu_utilisation=40)
     assert "40 % in the last hour, not known now" in cells(client, "h100-7")["held_by"]
-    Sample.objects.create(workspace=row, at=now(), gpu_utilisation=None, cpu_milli=5)
+    Sample.objects.create(uid=row.uid, at=now(), gpu_utilisation=None, cpu_milli=5)
     holder = from_api(client, "h100-7")["held_by"][0]
     assert (holder["gpu_utilisation"], holder["gpu_utilisation_hour"]) == (None, 40)
 
@@ -143,8 +144,8 @@ def test_old_figures_say_nothing_of_now_and_nothing_is_made_up(
 def test_who_is_idle_is_said_beside_the_node(client: Any, cluster: Cluster, work: Any) -> None:
     row = work("notebook", "t4-3")
     since = now() - timedelta(minutes=48)
-    seen = {"polled_at": now(), "measured_at": now()}
-    Activity.objects.create(uid=row.uid, last_activity=since, **seen)
+    Activity.objects.create(uid=row.uid, last_activity=since, polled_at=now())
+    Quiet.objects.create(uid=row.uid, known_at=now(), since=since)
     assert "Nothing happened for 48 minutes." in cells(client, "t4-3")["held_by"]
     assert from_api(client, "t4-3")["held_by"][0]["idle_since"]
 

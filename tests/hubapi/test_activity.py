@@ -13,6 +13,7 @@ from common.ids import new_uid
 from hubapi import activity
 from hubapi.models import Activity
 from hubapi.selectors import idle_state
+from metrics.models import Quiet
 from tests.hubapi.conftest import World
 
 
@@ -109,7 +110,7 @@ def test_busy_silent_kernel_is_not_idle(world: World) -> None:
 
 def measured(world: World) -> None:
     """Its processor was known to be quiet all along."""
-    Activity.objects.filter(uid=world.info.uid).update(measured_at=now())
+    Quiet.objects.create(uid=world.info.uid, known_at=now(), since=now() - timedelta(days=1))
 
 
 def test_time_after_computing_counts_from_its_end(world: World) -> None:

@@ -13,7 +13,7 @@ from notebooks.services import (
     preset_delete,
     preset_update,
 )
-from portal.server.duties import usage_tick
+from portal.server.duties import Usage
 from runtime.protocol import Device, NodeChanges
 from tests.clusters.fleet import fleet, node
 from tests.notebooks.cluster_world import attach
@@ -26,7 +26,7 @@ def offered():
 def told(*nodes):
     """The cluster's nodes are seen, and the worker has its turn."""
     nodes_store(cluster_key="gpu", changes=NodeChanges(seen=nodes, full=True))
-    usage_tick()
+    Usage().tick()
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def change(principal, operator, preset, **values):
 def test_a_cluster_with_gpus_brings_one_preset_and_home_says_what_is_free_by_kind(
     cluster, as_user, project, alice
 ):
-    usage_tick()
+    Usage().tick()
     assert offered() == []
     told(*fleet())
     told(*fleet())
@@ -134,10 +134,10 @@ def test_a_preset_that_an_operator_deleted_or_switched_off_does_not_come_back(
     told(*fleet())
     (preset,) = Preset.objects.filter(gpus__gt=0)
     change(principal, operator, preset, is_active=False, name="GPU of ours")
-    usage_tick()
+    Usage().tick()
     assert list(Preset.objects.filter(gpus__gt=0)) == [preset]
     preset_delete(principal=principal(operator), preset=preset)
-    usage_tick()
+    Usage().tick()
     assert offered() == []
 
 

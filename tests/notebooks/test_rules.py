@@ -7,14 +7,17 @@ import pytest
 import time_machine
 
 from clusters import registry
+from clusters.models import Hold
 from common.clock import now
+from metrics import sampling
+from metrics.models import Quiet, Sample
 from notebooks import services
-from notebooks.models import Preset, Sample, Workspace
-from notebooks.services import Wanted, sampling
+from notebooks.models import Preset, Workspace
+from notebooks.services import Wanted
 from projects.models import Membership
 from runtime.drivers.fake import FakeDriver
 from runtime.models import ObservedWorkload, Route
-from runtime.use_sources import Holder, UseSource
+from runtime.use_sources import DeviceUse, Holder, UseSource
 from tests.support import driving
 
 
@@ -100,7 +103,8 @@ def _activity(row, *, since, busy=0, measured=True):
         polled_at=at, last_activity=since, busy_kernels=busy, kernels=1, last_busy_at=None
     )
     if measured:
-        Activity.objects.filter(uid=row.uid).update(measured_at=at)
+        long_ago = at - timedelta(days=1)
+        Quiet.objects.update_or_create(uid=row.uid, defaults={"known_at": at, "since": long_ago})
 
 
 def test_an_idle_workspace_is_warned_and_stopped_when_it_was_said(idle_row, settle):
@@ -169,7 +173,7 @@ def test_idleness_needs_every_signal_to_be_quiet(idle_row, monkeypatch, gpus, to
     quiet, begun = now() + timedelta(minutes=1), now()
     for minute in range(0, 61, 2):
         with time_machine.travel(begun + timedelta(minutes=minute), tick=False):
-            services.usage_sample()
+            sampling.sample()
     with time_machine.travel(begun + timedelta(minutes=60), tick=False):
         _polled(idle_row, since=quiet)
         assert services.limits_enforce() == is_idle
@@ -181,13 +185,13 @@ def _polled(row, *, since):
     Activity.objects.filter(uid=row.uid).update(polled_at=now(), last_activity=since)
 
 
-def test_of_the_time_in_which_use_was_not_known_nobody_says_that_it_was_idle(idle_row):
-    from hubapi import activity
-
+def test_of_the_time_in_which_use_was_not_known_nobody_says_that_it_was_idle(idle_row, monkeypatch):
     begun = now()
-    activity.note_measured([idle_row.uid])
+    driver = registry.driver_for(idle_row.cluster_key)
+    monkeypatch.setattr(driver, "usage", lambda uids: {uid: {"cpu_milli": 1.0} for uid in uids})
+    sampling.sample()
     with time_machine.travel(begun + timedelta(hours=1), tick=False):
-        activity.note_measured([idle_row.uid])
+        sampling.sample()
         _polled(idle_row, since=begun)
         assert services.limits_enforce() == 0
 
@@ -317,13 +321,12 @@ def test_stopping_revokes_tokens_before_the_route_goes(launch, alice, settle, pr
     assert not Route.objects.filter(uid=row.uid).exists()
 
 
-def test_usage_is_sampled_and_forgotten_after_two_hours(launch, alice, settle):
+def test_what_a_workspace_uses_is_measured_and_shown(launch, alice, settle, as_user):
     row = settle(launch(alice))
-    assert services.usage_sample() == 1
-    assert Sample.objects.get(workspace=row).memory_mib == 512
-    with time_machine.travel(now() + timedelta(hours=3)):
-        services.samples_prune()
-    assert not Sample.objects.exists()
+    assert sampling.sample() == 1
+    (shown,) = as_user(alice).get(f"/api/v1/projects/vision/workspaces/{row.short_id}/usage").json()
+    assert (shown["memory_mib"], shown["gpu_utilisation"]) == (512, None)
+    assert (shown["gpu_shared"], shown["gpu_simulated"]) == (False, False)
 
 
 def test_what_exporters_say_of_devices_is_in_the_sample_and_unknown_otherwise(
@@ -347,17 +350,18 @@ def test_what_exporters_say_of_devices_is_in_the_sample_and_unknown_otherwise(
 
     def device_use(_self, holders, sources):
         asked.append((list(holders), list(sources)))
-        return (
-            {str(row.uid): {"gpu_utilisation": 12.5, "gpu_memory_mib": 900.4}} if asked[1:] else {}
-        )
+        return [DeviceUse("n1/0", str(row.uid), 12.5, 900.4, shared=True)] if asked[1:] else []
 
     monkeypatch.setattr(FakeDriver, "device_use", device_use, raising=False)
-    assert services.usage_sample() == 2
-    assert Sample.objects.get(workspace=row).gpu_utilisation is None
-    assert services.usage_sample() == 2
-    sample = Sample.objects.filter(workspace=row).latest("pk")
+    assert sampling.sample() == 2
+    assert Sample.objects.get(uid=row.uid).gpu_utilisation is None
+    assert sampling.sample() == 2
+    sample = Sample.objects.filter(uid=row.uid, device="").latest("pk")
     assert (sample.gpu_utilisation, sample.gpu_memory_mib, sample.memory_mib) == (12.5, 900, 512)
-    expected = Holder(str(row.uid), ("berth-demo", "ws-1-0"), "n1", 1)
+    device = Sample.objects.get(uid=row.uid, device="n1/0")
+    assert (device.gpu_utilisation, device.cpu_milli, device.shared) == (12.5, None, True)
+    (given,) = Hold.objects.values_list("device__uuid", flat=True)
+    expected = Holder(str(row.uid), ("berth-demo", "ws-1-0"), "n1", 1, (given,))
     assert asked == [([expected], [source])] * 2
 
 

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from clusters.use_sources import _known, known_of
-from runtime.use_sources import MAX_SERIES, Figures, WrongFieldError, figures, parse
+from metrics.sampling import together
+from runtime.use_sources import MAX_SERIES, DeviceUse, Figures, WrongFieldError, figures, parse
 
 GOOD = {"pods": "app=exporter", "port": "9400", "utilisation": "busy", "memory": "used"}
 POD = ("berth-a", "ws-1-0")
@@ -14,7 +15,15 @@ LABELS = 'namespace="berth-a",pod="ws-1-0"'
 
 def read(text: str, devices: int = 1, **fields: str) -> dict[str, float]:
     found = figures(text.splitlines(), parse({**GOOD, **fields}))
-    return found.get(POD, Figures({}, {})).summed(devices)
+    return summed(found.get(POD, Figures({}, {})), devices)
+
+
+def summed(found: Figures, devices: int) -> dict[str, float]:
+    told = [
+        DeviceUse(str(d), "", found.utilisation.get(d), found.memory_mib.get(d))
+        for d in found.devices
+    ]
+    return together(told, devices)
 
 
 # One line as each exporter of the list writes it.
@@ -39,7 +48,7 @@ def test_a17_the_words_of_each_known_exporter_are_understood(resource: str) -> N
     labels = f'{source.namespace_label}="berth-a",{source.pod_label}="ws-1-0"'
     text = SAID[resource].replace("%s", labels)
     found = figures(text.splitlines(), source)
-    assert found[POD].summed(1) == {"gpu_utilisation": 37.0, "gpu_memory_mib": 2048.0}
+    assert summed(found[POD], 1) == {"gpu_utilisation": 37.0, "gpu_memory_mib": 2048.0}
 
 
 def test_every_known_source_is_one_that_an_operator_could_write() -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 import django
 
-BEFORE = [("notebooks", "0006_seal_env"), ("loaders", "0007_what_runs_wrote")]
+BEFORE = [("notebooks", "0007_samples_to_metrics"), ("loaders", "0007_what_runs_wrote")]
 RENAMED = {
     "workspace": {"kind": "variant", "id": "pk"},
     "load": {"kind": "store_kind", "ended_at": "stopped_at"},

@@ -16,7 +16,7 @@ from tests.support.portal import ROOT
 Program = Callable[..., int]
 # of each of the two migrations: after its rows were copied, and near its end
 MOMENTS = [
-    *(("notebooks", "0007_workload", step) for step in (1, 20, -2)),
+    *(("notebooks", "0008_workload", step) for step in (1, 20, -2)),
     *(("loaders", "0008_workload", step) for step in (1, 20, -3)),
 ]
 

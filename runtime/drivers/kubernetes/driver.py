@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import structlog
@@ -47,7 +47,7 @@ from runtime.protocol import (
     WorkloadSpec,
 )
 from runtime.reasons import Reason
-from runtime.use_sources import Holder, UseSource
+from runtime.use_sources import DeviceUse, Holder, UseSource
 
 log = structlog.get_logger(__name__)
 
@@ -267,7 +267,7 @@ class KubernetesDriver:
 
     def device_use(
         self, holders: Iterable[Holder], sources: Iterable[UseSource]
-    ) -> Mapping[str, Mapping[str, float]]:
+    ) -> Sequence[DeviceUse]:
         return self._exporters.use(holders, sources)
 
     # --- SupportsTenants, SupportsKubeTokens ----------------------------------------------------

@@ -24,7 +24,15 @@ from runtime.drivers.kubernetes.client import KubeClient
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.drivers.kubernetes.pod_addresses import PodAddresses
 from runtime.protocol import DriverError
-from runtime.use_sources import Figures, Holder, Place, UseSource, figures
+from runtime.use_sources import (
+    Device,
+    DeviceUse,
+    Figures,
+    Holder,
+    Place,
+    UseSource,
+    figures,
+)
 
 log = structlog.get_logger(__name__)
 
@@ -54,12 +62,11 @@ class Exporters:
         self._lock = threading.Lock()
         self._known: dict[UseSource, tuple[float, list[Exporter]]] = {}
 
-    def use(
-        self, holders: Iterable[Holder], sources: Iterable[UseSource]
-    ) -> dict[str, dict[str, float]]:
+    def use(self, holders: Iterable[Holder], sources: Iterable[UseSource]) -> list[DeviceUse]:
+        """Return what the devices of these do; those of which nothing is told are left out."""
         by_place = {holder.place: holder for holder in holders if holder.devices and holder.node}
         if not by_place:
-            return {}
+            return []
         nodes = {holder.node for holder in by_place.values()}
         asked = [
             (source, exporter)
@@ -68,15 +75,26 @@ class Exporters:
             if exporter.node in nodes
         ]
         random.shuffle(asked)  # whoever has no turn in time is another one in the next pass
-        found: dict[str, Figures] = defaultdict(lambda: Figures({}, {}))
+        found: dict[Holder, Figures] = defaultdict(lambda: Figures({}, {}))
+        holding: dict[tuple[str, Device], set[Place]] = defaultdict(set)
         for exporter, told in self._ask(asked):
             for place, seen in told.items():
+                for device in seen.devices:
+                    holding[exporter.node, device].add(place)
                 holder = by_place.get(place)
                 if holder is not None and holder.node == exporter.node:
-                    found[holder.uid].add(seen)
-        counts = {holder.uid: holder.devices for holder in by_place.values()}
-        sums = {uid: seen.summed(counts[uid]) for uid, seen in found.items()}
-        return {uid: values for uid, values in sums.items() if values}
+                    found[holder].add(seen)
+        return [
+            DeviceUse(
+                "/".join((holder.node, *filter(None, device))),
+                holder.uid,
+                seen.utilisation.get(device),
+                seen.memory_mib.get(device),
+                shared=len(holding[holder.node, device]) > 1,
+            )
+            for holder, seen in found.items()
+            for device in sorted(seen.devices)
+        ]
 
     def _ask(
         self, asked: list[tuple[UseSource, Exporter]]

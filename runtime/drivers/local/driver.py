@@ -1,7 +1,7 @@
 """The local driver: ``runtime.protocol.Driver`` over the supervisor's socket."""
 
 import base64
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,8 @@ from django.conf import settings
 from runtime.drivers.local.client import Client
 from runtime.drivers.local.gpus import GpuSource, default_source
 from runtime.drivers.secret_files import checked
-from runtime.protocol import Backing, Device, Health, InvalidSpec, Observation, Seen, WorkloadSpec
+from runtime.protocol import Backing, Health, InvalidSpec, Observation, Seen, WorkloadSpec
+from runtime.use_sources import DeviceUse, Holder, UseSource
 
 _FOLDERS = ("", "directory")  # what this machine's volumes are
 _OBSERVED = frozenset(field.name for field in fields(Observation))
@@ -122,7 +123,7 @@ class LocalDriver:
             raise InvalidSpec("What is one person's alone stays in its project.")
         self.ensure_volume(volume_uid, project=project, owner=owner, backing=backing)
 
-    # -- SupportsLogs, SupportsMetrics -------------------------------------------------------
+    # -- SupportsLogs, SupportsMetrics, SupportsDeviceUse ------------------------------------
 
     def read_log(self, uid: str, *, offset: int = 0, limit: int = 65536) -> tuple[bytes, int]:
         answer = self._client.ask("read_log", uid=uid, offset=offset, limit=limit)
@@ -130,13 +131,24 @@ class LocalDriver:
 
     def usage(self, uids: Iterable[str]) -> Mapping[str, Mapping[str, float]]:
         answer = self._client.ask("usage", uids=list(uids))
-        if not any(found["devices"] for found in answer.values()):
-            return {uid: found["usage"] for uid, found in answer.items()}
-        devices = {device.uuid: device for device in self._gpus.devices()}
-        return {
-            uid: {**found["usage"], **_gpu_usage([devices.get(d) for d in found["devices"]])}
-            for uid, found in answer.items()
-        }
+        return {uid: found["usage"] for uid, found in answer.items()}
+
+    def device_use(
+        self, holders: Iterable[Holder], sources: Iterable[UseSource]
+    ) -> Sequence[DeviceUse]:
+        """Return every GPU of the machine; it needs no ``sources``."""
+        del sources
+        held_by = {device: holder.uid for holder in holders for device in holder.ids}
+        return [
+            DeviceUse(
+                device.uuid,
+                held_by.get(device.uuid, ""),
+                device.utilisation,
+                device.memory_used_mib,
+                simulated=device.simulated,
+            )
+            for device in self._gpus.devices()
+        ]
 
     # -- beyond the protocol -----------------------------------------------------------------
 
@@ -186,15 +198,3 @@ def _secrets(spec: WorkloadSpec) -> dict[str, Any]:
 def _observation(item: Mapping[str, Any]) -> Observation:
     known = {name: value for name, value in item.items() if name in _OBSERVED}
     return Observation(**{**known, "seen": Seen(item["seen"])})
-
-
-def _gpu_usage(devices: list[Device | None]) -> dict[str, float]:
-    """Return mean utilisation and summed memory; nothing when any of them is unknown."""
-    used: dict[str, float] = {}
-    rates = [device.utilisation if device else None for device in devices]
-    memory = [device.memory_used_mib if device else None for device in devices]
-    if rates and None not in rates:
-        used["gpu_utilisation"] = sum(rate or 0 for rate in rates) / len(rates)
-    if memory and None not in memory:
-        used["gpu_memory_mib"] = float(sum(m or 0 for m in memory))
-    return used

@@ -121,6 +121,7 @@ class ScriptedGpus:
                         memory_mib=int(match["gib"]) * 1024,
                         memory_used_mib=0,
                         utilisation=0,
+                        simulated=True,
                     )
                 )
         self._devices = tuple(found)

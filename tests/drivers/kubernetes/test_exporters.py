@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
+from metrics.sampling import together
 from runtime.drivers.kubernetes import exporters
 from runtime.drivers.kubernetes.exporters import Exporters
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.drivers.kubernetes.pod_addresses import PodAddresses
 from runtime.protocol import Unreachable
-from runtime.use_sources import Holder, UseSource
+from runtime.use_sources import DeviceUse, Holder, UseSource
 
 HERE = Holder("u1", ("berth-a", "ws-1-0"), "n1", 1)
 Answer = Callable[[BaseHTTPRequestHandler], None]
@@ -106,6 +107,15 @@ def of(cluster: Any, ranges: tuple[str, ...] = ("127.0.0.0/8",)) -> Exporters:
     return Exporters(cluster, KubernetesOptions(), PodAddresses(ranges))
 
 
+def use(
+    asked: Exporters, holders: list[Holder], sources: list[UseSource]
+) -> dict[str, dict[str, float]]:
+    """What is known of all devices of each together."""
+    devices = asked.use(holders, sources)
+    found = {h.uid: together([d for d in devices if d.uid == h.uid], h.devices) for h in holders}
+    return {uid: values for uid, values in found.items() if values}
+
+
 def test_what_the_exporter_of_its_node_says_of_a_pod_is_the_workloads(
     cluster: Cluster, serve: Any
 ) -> None:
@@ -113,8 +123,9 @@ def test_what_the_exporter_of_its_node_says_of_a_pod_is_the_workloads(
     cluster.exporter()
     one = of(cluster)
     expected = {"u1": {"gpu_utilisation": 40.0, "gpu_memory_mib": 512.0}}
-    assert one.use([HERE], [source, source]) == expected
-    assert one.use([HERE], [source]) == expected
+    assert use(one, [HERE], [source, source]) == expected
+    assert use(one, [HERE], [source]) == expected
+    assert one.use([HERE], [source]) == [DeviceUse("n1/0", "u1", 40.0, 512.0)]
     assert cluster.asked == [("", "app=exporter")], "asked once, remembered then"
 
 
@@ -122,13 +133,21 @@ def test_an_exporter_is_believed_about_its_own_node_only(cluster: Cluster, serve
     source = serve(says(text()))
     cluster.exporter(node="n2")
     elsewhere = Holder("u2", ("berth-b", "ws-2-0"), "n2", 1)
-    assert of(cluster).use([HERE, elsewhere], [source]) == {}
+    assert use(of(cluster), [HERE, elsewhere], [source]) == {}
+
+
+def test_a_device_that_two_pods_have_is_told_as_shared(cluster: Cluster, serve: Any) -> None:
+    """Time slices: what the exporter tells is of the device, whoever has it."""
+    source = serve(says(text() + text(namespace="other", pod="theirs")))
+    cluster.exporter()
+    (device,) = of(cluster).use([HERE], [source])
+    assert (device.shared, device.utilisation) == (True, 40.0)
 
 
 def test_a_pod_in_a_project_is_no_exporter(cluster: Cluster, serve: Any) -> None:
     source = serve(says(text()))
     cluster.exporter(namespace="berth-evil")
-    assert of(cluster).use([HERE], [source]) == {}
+    assert use(of(cluster), [HERE], [source]) == {}
 
 
 @pytest.mark.parametrize("address", ["169.254.169.254", "127.0.0.1", "0.0.0.0", "x", "10.0.0.1/8"])
@@ -137,8 +156,8 @@ def test_c2_an_address_that_no_pod_has_is_not_asked(
 ) -> None:
     source = serve(says(text()))
     cluster.exporter(ip=address)
-    assert of(cluster, ranges=()).use([HERE], [source]) == {}
-    assert of(cluster, ranges=("10.9.0.0/16",)).use([HERE], [source]) == {}
+    assert use(of(cluster, ranges=()), [HERE], [source]) == {}
+    assert use(of(cluster, ranges=("10.9.0.0/16",)), [HERE], [source]) == {}
 
 
 def test_a_figure_is_unknown_when_the_workload_holds_more_than_was_told(
@@ -146,7 +165,7 @@ def test_a_figure_is_unknown_when_the_workload_holds_more_than_was_told(
 ) -> None:
     source = serve(says(text()))
     cluster.exporter()
-    assert of(cluster).use([replace(HERE, devices=2)], [source]) == {}
+    assert use(of(cluster), [replace(HERE, devices=2)], [source]) == {}
 
 
 def endless(asked: BaseHTTPRequestHandler) -> None:
@@ -190,7 +209,7 @@ def test_e19_an_answer_of_the_wrong_kind_is_unknown_and_never_0(
 
     def known_within() -> float:
         begun = time.monotonic()
-        assert of(cluster).use([HERE], [source]) == {}
+        assert use(of(cluster), [HERE], [source]) == {}
         return time.monotonic() - begun
 
     assert any(known_within() < 5 for _ in range(3))  # the machine may be busy
@@ -203,9 +222,9 @@ def test_a_pass_ends_in_time_and_the_next_one_asks_others(
     source = serve(says(text()))
     cluster.exporter()
     one = of(cluster)
-    assert one.use([HERE], [source]) == {}
+    assert use(one, [HERE], [source]) == {}
     monkeypatch.setattr(exporters, "_PASS_S", 120.0)
-    assert one.use([HERE], [source])
+    assert use(one, [HERE], [source])
     assert len(cluster.asked) == 1, "having no turn is no reason to look for it again"
 
 
@@ -220,11 +239,11 @@ def test_one_that_does_not_answer_is_looked_for_again(cluster: Cluster, serve: A
 
 def test_a_cluster_that_does_not_answer_costs_nothing_but_the_figures(cluster: Cluster) -> None:
     cluster.away = True
-    assert of(cluster).use([HERE], [UseSource("app=x", "1", "busy")]) == {}
+    assert use(of(cluster), [HERE], [UseSource("app=x", "1", "busy")]) == {}
 
 
 def test_work_without_devices_or_place_asks_nobody(cluster: Cluster, serve: Any) -> None:
     source = serve(says(text()))
     cluster.exporter()
     nothing = [Holder("u1", HERE.place, "", 1), Holder("u2", ("berth-a", "x"), "n1", 0)]
-    assert of(cluster).use(nothing, [source]) == {}
+    assert use(of(cluster), nothing, [source]) == {}

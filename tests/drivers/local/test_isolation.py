@@ -8,6 +8,7 @@ import pytest
 
 from runtime.drivers.local import cgroups, environ
 from runtime.protocol import ISOLATION, Device, DriverError, NotYet, Resources, Seen
+from runtime.use_sources import DeviceUse, Holder
 from tests.drivers.local.harness import PYTHON, processes_of, wait_for
 
 real = pytest.mark.real
@@ -320,8 +321,7 @@ class TestGpus:
 
         assert isinstance(NvmlSource().devices(), tuple)
 
-    @real
-    def test_gpu_use_is_added_from_the_portals_side(self, ordinary):
+    def test_every_gpu_is_read_from_the_portals_side_with_who_holds_it(self, ordinary):
         from runtime.drivers.local.driver import LocalDriver
 
         class Two:
@@ -332,10 +332,11 @@ class TestGpus:
                 )
 
         driver = LocalDriver(ordinary.socket, gpus=Two())
-        spec = ordinary.shell("sleep 60", devices=("GPU-a", "GPU-b"))
-        ordinary.ready(spec)
-        used = driver.usage([spec.uid])[spec.uid]
-        assert (used["gpu_utilisation"], used["gpu_memory_mib"]) == (30, 40)
+        holder = Holder("u1", ("", ""), "", 1, ("GPU-b",))
+        assert driver.device_use([holder], []) == [
+            DeviceUse("GPU-a", "", 40, 30),
+            DeviceUse("GPU-b", "u1", 20, 10),
+        ]
 
 
 @pytest.mark.parametrize("name", ["LD_PRELOAD", "NVIDIA_X", "PYTHONHOME", "", "A=B", "HOME"])

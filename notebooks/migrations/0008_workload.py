@@ -43,7 +43,7 @@ def copy(apps, schema_editor):
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("notebooks", "0006_seal_env"),
+        ("notebooks", "0007_samples_to_metrics"),
         ("work", "0001_workload"),
     ]
 

@@ -1,0 +1,1 @@
+"""What work and its devices do over time: samples, roll-ups, and what can be read from them."""
