@@ -16,13 +16,13 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 import structlog
-from clusters.placement import QUEUED_HERE
 from django.db import transaction
 from django.db.models import Case, Exists, F, OuterRef, Q, Value, When
 
 from clusters.models import Cluster, Device, Hold
 from clusters.registry import driver_for
 from clusters.selectors import use_sources
+from clusters.usable import QUEUED_HERE
 from common.clock import now
 from metrics import rollups
 from metrics.models import DEVICE_LENGTH, FRESH, Quiet, Sample

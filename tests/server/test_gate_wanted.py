@@ -21,7 +21,7 @@ def file(tmp_path: Path, settings, db) -> Path:
 
 
 def wish(monkeypatch: pytest.MonkeyPatch, *, wanted: bool) -> None:
-    monkeypatch.setattr(duties.gateway, "is_wanted", lambda: wanted)
+    monkeypatch.setattr(duties.gateway.wanted, "_callbacks", [lambda: wanted])
 
 
 def test_it_is_there_while_somebody_needs_the_gate_and_for_a_while_after(file, monkeypatch):
