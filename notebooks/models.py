@@ -3,21 +3,17 @@
 from typing import Any
 from uuid import UUID
 
-from django.conf import settings
 from django.db import models
 from django.utils.functional import cached_property
 from django.utils.translation import gettext_lazy as _
 
 from common.ids import new_uid
-from credentials.models import Credential
 from credentials.sealed import SealedMapping
 from notebooks.choices import WorkspaceKind
 from notebooks.program import pinned_tag
 from notebooks.why import State, Why, warning_of, why_of
 from projects.models import Project
-from runtime import reasons
 from runtime.protocol import Desired, Phase
-from runtime.workload_state import RESTARTED
 from volumes.models import Volume
 from work.models import Ask, Workload
 
@@ -107,12 +103,6 @@ class Workspace(Program, Workload):
     idle_warned_at = models.DateTimeField(null=True)  # of the version before; nothing reads it
     idle_stop_at = models.DateTimeField(null=True)  # when its owner was told that it will stop
     last_used_at = models.DateTimeField(null=True)
-    visitors = models.ManyToManyField(
-        settings.AUTH_USER_MODEL,
-        through="Share",
-        through_fields=("workspace", "user"),
-        related_name="shared_workspaces",
-    )
 
     def get_absolute_url(self) -> str:
         return f"/projects/{self.project.slug}/workspaces/{self.short_id}/"
@@ -185,109 +175,3 @@ class Workspace(Program, Workload):
     def warning(self) -> str:
         """What is wrong around it while it runs, in the reader's language; usually nothing."""
         return warning_of(self.shown_phase, self.reason, self.cluster_key)
-
-
-class Share(models.Model):
-    """A member who may open a workspace of somebody else; full access to what runs in it."""
-
-    workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="shares")
-    user = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="workspace_shares"
-    )
-    created_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
-    )
-    created_at = models.DateTimeField(auto_now_add=True)
-
-    class Meta:
-        constraints = [
-            models.UniqueConstraint(fields=["workspace", "user"], name="notebooks_share_once")
-        ]
-
-    def __str__(self) -> str:
-        return f"{self.workspace} / {self.user}"
-
-
-class Attached(models.Model):
-    """What a workspace is given besides its home; kept in the order in which it was said."""
-
-    position = models.PositiveSmallIntegerField(default=0)
-
-    class Meta:
-        abstract = True
-        ordering = ["position", "id"]
-
-
-class WorkspaceVolume(Attached):
-    """A volume that it sees."""
-
-    workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="mounts")
-    volume = models.ForeignKey(Volume, on_delete=models.PROTECT, related_name="mounted_by")
-    read_only = models.BooleanField(default=False)
-
-    class Meta(Attached.Meta):
-        abstract = False
-        constraints = [
-            models.UniqueConstraint(fields=["workspace", "volume"], name="notebooks_mount_once")
-        ]
-
-    def __str__(self) -> str:
-        return f"{self.volume}:ro" if self.read_only else str(self.volume)
-
-
-class WorkspaceCredential(Attached):
-    """A credential that is put into it at its start."""
-
-    workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="keys")
-    credential = models.ForeignKey(
-        Credential, on_delete=models.CASCADE, related_name="workspace_keys"
-    )
-
-    class Meta(Attached.Meta):
-        abstract = False
-        constraints = [
-            models.UniqueConstraint(fields=["workspace", "credential"], name="notebooks_key_once")
-        ]
-
-    def __str__(self) -> str:
-        return str(self.credential)
-
-
-class WorkspaceNeed(Attached):
-    """A load that must be done before it asks for its place, so that no GPU waits for data."""
-
-    workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="needs")
-    load = models.ForeignKey("loaders.Load", on_delete=models.CASCADE, related_name="needed_by")
-
-    class Meta(Attached.Meta):
-        abstract = False
-        constraints = [
-            models.UniqueConstraint(fields=["workspace", "load"], name="notebooks_need_once")
-        ]
-
-    def __str__(self) -> str:
-        return str(self.load)
-
-
-class Step(models.Model):
-    """One line of the timeline, written in the transaction of the status change."""
-
-    workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="steps")
-    launch = models.PositiveIntegerField()
-    word = models.CharField(max_length=24)
-    at = models.DateTimeField()
-    message = models.CharField(max_length=300, blank=True, default="")
-
-    class Meta:
-        ordering = ["id"]
-        indexes = [models.Index(fields=["workspace", "launch", "id"], name="notebooks_steps")]
-
-    def __str__(self) -> str:
-        return self.word
-
-    @property
-    def shown_message(self) -> str:
-        """In the reader's language where the message is the word of a reason."""
-        if self.word == RESTARTED:
-            return str(reasons.info(self.message).text) if self.message else ""
-        return self.message

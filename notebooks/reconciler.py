@@ -45,7 +45,7 @@ class WorkspaceReconciler(WorkloadReconciler):
         return pod_spec(row, cluster)
 
     def waits_for(self, row: Workspace) -> tuple[str, str] | None:
-        uids = list(row.needs.values_list("load__uid", flat=True))
+        uids = list(row.needs.values_list("needed__uid", flat=True))
         return loads.missing(uids) if uids else None
 
     def secrets_of(self, row: Workspace) -> str:

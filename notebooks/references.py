@@ -13,11 +13,12 @@ from credentials import references as keys
 from hubapi.selectors import idle_states
 from loaders import waiting
 from metrics import selectors as metrics
-from notebooks.models import Workspace, WorkspaceVolume
+from notebooks.models import Workspace
 from runtime.hints import hint_uids
 from runtime.protocol import Desired, Phase
 from volumes import references as volumes
 from volumes.choices import VolumeKind
+from work.models import WorkloadVolume
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -66,7 +67,7 @@ def _uses(volume: Volume) -> list[volumes.Holder]:
 
 def _counts(uids: Collection[UUID]) -> dict[UUID, int]:
     """Return how many have each mounted now; a volume is a home or is attached, never both."""
-    rows = WorkspaceVolume.objects.filter(volume__uid__in=uids, workspace__in=_holding())
+    rows = WorkloadVolume.objects.filter(volume__uid__in=uids, workload__in=_holding())
     attached = rows.order_by().values_list("volume__uid").annotate(number=Count("id"))
     homes = _holding().filter(home__uid__in=uids).order_by().values_list("home__uid")
     # one question for both: lists of volumes ask it for every page
@@ -109,5 +110,5 @@ def _named(rows: QuerySet[Workspace]) -> QuerySet[Workspace]:
 
 def _wake(loads: Collection[UUID]) -> None:
     """Look again at what waits for loads that ended, one way or the other."""
-    rows = Workspace.objects.filter(needs__load__uid__in=loads, desired=Desired.RUNNING)
+    rows = Workspace.objects.filter(needs__needed__uid__in=loads, desired=Desired.RUNNING)
     hint_uids(Workspace.KIND, list(rows.values_list("uid", flat=True)))

@@ -13,11 +13,12 @@ from accounts.models import User
 from common.clock import now
 from common.errors import Forbidden, NotFound
 from metrics import selectors as metrics
-from notebooks.models import Preset, Share, Step, Workspace
+from notebooks.models import Preset, Workspace
 from notebooks.spec import is_storable
 from projects.access import Permission, scoped
 from projects.models import Membership
 from runtime.protocol import Desired, Phase
+from work.models import Share, Step
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,7 +84,7 @@ def workspaces_of(who: Principal, project: Project | None = None) -> QuerySet[Wo
 
 def workspaces_shared_with(who: Principal, project: Project | None = None) -> QuerySet[Workspace]:
     """Return the workspaces of others that were shared with ``who``."""
-    mine = Share.objects.filter(workspace=OuterRef("pk"), user=who.user)
+    mine = Share.objects.filter(workload=OuterRef("pk"), user=who.user)
     return workspaces_visible_to(who, project).filter(Exists(mine)).exclude(desired=Desired.ABSENT)
 
 
@@ -134,7 +135,7 @@ def access_of(user: User, workspace: Workspace) -> Access:
         return Access()
     if workspace.owner_id == user.pk:
         return Access(owner=True)
-    shared = Share.objects.filter(workspace=workspace, user=user).exists()
+    shared = Share.objects.filter(workload=workspace, user=user).exists()
     return Access(visitor=shared)
 
 
@@ -147,7 +148,7 @@ def share_candidates(workspace: Workspace) -> QuerySet[User]:
     return (
         User.objects.filter(memberships__project=workspace.project_id, is_active=True)
         .exclude(pk=workspace.owner_id)
-        .exclude(workspace_shares__workspace=workspace)
+        .exclude(workload_shares__workload=workspace)
         .order_by("username")[:MAX_CANDIDATES]
     )
 

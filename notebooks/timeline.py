@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from common.clock import now
-from notebooks.models import Step, Workspace
+from notebooks.models import Workspace
 from notebooks.notices import tell_failed
 from runtime.protocol import Phase
 from runtime.workload_state import RESTARTED
 from volumes.services import volume_note_written
-from work.models import Workload
+from work.models import Step, Workload
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -50,10 +50,10 @@ def _note(change: Transition) -> None:
     words = {word for word, _message in change.outcome.timeline}
     known = set()
     if words & _SAID_BY_PEOPLE:  # the engine's own are noted with the row, in one transaction
-        steps = Step.objects.filter(workspace=row, launch=launch)
+        steps = Step.objects.filter(workload=row, launch=launch)
         known = set(steps.values_list("word", flat=True))
     Step.objects.bulk_create(
-        Step(workspace=row, launch=launch, word=word, at=now(), message=message[:300])
+        Step(workload=row, launch=launch, word=word, at=now(), message=message[:300])
         for word, message in change.outcome.timeline
         if word not in known or word == RESTARTED
     )

@@ -10,10 +10,11 @@ from clusters.models import Cluster
 from common.clock import now
 from hubapi.models import Activity
 from metrics.models import Quiet, Sample
-from notebooks.models import Preset, Step, Workspace
+from notebooks.models import Preset, Workspace
 from projects.models import KubeGrant, Project, ProjectPlace
 from runtime.models import ObservedWorkload
 from volumes.models import Volume
+from work.models import Step
 
 IMAGE = "registry.example.org/vision-lab/microscopy-segmentation-training:2026.10-py312-cuda12"
 DIGEST = "sha256:" + "9f86d081884c7d65" * 4
@@ -104,7 +105,7 @@ def make(vision: Project, east: Cluster) -> None:
         at = row.asked_at or now()
         for word, seconds, said in steps:
             at += timedelta(seconds=seconds)
-            Step.objects.create(workspace=row, launch=1, word=word, at=at, message=said)
+            Step.objects.create(workload=row, launch=1, word=word, at=at, message=said)
     _kubeconfigs(vision, east, alice)
     for holding in HOLDINGS:
         _hold(vision, home, holding)

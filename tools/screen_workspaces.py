@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 from clusters.models import Claim, Cluster, Device, Flavor, Hold
 from common.clock import now
 from metrics.models import Sample
-from notebooks.models import Preset, Step, Workspace
+from notebooks.models import Preset, Workspace
 from quotas.models import Reservation
 from usage.models import Interval
 from volumes.models import Volume
+from work.models import Step
 
 if TYPE_CHECKING:
     from accounts.models import User
@@ -114,7 +115,7 @@ def _steps(row: Workspace, *words: tuple[str, float, str]) -> None:
     at = row.asked_at or now()
     for word, seconds, message in words:
         at += timedelta(seconds=seconds)
-        Step.objects.create(workspace=row, launch=1, word=word, at=at, message=message)
+        Step.objects.create(workload=row, launch=1, word=word, at=at, message=message)
 
 
 def _hold(row: Workspace, cluster: Cluster, devices: list[Device], *, granted: bool = True) -> None:

@@ -15,9 +15,13 @@ from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 
 from common.ids import new_short_id
+from credentials.models import Credential
 from projects.models import Project
+from runtime import reasons
 from runtime.models import Reconcilable
 from runtime.protocol import Desired, Resources
+from runtime.workload_state import RESTARTED
+from volumes.models import Volume
 from work.rows import WorkloadManager
 
 MAX_CPU_MILLI = 1_024_000
@@ -102,6 +106,13 @@ class Workload(Ask, Reconcilable):
     stop_reason = models.CharField(max_length=24, blank=True, default="")  # a word of the kind's
     stop_requested_at = models.DateTimeField(null=True)
 
+    visitors = models.ManyToManyField(
+        settings.AUTH_USER_MODEL,
+        through="Share",
+        through_fields=("workload", "user"),
+        related_name="shared_workloads",
+    )
+
     objects = WorkloadManager()
 
     class Meta(Reconcilable.Meta):
@@ -119,8 +130,8 @@ class Workload(Ask, Reconcilable):
         ]
         indexes = [
             *Reconcilable.Meta.indexes,
-            models.Index(fields=["project", "kind", "-id"], name="work_by_project"),
-            models.Index(fields=["owner", "kind", "-id"], name="work_by_owner"),
+            models.Index(fields=["project", "-id"], name="work_by_project"),
+            models.Index(fields=["owner", "-id"], name="work_by_owner"),
             models.Index(
                 fields=["ends_at"],
                 condition=Q(ends_at__isnull=False, desired=Desired.RUNNING),
@@ -128,7 +139,7 @@ class Workload(Ask, Reconcilable):
             ),
             # who is before whom in the line of a project
             models.Index(
-                fields=["project", "kind", "asked_at"],
+                fields=["project", "asked_at"],
                 condition=Q(deleted_at__isnull=True, desired=Desired.RUNNING),
                 name="work_line",
             ),
@@ -146,3 +157,107 @@ class Workload(Ask, Reconcilable):
     @property
     def time_limit(self) -> timedelta | None:
         return timedelta(minutes=self.time_limit_minutes) if self.time_limit_minutes else None
+
+
+class Share(models.Model):
+    """A member who may open a workload of somebody else; full access to what runs in it."""
+
+    workload = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="shares")
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="workload_shares"
+    )
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["workload", "user"], name="work_share_once")]
+
+    def __str__(self) -> str:
+        return f"{self.workload} / {self.user}"
+
+
+class Attached(models.Model):
+    """What a workload is given; kept in the order in which it was said."""
+
+    position = models.PositiveSmallIntegerField(default=0)
+
+    class Meta:
+        abstract = True
+        ordering = ["position", "id"]
+
+
+class WorkloadVolume(Attached):
+    """A volume that it sees."""
+
+    workload = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="mounts")
+    volume = models.ForeignKey(Volume, on_delete=models.PROTECT, related_name="mounted_by")
+    read_only = models.BooleanField(default=False)
+
+    class Meta(Attached.Meta):
+        abstract = False
+        constraints = [
+            models.UniqueConstraint(fields=["workload", "volume"], name="work_mount_once")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.volume}:ro" if self.read_only else str(self.volume)
+
+
+class WorkloadCredential(Attached):
+    """A credential that is put into it at its start."""
+
+    workload = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="keys")
+    credential = models.ForeignKey(
+        Credential, on_delete=models.CASCADE, related_name="workload_keys"
+    )
+
+    class Meta(Attached.Meta):
+        abstract = False
+        constraints = [
+            models.UniqueConstraint(fields=["workload", "credential"], name="work_key_once")
+        ]
+
+    def __str__(self) -> str:
+        return str(self.credential)
+
+
+class WorkloadNeed(Attached):
+    """Work that must be done before this asks for its place, so that no GPU waits for data."""
+
+    workload = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="needs")
+    needed = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="needed_by")
+
+    class Meta(Attached.Meta):
+        abstract = False
+        constraints = [
+            models.UniqueConstraint(fields=["workload", "needed"], name="work_need_once")
+        ]
+
+    def __str__(self) -> str:
+        return str(self.needed)
+
+
+class Step(models.Model):
+    """One line of the timeline, written in the transaction of the status change."""
+
+    workload = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="steps")
+    launch = models.PositiveIntegerField()
+    word = models.CharField(max_length=24)
+    at = models.DateTimeField()
+    message = models.CharField(max_length=300, blank=True, default="")
+
+    class Meta:
+        ordering = ["id"]
+        indexes = [models.Index(fields=["workload", "launch", "id"], name="work_steps")]
+
+    def __str__(self) -> str:
+        return self.word
+
+    @property
+    def shown_message(self) -> str:
+        """In the reader's language where the message is the word of a reason."""
+        if self.word == RESTARTED:
+            return str(reasons.info(self.message).text) if self.message else ""
+        return self.message

@@ -14,7 +14,7 @@ from common.errors import Unavailable
 from hubapi.services import port_short_id, workload_url
 from notebooks.choices import WorkspaceKind
 from notebooks.image_pull import pull_of
-from notebooks.models import Share, Workspace
+from notebooks.models import Workspace
 from notebooks.program import pinned_tag
 from notebooks.services.attaching import attached_to
 from notebooks.services.plan import public_fields
@@ -22,6 +22,7 @@ from notebooks.spec import ATTACHED, FIXED, PRIVATE, PUBLIC
 from notebooks.where import node_of
 from notebooks.why import State, info_of, why_of
 from runtime.protocol import Phase, Resources
+from work.models import Share
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,8 +64,8 @@ def workspaces_out(
     others = [row["id"] for row in rows if row["owner_id"] != who.user.pk]
     shared: set[int] = set()
     if others:
-        mine = Share.objects.filter(user=who.user, workspace__in=others)
-        shared = set(mine.values_list("workspace_id", flat=True))
+        mine = Share.objects.filter(user=who.user, workload__in=others)
+        shared = set(mine.values_list("workload_id", flat=True))
     return [
         workspace_out(
             row,
@@ -187,7 +188,7 @@ def workspace_one(who: Principal, row: Workspace) -> dict[str, Any]:
         who,
         row.project,
         is_visitor=row.owner_id != who.user.pk
-        and Share.objects.filter(workspace=row, user=who.user).exists(),
+        and Share.objects.filter(workload=row, user=who.user).exists(),
     )
     found["spec"] |= (row.just_attached or attached_to(row)).detailed()
     if row.just_attached is None:

@@ -15,12 +15,14 @@ from django.utils.translation import gettext as _
 from common.errors import Conflict, Invalid, NotFound
 from credentials import selectors as credentials
 from loaders import selectors as loads
-from notebooks.models import Workspace, WorkspaceCredential, WorkspaceNeed, WorkspaceVolume
+from loaders.models import Load
+from notebooks.models import Workspace
 from notebooks.spec import ATTACHED, is_storable
 from projects.access import Permission, permissions_of
 from volumes import selectors as volumes
 from volumes.choices import VolumeKind
 from volumes.services import project_volume_ensure, volume_note_use, volumes_hold
+from work.models import WorkloadCredential, WorkloadNeed, WorkloadVolume
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
 
     from accounts.principal import Principal
     from credentials.models import Credential
-    from loaders.models import Load
     from notebooks.spec import Wanted
     from projects.models import Project
     from volumes.models import Volume
@@ -89,7 +90,11 @@ def attached_to(row: Workspace) -> Attached:
     return Attached(
         volumes=volumes_seen_by(row),
         credentials=_credentials_of(row),
-        needs=tuple(need.load for need in row.needs.select_related("load")),
+        needs=tuple(
+            Load.objects.filter(needed_by__workload=row).order_by(
+                "needed_by__position", "needed_by__id"
+            )
+        ),
     )
 
 
@@ -169,16 +174,16 @@ def attach(row: Workspace, attached: Attached, *, is_new: bool = False) -> None:
         row.mounts.all().delete()
         row.keys.all().delete()
         row.needs.all().delete()
-    WorkspaceVolume.objects.bulk_create(
-        WorkspaceVolume(workspace=row, volume=s.volume, read_only=s.read_only, position=n)
+    WorkloadVolume.objects.bulk_create(
+        WorkloadVolume(workload=row, volume=s.volume, read_only=s.read_only, position=n)
         for n, s in enumerate(attached.volumes)
     )
-    WorkspaceCredential.objects.bulk_create(
-        WorkspaceCredential(workspace=row, credential=c, position=n)
+    WorkloadCredential.objects.bulk_create(
+        WorkloadCredential(workload=row, credential=c, position=n)
         for n, c in enumerate(attached.credentials)
     )
-    WorkspaceNeed.objects.bulk_create(
-        WorkspaceNeed(workspace=row, load=load, position=n) for n, load in enumerate(attached.needs)
+    WorkloadNeed.objects.bulk_create(
+        WorkloadNeed(workload=row, needed=load, position=n) for n, load in enumerate(attached.needs)
     )
 
 

@@ -8,11 +8,12 @@ from django.utils.translation import gettext as _
 
 from common.clock import now
 from common.errors import Conflict, Forbidden
-from notebooks.models import Step, Workspace
+from notebooks.models import Workspace
 from projects.access import Permission, denial, permissions_of, require
 from runtime.bus import publish
 from runtime.hints import hint, wake
 from runtime.protocol import Desired
+from work.models import Step
 
 if TYPE_CHECKING:
     from accounts.principal import Principal
@@ -61,9 +62,7 @@ def lock(workspace: Workspace) -> Workspace:
 
 
 def step(row: Workspace, word: str, message: str = "") -> None:
-    Step.objects.create(
-        workspace=row, launch=row.launch, word=word, at=now(), message=message[:300]
-    )
+    Step.objects.create(workload=row, launch=row.launch, word=word, at=now(), message=message[:300])
 
 
 def topics(row: Workspace) -> list[str]:

@@ -10,16 +10,18 @@ from django.utils.translation import gettext as _
 from common.errors import Invalid, wrong
 from events import services as events
 from hubapi import services as hub
-from notebooks.models import Share
+from notebooks.models import Workspace
 from notebooks.notices import tell_shared
 from notebooks.services.base import changed, lock, own
 from notebooks.spec import is_storable
 from projects.models import Membership
+from work.models import Share
 
 if TYPE_CHECKING:
+    from django.db.models import QuerySet
+
     from accounts.models import User
     from accounts.principal import Principal
-    from notebooks.models import Workspace
     from projects.models import Project
 
 
@@ -39,7 +41,7 @@ def workspace_share(*, principal: Principal, workspace: Workspace, username: str
     if member.user_id == row.owner_id:
         raise _refused(_("It is the owner's already."))
     share, made = Share.objects.get_or_create(
-        workspace=row, user=member.user, defaults={"created_by": principal.user}
+        workload=row, user=member.user, defaults={"created_by": principal.user}
     )
     if made:
         events.record(
@@ -64,7 +66,7 @@ def workspace_unshare(*, principal: Principal, workspace: Workspace, username: s
     share = row.shares.select_related("user").filter(user__username=username.strip()).first()
     if share is None:
         return False
-    _revoke(share, actor=principal)
+    _revoke(share, row, actor=principal)
     return True
 
 
@@ -73,28 +75,30 @@ def shares_revoke_for(
     *, user: User, project: Project | None = None, actor: Principal | None = None
 ) -> int:
     """Take away every access of ``user`` to workspaces of others (he left, or was disabled)."""
-    shares = Share.objects.select_related("workspace__project", "workspace__owner", "user")
-    shares = shares.filter(user=user)
+    shares = Share.objects.filter(user=user)
     if project is not None:
-        shares = shares.filter(workspace__project=project)
-    rows = list(shares)
-    for share in rows:
-        _revoke(share, actor=actor)
-    return len(rows)
+        shares = shares.filter(workload__project=project)
+    return _revoke_all(shares, actor=actor)
 
 
 @transaction.atomic
 def shares_cut_for(*, owner: User, project: Project, actor: Principal | None = None) -> int:
     """Take away what ``owner`` shared in a project that he left."""
-    shares = Share.objects.select_related("workspace__project", "workspace__owner", "user")
-    rows = list(shares.filter(workspace__owner=owner, workspace__project=project))
-    for share in rows:
-        _revoke(share, actor=actor)
-    return len(rows)
+    shares = Share.objects.filter(workload__owner=owner, workload__project=project)
+    return _revoke_all(shares, actor=actor)
 
 
-def _revoke(share: Share, *, actor: Principal | None) -> None:
-    row, user = share.workspace, share.user
+def _revoke_all(shares: QuerySet[Share], *, actor: Principal | None) -> int:
+    found = list(shares.filter(workload__kind=Workspace.KIND).select_related("user"))
+    rows = Workspace.objects.select_related("project", "owner")
+    of = rows.in_bulk([share.workload_id for share in found])
+    for share in found:
+        _revoke(share, of[share.workload_id], actor=actor)
+    return len(found)
+
+
+def _revoke(share: Share, row: Workspace, *, actor: Principal | None) -> None:
+    user = share.user
     share.delete()
     visitor_cut(row, user)
     events.record(

@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from accounts.principal import Principal
-    from notebooks.models import Step
     from notebooks.ui.home import Card
     from notebooks.why import Why
+    from work.models import Step
 
 
 MAX_ALTERNATIVES = 3

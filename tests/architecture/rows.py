@@ -109,8 +109,9 @@ def _kubeconfigs(project: Any, people: list[Any], mark: str) -> None:
 def _workspaces(n: int, project: Any, user: Any, people: list[Any], mark: str) -> None:
     from credentials.models import Credential
     from loaders.models import Load
-    from notebooks.models import Preset, Share, Workspace
+    from notebooks.models import Preset, Workspace
     from volumes.models import Volume
+    from work.models import Share
 
     presets = Preset.objects.bulk_create(
         Preset(slug=f"s{mark}-{i}", name=f"S {mark} {i}", position=i) for i in range(n)
@@ -153,7 +154,7 @@ def _workspaces(n: int, project: Any, user: Any, people: list[Any], mark: str) -
         )
         for i, p in enumerate(people)
     )
-    Share.objects.bulk_create(Share(workspace=w, user=p) for w, p in zip(rows, people, strict=True))
+    Share.objects.bulk_create(Share(workload=w, user=p) for w, p in zip(rows, people, strict=True))
 
 
 def _volumes(n: int, project: Any, user: Any, people: list[Any], mark: str) -> None:

@@ -33,9 +33,13 @@ MENDED = {
         )
     ),
 }
-# The upgrade over these two stops the portal: the rows of each kind moved into one table, which no
-# two versions can write at once (docs/dev/upgrades.md).
-WITH_A_STOP = {("notebooks", "0008_workload"), ("loaders", "0008_workload")}
+# The upgrade over these stops the portal: the rows of each kind moved into one table, which no two
+# versions can write at once (docs/dev/upgrades.md).
+WITH_A_STOP = {
+    ("loaders", "0008_workload"),
+    ("notebooks", "0008_workload"),
+    ("notebooks", "0009_of_a_workload"),
+}
 # Why a version that does not know a constraint keeps it all the same.
 KEPT_BY_OLDER_VERSIONS = {
     "credentials.credentials_own_name_once": "all of theirs belong to a project",

@@ -73,9 +73,9 @@ async def test_f4_two_thousand_sockets_that_nobody_reads_hurt_nobody(
 ) -> None:
     from asgiref.sync import sync_to_async
 
-    from notebooks.models import Share
+    from work.models import Share
 
-    await sync_to_async(Share.objects.create)(workspace=workspace, user=bob)
+    await sync_to_async(Share.objects.create)(workload=workspace, user=bob)
     theirs, path = await cookie(bob), f"/gate/terminal/{workspace.short_id}"
     quick = f"/gate/exec/{workspace.short_id}?command=quick"
     before_s, before_mib = await usually(gate, quick, theirs), memory_mib()

@@ -291,9 +291,9 @@ async def test_a_link_to_a_download_works_without_an_origin(
 async def test_a_visitor_who_was_let_in_may_use_files(
     gate: Running, base: str, workspace: Any, bob: Any, cookie: Any
 ) -> None:
-    from notebooks.models import Share
+    from work.models import Share
 
-    await sync_to_async(Share.objects.create)(workspace=workspace, user=bob)
+    await sync_to_async(Share.objects.create)(workload=workspace, user=bob)
     async with gate.client(await cookie(bob)) as client:
         assert (await client.get(f"{base}/list")).status_code == 200
 

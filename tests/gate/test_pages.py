@@ -40,9 +40,9 @@ def test_others_have_not(
 
 
 def test_a_visitor_who_was_let_in_has(workspace: Any, bob: Any, as_user: Any) -> None:
-    from notebooks.models import Share
+    from work.models import Share
 
-    Share.objects.create(workspace=workspace, user=bob)
+    Share.objects.create(workload=workspace, user=bob)
     assert page(as_user(bob), workspace, "terminal").status_code == 200
 
 
@@ -185,9 +185,9 @@ def test_lines_for_kubectl_are_shown_only_where_a_kubeconfig_leads(
 def test_a_visitor_is_shown_no_lines_for_kubectl_which_opens_ones_own_only(
     workspace: Any, alice: Any, bob: Any, as_user: Any
 ) -> None:
-    from notebooks.models import Share
+    from work.models import Share
 
-    Share.objects.create(workspace=workspace, user=bob)
+    Share.objects.create(workload=workspace, user=bob)
     assert "kubectl exec" in detail(as_user(alice), workspace)
     visitors = detail(as_user(bob), workspace)
     assert f"ssh -p 8005 {workspace.short_id}@localhost" in visitors

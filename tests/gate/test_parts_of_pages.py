@@ -40,10 +40,10 @@ def start_of(row: Any) -> str:
 def test_one_that_is_stopped_is_started_there_and_offers_no_connection(
     part: str, workspace: Any, alice: Any, bob: Any, as_user: Any
 ) -> None:
-    from notebooks.models import Share
+    from work.models import Share
 
     assert start_of(workspace) not in page(as_user(alice), workspace, part)
-    Share.objects.create(workspace=workspace, user=bob)
+    Share.objects.create(workload=workspace, user=bob)
     workspace.phase = workspace.desired = "stopped"
     workspace.save()
     assert start_of(workspace) in page(as_user(alice), workspace, part, **{"HX-Request": "true"})

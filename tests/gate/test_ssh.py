@@ -146,9 +146,9 @@ async def test_a_visitor_may_come_until_he_is_let_out(
     ssh: SshServer, workspace: Any, bob: Any, key_of: Any, gate: Running
 ) -> None:
     """A3."""
-    from notebooks.models import Share
+    from work.models import Share
 
-    share = await sync_to_async(Share.objects.create)(workspace=workspace, user=bob)
+    share = await sync_to_async(Share.objects.create)(workload=workspace, user=bob)
     key = await key_of(bob)
     visit = await start(ssh, key, workspace.short_id, "echo in; sleep 600")
     assert visit.stdout is not None

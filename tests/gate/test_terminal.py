@@ -119,9 +119,9 @@ async def test_what_it_is_instead_is_said_in_the_words_of_its_badge(
 async def test_a3_a_revoked_visitor_is_cut(
     gate: Running, workspace: Any, alice: Any, bob: Any, cookie: Any
 ) -> None:
-    from notebooks.models import Share
+    from work.models import Share
 
-    share = await sync_to_async(Share.objects.create)(workspace=workspace, user=bob)
+    share = await sync_to_async(Share.objects.create)(workload=workspace, user=bob)
     path = f"/gate/terminal/{workspace.short_id}"
     async with gate.socket(path, await cookie(bob)) as ws:
         await told(ws)

@@ -5,9 +5,10 @@ from django.utils import translation
 
 from common.errors import Conflict, Forbidden, Invalid, LimitExceeded
 from notebooks import services
-from notebooks.models import Step, Workspace
+from notebooks.models import Workspace
 from notebooks.services import Wanted
 from runtime.models import Route
+from work.models import Step
 
 
 def test_one_press_starts_a_workspace_and_needs_no_field(launch, alice, settle):
@@ -31,7 +32,7 @@ def test_one_home_serves_all_workspaces_of_a_person_in_a_project(launch, alice, 
 def test_the_timeline_tells_every_step_once_and_in_order(launch, alice, settle):
     row = settle(launch(alice))
     settle(row)
-    words = list(Step.objects.filter(workspace=row, launch=1).values_list("word", flat=True))
+    words = list(Step.objects.filter(workload=row, launch=1).values_list("word", flat=True))
     assert words[0] == "accepted"
     assert words[-1] == "running"
     assert len(words) == len(set(words))
@@ -39,7 +40,7 @@ def test_the_timeline_tells_every_step_once_and_in_order(launch, alice, settle):
 
 def test_the_timeline_tells_in_the_readers_language_why_a_pod_was_replaced(launch, alice, settle):
     row = settle(launch(alice))
-    again = Step(workspace=row, launch=1, word="restarted", message="evicted", at=row.ready_at)
+    again = Step(workload=row, launch=1, word="restarted", message="evicted", at=row.ready_at)
     assert "started again elsewhere" in again.shown_message
     with translation.override("ja"):
         assert not again.shown_message.isascii()

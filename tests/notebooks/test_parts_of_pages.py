@@ -4,10 +4,11 @@ from datetime import timedelta
 
 from common.clock import now
 from events.models import Event
-from notebooks.models import Step, Workspace
+from notebooks.models import Workspace
 from projects.models import Membership, Project
 from tests.notebooks.addresses import BASE, url
 from tests.support.workloads import insert
+from work.models import Step
 
 
 def test_home_says_that_there_are_more_workspaces_and_leads_to_them(text, launch, alice, project):
@@ -51,7 +52,7 @@ def test_the_events_page_says_where_it_ends_and_leads_to_the_others(text, launch
         for _ in range(100)
     )
     Step.objects.bulk_create(
-        Step(workspace=row, launch=1, word="restarted", at=at) for _ in range(100)
+        Step(workload=row, launch=1, word="restarted", at=at) for _ in range(100)
     )
     page = text(alice, url(row, "events/"))
     assert "Only the newest 100 events are shown." in page

@@ -1,9 +1,10 @@
 """On clusters, too, pages, files and API say the same and make the same."""
 
 from common.clock import now
-from notebooks.models import Step, Workspace
+from notebooks.models import Workspace
 from tests.notebooks.cluster_world import BASE, CONTAINER, IMAGE, row_of, spec
 from volumes.services import project_volume_ensure
+from work.models import Step
 
 WHOLE = {
     "kind": "container",
@@ -106,7 +107,7 @@ def test_the_page_says_that_a_start_waits_and_what_its_steps_are(post, as_user, 
     advice = "It starts by itself when something ends. A smaller size may start sooner."
     places = [text.index(words) for words in ("All nodes that could hold it are in use.", said)]
     assert places[0] < places[1] < text.index(advice)
-    Step.objects.create(workspace=row, launch=row.launch, word="placed", at=now(), message="")
+    Step.objects.create(workload=row, launch=row.launch, word="placed", at=now(), message="")
     assert "Handed to the cluster" in client.get(f"{place}events/").content.decode()
     Workspace.objects.filter(pk=row.pk).update(gpus=2, gpu_flavor="l40s,h100-80")
     listed = client.get("/projects/vision/workspaces/").content.decode()

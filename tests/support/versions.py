@@ -1,4 +1,4 @@
-"""Berth as it was, beside Berth as it is: processes of two versions on one database and broker."""
+"""Berth as it was, and Berth as it is: processes of two versions on one database and broker."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from portal.server import generate
 from tests.support.portal import ROOT
 from tests.support.ports import free_ports
 
-# The first version from which an upgrade without a pause is promised: the last one before data
-# (loads, kinds of credentials, volumes that people make), so that most tables and columns were added
-# since; notebooks and containers run by the same driver protocol, on the same packages.
+# The last version before data (loads, kinds of credentials, volumes that people make), so that most
+# tables and columns were added or moved since; notebooks and containers run by the same driver
+# protocol, on the same packages. The portal stops on the way from it to the table of all work.
 OLD = "e61e413a3af11c789b444b7f5b0b40927d6da0eb"
 WITHIN_S = 180.0  # a busy machine with several lanes
 PASSWORD = "a password that the operator chose"

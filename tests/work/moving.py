@@ -21,6 +21,20 @@ RENAMED = {
     "workspace": {"kind": "variant", "id": "pk"},
     "load": {"kind": "store_kind", "ended_at": "stopped_at"},
 }
+OLD = {
+    "app": "notebooks",
+    "row": "workspace",
+    "needed": "load",
+    "needs": ("notebooks", "WorkspaceNeed"),
+    "mounts": ("notebooks", "WorkspaceVolume"),
+}
+NEW = {
+    "app": "work",
+    "row": "workload",
+    "needed": "needed",
+    "needs": ("work", "WorkloadNeed"),
+    "mounts": ("work", "WorkloadVolume"),
+}
 PHASES = ("pending", "starting", "running", "stopping", "stopped", "failed", "deleting", "unknown")
 
 
@@ -41,7 +55,7 @@ def before(kept: Path) -> None:
     rows = {
         "workspace": _values(apps.get_model("notebooks", "Workspace")),
         "load": _values(apps.get_model("loaders", "Load")),
-        "pointing": _pointing(apps.get_model),
+        "pointing": _pointing(apps.get_model, OLD),
     }
     kept.write_text(json.dumps(rows))
 
@@ -51,7 +65,7 @@ def _values(model: Any) -> dict[str, dict[str, str]]:
     return {str(row["uid"]): {name: repr(value) for name, value in row.items()} for row in rows}
 
 
-def _pointing(get_model: Any) -> dict[str, list[str]]:
+def _pointing(get_model: Any, of: Any) -> dict[str, list[str]]:
     """What points at a workspace or a load, by the uids of both."""
 
     def told(app: str, model: str, *names: str) -> list[str]:
@@ -60,10 +74,10 @@ def _pointing(get_model: Any) -> dict[str, list[str]]:
     return {
         "runs": told("loaders", "LoadRun", "load__uid", "launch", "result"),
         "logs": told("loaders", "RunLog", "run__load__uid", "start"),
-        "needs": told("notebooks", "WorkspaceNeed", "workspace__uid", "load__uid"),
-        "mounts": told("notebooks", "WorkspaceVolume", "workspace__uid", "volume__uid"),
-        "shares": told("notebooks", "Share", "workspace__uid", "user__username"),
-        "steps": told("notebooks", "Step", "workspace__uid", "launch", "word"),
+        "needs": told(*of["needs"], f"{of['row']}__uid", f"{of['needed']}__uid"),
+        "mounts": told(*of["mounts"], f"{of['row']}__uid", "volume__uid"),
+        "shares": told(of["app"], "Share", f"{of['row']}__uid", "user__username"),
+        "steps": told(of["app"], "Step", f"{of['row']}__uid", "launch", "word"),
     }
 
 
@@ -201,7 +215,7 @@ def after(kept: Path) -> None:
             assert row.kind == kind
             assert row.name_scope == (row.owner_id if kind == "workspace" else 0)
     assert Workload.objects.count() == len(had["workspace"]) + len(had["load"])
-    assert _pointing(apps.get_model) == had["pointing"]
+    assert _pointing(apps.get_model, NEW) == had["pointing"]
 
     # ids go on after those that there are, and the engine takes what is due, by its kind
     row = Workspace.objects.filter(deleted_at=None, lease_token=None).first()
@@ -210,12 +224,13 @@ def after(kept: Path) -> None:
         project=row.project, owner=row.owner, home=row.home, name="new", next_reconcile_at=None
     )
     assert again.pk > max(Workload.objects.exclude(pk=again.pk).values_list("pk", flat=True))
-    held = Workspace.objects.filter(lease_until__isnull=False).get()
+    held = Workload.objects.filter(lease_until__isnull=False)
+    assert sorted(held.values_list("kind", flat=True)) == ["load", "workspace"]
+    free = Workload.objects.filter(deleted_at=None, lease_until=None)
+    wanted = sorted(free.values_list("kind", "pk"))
     Workload.objects.update(next_reconcile_at=again.created_at)
-    due = due_scheduler.due_items()
-    assert ("workspace", held.pk) not in due
-    live = Workload.objects.filter(deleted_at=None).exclude(pk=held.pk)
-    assert sorted(due) == sorted(live.values_list("kind", "pk"))
+    due = [item for item in due_scheduler.due_items() if item[0] in RENAMED]
+    assert sorted(due) == wanted
     for kind, pk in due:
         claim = engine.claim(kind, pk)
         assert claim is not None

@@ -14,10 +14,11 @@ import pytest
 from tests.support.portal import ROOT
 
 Program = Callable[..., int]
-# of each of the two migrations: after its rows were copied, and near its end
+# of the migrations that move rows: after its rows were copied, and near its end
 MOMENTS = [
     *(("notebooks", "0008_workload", step) for step in (1, 20, -2)),
     *(("loaders", "0008_workload", step) for step in (1, 20, -3)),
+    ("notebooks", "0009_of_a_workload", -3),
 ]
 
 

@@ -1,4 +1,6 @@
-"""E14: an upgrade that rolls: processes of an older version and of this one share the work.
+"""E14: an upgrade that stops: an older version ends, this one goes on with what it made and left.
+
+Its rows move into the table of all work, so that both can't run at once (docs/dev/upgrades.md).
 
 The machine is the fake one, whose world is a file: it counts each start of each workload.
 """
@@ -9,6 +11,7 @@ import json
 import os
 import secrets
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import httpx
@@ -28,7 +31,7 @@ pytestmark = [
     pytest.mark.timeout(600),
 ]
 MANY = 24
-BEFORE = 6  # of three tests that each may be tried twice
+BEFORE = 5
 OLD_WEB, OLD_WORKER = ("old", "web"), ("old", "worker")
 NEW_WEB, NEW_WORKER = ("new", "web"), ("new", "worker")
 
@@ -77,22 +80,33 @@ def people(mixed: Mixed) -> Iterator[dict[str, httpx.Client]]:
         yield {"old": old, "new": new}
 
 
+@dataclass
+class Upgraded:
+    """What the older version left when it ended."""
+
+    running: list[dict[str, Any]]
+    queued: dict[str, Any]  # launched while no worker ran
+    stopped: dict[str, Any]  # told so while no worker ran
+    removed: dict[str, Any]  # so too
+
+
 @pytest.fixture(scope="module")
-def before(mixed: Mixed, people: dict[str, httpx.Client]) -> list[dict[str, Any]]:
-    """Workspaces of the time before; the database is of the new version from now on."""
+def upgraded(mixed: Mixed, people: dict[str, httpx.Client]) -> Upgraded:
+    """The older version worked and ended; this one runs, on its database and its queue."""
     old = people["old"]
     rows = [launch(old, "demo", f"before-{secrets.token_hex(2)}") for _ in range(BEFORE)]
     for row in rows:
         settled(mixed, old, row)
+    mixed.run_only(OLD_WEB)
+    queued = launch(old, new_project(old, "queued"), "queued")
+    *running, stopped, removed = rows
+    ok(old.post(f"{at(stopped)}/stop"))
+    ok(old.delete(at(removed)))
+    mixed.run_only()
     made = mixed.migrate("new")
     assert made.returncode == 0, made.stderr
-    return rows
-
-
-@pytest.fixture
-def aged(before: list[dict[str, Any]]) -> dict[str, Any]:
-    """One of them, that no other test has, nor an earlier try of this one."""
-    return before.pop()
+    mixed.run_only(NEW_WEB, NEW_WORKER)
+    return Upgraded(running, queued, stopped, removed)
 
 
 def launch(person: httpx.Client, project: str, name: str) -> dict[str, Any]:
@@ -133,75 +147,61 @@ def starts(mixed: Mixed) -> dict[str, list[int]]:
     return dict(json.loads((mixed.folder / "world.driver.json").read_text())["starts"])
 
 
-def test_e14_an_older_version_goes_on_while_the_database_is_ahead_of_it(
-    mixed: Mixed, people: dict[str, httpx.Client], aged: dict[str, Any]
+def test_e14_what_an_older_version_runs_goes_on_and_its_queue_is_done(
+    mixed: Mixed, people: dict[str, httpx.Client], upgraded: Upgraded
 ) -> None:
-    mixed.run_only(OLD_WEB, OLD_WORKER)
-    old = people["old"]
-    assert old.get(at(aged)).json()["status"]["phase"] == "running"
-    row = launch(old, new_project(old, "meanwhile"), "meanwhile")
-    settled(mixed, old, row)
-    assert starts(mixed)[row["uid"]] == [1]
-    again = mixed.migrate("old")  # as after a rollback: it changes nothing, and says why
+    new = people["new"]
+    for row in upgraded.running:
+        now = settled(mixed, new, row)
+        assert now["launch"] == 1
+    settled(mixed, new, upgraded.queued)
+    settled(mixed, new, upgraded.stopped, "stopped")
+    gone(mixed, new, upgraded.removed)
+    known = starts(mixed)
+    rows = [*upgraded.running, upgraded.queued, upgraded.stopped, upgraded.removed]
+    assert [known[row["uid"]] for row in rows] == [[1]] * len(rows)
+
+
+def test_e14_what_an_older_version_made_is_stopped_started_and_removed_by_this_one(
+    mixed: Mixed, people: dict[str, httpx.Client], upgraded: Upgraded
+) -> None:
+    new, row = people["new"], upgraded.running.pop()
+    settled(mixed, new, row)
+    before = timeline(new, row)
+    ok(new.post(f"{at(row)}/stop"))
+    settled(mixed, new, row, "stopped")
+    ok(new.post(f"{at(row)}/start"))
+    settled(mixed, new, row)
+    assert starts(mixed)[row["uid"]] == [1, 2]
+    words = [one["word"] for one in timeline(new, row) if one not in before]
+    assert len(words) == len(set(words)), words
+    ok(new.delete(at(row)))
+    gone(mixed, new, row)
+    assert claims(mixed, [row]) == 0
+
+
+def test_e14_an_older_version_that_comes_back_is_told_why_it_can_not(
+    mixed: Mixed, upgraded: Upgraded
+) -> None:
+    assert upgraded
+    again = mixed.migrate("old")
     assert again.returncode != 0
     assert "made by a newer Berth" in again.stderr
 
 
-def test_e14_what_an_older_web_accepted_waits_in_the_queue_and_a_new_worker_does_it(
-    mixed: Mixed, people: dict[str, httpx.Client], aged: dict[str, Any]
-) -> None:
-    mixed.run_only(OLD_WEB)
-    old = people["old"]
-    row = launch(old, new_project(old, "queued"), "queued")
-    ok(old.post(f"{at(aged)}/stop"))
-    mixed.run_only(OLD_WEB, NEW_WORKER)
-    settled(mixed, old, row)
-    settled(mixed, old, aged, "stopped")
-    ok(old.post(f"{at(aged)}/start"))
-    settled(mixed, old, aged)
-    assert starts(mixed)[row["uid"]] == [1]
-    assert starts(mixed)[aged["uid"]] == [1, 2]
-
-
-def test_e14_what_a_new_web_accepted_is_done_by_an_older_worker_that_started_later(
-    mixed: Mixed, people: dict[str, httpx.Client], aged: dict[str, Any]
-) -> None:
-    mixed.run_only(NEW_WEB)
-    new = people["new"]
-    row = launch(new, new_project(new, "back"), "back")
-    ok(new.delete(at(aged)))
-    mixed.run_only(NEW_WEB, OLD_WORKER)  # its pod was moved: the database is ahead when it begins
-    settled(mixed, new, row)
-    gone(mixed, new, aged)
-    ok(new.post(f"{at(row)}/stop"))
-    settled(mixed, new, row, "stopped")
-    assert starts(mixed)[row["uid"]] == [1]
-    ok(new.delete(at(row)))  # with what the new version attached to it
-    gone(mixed, new, row)
-
-
-@pytest.mark.usefixtures("before")
-def test_e14_workers_of_both_versions_do_many_launches_once_each_and_end_them(
+@pytest.mark.usefixtures("upgraded")
+def test_e14_this_version_does_many_launches_once_each_after_it(
     mixed: Mixed, people: dict[str, httpx.Client]
 ) -> None:
-    mixed.run_only(OLD_WEB, OLD_WORKER, NEW_WEB, NEW_WORKER)
-    project = new_project(people["new"], "many")
-    both = [people["old"], people["new"]]
-    rows = [launch(both[n % 2], project, f"one-{n}") for n in range(MANY)]
-    for n, row in enumerate(rows):
-        settled(mixed, both[n % 2], row)
-    assert [starts(mixed)[row["uid"]] for row in rows] == [[1]] * MANY
-    for n, row in enumerate(rows):
-        ok(both[(n + 1) % 2].post(f"{at(row)}/stop"))
-    for n, row in enumerate(rows):
-        settled(mixed, both[n % 2], row, "stopped")
-        words = [one["word"] for one in timeline(both[n % 2], row)]
-        assert len(words) == len(set(words)), words
-    mixed.run_only(NEW_WEB, NEW_WORKER)  # the last of the older ones end: the rest is the new one's
+    new = people["new"]
+    project = new_project(new, "many")
+    rows = [launch(new, project, f"one-{n}") for n in range(MANY)]
     for row in rows:
-        ok(people["new"].delete(at(row)))
+        settled(mixed, new, row)
     for row in rows:
-        gone(mixed, people["new"], row)
+        ok(new.delete(at(row)))
+    for row in rows:
+        gone(mixed, new, row)
     assert [starts(mixed)[row["uid"]] for row in rows] == [[1]] * MANY
     assert claims(mixed, rows) == 0
 
