@@ -16,7 +16,7 @@ from placement.reasons import Reason
 from runtime import protocol as p
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from clusters.models import Flavor, NetworkProfile, Pool
     from placement.decision import Decision
@@ -33,15 +33,12 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True)
 class Offered:
-    """What operators said of one cluster, as far as a project is concerned.
-
-    Kinds of GPU are read when they matter, and so are networks.
-    """
+    """What operators said of one cluster; networks and kinds of GPU only for who asks for them."""
 
     project_uid: Any
     pools: Sequence[Pool]
-    networks: Callable[[], Iterable[NetworkProfile]]
-    flavors: Callable[[], Sequence[Flavor]]
+    networks: Sequence[NetworkProfile]
+    flavors: Sequence[Flavor]
 
     def is_ours(self, row: Pool | NetworkProfile) -> bool:
         """What is another project's is the same as none (L3)."""
@@ -78,9 +75,10 @@ def on_nodes(made: Decision, offered: Offered) -> Decision:
             avoid=kept_off(foreign, bound),
         )
         return replace(made, nodes=nodes, bound=tuple(bound))
-    flavors = offered.flavors()
     there = set(made.cluster.kinds or {}) - hidden_kinds(usable, foreign)
-    kinds, bound = _kinds(made, [flavor for flavor in flavors if flavor.name in there], bound)
+    kinds, bound = _kinds(
+        made, [flavor for flavor in offered.flavors if flavor.name in there], bound
+    )
     labels, found = nodes_with(kinds, bound)
     resource = kinds[0].resource if kinds else p.Placement.resource
     names = {flavor.name for flavor in kinds}
@@ -96,7 +94,7 @@ def on_nodes(made: Decision, offered: Offered) -> Decision:
         avoid=kept_off(foreign, bound),
     )
     # no kind is known there: the first node with such a device will do
-    limited = kinds or [flavor for flavor in flavors if flavor.resource == resource]
+    limited = kinds or [flavor for flavor in offered.flavors if flavor.resource == resource]
     return replace(
         made,
         nodes=nodes,
@@ -120,7 +118,7 @@ def _chosen(offered: Offered, request: Request) -> Pool | None:
 
 
 def _profile(offered: Offered, request: Request) -> NetworkProfile:
-    found = next((row for row in offered.networks() if row.name == request.network), None)
+    found = next((row for row in offered.networks if row.name == request.network), None)
     if found is None or not offered.is_ours(found):
         raise RefusedError("no-network", name=request.network)
     names = {row.name for row in found.pools.all()}

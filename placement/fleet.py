@@ -43,7 +43,6 @@ class Fleet:
     def __init__(self, clusters: Iterable[Cluster], project_uid: Any) -> None:
         self._clusters = {cluster.pk: cluster for cluster in clusters}
         self._project_uid = project_uid
-        self._are_kinds_listed = False
         self._lines: dict[int, Line] = {}
 
     @property
@@ -55,14 +54,13 @@ class Fleet:
         made = Decision(cluster, request, self, uid)
         if cluster.driver in QUEUED_HERE:  # its queue gives "any kind", which has no kind's limit
             return replace(made, flavors=request.devices.kinds)
+        networks = self._networks if request.network else []
         offered = Offered(
             self._project_uid,
-            self._pools_of(cluster),
-            lambda: [row for row in self._networks if row.cluster_id == cluster.pk],
-            lambda: self._flavors,
+            self._pools_of(cluster, with_kinds=bool(request.devices.count)),
+            [row for row in networks if row.cluster_id == cluster.pk],
+            self._flavors if request.devices.count else [],
         )
-        if request.devices.count:
-            self._list_kinds()
         try:
             return on_nodes(made, offered)
         except RefusedError as refused:
@@ -203,14 +201,14 @@ class Fleet:
     def _pools(self) -> list[Pool]:
         return list(Pool.objects.filter(cluster__in=list(self._clusters)))
 
-    def _pools_of(self, cluster: Cluster) -> list[Pool]:
-        return [row for row in self._pools if row.cluster_id == cluster.pk]
+    @cached_property
+    def _pools_with_kinds(self) -> list[Pool]:
+        prefetch_related_objects(self._pools, "flavors")
+        return self._pools
 
-    def _list_kinds(self) -> None:
-        """Read which kinds the pools list: once, and only where devices are asked for."""
-        if not self._are_kinds_listed:
-            prefetch_related_objects(self._pools, "flavors")
-            self._are_kinds_listed = True
+    def _pools_of(self, cluster: Cluster, *, with_kinds: bool = False) -> list[Pool]:
+        rows = self._pools_with_kinds if with_kinds else self._pools
+        return [row for row in rows if row.cluster_id == cluster.pk]
 
     @cached_property
     def _networks(self) -> list[NetworkProfile]:
@@ -269,7 +267,7 @@ class Fleet:
 
 
 def decision_on(cluster_key: str, request: Request, project_uid: Any) -> Decision:
-    """Return what is decided for a cluster, or raise why it is not let in."""
+    """Return what is decided for a cluster as its row is now, or raise why it is not let in."""
     cluster = Cluster.objects.filter(key=cluster_key).first()
     if cluster is None:
         raise Unavailable(_("There is no such cluster."))
