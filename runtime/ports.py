@@ -24,7 +24,7 @@ class AdmissionRequest:
     replicas: int = 1
     launch: int = 0
     queue: str = ""  # "": the project's own
-    priority: int = 0
+    priority: str = ""  # "": the queue's own
 
     @property
     def total(self) -> Resources:

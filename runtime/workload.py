@@ -184,6 +184,8 @@ class WorkloadReconciler(WorkloadKind):
             owner_uid=str(row.owner.uid),
             resources=self.resources_of(row),
             launch=row.launch,
+            queue=getattr(row, "queue", ""),
+            priority=getattr(row, "priority", ""),
         )
 
     def _wait(self, state: ReconcileContext, answer: Waiting) -> Outcome:
