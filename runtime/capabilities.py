@@ -168,8 +168,13 @@ class SupportsMoves(Protocol):
 
 @runtime_checkable
 class SupportsLogs(Protocol):
-    def read_log(self, uid: str, *, offset: int = 0, limit: int = 65536) -> tuple[bytes, int]:
-        """Return (bytes, next offset); an offset past the end gives no bytes."""
+    def read_log(
+        self, uid: str, *, offset: int = 0, limit: int = 65536, replica: int = 0
+    ) -> tuple[bytes, int]:
+        """Return (bytes, next offset); an offset past the end gives no bytes.
+
+        ``replica``: whose, by its number; one that is not there has written nothing.
+        """
 
 
 @runtime_checkable

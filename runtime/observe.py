@@ -21,7 +21,15 @@ from runtime.capabilities import SupportsNodes, SupportsWatch
 from runtime.leases import Held, acquire
 from runtime.models import Lease, ObservedWorkload
 from runtime.ports import cluster_provider
-from runtime.protocol import NOT_IN_GIST, Observation, Phase, Seen, Unreachable
+from runtime.protocol import (
+    NOT_IN_GIST,
+    Observation,
+    Phase,
+    Seen,
+    Unreachable,
+    replicas_read,
+    replicas_told,
+)
 from runtime.reasons import Reason
 
 log = structlog.get_logger(__name__)
@@ -75,7 +83,10 @@ def cached(row: Any) -> Observation | None:
 
 def observation_of(row: ObservedWorkload) -> Observation:
     known = {k: v for k, v in row.data.items() if k in Observation.__dataclass_fields__}
-    return Observation(**{**known, "uid": str(row.uid), "seen": Seen(row.seen)})
+    replicas = replicas_read(row.data.get("replicas", ()))
+    return Observation(
+        **{**known, "uid": str(row.uid), "seen": Seen(row.seen), "replicas": replicas}
+    )
 
 
 def store(
@@ -151,7 +162,9 @@ def _is_acted_on(known: ObservedWorkload | None, found: Observation) -> bool:
 
 
 def _data(found: Observation) -> dict[str, Any]:
-    return {**vars(found), "seen": str(found.seen), "detail": dict(found.detail)}
+    told = {**vars(found), "seen": str(found.seen), "detail": dict(found.detail)}
+    replicas = told.pop("replicas")
+    return {**told, "replicas": replicas_told(replicas)} if replicas else told
 
 
 def _write(

@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Protocol
+
 
 # Exit codes of a ``once`` workload that mean what they say: another try would end the same. Told
 # to stop (5) is none of them: who puts it out does not always say so.
@@ -149,6 +150,48 @@ class Sidecar:
 
 
 @dataclass(frozen=True)
+class PodGroup:
+    """Replicas of a workload that are alike, numbered from 0.
+
+    Several of them, or one that ``meets``, are a group: its replicas reach each other and nobody
+    else's, and each is told its place in the environment: ``RANK`` and ``BERTH_REPLICA`` (its
+    number), ``WORLD_SIZE``, ``BERTH_HOSTS`` (all their hosts, by comma), ``MASTER_ADDR`` and
+    ``MASTER_PORT`` (a port at replica 0 that is free for them to meet at). They stand and fall
+    together: one that fails for good ends the others.
+    """
+
+    role: str = "main"
+    replicas: int = 1
+    meets: bool = False  # what one replica alone is told, too
+
+
+@dataclass(frozen=True)
+class RetryPolicy:
+    """How often a ``once`` workload whose program ended badly is run again.
+
+    Whether an end was bad only its exit code says: 0 is good, and of the others ``on`` names those
+    that are worth another attempt ((): each), ``never`` those that are not. What a node, a queue
+    or an eviction took away is no end and costs no attempt. The driver chooses the pause between
+    two, longer each time, of ``backoff_s`` at least where it can.
+    """
+
+    attempts: int = 1  # altogether; of each replica of a group
+    backoff_s: float = 10.0
+    on: tuple[int, ...] = ()
+    never: tuple[int, ...] = ()
+
+    def is_final(self, exit_code: int) -> bool:
+        """Return whether this end is the last one, however many attempts are left.
+
+        A death by signal counts by the code that a shell gives it: -9 is 137.
+        """
+        code = exit_code if exit_code >= 0 else 128 - exit_code
+        if code == 0 or self.attempts <= 1 or code in self.never:
+            return True
+        return bool(self.on) and code not in self.on
+
+
+@dataclass(frozen=True)
 class WorkloadSpec:
     """Everything a driver needs to make one workload; pure data, no secrets in it.
 
@@ -176,9 +219,11 @@ class WorkloadSpec:
     probe: Probe | None = None
     stop_grace_s: float = 10.0
     labels: Mapping[str, str] = field(default_factory=dict)
-    # Runs to its end and is not started again by itself; on a cluster a Job. How it ended is
-    # its exit code: ``FINAL_EXITS`` are final, another one may be tried again by the cluster.
+    # Runs to its end; on a cluster a Job. How it ended is its exit code, and ``retry`` says which
+    # ends are tried again by the driver.
     once: bool = False
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    groups: tuple[PodGroup, ...] = (PodGroup(),)  # ``resources`` are those of each replica
     # File name → text, made like ``secret_env``; only the workload can read them. ``{secrets}``
     # in ``command`` and ``env`` stands for the folder that holds them.
     secret_files: Callable[[], Mapping[str, str]] = dict
@@ -193,11 +238,22 @@ class WorkloadSpec:
     shm_mib: int = 0  # size of /dev/shm; 0: the cluster's default
     placement: Placement = field(default_factory=Placement)
     network: Network = field(default_factory=Network)
+    queue: str = ""  # where it waits for its turn; "": the cluster's own
+    priority: str = ""  # its class among those that wait
     sidecars: tuple[Sidecar, ...] = ()
     verbatim: bool = False  # a person's words are in command, args, env: nothing is put into them
     # ``~/volumes`` leads to the volumes, unless something else is there. By the image's own shell:
     # not for images that may have none.
     links_volumes: bool = False
+
+    @property
+    def replicas(self) -> int:
+        return sum(group.replicas for group in self.groups)
+
+    @property
+    def is_group(self) -> bool:
+        """Whether its replicas are told of each other."""
+        return self.replicas > 1 or any(group.meets for group in self.groups)
 
 
 @dataclass(frozen=True)
@@ -270,7 +326,37 @@ class NodeChanges:
     full: bool = False
 
 
-NOT_IN_GIST = frozenset(("version", "detail", "installation"))
+@dataclass(frozen=True)
+class ReplicaSeen:
+    """One replica of a group; its fields mean what they mean in ``Observation``."""
+
+    index: int
+    role: str = "main"
+    seen: Seen = Seen.MISSING
+    exit_code: int | None = None
+    reason: str = ""
+    node: str = ""
+    pod: str = ""  # on a cluster: what its streams are asked of
+    started_at: float | None = None
+    ended_at: float | None = None
+
+
+def replicas_told(replicas: Iterable[ReplicaSeen]) -> list[dict[str, object]]:
+    """Return them as JSON, for a table or a wire."""
+    return [{**vars(one), "seen": str(one.seen)} for one in replicas]
+
+
+def replicas_read(rows: Iterable[Mapping[str, Any]]) -> tuple[ReplicaSeen, ...]:
+    """Return what ``replicas_told`` made, of this release or another."""
+    known = ReplicaSeen.__dataclass_fields__
+    return tuple(
+        ReplicaSeen(**{**{k: v for k, v in row.items() if k in known}, "seen": Seen(row["seen"])})
+        for row in rows
+    )
+
+
+# Each replica's own story is told, and what follows for the whole stands in the other fields.
+NOT_IN_GIST = frozenset(("version", "detail", "installation", "replicas"))
 
 
 @dataclass(frozen=True)
@@ -296,10 +382,11 @@ class Observation:
     ended_at: float | None = None
     detail: Mapping[str, object] = field(default_factory=dict)  # pid, gpus, usage …
     installation: str = ""  # whose it is; "" where it was made before there were marks
+    replicas: tuple[ReplicaSeen, ...] = ()  # of a group, by number; a lone one has none
 
     @property
     def gist(self) -> tuple[object, ...]:
-        """Return what a row's phase and reason follow from: all but the version and the detail."""
+        """Return what a row's phase and reason follow from."""
         return tuple(value for name, value in vars(self).items() if name not in NOT_IN_GIST)
 
 

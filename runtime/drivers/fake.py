@@ -5,14 +5,17 @@ Behaviour is scripted per uid, or for all by ``"*"``::
     fake.script("*", ready_after_s=2)
     fake.script(uid, never_ready=True)
     fake.script(uid, exit_after_s=1, exit_code=137, exit_reason="oom")
+    fake.script(uid, exit_after_s=1, exit_codes=[1, 0])    # of one attempt after the other
     fake.fail("ensure", "unreachable", times=2)      # for all; or uid=…
     fake.exit(uid, code=1); fake.vanish(uid); fake.make_ready(uid)
+    fake.exit(uid, code=3, replica=1)                # of a group: the others end with it
 
 With ``BERTH_FAKE_WORLD`` (a file) the world is shared between processes and outlives them.
 """
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -59,9 +62,18 @@ class FakeDriver:
     def make_ready(self, uid: str) -> None:
         self._change(str(uid), seen=p.Seen.READY, ready_at=time.time(), pinned=True)
 
-    def exit(self, uid: str, *, code: int | None = 1, reason: str = "", message: str = "") -> None:
+    def exit(
+        self,
+        uid: str,
+        *,
+        code: int | None = 1,
+        reason: str = "",
+        message: str = "",
+        replica: int = 0,
+    ) -> None:
         self._change(
             str(uid),
+            ended_first=replica,
             seen=p.Seen.EXITED,
             exit_code=code,
             reason=reason,
@@ -109,6 +121,8 @@ class FakeDriver:
             if old is not None and old["seen"] != p.Seen.EXITED:
                 self._ask_to_end(world, spec.uid)
                 raise p.NotYet("The previous run is still ending.", retry_in=0.05)
+            if spec.is_group and not spec.once:
+                raise p.InvalidSpec("Only what runs to its end can have several replicas.")
             mount_names.check(spec.mounts)
             secrets, files = spec.secret_env(), checked(spec.secret_files())
             workloads[spec.uid] = {
@@ -123,12 +137,24 @@ class FakeDriver:
                 "placed_files": list(spec.placed_files),
                 "devices": list(spec.devices),
                 "mounts": [m.volume_uid for m in spec.mounts],
+                "attempt": 1,
+                "retry": asdict(spec.retry) if spec.once else asdict(p.RetryPolicy()),
+                "queue": spec.queue,
+                "priority": spec.priority,
+                "roles": [g.role for g in spec.groups for _ in range(g.replicas)]
+                if spec.is_group
+                else [],
                 "seen": p.Seen.STARTING,
                 "started_at": time.time(),
                 "version": self._bump(world),
             }
             logs = world.setdefault("logs", {})  # of the present launch, as everywhere
             logs[spec.uid] = f"starting {spec.name}, launch {spec.launch}\n"
+            for number in range(spec.replicas if spec.is_group else 0):
+                logs[_log_of(spec.uid, number)] = (
+                    f"starting {spec.name}, launch {spec.launch}\n"
+                    f"rank={number} of {spec.replicas} at 127.0.0.1:29500\n"
+                )
             starts = world.setdefault("starts", {})
             starts[spec.uid] = [*starts.get(spec.uid, []), spec.launch]
             return {"launch": spec.launch}
@@ -163,7 +189,9 @@ class FakeDriver:
                 raise self_stop_error
             if world.get("workloads", {}).pop(uid, None) is not None:
                 self._bump(world)
-            world.get("logs", {}).pop(uid, None)
+            logs = world.get("logs", {})
+            for name in [n for n in logs if n.partition("/")[0] == uid]:
+                del logs[name]
 
     def list_owned(self) -> Iterable[p.Observation]:
         with self._store.open() as world:
@@ -295,10 +323,12 @@ class FakeDriver:
             volume = world.get("volumes", {}).get(volume_uid)
             return int(volume["bytes"]) if volume else None
 
-    def read_log(self, uid: str, *, offset: int = 0, limit: int = 65536) -> tuple[bytes, int]:
+    def read_log(
+        self, uid: str, *, offset: int = 0, limit: int = 65536, replica: int = 0
+    ) -> tuple[bytes, int]:
         with self._store.open() as world:
             self._called(world, "read_log", uid)
-            data = str(world.get("logs", {}).get(uid, "")).encode()
+            data = str(world.get("logs", {}).get(_log_of(uid, replica), "")).encode()
         part = data[offset : offset + limit]
         return part, min(offset, len(data)) + len(part)
 
@@ -349,7 +379,16 @@ class FakeDriver:
         if item["seen"] == p.Seen.EXITED:
             return
         if "exit_after_s" in script and age >= script["exit_after_s"]:
-            self._end(world, item, script.get("exit_code", 0), script.get("exit_reason", ""))
+            item["ended_first"] = script.get("exit_replica", 0)
+            codes = script.get("exit_codes") or [script.get("exit_code", 0)]  # of each attempt
+            code = codes[min(item.get("attempt", 1), len(codes)) - 1]
+            policy = p.RetryPolicy(**item.get("retry", {}))
+            if item.get("attempt", 1) < policy.attempts and not policy.is_final(code):
+                again = {"attempt": item["attempt"] + 1, "started_at": time.time()}
+                told = {"reason": "tried-again", "message": f"exit code {code}"}
+                item.update(again, **told, seen=p.Seen.STARTING, version=self._bump(world))
+                return
+            self._end(world, item, code, script.get("exit_reason", ""))
             item["message"] = script.get("exit_message", "")
             return
         if script.get("flapping"):
@@ -391,7 +430,33 @@ class FakeDriver:
             ended_at=item.get("ended_at"),
             detail={"pid": 1, "devices": item.get("devices", [])},
             installation=item.get("installation", ""),
+            replicas=_replicas(item),
         )
+
+
+def _replicas(item: Mapping[str, Any]) -> tuple[p.ReplicaSeen, ...]:
+    """All are as the whole is; one that ended badly took the others with it."""
+    seen, code = p.Seen(item["seen"]), item.get("exit_code")
+    found = []
+    for number, role in enumerate(item.get("roles", ())):
+        own = not code or number == item.get("ended_first", 0)
+        found.append(
+            p.ReplicaSeen(
+                index=number,
+                role=role,
+                seen=seen,
+                exit_code=code if own else -15,
+                reason=item.get("reason", "") if own else "stopped",
+                node="fake",
+                started_at=item.get("started_at"),
+                ended_at=item.get("ended_at"),
+            )
+        )
+    return tuple(found)
+
+
+def _log_of(uid: str, replica: int) -> str:
+    return f"{uid}/{replica}" if replica else uid
 
 
 def _port(uid: str, launch: int) -> int:

@@ -26,8 +26,10 @@ from runtime.protocol import (
     Mount,
     NotYet,
     Observation,
+    PodGroup,
     Probe,
     Resources,
+    RetryPolicy,
     Seen,
     WorkloadSpec,
 )
@@ -56,11 +58,48 @@ class Subject:
         f"exit {code}",
     )
 
+    # Prepares that each attempt ends with the next of these codes, where no script does.
+    ends_in_turn: Callable[[str, list[int]], object] = lambda _uid, _codes: None
+    # Prepares that a group ends so, where no script does.
+    ends_as: Callable[[str, int | None, int], object] = lambda _uid, _code, _replica: None
+
     def once(self, code: int, **options: object) -> WorkloadSpec:
         uid = str(options.pop("uid", "") or uuid.uuid4())
         command = self.ending(uid, code)
         given = {"once": True, "probe": None, "kind": "load", "uid": uid, "command": command}
         return self.spec(**{**given, **options})
+
+    def twice(self, first: int, then: int, retry: RetryPolicy) -> WorkloadSpec:
+        """One whose first attempt ends with ``first``, and the next with ``then``."""
+        uid = str(uuid.uuid4())
+        script = f'[ -e "$HOME/tried" ] && exit {then}; touch "$HOME/tried"; exit {first}'
+        home = Mount(f"home-{uid[:8]}{self.salt}", "home")
+        command = ("/bin/sh", "-c", script)
+        made = self.once(first, uid=uid, retry=retry, mounts=(home,))
+        self.ends_in_turn(uid, [first, then])
+        return replace(made, command=command)
+
+    def group(
+        self,
+        script: str,
+        *,
+        replicas: int,
+        code: int | None = None,
+        failing: int = 0,
+        **more: object,
+    ) -> WorkloadSpec:
+        """So many replicas that say who they are and run ``script``, which ends with ``code``."""
+        uid = str(more.pop("uid", "") or uuid.uuid4())
+        self.ends_as(uid, code, failing)
+        given = {
+            "once": True,
+            "probe": None,
+            "kind": "job",
+            "uid": uid,
+            "command": ("/bin/sh", "-c", SAYS + script),
+            "groups": (PodGroup("worker", replicas, meets=True),),
+        }
+        return self.spec(**{**given, **more})
 
     def spec(self, **options: object) -> WorkloadSpec:
         defaults: dict[str, object] = {
@@ -121,7 +160,16 @@ def _fake() -> Iterator[Subject]:
     def end(uid: str) -> None:
         driver.exit(uid, code=3, reason="exit")
 
-    yield Subject(driver, ("serve", "{port}"), end, ending=ending)
+    def ends_in_turn(uid: str, codes: list[int]) -> None:
+        driver.script(uid, exit_after_s=0, exit_codes=codes)
+
+    def ends_as(uid: str, code: int | None, replica: int) -> None:
+        if code is not None:
+            driver.script(uid, exit_after_s=0, exit_code=code, exit_replica=replica)
+
+    yield Subject(
+        driver, ("serve", "{port}"), end, ending=ending, ends_as=ends_as, ends_in_turn=ends_in_turn
+    )
 
 
 def _local() -> Iterator[Subject]:
@@ -527,3 +575,96 @@ def test_a_shared_volume_can_go_to_another_project(subject):
     for _ in range(2):
         subject.finish(lambda: driver.move_volume(volume, project="q", owner="", backing=FOLDER))
     subject.finish(lambda: driver.remove_volume(volume))
+
+
+# -- attempts ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("first", "retry", "code"),
+    [
+        pytest.param(1, RetryPolicy(), 1, id="nobody asked for another attempt"),
+        pytest.param(3, RetryPolicy(2, backoff_s=0.1, on=(3,)), 0, id="this code was asked for"),
+        pytest.param(4, RetryPolicy(2, backoff_s=0.1, on=(3,)), 4, id="another one was"),
+        pytest.param(4, RetryPolicy(2, backoff_s=0.1, never=(4,)), 4, id="this one never"),
+    ],
+)
+def test_an_exit_code_is_the_programs_own(subject, first, retry, code):
+    spec = subject.twice(first, 0, retry)
+    made(subject, spec)
+    found = subject.until(spec.uid, Seen.EXITED)
+    assert (found.exit_code, found.launch) == (code, 1)
+
+
+# -- groups ------------------------------------------------------------------------------------
+
+SAYS = 'echo "rank=$RANK of $WORLD_SIZE at $MASTER_ADDR:$MASTER_PORT"; echo "hosts=$BERTH_HOSTS"; '
+FAILS = 'if [ "$BERTH_REPLICA" = 1 ]; then sleep 1; exit 3; fi; sleep 600'
+
+
+def test_a_group_is_ready_when_all_are_and_each_has_its_log(subject):
+    spec = subject.group("sleep 600", replicas=2)
+    made(subject, spec)
+    found = subject.until(spec.uid, Seen.READY)
+    assert [(r.index, r.role, r.seen) for r in found.replicas] == [
+        (0, "worker", Seen.READY),
+        (1, "worker", Seen.READY),
+    ]
+    assert all(r.node and r.exit_code is None for r in found.replicas)
+    meeting = set()
+    for number in range(2):
+
+        def said(number: int = number) -> str:
+            return subject.driver.read_log(spec.uid, replica=number)[0].decode()
+
+        line = wait_for(
+            lambda: next((x for x in said().splitlines() if x.startswith("rank=")), ""),
+            seconds=subject.timeout_s,
+        )
+        who, _, where = line.partition(" at ")
+        assert who == f"rank={number} of 2"
+        meeting.add(where)
+    assert len(meeting) == 1
+    assert subject.driver.read_log(spec.uid, replica=2)[0] == b""
+    assert [o.uid for o in subject.driver.list_owned()] == [spec.uid]
+    subject.stopped(spec.uid)
+    subject.finish(lambda: subject.driver.remove(spec.uid))
+    assert subject.seen(spec.uid).seen == Seen.MISSING
+    assert list(subject.driver.list_owned()) == []
+
+
+def test_one_of_a_group_that_fails_ends_the_others(subject):
+    spec = subject.group(FAILS, replicas=3, code=3, failing=1)
+    made(subject, spec)
+    found = subject.until(spec.uid, Seen.EXITED)
+    assert (found.exit_code, found.replicas[1].exit_code) == (3, 3)
+    subject.finish(lambda: subject.driver.stop(spec.uid, grace_s=2))
+    found = subject.seen(spec.uid)
+    assert (found.seen, found.exit_code, found.launch) == (Seen.EXITED, 3, 1)
+    assert [r.seen for r in found.replicas] == [Seen.EXITED] * 3
+    subject.driver.ensure(spec)  # an end is an end
+    assert subject.seen(spec.uid).seen == Seen.EXITED
+
+
+def test_a_group_ends_well_when_all_do_and_the_next_launch_may_be_smaller(subject):
+    spec = subject.group("exit 0", replicas=3, code=0)
+    made(subject, spec)
+    found = subject.until(spec.uid, Seen.EXITED)
+    assert (found.exit_code, [r.exit_code for r in found.replicas]) == (0, [0, 0, 0])
+    subject.finish(lambda: subject.driver.stop(spec.uid, grace_s=2))
+    again = subject.group("exit 0", replicas=1, code=0, uid=spec.uid, launch=2)
+    made(subject, again)
+
+    def is_over() -> Observation | None:
+        now = subject.seen(spec.uid)
+        return now if (now.launch, now.seen) == (2, Seen.EXITED) else None
+
+    ended = wait_for(is_over, seconds=subject.timeout_s)
+    assert (ended.exit_code, len(ended.replicas)) == (0, 1)
+
+
+def test_only_what_runs_to_its_end_has_replicas(subject):
+    spec = subject.spec(groups=(PodGroup(replicas=2),))
+    with pytest.raises(InvalidSpec):
+        subject.finish(lambda: subject.driver.ensure(spec))
+    assert subject.seen(spec.uid).seen == Seen.MISSING

@@ -12,7 +12,7 @@ from common.clock import now
 from runtime import bus, leases, observe, routes
 from runtime.due_scheduler import Pool
 from runtime.models import Lease, ObservedWorkload, Route
-from runtime.protocol import Observation, Phase, Seen
+from runtime.protocol import Observation, Phase, ReplicaSeen, Seen
 from runtime.reasons import Reason
 from tests.engineapp.models import Thing
 
@@ -396,3 +396,19 @@ class TestRoutes:
         assert keeper.tick() == 1
         router.down = False
         assert keeper.tick() == 0
+
+
+def test_replicas_are_kept_as_they_were_told_and_a_lone_workload_keeps_none(make_thing):
+    thing, alone = make_thing(next_reconcile_at=None), make_thing(next_reconcile_at=None)
+    replicas = (
+        ReplicaSeen(0, "worker", Seen.READY, node="n1", pod="p-0", started_at=5.0),
+        ReplicaSeen(1, "worker", Seen.EXITED, exit_code=3, reason="exit", ended_at=9.0),
+    )
+    told = seen(thing, Seen.READY, 5, replicas=replicas)
+    observe.store("local", [told, seen(alone, Seen.READY, 6)], full=True)
+    row = ObservedWorkload.objects.get(uid=thing.uid)
+    assert observe.observation_of(row) == told
+    assert "replicas" not in ObservedWorkload.objects.get(uid=alone.uid).data
+    again = [replace(told, version=7), seen(alone, Seen.READY, 8)]  # numbered anew: no news
+    assert observe.store("local", again, full=True) == []
+    assert ObservedWorkload.objects.get(uid=thing.uid).version == 5

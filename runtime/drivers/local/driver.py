@@ -11,7 +11,15 @@ from django.conf import settings
 from runtime.drivers.local.client import Client
 from runtime.drivers.local.gpus import GpuSource, default_source
 from runtime.drivers.secret_files import checked
-from runtime.protocol import Backing, Health, InvalidSpec, Observation, Seen, WorkloadSpec
+from runtime.protocol import (
+    Backing,
+    Health,
+    InvalidSpec,
+    Observation,
+    Seen,
+    WorkloadSpec,
+    replicas_read,
+)
 from runtime.use_sources import DeviceUse, Holder, UseSource
 
 _FOLDERS = ("", "directory")  # what this machine's volumes are
@@ -38,9 +46,11 @@ class LocalDriver:
     def ensure(self, spec: WorkloadSpec) -> Mapping[str, object]:
         """Secrets are made and sent only when the supervisor says it will start something."""
         wire = {**_wire(spec), "installation": self._installation}
-        answer = self._client.ask("ensure", spec=wire)
+        # A supervisor that is older than groups lives on; it must not start one process of them.
+        verb = "ensure_group" if spec.is_group else "ensure"
+        answer = self._client.ask(verb, spec=wire)
         if answer.get("need_secrets"):
-            answer = self._client.ask("ensure", spec=wire, secrets=_secrets(spec))
+            answer = self._client.ask(verb, spec=wire, secrets=_secrets(spec))
         reference: Mapping[str, object] = answer["ref"]
         return reference
 
@@ -125,8 +135,10 @@ class LocalDriver:
 
     # -- SupportsLogs, SupportsMetrics, SupportsDeviceUse ------------------------------------
 
-    def read_log(self, uid: str, *, offset: int = 0, limit: int = 65536) -> tuple[bytes, int]:
-        answer = self._client.ask("read_log", uid=uid, offset=offset, limit=limit)
+    def read_log(
+        self, uid: str, *, offset: int = 0, limit: int = 65536, replica: int = 0
+    ) -> tuple[bytes, int]:
+        answer = self._client.ask("read_log", uid=uid, offset=offset, limit=limit, replica=replica)
         return base64.b64decode(answer["data"]), answer["next"]
 
     def usage(self, uids: Iterable[str]) -> Mapping[str, Mapping[str, float]]:
@@ -184,7 +196,17 @@ def _wire(spec: WorkloadSpec) -> dict[str, Any]:
         "port": spec.port,
         "probe": asdict(spec.probe) if spec.probe else None,
         "stop_grace_s": spec.stop_grace_s,
+        "group": _group(spec) if spec.is_group else None,
+        "retry": asdict(spec.retry) if spec.once else None,
     }
+
+
+def _group(spec: WorkloadSpec) -> dict[str, Any]:
+    if not spec.once:
+        raise InvalidSpec("Only what runs to its end can have several replicas.")
+    if len(spec.groups) != 1:
+        raise InvalidSpec("One machine runs one group of replicas, which are all alike.")
+    return {"role": spec.groups[0].role, "replicas": spec.replicas}
 
 
 def _secrets(spec: WorkloadSpec) -> dict[str, Any]:
@@ -197,4 +219,5 @@ def _secrets(spec: WorkloadSpec) -> dict[str, Any]:
 
 def _observation(item: Mapping[str, Any]) -> Observation:
     known = {name: value for name, value in item.items() if name in _OBSERVED}
-    return Observation(**{**known, "seen": Seen(item["seen"])})
+    replicas = replicas_read(item.get("replicas", ()))
+    return Observation(**{**known, "seen": Seen(item["seen"]), "replicas": replicas})

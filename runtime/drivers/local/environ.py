@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -49,6 +50,7 @@ _REFUSED = frozenset(
     )
 )
 _REFUSED_PREFIXES = ("LD_", "DYLD_", "NVIDIA_")
+_HERE = "127.0.0.1"
 _ALLOWED = frozenset(("LD_LIBRARY_PATH",))
 
 
@@ -78,6 +80,20 @@ def gpu_environment(devices: Iterable[str]) -> dict[str, str]:
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "CUDA_VISIBLE_DEVICES": names,
         "NVIDIA_VISIBLE_DEVICES": names or "void",
+    }
+
+
+def meeting(group: Mapping[str, Any] | None) -> dict[str, str]:
+    """Tell one of a group its number, how many they are, and where they meet."""
+    if not group:
+        return {}
+    return {
+        "BERTH_HOSTS": ",".join([_HERE] * group["replicas"]),
+        "BERTH_REPLICA": str(group["index"]),
+        "MASTER_ADDR": _HERE,
+        "MASTER_PORT": str(group["port"]),
+        "RANK": str(group["index"]),
+        "WORLD_SIZE": str(group["replicas"]),
     }
 
 

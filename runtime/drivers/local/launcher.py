@@ -236,6 +236,7 @@ class Launcher:
             **environ.gpu_environment(self.spec["devices"]),
             "BERTH_VOLUMES": str(self.volumes),
             "BERTH_WORKLOAD": self.spec["uid"],
+            **environ.meeting(self.spec.get("group")),
         }
 
     def plan(

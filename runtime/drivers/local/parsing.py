@@ -8,11 +8,14 @@ from runtime.drivers.local.launcher import Secrets, checked_name
 from runtime.drivers.local.workload import Facts
 from runtime.protocol import InvalidSpec
 
+_REPLICAS = 256  # each is a process with a parent
+_ATTEMPTS, _BACKOFF_S = 100, 3600.0
+
 
 def parse_spec(raw: Any) -> Facts:
     try:
         return {
-            "uid": str(raw["uid"]),
+            "uid": _uid(str(raw["uid"])),
             "kind": str(raw["kind"]),
             "name": str(raw["name"]),
             "launch": int(raw["launch"]),
@@ -28,6 +31,8 @@ def parse_spec(raw: Any) -> Facts:
             "probe": _probe(raw["probe"]) if raw["probe"] else None,
             "stop_grace_s": float(raw["stop_grace_s"]),
             "installation": str(raw.get("installation", "")),  # a portal before this one says none
+            "group": _group(raw["group"]) if raw.get("group") else None,
+            "retry": _retry(raw["retry"]) if raw.get("retry") else None,
         }
     except (KeyError, TypeError, ValueError, AttributeError) as problem:
         raise Refused("invalid-spec", f"the spec can't be read: {problem!r}") from None
@@ -43,6 +48,27 @@ def parse_secrets(raw: Any) -> Secrets:
         raise Refused("invalid-spec", str(problem), reason=problem.reason) from None
     except (KeyError, TypeError, ValueError, AttributeError):
         raise Refused("invalid-spec", "the secrets can't be read") from None
+
+
+def _uid(text: str) -> str:
+    if "." in checked_name(text, "uid"):
+        raise ValueError("a uid has no dot: behind it stands the number of a group's part")
+    return text
+
+
+def _group(raw: Any) -> Facts:
+    replicas = int(raw["replicas"])
+    if not 1 <= replicas <= _REPLICAS:
+        raise ValueError(f"a group has 1 to {_REPLICAS} replicas")
+    return {"role": str(raw["role"]), "replicas": replicas}
+
+
+def _retry(raw: Any) -> Facts:
+    attempts, backoff_s = int(raw["attempts"]), float(raw["backoff_s"])
+    if not (1 <= attempts <= _ATTEMPTS and 0 <= backoff_s <= _BACKOFF_S):
+        raise ValueError("too many attempts, or too long between two")
+    codes = {name: [int(code) for code in raw[name]] for name in ("on", "never")}
+    return {"attempts": attempts, "backoff_s": backoff_s, **codes}
 
 
 def _pairs(raw: Any) -> dict[str, str]:

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from runtime.drivers.local import isolation, logs, observing, usage
+from runtime.drivers.local import isolation, logs, usage
 from runtime.drivers.local.json_lines import HEARTBEAT_S, LINE_LIMIT, Refused, decode, encode
 from runtime.drivers.local.launcher import checked_name
 from runtime.drivers.local.parsing import parse_secrets, parse_spec
@@ -107,6 +107,8 @@ class Server:
             None if secrets is None else parse_secrets(secrets),
         )
 
+    do_ensure_group = do_ensure
+
     async def do_refresh_secrets(self, message: dict[str, Any]) -> Any:
         uid, launch = str(message["uid"]), int(message["launch"])
         self.world.refresh(uid, launch, parse_secrets(message["secrets"]))
@@ -115,7 +117,7 @@ class Server:
         return [self.world.observation(str(uid)) for uid in message["uids"]]
 
     async def do_list(self, _: dict[str, Any]) -> Any:
-        return [observing.observation(found) for found in self.world.workloads.values()]
+        return [self.world.observation(uid) for uid in self.world.uids()]
 
     async def do_stop(self, message: dict[str, Any]) -> Any:
         self.world.stop(str(message["uid"]), float(message["grace_s"]))
@@ -127,21 +129,25 @@ class Server:
         self.world.mark(str(message["uid"]), str(message["installation"]))
 
     async def do_read_log(self, message: dict[str, Any]) -> Any:
-        found = self.world.workloads.get(str(message["uid"]))
-        offset = int(message["offset"])
-        if found is None:
+        parts = self.world.parts(str(message["uid"]))
+        offset, replica = int(message["offset"]), int(message.get("replica", 0))
+        if not 0 <= replica < len(parts):
             return {"data": "", "next": offset}
+        found = parts[replica]
         limit = max(0, min(int(message["limit"]), _LOG_LIMIT))
         launch = int(message.get("launch") or found.launch)
         data, position = logs.read(found.record.folder, launch, offset=offset, limit=limit)
         return {"data": base64.b64encode(data).decode(), "next": position}
 
     async def do_usage(self, message: dict[str, Any]) -> Any:
-        found = [self.world.workloads.get(str(uid)) for uid in message["uids"]]
+        found = {str(uid): self.world.parts(str(uid)) for uid in message["uids"]}
         return {
-            w.uid: {"usage": self.meter.read(w), "devices": w.spec.get("devices", [])}
-            for w in found
-            if w is not None and w.is_alive
+            uid: {
+                "usage": usage.together([self.meter.read(part) for part in parts]),
+                "devices": [device for part in parts for device in part.spec.get("devices", [])],
+            }
+            for uid, parts in found.items()
+            if any(part.is_alive for part in parts)
         }
 
     async def do_probe(self, _: dict[str, Any]) -> Any:
@@ -153,7 +159,7 @@ class Server:
             "cpu_milli": (len(os.sched_getaffinity(0)) or 1) * 1000,
             "memory_mib": _memory_mib(),
             "isolation": asdict(machine.isolation),
-            "workloads": len(self.world.workloads),
+            "workloads": len(self.world.uids()),
             "message": self._warning(),
         }
 

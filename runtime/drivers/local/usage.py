@@ -46,6 +46,13 @@ class Meter:
         return {"cpu_milli": round(max(cpu - before[2], 0.0) / seconds * 1000, 1)}
 
 
+def together(readings: list[dict[str, float]]) -> dict[str, float]:
+    """Return the sum over a group's processes; what of one that runs is unknown is of all."""
+    known = [reading for reading in readings if reading]
+    names = set.intersection(*map(set, known)) if known else set()
+    return {name: round(sum(reading[name] for reading in known), 1) for name in names}
+
+
 def _walk(pids: set[int]) -> tuple[float, int]:
     cpu, memory = 0.0, 0
     for pid in pids:

@@ -65,6 +65,11 @@ class Workload(Watching):
     def is_alive(self) -> bool:
         return self.seen not in (Seen.MISSING, Seen.EXITED)
 
+    def ports(self) -> set[int]:
+        """Return the ports that are its own on this machine."""
+        meeting = (self.spec.get("group") or {}).get("port")
+        return {port for port in (self.port, meeting) if port}
+
     def members(self) -> set[int]:
         """Return the processes of this workload, our own parent process not among them."""
         if found := self.machine.groups.members(self.uid):
@@ -120,7 +125,9 @@ class Workload(Watching):
             return int(spec["port"])
         if not wants_port(spec):
             return None
-        return listeners.choose_port(*self.machine.ports, self.machine.ports_taken())
+        meeting = spec["group"]["port"] if spec.get("group") else 0  # not held by a spec yet
+        taken = self.machine.ports_taken() | {meeting}
+        return listeners.choose_port(*self.machine.ports, taken)
 
     def _attach(self, process: subprocess.Popen[bytes]) -> None:
         try:

@@ -6,11 +6,12 @@ import os
 import time
 from pathlib import Path
 
-from runtime.drivers.local import adoption, observing, procfs
+from runtime.drivers.local import adoption, group, listeners, observing, procfs
 from runtime.drivers.local.json_lines import Refused
 from runtime.drivers.local.killpoints import killpoint
 from runtime.drivers.local.launcher import Machine, Secrets, checked_name
 from runtime.drivers.local.records import Record, destroy, write_atomic
+from runtime.drivers.local.retrying import Retry
 from runtime.drivers.local.snapshots import Snapshots
 from runtime.drivers.local.workload import Facts, Workload
 from runtime.protocol import Seen
@@ -46,7 +47,9 @@ class World:
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
-        self.workloads: dict[str, Workload] = {}
+        self.workloads: dict[str, Workload] = {}  # each part of a group for itself
+        self._names: dict[str, set[str]] = {}  # uid → what runs under it
+        self._retries: dict[str, Retry] = {}  # uid → the attempts that its launch has left
         self.watchers: set[Watcher] = set()
         self.snapshots = Snapshots(machine)
         self.snapshots.swept, self.snapshots.needs_quiet = self.empty_trash, self.needs_quiet
@@ -55,7 +58,7 @@ class World:
         self._emptying: asyncio.Task[None] | None = None
         self._version = _new_epoch(machine.state / "epoch") << 32
         machine.ports_taken = lambda: {
-            w.port for w in self.workloads.values() if w.port and w.is_alive
+            port for w in self.workloads.values() if w.is_alive for port in w.ports()
         }
 
     def adopt(self) -> None:
@@ -90,70 +93,152 @@ class World:
             record = Record(self.machine.records / uid)
             found = self.workloads[uid] = Workload(self.machine, record, self.changed)
             found.crowd, found.swept = self.starting, self.empty_trash
+            self._names.setdefault(group.whole_of(uid), set()).add(uid)
         return found
+
+    def _forget(self, uid: str) -> Workload | None:
+        whole = group.whole_of(uid)
+        names = self._names.get(whole, set())
+        names.discard(uid)
+        if not names:
+            self._names.pop(whole, None)
+        return self.workloads.pop(uid, None)
 
     def changed(self, uid: str) -> int:
         """Count a change of ``uid`` and tell who watches; return the new version."""
         self._version += 1
+        whole = group.whole_of(uid)
+        if whole != uid or whole in self._retries:
+            asyncio.get_running_loop().call_soon(self._stand_or_fall, whole)
         for watcher in self.watchers:
-            watcher.tell(uid)
+            watcher.tell(whole)
         return self._version
+
+    def _stand_or_fall(self, whole: str) -> None:
+        """One of a group that failed ends the others, each within its own grace; then all again."""
+        parts = self.parts(whole)
+        if group.first_failed(parts) is not None:
+            for part in parts:
+                part.stop(float(part.spec["stop_grace_s"]))
+        if (retry := self._retries.get(whole)) and not retry.goes_on(parts):
+            del self._retries[whole]  # and the secrets with it
+
+    def _give_up(self, uid: str) -> None:
+        """No attempt follows any more: how it ended is how it stays."""
+        if retry := self._retries.pop(uid, None):
+            retry.cancel()
+            self.changed(uid)
+
+    def uids(self) -> list[str]:
+        """Return what the portal knows of: a group once."""
+        return list(self._names)
+
+    def parts(self, uid: str) -> list[Workload]:
+        """Return what runs under ``uid`` in its newest launch: itself, or a group's parts."""
+        known = self._known(uid)
+        newest = max((part.launch for part in known), default=0)
+        return [part for part in known if part.launch == newest]
+
+    def _known(self, uid: str) -> list[Workload]:
+        found = [self.workloads[name] for name in self._names.get(uid, ())]
+        return sorted(found, key=lambda w: (w.spec.get("group") or {}).get("index", 0))
 
     def starting(self) -> int:
         return sum(1 for w in self.workloads.values() if w.seen == Seen.STARTING)
 
     def observation(self, uid: str) -> Facts:
-        if found := self.workloads.get(uid):
-            return observing.observation(found)
-        return {"uid": uid, "seen": str(Seen.MISSING), "version": self._version}
+        parts = self.parts(uid)
+        if not parts:
+            return {"uid": uid, "seen": str(Seen.MISSING), "version": self._version}
+        alone = group.is_whole(parts)
+        found = observing.observation(parts[0]) if alone else group.observation(parts)
+        retry = self._retries.get(uid)
+        return group.tried_again(found) if retry and retry.is_due(parts) else found
 
     async def ensure(self, spec: Facts, secrets: Secrets | None) -> Facts:
         """Make (uid, launch) exist, once. Without ``secrets`` say whether they are needed."""
-        uid = checked_name(spec["uid"], "uid")
+        uid, launch = spec["uid"], spec["launch"]
         async with self._making:
-            found = self.workloads.get(uid)
-            if found and found.seen != Seen.MISSING:
-                if spec["launch"] <= found.launch:
-                    return self._reference(found)
-                if found.is_alive:
-                    found.stop(spec["stop_grace_s"])
-                    raise Refused("not-yet", "the previous launch is still ending", retry_in=0.2)
+            known = self._known(uid)
+            there = {part.uid: part for part in known if part.seen != Seen.MISSING}
+            if any(part.launch > launch for part in there.values()):
+                return self._reference(uid, known)
+            parts = group.parts_of(spec, lambda: self._meeting_port(known, launch))
+            made = {name for name, part in there.items() if part.launch == launch}
+            todo = [part for part in parts if part["uid"] not in made]
+            if not todo:
+                return self._reference(uid, known)
+            if older := [part for part in known if part.is_alive and part.launch < launch]:
+                for part in older:
+                    part.stop(spec["stop_grace_s"])
+                raise Refused("not-yet", "the previous launch is still ending", retry_in=0.2)
             if secrets is None:
                 return {"need_secrets": True}
-            user = await self.machine.user_of(spec["project"], spec["owner"])
-            for mount in spec["mounts"]:
-                is_shared = mount["role"] == "data" and not mount["owner"]
-                uid_of_volume = mount["volume_uid"]
-                mount["group"] = await self.machine.group_of(uid_of_volume) if is_shared else None
-            workload = self._workload(uid)
+            for part in known:  # of a launch that had more of them
+                if part.uid not in {one["uid"] for one in parts}:
+                    self._discard(part.uid)
+            await self._create(parts, {part["uid"] for part in todo}, secrets)
+            return self._reference(uid, self.parts(uid))
+
+    async def _create(self, parts: list[Facts], todo: set[str], secrets: Secrets) -> None:
+        """Make those of the parts that are in ``todo``; they share their owner and their mounts."""
+        first = parts[0]
+        user = await self.machine.user_of(first["project"], first["owner"])
+        for mount in first["mounts"]:
+            is_shared = mount["role"] == "data" and not mount["owner"]
+            uid_of_volume = mount["volume_uid"]
+            mount["group"] = await self.machine.group_of(uid_of_volume) if is_shared else None
+        whole = group.whole_of(first["uid"])
+        self._give_up(whole)
+        if retry := Retry.of(parts, user, secrets, self.workloads.get):
+            self._retries[whole] = retry
+        for spec in parts:
+            if spec["uid"] not in todo:
+                continue
+            workload = self._workload(spec["uid"])
             try:
                 workload.create(spec, user, secrets)
             except BaseException:
                 if not workload.spec:
-                    del self.workloads[uid]
+                    self._forget(spec["uid"])
                 raise
-            return self._reference(workload)
+
+    def _meeting_port(self, known: list[Workload], launch: int) -> int | None:
+        """Return where the parts of this launch meet: chosen once for all of them."""
+        for part in known:
+            if part.launch == launch and part.spec.get("group"):
+                return int(part.spec["group"]["port"])
+        port = listeners.choose_port(*self.machine.ports, self.machine.ports_taken())
+        if port is None:
+            raise Refused("not-yet", "no free port on this machine", retry_in=2.0)
+        return port
 
     def refresh(self, uid: str, launch: int, secrets: Secrets) -> None:
         """Write the secrets of exactly this launch again."""
-        found = self.workloads.get(uid)
-        if found and found.launch == launch:
-            found.refresh(secrets)
+        parts = [part for part in self.parts(uid) if part.launch == launch]
+        for part in parts:
+            part.refresh(secrets)
+        if parts and (retry := self._retries.get(uid)):
+            retry.secrets = secrets
 
     @staticmethod
-    def _reference(workload: Workload) -> Facts:
-        return {"ref": {"supervisor": "local", "uid": workload.uid, "launch": workload.launch}}
+    def _reference(uid: str, parts: list[Workload]) -> Facts:
+        launch = max(part.launch for part in parts)
+        return {"ref": {"supervisor": "local", "uid": uid, "launch": launch}}
 
     def stop(self, uid: str, grace_s: float) -> None:
-        found = self.workloads.get(uid)
-        if found and found.is_alive:
-            found.stop(grace_s)
+        self._give_up(uid)
+        alive = [part for part in self._known(uid) if part.is_alive]
+        for part in alive:
+            part.stop(grace_s)
+        if alive:
             raise Refused("not-yet", "it is ending", retry_in=_ASK_AGAIN_S)
 
     def mark(self, uid: str, installation: str) -> None:
         """Say whose it is, of what was made before there were marks."""
-        found = self.workloads.get(uid)
-        if found and not found.spec.get("installation"):
+        for found in self._known(uid):
+            if found.spec.get("installation"):
+                continue
             found.spec["installation"] = installation
             if (kept := found.record.read("spec")) is not None:
                 found.record.write("spec", {**kept, "installation": installation})
@@ -161,23 +246,28 @@ class World:
     def remove(self, uid: str, installation: str = "") -> None:
         """Remove all traces but volumes; the record goes last."""
         checked_name(uid, "uid")
-        found = self.workloads.get(uid)
-        if found and found.spec.get("installation", "") not in ("", installation):
+        known = self._known(uid)
+        if any(part.spec.get("installation", "") not in ("", installation) for part in known):
             raise Refused("error", f"{uid} was made by another Berth, and is left")
-        if found and found.is_alive:
-            found.hurry(_REMOVE_GRACE_S)
+        self._give_up(uid)
+        if alive := [part for part in known if part.is_alive]:
+            for part in alive:
+                part.hurry(_REMOVE_GRACE_S)
             raise Refused("not-yet", "it is ending", retry_in=_ASK_AGAIN_S)
         killpoint("remove")
-        self.machine.groups.remove(uid)
-        self.machine.trash.take(self.machine.spaces / uid)
-        killpoint("remove-space-gone")
-        self.machine.trash.take(self.machine.records / uid)
-        killpoint("remove-record-gone")
-        if found:
-            found.close()
-            del self.workloads[uid]
-            self.changed(uid)
+        for name in [part.uid for part in known] or [uid]:
+            self._discard(name)
         self.empty_trash()
+
+    def _discard(self, name: str) -> None:
+        self.machine.groups.remove(name)
+        self.machine.trash.take(self.machine.spaces / name)
+        killpoint("remove-space-gone")
+        self.machine.trash.take(self.machine.records / name)
+        killpoint("remove-record-gone")
+        if found := self._forget(name):
+            found.close()
+            self.changed(name)
 
     def needs_quiet(self, volume_uid: str) -> None:
         """NotYet while a workload uses the volume."""
@@ -208,6 +298,8 @@ class World:
 
     async def stop_all(self) -> None:
         """End every workload, each within its own grace."""
+        for uid in list(self._retries):
+            self._give_up(uid)
         for workload in self.workloads.values():
             workload.stop(float(workload.spec.get("stop_grace_s", _REMOVE_GRACE_S)))
         while any(w.is_alive for w in self.workloads.values()):  # noqa: ASYNC110 - ends once
