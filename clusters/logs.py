@@ -34,13 +34,15 @@ class LogPart:
 Read = Callable[..., LogPart]  # by ``offset`` and ``limit``
 
 
-def log_read(cluster_key: str, uid: str, *, offset: int = 0, limit: int = PART) -> LogPart:
+def log_read(
+    cluster_key: str, uid: str, *, offset: int = 0, limit: int = PART, replica: int = 0
+) -> LogPart:
     """Return one part of the log. Takes plain values: a stream holds no row."""
     try:
         driver = driver_for(cluster_key)
         if not isinstance(driver, SupportsLogs):
             raise Conflict(_("This cluster keeps no logs."), code="no-logs")
-        data, following = driver.read_log(uid, offset=offset, limit=limit)
+        data, following = driver.read_log(uid, offset=offset, limit=limit, replica=replica)
     except Unreachable as error:
         raise Unavailable(_("What it runs on does not answer; its logs are kept there.")) from error
     except DriverError as error:

@@ -31,7 +31,10 @@ def read_log(payload: Mapping[str, Any]) -> Mapping[str, Any]:
         raise Conflict(_("This cluster keeps no logs."), code="no-logs")
     limit = min(int(payload.get("limit", 65536)), MAX_LOG_PART)
     data, following = driver.read_log(
-        str(payload["uid"]), offset=int(payload.get("offset", 0)), limit=limit
+        str(payload["uid"]),
+        offset=int(payload.get("offset", 0)),
+        limit=limit,
+        replica=int(payload.get("replica", 0)),  # a portal before this one names none
     )
     return {"data": base64.b64encode(data).decode(), "offset": following}
 

@@ -22,7 +22,7 @@ from loaders import selection
 from loaders.choices import Direction, Mode, Task, Uploads
 from loaders.reports import PURPOSE
 from loaders.where import image_of, name_of
-from runtime.protocol import InvalidSpec, Resources, WorkloadSpec
+from runtime.protocol import InvalidSpec, Resources, RetryPolicy, WorkloadSpec
 from volumes.mounting import mount_of
 from volumes.selectors import room_left
 from volumes.topology import placement_beside
@@ -35,6 +35,10 @@ if TYPE_CHECKING:
 ENVIRONMENT = "dataplane"
 PLAN, AUTHORITIES = "plan.json", "ca.pem"
 REPORT_EVERY_S = 1.0
+# The copying program's own codes for "some objects failed" and "it can't work" (dataplane.copy):
+# another attempt would end the same. Told to stop (5) is none of them: who puts it out does not
+# always say so. On one machine nothing is put out, and what failed is for its owner to try again.
+RETRY = RetryPolicy(attempts=3, never=(3, 4))
 _MODES = {Task.DRY_RUN: "dry-run", Task.VERIFY: "verify"}
 
 
@@ -70,6 +74,7 @@ def workload_spec(row: Load) -> WorkloadSpec:
         **common,
         namespace=namespace_of(row.project, options),
         image=image,
+        retry=RETRY,
         placement=placement_beside(row.cluster_key, row.volume, row.KIND, row.project),
     )
 

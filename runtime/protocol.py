@@ -16,11 +16,6 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 
-# Exit codes of a ``once`` workload that mean what they say: another try would end the same. Told
-# to stop (5) is none of them: who puts it out does not always say so.
-FINAL_EXITS = (0, 3, 4)
-
-
 class Desired(StrEnum):
     """What the user wants of a workload."""
 

@@ -48,6 +48,8 @@ NEEDED = (
     *(Act(verb, "statefulsets", _APPS) for verb in ("create", "patch", "delete")),
     *(Act(verb, "jobs", "batch") for verb in ("create", "patch", "delete")),
     *(Act(verb, "secrets") for verb in ("create", "patch", "delete")),
+    # the hosts of a group's replicas
+    *(Act(verb, "services") for verb in ("create", "patch", "delete")),
     *(Act(verb, "persistentvolumeclaims") for verb in ("create", "patch", "delete")),
     *(
         Act(verb, name, group)
@@ -72,7 +74,6 @@ VOLUMES = tuple(
 _GATEWAY = "gateway.networking.k8s.io"
 ROUTES = (
     *(Act(verb, "httproutes", _GATEWAY) for verb in ("create", "patch", "delete")),
-    *(Act(verb, "services") for verb in ("create", "patch", "delete")),
     Act("list", "httproutes", _GATEWAY, inside=False),
 )
 # Whoever has one of these owns the cluster, or its other users.

@@ -23,8 +23,10 @@ class RemoteDriver:
     def __init__(self, key: str) -> None:
         self.key = key
 
-    def read_log(self, uid: str, *, offset: int = 0, limit: int = 65536) -> tuple[bytes, int]:
-        said = self._ask("driver/read_log", uid=uid, offset=offset, limit=limit)
+    def read_log(
+        self, uid: str, *, offset: int = 0, limit: int = 65536, replica: int = 0
+    ) -> tuple[bytes, int]:
+        said = self._ask("driver/read_log", uid=uid, offset=offset, limit=limit, replica=replica)
         return base64.b64decode(said["data"]), int(said["offset"])
 
     def usage(self, uids: Iterable[str]) -> Mapping[str, Mapping[str, float]]:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from devcluster.kube import Kube
+from loaders.runtime_spec import RETRY
 from runtime.drivers.kubernetes import names
 from runtime.drivers.kubernetes.builders import volume
 from runtime.protocol import Backing, InvalidSpec, Mount, NotYet, Seen, WorkloadSpec
@@ -36,7 +37,14 @@ def ground() -> Iterator[Ground]:
 def once(ground: Ground, script: str, *args: str, **options: Any) -> WorkloadSpec:
     command = ("bash", "-c", script, "-", *args)
     return ground.spec(
-        **{"kind": "load", "once": True, "command": command, "probe": None, **options}
+        **{
+            "kind": "load",
+            "once": True,
+            "retry": RETRY,
+            "command": command,
+            "probe": None,
+            **options,
+        }
     )
 
 

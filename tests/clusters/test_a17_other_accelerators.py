@@ -11,10 +11,10 @@ from clusters.selectors import use_sources
 from clusters.services import nodes_store
 from placement.fleet import decision_on
 from placement.request import Request
-from runtime.drivers.kubernetes.builders import workload
 from runtime.drivers.kubernetes.nodes import facts_of
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.protocol import NodeChanges, Resources, WorkloadSpec
+from tests.drivers.kubernetes.pieces import built
 from tests.engineapp.models import Thing
 
 pytestmark = pytest.mark.django_db
@@ -71,7 +71,7 @@ def test_a17_a_pod_asks_for_it_by_its_own_name_on_its_own_nodes(cluster):
         resources=Resources(gpus=2, gpu_flavor="npu-v9"),
         placement=placement,
     )
-    made = workload.statefulset(spec, KubernetesOptions())["spec"]["template"]["spec"]
+    made = built(spec, KubernetesOptions())["spec"]["template"]["spec"]
     limits = made["containers"][0]["resources"]["limits"]
     assert limits[RESOURCE] == "2"
     assert "nvidia.com/gpu" not in limits

@@ -8,9 +8,9 @@ from django.urls import reverse
 from clusters.models import Cluster, NetworkProfile
 from placement.fleet import decision_on
 from placement.request import Request
-from runtime.drivers.kubernetes.builders import workload
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.protocol import Resources, WorkloadSpec
+from tests.drivers.kubernetes.pieces import built
 
 pytestmark = pytest.mark.django_db
 NETWORKS = "k8s.v1.cni.cncf.io/networks"
@@ -52,7 +52,7 @@ def asked_of_kubernetes(gpus):
         resources=Resources(cpu_milli=1000, memory_mib=1024, gpus=gpus),
         network=given,
     )
-    pod = workload.statefulset(spec, KubernetesOptions())["spec"]["template"]
+    pod = built(spec, KubernetesOptions())["spec"]["template"]
     held = pod["spec"]["containers"][0]["resources"]
     cards = {
         side: {k: v for k, v in held[side].items() if "/" in k and k != "nvidia.com/gpu"}

@@ -12,8 +12,8 @@ from loaders.runtime_spec import workload_spec
 from loaders.services import Wanted, create, load_create, load_ensure, load_plan, resolve
 from loaders.ui.forms import LoadForm
 from quotas.models import Limit
-from runtime.drivers.kubernetes.builders.workload import job
 from runtime.drivers.kubernetes.options import KubernetesOptions
+from tests.drivers.kubernetes.pieces import built as job
 from tests.notebooks.cluster_world import attach, pool
 from volumes.models import ClassPlace, Volume
 from volumes.services import NewVolume, volume_bring_back, volume_create, volume_delete

@@ -1,13 +1,12 @@
 """Making, ending and removing one workload. Every step may be run again after a crash.
 
 A launch in a project that has its place costs two writes (Secret, StatefulSet or Job), three
-with secret files; the first with a new volume two more. A Job's next launch removes the Job of
-the one before.
+with secret files, two more for a group whose pods meet; the first with a new volume two more. A
+Job's next launch removes the Job of the one before.
 """
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -15,28 +14,30 @@ from typing import Any
 import structlog
 
 from runtime.drivers import mount_names
-from runtime.drivers.kubernetes import leftovers, names, observe, observe_job
+from runtime.drivers.kubernetes import leftovers, names, observe, shapes
 from runtime.drivers.kubernetes.builders import workload as build
 from runtime.drivers.kubernetes.client import KubeClient, Object
 from runtime.drivers.kubernetes.cluster_cache import World
 from runtime.drivers.kubernetes.ending import ENDING, not_gone
-from runtime.drivers.kubernetes.hurry import hurry
-from runtime.drivers.kubernetes.jobs import BATCH, JOBS, Jobs, is_of_a_job
 from runtime.drivers.kubernetes.keys import uid_of
 from runtime.drivers.kubernetes.locate import Locator
 from runtime.drivers.kubernetes.logs import Logs
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.drivers.kubernetes.recent import recent_events
+from runtime.drivers.kubernetes.shapes import job, statefulset
+from runtime.drivers.kubernetes.shapes.base import Hands
 from runtime.drivers.kubernetes.volumes import Volumes
 from runtime.drivers.secret_files import checked, filled
 from runtime.protocol import Denied, DriverError, InvalidSpec, NotYet, WorkloadSpec
 
 log = structlog.get_logger(__name__)
 
-APPS = "apps/v1"
-SETS = "statefulsets"
 _MADE_S, _MADE_KEPT = 2.0, 1000
-_EVENTS, _EVENTS_S = 50, 1.0  # the latest say why it waits; a flood of them holds nobody up
+_EVENTS, _EVENTS_S, _EVENTS_PODS = (
+    50,
+    1.0,
+    3,
+)  # the latest say why it waits; a flood of them holds nobody up
 
 
 class Workloads:
@@ -57,8 +58,7 @@ class Workloads:
         self._options = options
         self._locator = locator
         self._volumes = volumes
-        self._logs = logs
-        self._jobs = Jobs(client, logs, options.installation)
+        self._hands = Hands(client, logs, options.installation)
 
     # --- make ---------------------------------------------------------------------------------
     def ensure(self, spec: WorkloadSpec) -> Mapping[str, object]:
@@ -79,15 +79,17 @@ class Workloads:
         files = self._write_secrets(spec)
         if had_files and not files:
             self._client.delete("v1", "secrets", names.files_secret(name), spec.namespace)
-        make = build.job if spec.once else build.statefulset
-        made = self._client.apply(make(spec, self._options, files=files))
-        self._remember(spec.uid, made)
+        for obj in shapes.of_spec(spec).build(spec, self._options, files=files):
+            made = self._client.apply(obj)  # what owns the pods is the last
+        self._remember(spec.uid, {**made, "kind": obj["kind"]})
         return reference
 
     def _there(self, spec: WorkloadSpec, name: str) -> Object | None:
-        if spec.once:
-            return self._jobs.get(name, spec.namespace)
-        return self._client.get(APPS, SETS, name, spec.namespace)
+        return self._get(shapes.of_spec(spec), name, spec.namespace)
+
+    def _get(self, shape: shapes.Shape, name: str, namespace: str) -> Object | None:
+        found = self._client.get(shape.VERSION, shape.PLURAL, name, namespace)
+        return None if found is None else {**found, "kind": shape.KIND}
 
     def _write_secrets(self, spec: WorkloadSpec) -> bool:
         """Write all that is secret; True when there are files."""
@@ -136,20 +138,7 @@ class Workloads:
         if not self._is_ours(found, spec.uid):
             message = f"{meta['name']} exists in {spec.namespace} and is not this workload."
             raise InvalidSpec(message)
-        if spec.once:
-            return self._jobs.must_write(found, spec)
-        if meta.get("deletionTimestamp"):
-            raise NotYet(ENDING, retry_in=0.5)
-        if observe.launch_of(found) >= spec.launch:
-            return False
-        pod = self.pod_of(found)
-        if pod is None and not observe.replicas_of(found):
-            return True
-        if pod is not None and observe.ending_of(pod) is not None:
-            return True  # it ended by itself; the new description replaces its pod
-        if observe.replicas_of(found):  # asked once: what is held by something comes here often
-            self._scale_down(found, pod)
-        raise not_gone(pod)
+        return shapes.of_spec(spec).must_write(self._hands, found, spec)
 
     # --- end ----------------------------------------------------------------------------------
     def stop(self, uid: str, *, grace_s: float) -> None:
@@ -158,35 +147,7 @@ class Workloads:
         found = self.find(uid)
         if found is None:
             return
-        if observe.is_job(found):
-            self._jobs.stop(found, grace_s=grace_s)
-            return
-        if found["metadata"].get("deletionTimestamp"):
-            raise NotYet(ENDING, retry_in=0.5)
-        pod = self.pod_of(found)
-        if observe.replicas_of(found):
-            found = self._scale_down(found, pod)
-        if pod is not None:
-            hurry(self._client, pod, grace_s)
-            raise not_gone(pod)
-        status = found.get("status") or {}
-        if int(status.get("observedGeneration", 0)) < int(found["metadata"].get("generation", 0)):
-            raise NotYet(ENDING, retry_in=0.1)  # a pod may just be made
-
-    def _scale_down(self, found: Object, pod: Object | None) -> Object:
-        """Note how it ended, keep the end of its log, and want no pod: one write, two at most."""
-        launch = observe.launch_of(found)
-        end = None
-        if pod is not None and observe.launch_of(pod) == launch:
-            end = observe.ending_of(pod)
-            self._logs.keep(found, pod)
-        note = {"launch": launch, "at": time.time(), "reason": "stopped", **(end or {})}
-        change = {
-            "metadata": {"annotations": {names.ENDED: json.dumps(note, separators=(",", ":"))}},
-            "spec": {"replicas": 0},
-        }
-        meta = found["metadata"]
-        return self._client.patch(APPS, SETS, meta["name"], meta["namespace"], change) or found
+        shapes.of_owner(found).stop(self._hands, found, grace_s=grace_s)
 
     # --- remove -------------------------------------------------------------------------------
     def remove(self, uid: str) -> None:
@@ -197,27 +158,46 @@ class Workloads:
             return
         namespace, name = place
         stray = self._locator.was_looked_for(uid)
+        whose = self._options.installation
         if stray:
-            whose = self._options.installation
             leftovers.remove_secrets(self._client, uid, name, namespace, whose)
         self._remove_set(uid, name, namespace)
-        job = self._jobs.get(name, namespace)
-        if job is not None and self._is_ours(job, uid):
-            self._remove_secrets_of(job)
-            self._jobs.remove(job)
-        self._jobs.remove_pods(uid, namespace)
+        made = self._get(job, name, namespace)
+        if made is not None and self._is_ours(made, uid):
+            self._remove_job(made)
+        else:
+            leftovers.remove_meeting(self._client, uid, name, namespace, whose)
+        self._remove_pods(uid, namespace)
         # its files too: whoever removed its StatefulSet or Job by hand left nothing that names them
         kept = (name, names.files_secret(name), names.log_secret(name))
         for secret in () if stray else kept:
             self._client.delete("v1", "secrets", secret, namespace)
         self._locator.forget(uid)
 
+    def _remove_job(self, found: Object) -> None:
+        self._remove_secrets_of(found)
+        if not found["metadata"].get("deletionTimestamp"):
+            job.remove(self._hands, found)
+        raise NotYet(ENDING, retry_in=0.3)
+
+    def _remove_pods(self, uid: str, namespace: str) -> None:
+        """Pods whose Job is gone, which the cluster collects in its own time, and any other."""
+        selector = f"{names.UID}={names.label_value(uid)}"
+        found = self._client.list("v1", "pods", namespace, selector)
+        pods = [pod for pod in found if not names.is_foreign(pod, self._options.installation)]
+        for pod in pods:
+            meta = pod["metadata"]
+            if not meta.get("deletionTimestamp"):
+                self._client.delete("v1", "pods", meta["name"], namespace, uid=meta["uid"])
+        if pods:
+            raise not_gone(pods[0])
+
     def _remove_set(self, uid: str, name: str, namespace: str) -> None:
-        found = self._client.get(APPS, SETS, name, namespace)
+        found = self._get(statefulset, name, namespace)
         if found is not None and self._is_ours(found, uid):
             self._remove_secrets_of(found)
             if not found["metadata"].get("deletionTimestamp"):
-                self._client.delete(APPS, SETS, name, namespace)
+                self._client.delete(statefulset.VERSION, statefulset.PLURAL, name, namespace)
         pod = self._client.get("v1", "pods", names.pod(name), namespace)
         if pod is not None and self._is_ours(pod, uid):
             if not pod["metadata"].get("deletionTimestamp"):
@@ -253,8 +233,8 @@ class Workloads:
                 "resourceVersion": meta["resourceVersion"],
             }
         }
-        version, plural = (BATCH, JOBS) if observe.is_job(found) else (APPS, SETS)
-        self._client.patch(version, plural, meta["name"], meta["namespace"], change)
+        shape = shapes.of_owner(found)
+        self._client.patch(shape.VERSION, shape.PLURAL, meta["name"], meta["namespace"], change)
 
     # --- look ---------------------------------------------------------------------------------
     def find(self, uid: str) -> Object | None:
@@ -262,35 +242,35 @@ class Workloads:
         place = self._locator.workload(uid)
         if place is None:
             return None
-        found = self._client.get(APPS, SETS, place[1], place[0])
+        found = self._get(statefulset, place[1], place[0])
         if found is None:
-            found = self._jobs.get(place[1], place[0])
+            found = self._get(job, place[1], place[0])
         return found if found is not None and self._is_ours(found, uid) else None
 
-    def pod_of(self, found: Object) -> Object | None:
-        meta = found["metadata"]
-        if observe.is_job(found):
-            return observe_job.newest(found, self._jobs.pods_of(found))
-        return self._client.get("v1", "pods", names.pod(meta["name"]), meta["namespace"])
+    def pods_of(self, found: Object) -> list[Object | None]:
+        """Return the pod of each replica."""
+        return shapes.of_owner(found).pods(found, self._hands.pods(found))
 
-    def all_with_pods(self) -> tuple[list[tuple[Object, Object | None]], list[Object]]:
-        """Return everything of ours, each with its pod, and all pods: three lists."""
+    def all_with_pods(self) -> tuple[list[tuple[Object, list[Object | None]]], list[Object]]:
+        """Return everything of ours, each with its replicas' pods, and all pods: three lists."""
         selector = names.selector(self._options.namespace_prefix)
         pods = self._client.list("v1", "pods", selector=selector)
-        named = {(p["metadata"]["namespace"], p["metadata"]["name"]): p for p in pods}
-        of_jobs = [p for p in pods if is_of_a_job(p)]
-        sets = [
-            (s, named.get((s["metadata"]["namespace"], names.pod(s["metadata"]["name"]))))
-            for s in self._client.list(APPS, SETS, selector=selector)
-            if names.UID in (s["metadata"].get("labels") or {})
-        ]
-        jobs = [{**j, "kind": "Job"} for j in self._list_jobs(selector)]
-        return sets + [(j, observe_job.newest(j, _pods_of(j, of_jobs))) for j in jobs], pods
+        of_uid: dict[tuple[str, str], list[Object]] = {}
+        for pod in pods:
+            of_uid.setdefault((pod["metadata"]["namespace"], uid_of(pod)), []).append(pod)
+        sets = self._client.list(statefulset.VERSION, statefulset.PLURAL, selector=selector)
+        owners = [{**s, "kind": statefulset.KIND} for s in sets if uid_of(s)]
+        owners += [{**j, "kind": job.KIND} for j in self._list_jobs(selector)]
+        pairs = []
+        for owner in owners:
+            its = of_uid.get((owner["metadata"]["namespace"], uid_of(owner)), [])
+            pairs.append((owner, shapes.of_owner(owner).pods(owner, its)))
+        return pairs, pods
 
     def _list_jobs(self, selector: str) -> list[Object]:
         """Nothing where our identity was attached before there were Jobs and may not list them."""
         try:
-            return self._client.list(BATCH, JOBS, selector=selector)
+            return self._client.list(job.VERSION, job.PLURAL, selector=selector)
         except Denied as error:
             log.info("kubernetes.no_jobs", error=str(error))
             return []
@@ -299,9 +279,13 @@ class Workloads:
         """Return the latest that the cluster says about it; nothing when it won't say."""
         meta = found["metadata"]
         rows: list[Object] = []
-        pod = self.pod_of(found) if observe.is_job(found) else None
-        second = pod["metadata"]["name"] if pod is not None else names.pod(meta["name"])
-        for name in (meta["name"], second):
+        known = [meta["name"]]
+        if observe.is_job(found):
+            waiting = [p for p in self.pods_of(found) if p is not None and not observe.is_ready(p)]
+            known += [p["metadata"]["name"] for p in waiting[:_EVENTS_PODS]]
+        else:
+            known.append(names.pod(meta["name"]))
+        for name in known:
             try:
                 rows += recent_events(
                     self._client, meta["namespace"], [name], most=_EVENTS, seconds=_EVENTS_S
@@ -309,16 +293,6 @@ class Workloads:
             except DriverError as error:
                 log.info("kubernetes.no_events", namespace=meta["namespace"], error=str(error))
         return rows
-
-
-def _pods_of(job: Object, pods: list[Object]) -> list[Object]:
-    meta = job["metadata"]
-    return [
-        pod
-        for pod in pods
-        if pod["metadata"]["namespace"] == meta["namespace"]
-        and pod["metadata"]["labels"][names.JOB] == meta["name"]
-    ]
 
 
 def _has_files(found: Object) -> bool:

@@ -9,10 +9,18 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from runtime.drivers.kubernetes import leftovers, names, observe, observe_job, waiting
+from runtime.drivers.kubernetes import (
+    leftovers,
+    names,
+    observe,
+    observe_group,
+    observe_job,
+    shapes,
+    waiting,
+)
 from runtime.drivers.kubernetes.fitting import could_fit
 from runtime.drivers.kubernetes.keys import Key, key_of, owner_key, set_name, uid_of, version_of
 from runtime.drivers.kubernetes.namespace_cache import NamespaceCache
@@ -45,7 +53,8 @@ class World:
         self._of_job: dict[Key, set[Key]] = {}  # a Job's pods: more than one, each with its name
         self._events: dict[Key, OrderedDict[str, Object]] = {}
         self._queued: dict[Key, tuple[str, str]] = {}  # why, and in which words
-        self._interrupted: dict[Key, tuple[int, tuple[str, str]]] = {}
+        # by owner and replica: the launch, and why
+        self._interrupted: dict[Key, dict[int, tuple[int, tuple[str, str]]]] = {}
         # pod uid → when it answered us; None: its node said so since, and its word counts now
         self._answered: dict[str, float | None] = {}
         self._prober: Prober | None = None
@@ -115,15 +124,15 @@ class World:
         with self._lock:
             return uid in self._by_uid
 
-    def pod_of(self, found: Object) -> Object | None:
-        """Return the pod of a StatefulSet or Job, as far as the watch is."""
+    def pods_of(self, found: Object) -> list[Object | None]:
+        """Return the pod of each replica, as far as the watch is."""
         with self._lock:
-            return self._its_pod(found)
+            return self._its_pods(found)
 
-    def sight(self, found: Object, pod: Object | None) -> observe.Sight:
+    def sights(self, found: Object, pods: Sequence[Object | None]) -> list[observe.Sight]:
         """Put what is only known from watching beside objects that were just read."""
         with self._lock:
-            return self._sight(found, pod)
+            return self._sights(found, pods)
 
     def node_facts(self) -> list[NodeFacts]:
         with self._lock:
@@ -183,7 +192,7 @@ class World:
         if observe.is_ready(small):
             self._answered[small["metadata"].get("uid", "")] = None
             if not observe.is_going(small):
-                self._interrupted.pop(key, None)
+                self._interrupted.get(key, {}).pop(observe_group.index_of(small), None)
         self._ask(small)
         self._touch(key)
 
@@ -205,7 +214,8 @@ class World:
             return  # it failed by itself
         launch = observe.launch_of(owner)
         if observe.launch_of(pod) == launch and observe.ending_of(pod) is None:
-            self._interrupted[key] = (launch, waiting.interruption(pod))
+            known = self._interrupted.setdefault(key, {})
+            known[observe_group.index_of(pod)] = (launch, waiting.interruption(pod))
 
     def _put_event(self, obj: Object) -> None:
         about = obj.get("involvedObject") or {}
@@ -298,21 +308,26 @@ class World:
         key = self._by_uid.get(uid)
         if key is not None:
             found = self._sets[key]
-            return observe_job.judge(self._sight(found, self._its_pod(found)))
+            sights = self._sights(found, self._its_pods(found))
+            return shapes.of_owner(found).observe(sights)
         if kind == "place" and (place := self._places.judge(uid)) is not None:
             return place
         return Observation(uid=uid, seen=Seen.MISSING, kind=kind)
 
-    def _its_pod(self, found: Object) -> Object | None:
+    def _its_pods(self, found: Object) -> list[Object | None]:
         key = key_of(found)
-        if observe.is_job(found):
-            pods = [self._pods[k] for k in self._of_job.get(key, ()) if k in self._pods]
-            return observe_job.newest(found, pods)
-        return self._pods.get((key[0], names.pod(key[1])))
+        known = (
+            self._of_job.get(key, ()) if observe.is_job(found) else [(key[0], names.pod(key[1]))]
+        )
+        pods = [self._pods[k] for k in known if k in self._pods]
+        return shapes.of_owner(found).pods(found, pods)
 
-    def _sight(self, found: Object, pod: Object | None) -> observe.Sight:
+    def _sights(self, found: Object, pods: Sequence[Object | None]) -> list[observe.Sight]:
+        return [self._sight(found, number, pod) for number, pod in enumerate(pods)]
+
+    def _sight(self, found: Object, number: int, pod: Object | None) -> observe.Sight:
         key = key_of(found)
-        launch, why = self._interrupted.get(key, (0, ("", "")))
+        launch, why = self._interrupted.get(key, {}).get(number, (0, ("", "")))
         node = (pod or {}).get("spec", {}).get("nodeName") or ""
         return observe.Sight(
             owner=found,

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import structlog
 
-from runtime.drivers.kubernetes import addresses, leftovers, observe, observe_job
+from runtime.drivers.kubernetes import addresses, leftovers, observe, shapes
 from runtime.drivers.kubernetes.access import KubeAccess
 from runtime.drivers.kubernetes.api_errors import in_words, raise_for
 from runtime.drivers.kubernetes.apply import Workloads
@@ -50,6 +50,8 @@ from runtime.reasons import Reason
 from runtime.use_sources import DeviceUse, Holder, UseSource
 
 log = structlog.get_logger(__name__)
+
+Pods = Sequence[Object | None]
 
 _MANY = 16
 _NODES_S = 600.0
@@ -256,11 +258,14 @@ class KubernetesDriver:
         )
 
     # --- SupportsLogs, SupportsMetrics, SupportsDeviceUse -----------------------------------------
-    def read_log(self, uid: str, *, offset: int = 0, limit: int = 65536) -> tuple[bytes, int]:
+    def read_log(
+        self, uid: str, *, offset: int = 0, limit: int = 65536, replica: int = 0
+    ) -> tuple[bytes, int]:
         found = self._work.find(uid)
-        if found is None:
+        pods = [] if found is None else self._work.pods_of(found)
+        if found is None or not 0 <= replica < len(pods):
             return b"", 0
-        return self._logs.read(found, self._work.pod_of(found), offset=offset, limit=limit)
+        return self._logs.read(found, pods[replica], replica, offset=offset, limit=limit)
 
     def usage(self, uids: Iterable[str]) -> Mapping[str, Mapping[str, float]]:
         return self._metrics.usage(uids)
@@ -287,28 +292,29 @@ class KubernetesDriver:
     def _look(self, uid: str) -> Observation:
         made = self._work.just_made(uid)
         if made is not None and self._world is not None:
-            return self._judged(made, self._world.pod_of(made))
+            return self._judged(made, self._world.pods_of(made))
         found = self._work.find(uid)
         if found is None:
             return self._missing(uid)
-        return self._judged(found, self._work.pod_of(found))
+        return self._judged(found, self._work.pods_of(found))
 
     def _list(self) -> list[Observation]:
         return self._judge_all(self._work.all_with_pods()[0])
 
-    def _judge_all(self, pairs: Iterable[tuple[Object, Object | None]]) -> list[Observation]:
-        return [self._judged(found, pod, ask=False) for found, pod in pairs]
+    def _judge_all(self, pairs: Iterable[tuple[Object, Pods]]) -> list[Observation]:
+        return [self._judged(found, pods, ask=False) for found, pods in pairs]
 
-    def _judged(self, found: Object, pod: Object | None, *, ask: bool = True) -> Observation:
+    def _judged(self, found: Object, pods: Pods, *, ask: bool = True) -> Observation:
+        """``pods``: the newest of each replica."""
         world = self._world
         if world is not None:
-            sight = world.sight(found, pod)
+            sights = world.sights(found, pods)
         else:
-            quiet = not ask or (pod is not None and observe.is_ready(pod))
+            quiet = not ask or all(pod is not None and observe.is_ready(pod) for pod in pods)
             quiet = quiet or not observe.replicas_of(found)
             events = () if quiet else tuple(self._work.events_of(found))
-            sight = observe.Sight(found, pod, events)
-        return self._told(observe_job.judge(sight))
+            sights = [observe.Sight(found, pod, events) for pod in pods]
+        return self._told(shapes.of_owner(found).observe(sights))
 
     def _told(self, found: Observation) -> Observation:
         """Lead nobody to an address that can't be a pod's, whatever the cluster says."""

@@ -7,12 +7,14 @@ dies in between leaves something by which the next one goes on.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Iterable, Iterator
 
 from runtime.drivers.kubernetes import names, observe
+from runtime.drivers.kubernetes.builders import group
 from runtime.drivers.kubernetes.client import KubeClient, Object
 from runtime.drivers.kubernetes.keys import Key, owner_key, uid_of
-from runtime.protocol import Observation, Seen
+from runtime.protocol import Denied, Observation, Seen
 
 
 def lone(
@@ -36,8 +38,23 @@ def remove_secrets(
 ) -> None:
     """Remove those of this very workload: its name may be another's by now."""
     for secret in (name, names.files_secret(name), names.log_secret(name)):
-        found = client.get("v1", "secrets", secret, namespace)
-        if found is None or names.is_foreign(found, installation):
-            continue
-        if uid_of(found) == names.label_value(uid):
-            client.delete("v1", "secrets", secret, namespace, uid=found["metadata"]["uid"])
+        _remove(client, ("v1", "secrets", secret, namespace), uid, installation)
+
+
+def remove_meeting(
+    client: KubeClient, uid: str, name: str, namespace: str, installation: str
+) -> None:
+    """Remove what let the pods of a group meet, where the Job that leads to it is gone."""
+    with contextlib.suppress(Denied):  # who may not read them can't have made them
+        for kind in group.KINDS:
+            _remove(client, (*kind, name, namespace), uid, installation)
+
+
+def _remove(
+    client: KubeClient, where: tuple[str, str, str, str], uid: str, installation: str
+) -> None:
+    found = client.get(*where)
+    if found is None or names.is_foreign(found, installation):
+        return
+    if uid_of(found) == names.label_value(uid):
+        client.delete(*where, uid=found["metadata"]["uid"])

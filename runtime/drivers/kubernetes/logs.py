@@ -17,6 +17,7 @@ import re
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import structlog
@@ -32,10 +33,10 @@ _SPOOLS = 64
 _SPOOL_BYTES = 2 * 1024 * 1024
 _FIRST_BYTES = 16 * 1024 * 1024
 _KEEP_BYTES = 256 * 1024
+_KEEP_ALL_BYTES, _KEEP_LEAST = 640 * 1024, 4 * 1024  # of a group: a Secret holds a MiB
 _KEEP_LINES = 2000
 _FRESH_S = 0.5
 _OK = 200
-_KEY = "log.gz"
 _STAMP = re.compile(rb"\A(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d+)?(Z|[+-]\d\d:\d\d)\Z")
 
 
@@ -69,11 +70,11 @@ class Logs:
         self._spools: OrderedDict[tuple[str, str], _Spool] = OrderedDict()
 
     def read(
-        self, found: Object, pod: Object | None, *, offset: int, limit: int
+        self, found: Object, pod: Object | None, replica: int = 0, *, offset: int, limit: int
     ) -> tuple[bytes, int]:
         """Return bytes of the present launch's log from ``offset``, and where to go on."""
         if pod is None or observe.launch_of(pod) != observe.launch_of(found):
-            return _part(0, self._kept(found), offset, limit)
+            return _part(0, self._kept(found, replica), offset, limit)
         previous = _previous(pod)
         spool = self._spool(pod["metadata"]["uid"], previous)
         with spool.lock:
@@ -82,13 +83,20 @@ class Logs:
                 return _part(spool.start, bytes(spool.data), offset, limit)
         return _part(0, self._fetch(pod, previous=previous, limit=offset + limit), offset, limit)
 
-    def keep(self, found: Object, pod: Object) -> None:
-        """Save the end of a pod's log before the pod goes. A failure must not hold up a stop."""
+    def keep(self, found: Object, pods: Sequence[Object | None]) -> None:
+        """Save the end of each replica's log before its pod goes; of very many, of the first.
+
+        A failure must not hold up a stop.
+        """
+        room = _KEEP_BYTES if len(pods) == 1 else max(_KEEP_ALL_BYTES // len(pods), _KEEP_LEAST)
+        data = {}
         try:
-            if not observe.main_status(pod).get("containerID"):
-                return
-            tail = self._run_that_ended(pod)[-_KEEP_BYTES:]
-            if not tail:
+            for number, pod in enumerate(pods[: _KEEP_ALL_BYTES // _KEEP_LEAST]):
+                if pod is None or not observe.main_status(pod).get("containerID"):
+                    continue
+                if tail := self._run_that_ended(pod)[-room:]:
+                    data[_key(number)] = base64.b64encode(gzip.compress(tail, 6)).decode()
+            if not data:
                 return
             meta = found["metadata"]
             kept = {
@@ -98,7 +106,7 @@ class Logs:
                 "namespace": meta["namespace"],
             }
             made = secret(kept, {})
-            made["data"] = {_KEY: base64.b64encode(gzip.compress(tail, 6)).decode()}
+            made["data"] = data
             self._client.apply(made)
         except DriverError as error:
             log.info("kubernetes.log_not_kept", error=str(error))
@@ -110,13 +118,13 @@ class Logs:
             pod, previous=not before, lines=_KEEP_LINES
         )
 
-    def _kept(self, found: Object) -> bytes:
+    def _kept(self, found: Object, replica: int) -> bytes:
         meta = found["metadata"]
         row = self._client.get("v1", "secrets", names.log_secret(meta["name"]), meta["namespace"])
         if row is None or observe.launch_of(row) != observe.launch_of(found):
             return b""
         try:
-            return gzip.decompress(base64.b64decode((row.get("data") or {}).get(_KEY, "")))
+            return gzip.decompress(base64.b64decode((row.get("data") or {}).get(_key(replica), "")))
         except (OSError, EOFError, ValueError):
             return b""
 
@@ -172,6 +180,10 @@ class Logs:
         path = path_of("v1", "pods", meta["name"], meta["namespace"]) + "/log"
         answer = self._client.read_once(path, params)
         return answer.body if answer.status == _OK else b""
+
+
+def _key(replica: int) -> str:
+    return f"log-{replica}.gz" if replica else "log.gz"
 
 
 def _previous(pod: Object) -> bool:

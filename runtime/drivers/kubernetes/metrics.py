@@ -6,13 +6,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from runtime.drivers.kubernetes import names
+from runtime.drivers.kubernetes.api_errors import Answer
 from runtime.drivers.kubernetes.client import KubeClient, path_of
 from runtime.drivers.kubernetes.locate import Locator
 from runtime.drivers.kubernetes.options import KubernetesOptions
 
 _API = "metrics.k8s.io/v1beta1"
 _FEW = 4
-_OK, _NOT_FOUND = 200, 404
+_OK = 200
 _SUFFIX = {
     "n": 1e-9,
     "u": 1e-6,
@@ -43,34 +44,32 @@ class Metrics:
             samples = [(uid, self._one(uid)) for uid in wanted]
         else:
             known = self._all()
-            samples = [(uid, known.get(names.label_value(uid))) for uid in wanted]
-        return {uid: found for uid, row in samples if row and (found := _sum(row))}
+            samples = [(uid, known.get(names.label_value(uid), [])) for uid in wanted]
+        return {uid: found for uid, rows in samples if (found := _sum(rows))}
 
-    def _one(self, uid: str) -> Mapping[str, Any] | None:
+    def _one(self, uid: str) -> list[Mapping[str, Any]]:
         place = self._locator.workload(uid)
         if place is None:
-            return None
-        answer = self._client.read(path_of(_API, "pods", names.pod(place[1]), place[0]))
-        if answer.status == _OK:
-            found: Mapping[str, Any] | None = answer.json()
-            return found
-        return self._of_job(uid, place[0]) if answer.status == _NOT_FOUND else None
+            return []
+        asked = {"labelSelector": f"{names.UID}={names.label_value(uid)}"}
+        return self._rows(self._client.read(path_of(_API, "pods", "", place[0]), asked))
 
-    def _of_job(self, uid: str, namespace: str) -> Mapping[str, Any] | None:
-        """A Job's pod has a name that nobody knows before."""
-        asked = {"labelSelector": f"{names.UID}={names.label_value(uid)},{names.JOB}"}
-        answer = self._client.read(path_of(_API, "pods", "", namespace), asked)
-        rows = (answer.json() or {}).get("items") or [] if answer.status == _OK else []
-        return rows[0] if rows else None
+    def _all(self) -> dict[str, list[Mapping[str, Any]]]:
+        found: dict[str, list[Mapping[str, Any]]] = {}
+        for row in self._rows(
+            self._client.read(path_of(_API, "pods"), {"labelSelector": self._selector})
+        ):
+            uid = (row["metadata"].get("labels") or {}).get(names.UID, "")
+            found.setdefault(uid, []).append(row)
+        return found
 
-    def _all(self) -> dict[str, Mapping[str, Any]]:
-        answer = self._client.read(path_of(_API, "pods"), {"labelSelector": self._selector})
-        items = (answer.json() or {}).get("items") or [] if answer.status == _OK else []
-        return {(i["metadata"].get("labels") or {}).get(names.UID, ""): i for i in items}
+    def _rows(self, answer: Answer) -> list[Mapping[str, Any]]:
+        return (answer.json() or {}).get("items") or [] if answer.status == _OK else []
 
 
-def _sum(row: Mapping[str, Any]) -> dict[str, float]:
-    used = [c.get("usage") or {} for c in row.get("containers") or []]
+def _sum(rows: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    """Return what all its pods use together."""
+    used = [c.get("usage") or {} for row in rows for c in row.get("containers") or []]
     if not used:
         return {}
     cpu = sum(quantity(str(u.get("cpu", "0"))) for u in used)

@@ -14,11 +14,15 @@ PROJECT, OWNER, LAUNCH = f"{DOMAIN}/project", f"{DOMAIN}/owner", f"{DOMAIN}/laun
 INSTANCE, GPU = f"{DOMAIN}/instance", f"{DOMAIN}/gpu"
 INSTALLATION = f"{DOMAIN}/installation"
 ENDED, STARTED = f"{DOMAIN}/ended", f"{DOMAIN}/started"
+ROLE = f"{DOMAIN}/role"  # annotation: what the replicas of a group are in it
 BACKING, EXPORT, RESTORED = f"{DOMAIN}/backing", f"{DOMAIN}/export", f"{DOMAIN}/restored-from"
 DIRECTORY, OWNER_UID = f"{DOMAIN}/directory", f"{DOMAIN}/owner-uid"
 QUEUE = "kueue.x-k8s.io/queue-name"
 OVER = "berth-over"  # a queue that does not exist: what was stopped while it waited stands here
+PRIORITY = "kueue.x-k8s.io/priority-class"
 JOB = "batch.kubernetes.io/job-name"
+FAILURES = "batch.kubernetes.io/job-index-failure-count"  # annotation: of this number, before it
+INDEX = "batch.kubernetes.io/job-completion-index"  # label and annotation of a group's pod
 
 MAIN = "main"  # the container that is the workload
 REGISTRIES = "berth-registries"

@@ -29,7 +29,7 @@ NOT_AN_END = frozenset(("Unknown", "ContainerStatusUnknown"))
 
 @dataclass(frozen=True)
 class Sight:
-    """Everything known about one workload."""
+    """Everything known about one replica of a workload."""
 
     owner: Object  # its StatefulSet or Job
     pod: Object | None = None
@@ -130,6 +130,11 @@ def is_going(pod: Object) -> bool:
     """Taken away, or over as a whole: its StatefulSet makes another."""
     phase = (pod.get("status") or {}).get("phase")
     return bool(pod["metadata"].get("deletionTimestamp")) or phase in {"Failed", "Succeeded"}
+
+
+def is_deleted(pod: Object) -> bool:
+    """Somebody asked it to go."""
+    return bool(pod["metadata"].get("deletionTimestamp"))
 
 
 def is_disrupted(pod: Object) -> bool:

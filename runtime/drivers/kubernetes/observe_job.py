@@ -2,8 +2,9 @@
 
 The rules:
 
-* it is over when the Job says so, or its pod ended with a code that is final by itself; how it
-  ended is the exit code, and the last words the program left are the message;
+* it is over when the Job says so, or its pod ended with a code that is final by itself (the Job's
+  own retry policy says which); how it ended is the exit code, and the last words the program left
+  are the message;
 * what a stop wrote down counts from then on: the pod may be gone by that time;
 * a pod that was taken away, or failed otherwise, is followed by another one of the same Job:
   STARTING, with the reason.
@@ -17,11 +18,12 @@ from typing import Any, TypeVar
 
 from runtime.drivers.kubernetes import observe, waiting
 from runtime.drivers.kubernetes.observe import Found, Object, Sight
-from runtime.protocol import FINAL_EXITS, Observation, Seen
+from runtime.protocol import Observation, RetryPolicy, Seen
 from runtime.reasons import Reason
 
 Pod = TypeVar("Pod", bound=Mapping[str, Any])
 _LAST_WORDS = 4096
+_BACKOFF = 6  # where a Job says nothing
 _OVER = ("Succeeded", "Failed")
 
 
@@ -60,14 +62,19 @@ def is_complete(job: Object) -> bool:
     return _has(job, "Complete")
 
 
+def is_failing(job: Object) -> bool:
+    """It is over, or its last pods are taken down."""
+    return _has(job, "Failed") or _has(job, "FailureTarget")
+
+
 def is_suspended(job: Object) -> bool:
     return bool((job.get("spec") or {}).get("suspend"))
 
 
 def end_of(job: Object, pod: Object | None) -> Found | None:
     """Return how it ended for good, None when it has not, or is tried again."""
-    end = None if pod is None else _own_end(pod)
-    if end is not None and end.exit_code in FINAL_EXITS:
+    end = None if pod is None else own_end(pod)
+    if pod is not None and end is not None and _is_final(job, pod, end.exit_code):
         return end
     if not is_finished(job):
         return None
@@ -75,8 +82,36 @@ def end_of(job: Object, pod: Object | None) -> Found | None:
         return end
     if _has(job, "Complete"):
         return Found(Seen.EXITED, exit_code=0)
-    why = str(_condition(job, "Failed").get("message") or "")
-    return Found(Seen.EXITED, message=waiting.short(why))
+    return Found(Seen.EXITED, message=waiting.short(why_failed(job)))
+
+
+def why_failed(job: Object) -> str:
+    return str(_condition(job, "Failed").get("message") or "")
+
+
+def policy_of(job: Object) -> RetryPolicy:
+    """Return what it was made with, as the Job itself says it."""
+    spec = job.get("spec") or {}
+    again = spec.get("backoffLimitPerIndex", spec.get("backoffLimit", _BACKOFF))
+    codes: dict[str, tuple[int, ...]] = {}
+    for rule in (spec.get("podFailurePolicy") or {}).get("rules") or []:
+        if (told := rule.get("onExitCodes")) and rule.get("action") == "FailJob":
+            codes[str(told.get("operator"))] = tuple(told.get("values") or ())
+    return RetryPolicy(int(again) + 1, never=codes.get("In", ()), on=codes.get("NotIn", ()))
+
+
+def _is_final(job: Object, pod: Object, code: int | None) -> bool:
+    """Whether the cluster will not try again, before its Job says so.
+
+    A pod that somebody or a queue took away ended by that, whatever its attempts were: the Job
+    controller judges it. What its policy names ends it all the same.
+    """
+    policy = policy_of(job)
+    if code is None:
+        return False
+    if observe.is_deleted(pod):
+        return replace(policy, attempts=max(2, policy.attempts)).is_final(code)
+    return policy.is_final(code)
 
 
 def note(job: Object, pod: Object | None) -> dict[str, Any]:
@@ -93,11 +128,11 @@ def _found(sight: Sight) -> Found:
         return observe.written_end(replace(sight, pod=None if gone else pod), launch)
     # What a queue puts out ends by SIGTERM like what a person stops: only the Job tells.
     if is_suspended(job) and not is_finished(job):
-        return _held(sight)
-    return end_of(job, pod) or _alive(sight)
+        return held(sight)
+    return end_of(job, pod) or alive(sight)
 
 
-def _alive(sight: Sight) -> Found:
+def alive(sight: Sight) -> Found:
     pod = sight.pod
     if pod is None:
         reason, message = waiting.not_created(sight.events)
@@ -112,7 +147,7 @@ def _alive(sight: Sight) -> Found:
     return found if _listens(pod) else replace(found, address="")
 
 
-def _held(sight: Sight) -> Found:
+def held(sight: Sight) -> Found:
     """Its queue has not let it in, or has put it out for another one."""
     if sight.pod is not None and not is_over(sight.pod):
         return Found(Seen.STARTING, Reason.PREEMPTED, sight.queued[1])
@@ -120,13 +155,13 @@ def _held(sight: Sight) -> Found:
 
 
 def _once_more(pod: Object) -> Found:
-    end = _own_end(pod)
+    end = own_end(pod)
     if end is None:
         return Found(Seen.STARTING, *waiting.interruption(pod))
     return Found(Seen.STARTING, Reason.TRIED_AGAIN, f"exit code {end.exit_code}")
 
 
-def _own_end(pod: Object) -> Found | None:
+def own_end(pod: Object) -> Found | None:
     """How the program ended; None when it did not, or was taken away with its node or pod."""
     if observe.is_disrupted(pod):
         return None

@@ -22,13 +22,22 @@ _META = (
     "generation",
     "creationTimestamp",
 )
+_NOTES = {names.LAUNCH, names.ENDED, names.ROLE, names.FAILURES}
+# What a Job's ends are judged by, and how many pods it has.
+_JOB = (
+    "backoffLimit",
+    "backoffLimitPerIndex",
+    "completionMode",
+    "completions",
+    "podFailurePolicy",
+)
 
 
 def _small_meta(obj: Object) -> Object:
     meta = obj["metadata"]
     found = {name: meta[name] for name in _META if name in meta}
     notes = meta.get("annotations") or {}
-    found["annotations"] = {k: v for k, v in notes.items() if k in {names.LAUNCH, names.ENDED}}
+    found["annotations"] = {k: v for k, v in notes.items() if k in _NOTES}
     return found
 
 
@@ -53,7 +62,12 @@ def small_job(obj: Object) -> Object:
     return {
         **small,
         "kind": "Job",
-        "spec": {**small["spec"], "replicas": 1, "suspend": bool(spec.get("suspend"))},
+        "spec": {
+            **small["spec"],
+            "replicas": 1,
+            "suspend": bool(spec.get("suspend")),
+            **{name: spec[name] for name in _JOB if name in spec},
+        },
         "status": {"conditions": status.get("conditions") or []},
     }
 

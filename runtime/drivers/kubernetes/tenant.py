@@ -22,6 +22,7 @@ from runtime.drivers.kubernetes import names
 from runtime.drivers.kubernetes.api_errors import raise_for
 from runtime.drivers.kubernetes.api_server import ApiServer
 from runtime.drivers.kubernetes.builders import tenant as builders
+from runtime.drivers.kubernetes.builders.group import is_meeting
 from runtime.drivers.kubernetes.builders.tenant import access, digest
 from runtime.drivers.kubernetes.client import KubeClient, path_of
 from runtime.drivers.kubernetes.options import KubernetesOptions
@@ -337,7 +338,8 @@ def _openings(
 ) -> tuple[list[str], list[str]]:
     """Return policies that open something and don't belong there: with our marks, and of others.
 
-    Policies add up: what one allows no other closes.
+    Policies add up: what one allows no other closes. One that opens the pods of a workload to each
+    other, and nothing else, goes with that workload.
     """
     ours: list[str] = []
     foreign: list[str] = []
@@ -346,7 +348,7 @@ def _openings(
     for obj in objects:
         key, spec = digest.key_of(obj), obj.get("spec") or {}
         is_opening = bool(spec.get("ingress") or spec.get("egress"))
-        if obj["kind"] == POLICY and key not in expected and is_opening:
+        if obj["kind"] == POLICY and key not in expected and is_opening and not is_meeting(obj):
             labels = obj["metadata"].get("labels") or {}
             is_marked = all(name in own and labels.get(name) == own[name] for name in marks)
             (ours if is_marked else foreign).append(key)

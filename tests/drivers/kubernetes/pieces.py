@@ -1,11 +1,18 @@
 """Objects as an API server shows them, in few words."""
 
-from runtime.drivers.kubernetes import names
+from runtime.drivers.kubernetes import names, shapes
+from runtime.drivers.kubernetes.options import KubernetesOptions
 
 UID = "9d2c7b11-64a0-4b7e-9d0f-7a1b2c3d4e5f"
 NS = "berth-demo-0b7c8a52"
 AT = "2026-11-21T06:00:00Z"
 LATER = "2026-11-21T06:00:09Z"
+
+
+def built(spec, options=None, *, files=False):
+    """What owns the pods of a workload, word for word."""
+    made = shapes.of_spec(spec).build(spec, options or KubernetesOptions(), files=files)
+    return made[-1]
 
 
 def statefulset(*, replicas=1, launch=1, ended=None, uid=UID, name="ws-k7mn2p", gpus="", **meta):

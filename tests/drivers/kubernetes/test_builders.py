@@ -12,6 +12,7 @@ from runtime.drivers.kubernetes.builders import pod, volume, workload
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.protocol import Mount, Network, Placement, Probe, Resources, Sidecar, WorkloadSpec
 from tests.drivers.kubernetes.goldens import check
+from tests.drivers.kubernetes.pieces import built
 
 PROJECT = "0b7c8a52-3f5e-4a55-9a5e-0f6a9f7f3c11"
 OWNER = "5a4f1c0e-8d7b-4c56-8a4e-2d4f6f1e9b02"
@@ -52,7 +53,7 @@ def test_a_notebook():
         links_volumes=True,
     )
     secrets = workload.secrets(given, OPTIONS, given.secret_env())
-    check("notebook", *secrets, workload.statefulset(given, OPTIONS))
+    check("notebook", *secrets, built(given, OPTIONS))
 
 
 def test_a_gpu_container_with_everything():
@@ -91,7 +92,7 @@ def test_a_gpu_container_with_everything():
         ),
     )
     options = KubernetesOptions(queue="default", user_namespaces=True, extra={"team": "ml infra"})
-    check("container", *workload.secrets(given, options, {}), workload.statefulset(given, options))
+    check("container", *workload.secrets(given, options, {}), built(given, options))
 
 
 def test_a_home_in_a_directory():
@@ -113,12 +114,12 @@ def test_a_home_of_a_storage_class():
 
 def test_without_volumes_besides_the_home_no_link_is_made():
     given = spec(links_volumes=True)
-    assert "lifecycle" not in container(workload.statefulset(given, OPTIONS))
+    assert "lifecycle" not in container(built(given, OPTIONS))
 
 
 def test_a_container_of_any_image_is_asked_for_no_shell():
     given = spec(mounts=(Mount(HOME, "home"), Mount("data-1", name="shared")))
-    assert "lifecycle" not in container(workload.statefulset(given, OPTIONS))
+    assert "lifecycle" not in container(built(given, OPTIONS))
 
 
 @pytest.fixture
@@ -128,7 +129,7 @@ def linked(tmp_path):
     home.mkdir()
     (volumes / "shared").mkdir(parents=True)
     mounts = (Mount(HOME, "home"), Mount("data-1", name="shared"))
-    made = container(workload.statefulset(spec(mounts=mounts, links_volumes=True), OPTIONS))
+    made = container(built(spec(mounts=mounts, links_volumes=True), OPTIONS))
     *shell, script = made["lifecycle"]["postStart"]["exec"]["command"]
     script = script.replace(names.HOME, str(home)).replace(f" {names.VOLUMES} ", f" {volumes} ")
 
@@ -172,13 +173,11 @@ def test_a_home_that_takes_no_link_starts_all_the_same(linked, tmp_path):
 
 
 def test_c3_nothing_privileged_can_be_said():
-    made = json.dumps(
-        workload.statefulset(spec(command=("sh", "-c", "privileged: true")), OPTIONS)["spec"]
-    )
+    made = json.dumps(built(spec(command=("sh", "-c", "privileged: true")), OPTIONS)["spec"])
     for word in ("hostNetwork", "hostPID", "hostIPC", "hostPath", "runtimeClassName", "sysctls"):
         assert word not in made
     for given in (spec(), spec(resources=Resources(gpus=1))):
-        pod = workload.statefulset(given, OPTIONS)["spec"]["template"]["spec"]
+        pod = built(given, OPTIONS)["spec"]["template"]["spec"]
         assert pod["automountServiceAccountToken"] is False
         assert pod["securityContext"]["runAsNonRoot"] is True
         for one in pod["containers"]:
@@ -214,8 +213,8 @@ def test_c4_what_reaches_into_the_node_is_left_out():
 
 def test_what_a_person_typed_as_environment_stands_in_the_secret_only():
     given = spec(env={"PASSWORD": "hunter2"})
-    assert "hunter2" not in json.dumps(workload.statefulset(given, OPTIONS))
-    assert "PASSWORD" not in json.dumps(workload.statefulset(given, OPTIONS))
+    assert "hunter2" not in json.dumps(built(given, OPTIONS))
+    assert "PASSWORD" not in json.dumps(built(given, OPTIONS))
 
 
 def test_a_secret_is_not_a_template():
@@ -226,10 +225,10 @@ def test_a_secret_is_not_a_template():
 
 
 def test_a_dollar_sign_in_a_command_is_meant_as_it_stands():
-    made = workload.statefulset(spec(command=("echo", "$(HOME)", "$HOME")), OPTIONS)
+    made = built(spec(command=("echo", "$(HOME)", "$HOME")), OPTIONS)
     assert container(made)["command"] == ["echo", "$$(HOME)", "$HOME"]
     words = ("$$", "kill $$; $$$(x) $$(y)", "a$", "$$$", "$($(z))", "${x}$$y")
-    made = workload.statefulset(spec(command=words), OPTIONS)
+    made = built(spec(command=words), OPTIONS)
     assert tuple(map(expanded, container(made)["command"])) == words
 
 
@@ -242,7 +241,7 @@ def test_nothing_is_put_into_the_words_of_a_person():
     said = ("sh", "-c", "port=5; echo ${port} ${secrets}")
     for verbatim, wanted in ((True, said[2]), (False, "port=5; echo $8888 $" + names.SECRETS)):
         given = spec(command=said, args=said, env={"SAID": said[2]}, verbatim=verbatim)
-        main = container(workload.statefulset(given, OPTIONS))
+        main = container(built(given, OPTIONS))
         assert (main["command"][2], main["args"][2]) == (wanted, wanted)
         assert pod.environment(given, {})["SAID"] == wanted
 
@@ -252,20 +251,20 @@ def test_nothing_is_put_into_the_words_of_a_person():
 
 def test_gpu_work_uses_the_packing_scheduler_where_there_is_one():
     given = spec(resources=Resources(gpus=1))
-    pod = workload.statefulset(given, KubernetesOptions(scheduler="gpu-binpack"))["spec"]
+    pod = built(given, KubernetesOptions(scheduler="gpu-binpack"))["spec"]
     assert pod["template"]["spec"]["schedulerName"] == "gpu-binpack"
     assert "affinity" not in pod["template"]["spec"]
 
 
 def test_other_work_never_does():
-    pod = workload.statefulset(spec(), KubernetesOptions(scheduler="gpu-binpack"))["spec"]
+    pod = built(spec(), KubernetesOptions(scheduler="gpu-binpack"))["spec"]
     assert "schedulerName" not in pod["template"]["spec"]
     assert names.GPU not in pod["template"]["metadata"]["labels"]
 
 
 def test_reserved_nodes_are_kept_off_also_when_any_kind_will_do():
     given = spec(placement=Placement(avoid={"berth.dev/reserved": ("x",)}))
-    pod = workload.statefulset(given, OPTIONS)["spec"]["template"]["spec"]
+    pod = built(given, OPTIONS)["spec"]["template"]["spec"]
     terms = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     assert terms["nodeSelectorTerms"] == [
         {"matchExpressions": [{"key": "berth.dev/reserved", "operator": "NotIn", "values": ["x"]}]}
@@ -278,24 +277,24 @@ def test_c9_an_image_stays_on_machines_that_it_is_made_for():
     kinds = ({"gpu": "h100"}, {"gpu": "a100"})
     placement = Placement(any_of=kinds, architectures=("amd64",), avoid={"pool": ("x",)})
     gpus = spec(resources=Resources(gpus=1), placement=placement)
-    check("machines", *(workload.statefulset(given, OPTIONS) for given in (alone, gpus)))
+    check("machines", *(built(given, OPTIONS) for given in (alone, gpus)))
 
 
 @pytest.mark.parametrize(("milli", "text"), [(1000, "1"), (2500, "2500m"), (500, "500m")])
 def test_cpu_is_written_as_the_api_server_writes_it(milli, text):
-    made = container(workload.statefulset(spec(resources=Resources(cpu_milli=milli)), OPTIONS))
+    made = container(built(spec(resources=Resources(cpu_milli=milli)), OPTIONS))
     assert made["resources"]["requests"]["cpu"] == text
 
 
 def test_a_probe_without_a_path_asks_for_an_open_port():
-    made = container(workload.statefulset(spec(probe=Probe("")), OPTIONS))
+    made = container(built(spec(probe=Probe("")), OPTIONS))
     assert made["startupProbe"]["tcpSocket"] == {"port": 8888}
     assert "httpGet" not in made["startupProbe"]
 
 
 def test_processors_may_be_promised_several_times_memory_never():
     options = KubernetesOptions(cpu_overcommit=10)
-    made = container(workload.statefulset(spec(resources=Resources(1000, 512)), options))
+    made = container(built(spec(resources=Resources(1000, 512)), options))
     asked, most = made["resources"]["requests"], made["resources"]["limits"]
     assert (asked["cpu"], most["cpu"]) == ("100m", "1")
     assert asked["memory"] == most["memory"] == "512Mi"
@@ -303,7 +302,7 @@ def test_processors_may_be_promised_several_times_memory_never():
 
 def test_another_kind_of_accelerator_is_only_a_name():
     given = spec(resources=Resources(gpus=4), placement=Placement(resource="amd.com/gpu"))
-    limits = container(workload.statefulset(given, OPTIONS))["resources"]["limits"]
+    limits = container(built(given, OPTIONS))["resources"]["limits"]
     assert limits["amd.com/gpu"] == "4"
     assert "nvidia.com/gpu" not in limits
 
@@ -312,7 +311,7 @@ def test_a3_an_order_of_kinds_becomes_weights_that_fall_by_a_factor():
     kinds = tuple({"gpu": name} for name in ("h100", "a100-80", "a100-40", "t4"))
     asked = Resources(gpus=1)
     placement = Placement(any_of=kinds, ranks=(0, 1, 2, 3))
-    made = workload.statefulset(spec(resources=asked, placement=placement), OPTIONS)
+    made = built(spec(resources=asked, placement=placement), OPTIONS)
     made = made["spec"]["template"]["spec"]
     affinity = made["affinity"]["nodeAffinity"]
     liked = affinity["preferredDuringSchedulingIgnoredDuringExecution"]
@@ -327,7 +326,7 @@ def test_a3_without_an_order_nothing_is_preferred():
     kinds, asked = ({"gpu": "h100"}, {"gpu": "t4"}), Resources(gpus=1)
     for ranks in ((), (0, 0)):
         placement = Placement(any_of=kinds, ranks=ranks)
-        made = workload.statefulset(spec(resources=asked, placement=placement), OPTIONS)
+        made = built(spec(resources=asked, placement=placement), OPTIONS)
         made = made["spec"]["template"]["spec"]
         assert set(made["affinity"]["nodeAffinity"]) == {
             "requiredDuringSchedulingIgnoredDuringExecution"
@@ -343,13 +342,13 @@ def test_g7_work_near_its_data():
     plain = spec(placement=Placement(near=NEAR))
     kinds = ({"gpu": "h100"}, {"gpu": "a100"}, {"gpu": "t4"})
     gpus = spec(resources=Resources(gpus=1), placement=Placement(any_of=kinds, near=NEAR[:1]))
-    check("near", workload.statefulset(plain, OPTIONS), workload.statefulset(gpus, OPTIONS))
+    check("near", built(plain, OPTIONS), built(gpus, OPTIONS))
 
 
 def test_g7_an_order_of_kinds_goes_before_being_near():
     kinds = ({"gpu": "h100"}, {"gpu": "a100"}, {"gpu": "t4"})
     placement = Placement(any_of=kinds, ranks=(0, 1, 2), near=NEAR)
-    made = workload.statefulset(spec(resources=Resources(gpus=1), placement=placement), OPTIONS)
+    made = built(spec(resources=Resources(gpus=1), placement=placement), OPTIONS)
     affinity = made["spec"]["template"]["spec"]["affinity"]
     liked = affinity["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
     assert [entry["weight"] for entry in liked] == [100, 1]  # of kinds alone

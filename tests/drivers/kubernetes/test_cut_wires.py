@@ -144,10 +144,11 @@ def test_e7_connections_that_break_are_made_anew_without_a_list(wire):
 
 def _bare(ground, spec):
     from runtime.drivers.kubernetes.builders import workload
+    from tests.drivers.kubernetes.pieces import built
 
     secret = workload.secrets(spec, ground.driver.options, {})[0]
     ground.kube.apply(secret)
-    return workload.statefulset(spec, ground.driver.options)
+    return built(spec, ground.driver.options)
 
 
 def _lists(ground) -> int:

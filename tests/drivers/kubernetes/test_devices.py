@@ -11,6 +11,7 @@ from runtime.drivers.kubernetes import oneshot
 from runtime.drivers.kubernetes.builders import measure, nfs, workload
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.protocol import Backing, Placement, Resources, Sidecar
+from tests.drivers.kubernetes.pieces import built
 from tests.drivers.kubernetes.test_builders import OPTIONS, spec
 
 CUDA = "nvcr.io/nvidia/cuda:12.8.1-runtime-ubuntu24.04"  # says NVIDIA_VISIBLE_DEVICES=all
@@ -20,8 +21,7 @@ NONE = {"LD_AUDIT": "", "LD_PRELOAD": "", "NVIDIA_VISIBLE_DEVICES": "void"}
 
 def of_workload(**options):
     given = spec(image=CUDA, **options)
-    make = workload.job if given.once else workload.statefulset
-    return make(given, OPTIONS), workload.secrets(given, OPTIONS, {})
+    return built(given, OPTIONS), workload.secrets(given, OPTIONS, {})
 
 
 def with_sidecars(**options):

@@ -5,12 +5,14 @@ import json
 
 import pytest
 
+from loaders.runtime_spec import RETRY
 from runtime.drivers.kubernetes import names
 from runtime.drivers.kubernetes.builders import workload
 from runtime.drivers.kubernetes.observe import Sight
 from runtime.drivers.kubernetes.observe_job import judge, newest
 from runtime.drivers.kubernetes.options import KubernetesOptions
-from runtime.protocol import FINAL_EXITS, InvalidSpec, Mount, Resources, Seen
+from runtime.drivers.kubernetes.shapes import job as shape
+from runtime.protocol import InvalidSpec, Mount, Resources, Seen
 from runtime.reasons import REASONS, Reason
 from runtime.status import Phase, status_of
 from tests.drivers.kubernetes.goldens import check
@@ -27,6 +29,7 @@ def load(**options):
     defaults = {
         "kind": "load",
         "once": True,
+        "retry": RETRY,
         "command": ("python3", "-I", "-m", "dataplane.copy", "{secrets}/plan.json"),
         "env": {"PLAN": "{secrets}/plan.json"},
         "mounts": (Mount(HOME, "data", name="home", owner="o"), Mount("v2", name="sets")),
@@ -38,26 +41,30 @@ def load(**options):
     return described(**{**defaults, **options})
 
 
+def built(spec, **options):
+    return shape.build(spec, KubernetesOptions(**options))[-1]
+
+
 # --- what is asked for ----------------------------------------------------------------------------
 
 
 def test_a_load():
     given = load()
     secrets = workload.secrets(given, OPTIONS, given.secret_env(), PLAN)
-    check("load", *secrets, workload.job(given, OPTIONS, files=True))
+    check("load", *secrets, *shape.build(given, OPTIONS, files=True))
 
 
 def test_a_load_in_a_queue():
-    made = workload.job(load(), KubernetesOptions(queue="default"))
+    (made,) = shape.build(load(), KubernetesOptions(queue="default"))
     assert made["metadata"]["labels"][names.QUEUE] == "default"
     assert "suspend" not in made["spec"]  # Kueue's own to set
     assert names.QUEUE not in made["spec"]["template"]["metadata"]["labels"]
 
 
 def test_exit_codes_that_are_final_end_the_job_and_a_disruption_comes_first():
-    rules = workload.job(load(), OPTIONS)["spec"]["podFailurePolicy"]["rules"]
+    rules = built(load())["spec"]["podFailurePolicy"]["rules"]
     assert [rule["action"] for rule in rules] == ["Ignore", "FailJob"]
-    assert {0, *rules[1]["onExitCodes"]["values"]} == set(FINAL_EXITS)
+    assert rules[1]["onExitCodes"]["values"] == list(RETRY.never) == [3, 4]
     # A queue that puts a Job out deletes its pods without a word, and the policy looks at those too.
     assert 5 not in rules[1]["onExitCodes"]["values"]
 
@@ -68,7 +75,7 @@ def test_a2_secret_files_are_no_variables_and_stand_in_no_other_object():
     assert set(files["data"]) == {"plan.json"}
     assert "plan.json" not in env["data"]
     assert base64.b64decode(env["data"]["PLAN"]) == b"/var/run/berth/secrets/plan.json"
-    told = json.dumps(workload.job(given, OPTIONS, files=True))
+    told = json.dumps(shape.build(given, OPTIONS, files=True))
     assert "s3cret" not in told
     assert "t0ken" not in told
 
@@ -77,13 +84,13 @@ def test_a2_secret_files_are_no_variables_and_stand_in_no_other_object():
 def test_c8_a_volume_is_mounted_below_its_folder_only(name):
     given = load(mounts=(Mount("v/1" if not name else "v1", name=name),))
     with pytest.raises(InvalidSpec):
-        workload.job(given, OPTIONS)
+        shape.build(given, OPTIONS)
 
 
 # --- what it is -------------------------------------------------------------------------------------
 
 
-def job(*, over="", launch=1, suspend=False, note=None, deleted=False, message=""):
+def job(*, over="", launch=1, suspend=False, note=None, deleted=False, message="", retry=RETRY):
     notes = {names.LAUNCH: str(launch)}
     if note is not None:
         notes[names.ENDED] = json.dumps(note)
@@ -99,7 +106,12 @@ def job(*, over="", launch=1, suspend=False, note=None, deleted=False, message="
             "resourceVersion": "10",
             **({"deletionTimestamp": LATER} if deleted else {}),
         },
-        "spec": {"suspend": suspend, "template": {"spec": {"containers": []}}},
+        "spec": {
+            "suspend": suspend,
+            "backoffLimit": retry.attempts - 1,
+            "podFailurePolicy": {"rules": shape._rules(retry)},
+            "template": {"spec": {"containers": []}},
+        },
         "status": {"conditions": conditions},
     }
 

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from runtime.protocol import NotYet, Resources, Seen, WorkloadSpec
+from loaders.runtime_spec import RETRY
+from runtime.protocol import NotYet, PodGroup, Resources, RetryPolicy, Seen, WorkloadSpec
 from runtime.reasons import Reason
 from tests.drivers.kubernetes.harness import Ground, ground_of, wait_for
 from tests.drivers.kubernetes.test_in_a_queue import API
@@ -18,6 +19,7 @@ pytestmark = [
 # Ends as the copying program does when it is told to stop.
 SCRIPT = "trap 'exit 5' TERM; echo ready; while :; do sleep 0.1; done"
 HALF = Resources(cpu_milli=1000, memory_mib=300)  # more than half of the queue's memory
+QUARTER = Resources(cpu_milli=500, memory_mib=150)
 LATE_S = 180.0
 
 
@@ -48,15 +50,17 @@ def ground() -> Iterator[Ground]:
             made.kube.delete(API, kind, name)
 
 
-def load(ground: Ground) -> WorkloadSpec:
-    return ground.spec(
-        kind="load",
-        once=True,
-        command=("bash", "-c", SCRIPT),
-        probe=None,
-        resources=HALF,
-        stop_grace_s=10.0,
-    )
+def load(ground: Ground, **options: Any) -> WorkloadSpec:
+    defaults = {
+        "kind": "load",
+        "once": True,
+        "retry": RETRY,
+        "command": ("bash", "-c", SCRIPT),
+        "probe": None,
+        "resources": HALF,
+        "stop_grace_s": 10.0,
+    }
+    return ground.spec(**{**defaults, **options})
 
 
 def runs(ground: Ground, spec: WorkloadSpec) -> Any:
@@ -119,8 +123,21 @@ def urgent(ground: Ground) -> dict[str, Any]:
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": spec}
 
 
-def test_one_that_is_put_out_for_a_more_urgent_job_goes_on_afterwards(ground: Ground) -> None:
-    spec = load(ground)
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param({}, id="a load"),
+        pytest.param({"retry": RetryPolicy()}, id="one that has no other attempt"),
+        pytest.param(
+            {"retry": RetryPolicy(), "groups": (PodGroup(replicas=2),), "resources": QUARTER},
+            id="a group",
+        ),
+    ],
+)
+def test_one_that_is_put_out_for_a_more_urgent_job_goes_on_afterwards(
+    ground: Ground, options: dict[str, Any]
+) -> None:
+    spec = load(ground, **options)
     ground.driver.ensure(spec)
     before = runs(ground, spec)
     ground.kube.create(urgent(ground))

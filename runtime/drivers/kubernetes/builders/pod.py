@@ -13,7 +13,7 @@ from typing import Any
 
 from runtime.drivers import mount_names
 from runtime.drivers.kubernetes import names
-from runtime.drivers.kubernetes.builders import devices
+from runtime.drivers.kubernetes.builders import devices, group
 from runtime.drivers.kubernetes.builders.placing import gpu_labels, placing
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.drivers.secret_files import placed
@@ -77,6 +77,8 @@ def template(
     }
     if spec.once:
         pod["restartPolicy"] = "Never"
+    if spec.is_group:
+        pod["subdomain"] = name
     if options.user_namespaces:
         pod["hostUsers"] = False
     if volumes := _volumes(spec, name, files=files):
@@ -103,7 +105,7 @@ def environment(spec: WorkloadSpec, secret: Mapping[str, str]) -> dict[str, str]
         if not devices.is_refused(key)
     }
     # a secret is what it is: a password may hold any text
-    return {**asked, **spec.network.env, **secret, **ours}
+    return {**asked, **spec.network.env, **secret, **ours, **group.environment(spec)}
 
 
 def beside(sidecar: Sidecar) -> dict[str, str]:
@@ -127,6 +129,8 @@ def _main(
         # Not the end of the log: the pod's status is seen by the whole project, logs by the owner.
         "terminationMessagePolicy": "File",
     }
+    if told := group.own_number(spec):
+        found["env"] = told
     if spec.command:
         found["command"] = [_said(word, spec) for word in spec.command]
     if spec.args:

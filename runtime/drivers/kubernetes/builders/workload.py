@@ -1,4 +1,4 @@
-"""A workload's own objects: its StatefulSet or Job, and its Secrets. Pure."""
+"""What a workload has whatever its shape: the head of its objects, and its Secrets. Pure."""
 
 from __future__ import annotations
 
@@ -7,71 +7,24 @@ from collections.abc import Mapping
 from typing import Any
 
 from runtime.drivers.kubernetes import names
-from runtime.drivers.kubernetes.builders.pod import beside, environment, template
+from runtime.drivers.kubernetes.builders.pod import beside, environment
 from runtime.drivers.kubernetes.options import KubernetesOptions
-from runtime.protocol import FINAL_EXITS, WorkloadSpec
-
-# Codes of a program that say by themselves that another try would end the same.
-_NO_MORE = tuple(code for code in FINAL_EXITS if code)
-_MORE_TRIES = 2
+from runtime.protocol import WorkloadSpec
 
 
-def statefulset(
-    spec: WorkloadSpec, options: KubernetesOptions, *, files: bool = False
-) -> dict[str, Any]:
-    """One replica with a stable name: a bare pod would not come back after a preemption."""
-    meta, pod_labels = _head(spec, options)
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "StatefulSet",
-        "metadata": meta,
-        "spec": {
-            "podManagementPolicy": "Parallel",
-            "replicas": 1,
-            "revisionHistoryLimit": 1,
-            "selector": {"matchLabels": {names.UID: meta["labels"][names.UID]}},
-            "template": template(spec, options, labels=pod_labels, files=files),
-        },
-    }
-
-
-def job(spec: WorkloadSpec, options: KubernetesOptions, *, files: bool = False) -> dict[str, Any]:
-    """Runs to its end. A lost node or an eviction costs no try; some exit codes end it at once.
-
-    A queue holds it by ``suspend``, which Kueue sets when it is made.
-    """
-    meta, pod_labels = _head(spec, options)
-    disrupted = {"status": "True", "type": "DisruptionTarget"}
-    final = {"containerName": names.MAIN, "operator": "In", "values": list(_NO_MORE)}
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": meta,
-        "spec": {
-            "backoffLimit": _MORE_TRIES,
-            "completions": 1,
-            "parallelism": 1,
-            "podFailurePolicy": {
-                "rules": [
-                    # First: a program that is moved ends by SIGTERM with a code of its own.
-                    {"action": "Ignore", "onPodConditions": [disrupted]},
-                    {"action": "FailJob", "onExitCodes": final},
-                ]
-            },
-            "podReplacementPolicy": "Failed",
-            "template": template(spec, options, labels=pod_labels, files=files),
-        },
-    }
-
-
-def _head(spec: WorkloadSpec, options: KubernetesOptions) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the metadata of what owns the pod, and the pod's labels: only the owner is queued."""
-    meta = _meta(spec, options, names.workload(spec.name, spec.uid))
+def head(spec: WorkloadSpec, options: KubernetesOptions) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the metadata of what owns the pods, and the pods' labels: only the owner is queued."""
+    meta = own(spec, options)
     meta["annotations"] = {names.LAUNCH: str(spec.launch)}
     pod_labels = dict(meta["labels"])
-    if options.queue:
-        meta["labels"] = {**meta["labels"], names.QUEUE: options.queue}
+    waits = {names.QUEUE: spec.queue or options.queue, names.PRIORITY: spec.priority}
+    meta["labels"] = {**meta["labels"], **{name: value for name, value in waits.items() if value}}
     return meta, pod_labels
+
+
+def own(spec: WorkloadSpec, options: KubernetesOptions) -> dict[str, Any]:
+    """Return the metadata of an object that has the workload's own name."""
+    return _meta(spec, options, names.workload(spec.name, spec.uid))
 
 
 def secrets(
