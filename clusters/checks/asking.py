@@ -33,11 +33,10 @@ class ClientAsker:
             asked |= {"fieldManager": MANAGER, "force": "true"}
         found = self._client.request(method, path, asked, body, kind)
         parsed = found.json()
-        headers = {k.decode("latin-1"): v.decode("latin-1") for k, v in found.headers.items()}
         return Answer(
             status=found.status,
             body=parsed if isinstance(parsed, dict) else {"message": found.message},
-            headers=headers,
+            headers={name.lower(): value for name, value in found.headers.items()},
         )
 
     def close(self) -> None:

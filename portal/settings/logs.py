@@ -32,6 +32,7 @@ LOGGING: dict[str, Any] = {
         "django.server": {"level": "WARNING"},
         "httpx": {"level": "WARNING"},
         "httpcore": {"level": "WARNING"},
+        "urllib3": {"level": "ERROR"},  # it warns of each connection beyond those that are kept
     },
 }
 structlog.configure(

@@ -47,7 +47,7 @@ class Bearer:
         self._token, self._read_at = access.token, 0.0
 
     def headers(self) -> dict[str, str]:
-        token = self._current()
+        token = self.token()
         return {"Authorization": f"Bearer {token}"} if token else {}
 
     def refused(self) -> bool:
@@ -56,7 +56,7 @@ class Bearer:
             self._read_at = 0.0
         return bool(self._access.token_file)
 
-    def _current(self) -> str:
+    def token(self) -> str:
         if not self._access.token_file:
             return self._access.token
         with self._lock:

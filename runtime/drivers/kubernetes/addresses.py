@@ -9,11 +9,8 @@ address that is connected to, so a name that changes its answer gains nothing.
 from __future__ import annotations
 
 import ipaddress
-import socket
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable
 
-import httpcore
 from django.conf import settings
 
 from common.outbound.addresses import IPAddress, unwrapped
@@ -55,44 +52,3 @@ def check_for(*, loopback: bool) -> Check:
 def check_from_settings() -> Check:
     """``BERTH_ALLOW_PRIVATE_CLUSTERS`` lets loopback addresses be clusters too."""
     return check_for(loopback=bool(getattr(settings, "BERTH_ALLOW_PRIVATE_CLUSTERS", False)))
-
-
-class CheckedBackend(httpcore.NetworkBackend):
-    """Opens sockets for a pool to addresses that passed ``check``, and only to those."""
-
-    def __init__(self, check: Check) -> None:
-        self._check = check
-        self._sockets = httpcore.SyncBackend()
-
-    def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Iterable[Any] | None = None,
-    ) -> httpcore.NetworkStream:
-        last: Exception | None = None
-        for address in _resolve(host, port):
-            self._check(address)
-            try:
-                return self._sockets.connect_tcp(
-                    address, port, timeout, local_address, socket_options
-                )
-            except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
-                last = error
-        raise last or httpcore.ConnectError(f"{host} has no address")
-
-    def connect_unix_socket(self, *_args: Any, **_kwargs: Any) -> httpcore.NetworkStream:
-        raise httpcore.ConnectError("not an address of a cluster")
-
-    def sleep(self, seconds: float) -> None:
-        self._sockets.sleep(seconds)
-
-
-def _resolve(host: str, port: int) -> list[str]:
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError) as error:
-        raise httpcore.ConnectError(f"{host} has no address") from error
-    return list(dict.fromkeys(str(item[4][0]) for item in found))

@@ -25,10 +25,10 @@ class Answer:
     method: str
     status: int
     body: bytes
-    headers: Mapping[bytes, bytes] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)  # in any case
 
     def header(self, name: str) -> str:
-        return self.headers.get(name.encode(), b"").decode("latin-1")
+        return self.headers.get(name, "")
 
     def json(self) -> Any:
         """Return what it says, None where that is no JSON."""
@@ -47,6 +47,10 @@ class Answer:
     def word(self) -> str:
         found = self.json()
         return str(found.get("reason", "")) if isinstance(found, dict) else ""
+
+
+class NoAnswer(DriverError):  # noqa: N818 - named as what there is
+    """Not even a status came, or the answer broke off; the text is why."""
 
 
 class Refused(InvalidSpec):

@@ -9,24 +9,24 @@ from __future__ import annotations
 
 import builtins
 import itertools
-import json
 import random
-import socket
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
-from urllib.parse import quote, urlencode, urlsplit
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
-import httpcore
 import msgspec
 
 from runtime.drivers.kubernetes import decoding, names
-from runtime.drivers.kubernetes.access import Bearer, KubeAccess
-from runtime.drivers.kubernetes.addresses import Check, CheckedBackend
-from runtime.drivers.kubernetes.api_errors import Answer, raise_for
+from runtime.drivers.kubernetes.access import KubeAccess
+from runtime.drivers.kubernetes.addresses import Check
+from runtime.drivers.kubernetes.api_errors import Answer, NoAnswer, raise_for
 from runtime.protocol import Unreachable
+
+if TYPE_CHECKING:
+    from urllib3 import BaseHTTPResponse
 
 Object = dict[str, Any]
 
@@ -37,13 +37,6 @@ APPLY, MERGE, JSON = (
 )
 _AGAIN = frozenset({429, 500, 502, 503, 504})
 _PAGE = 500
-_KEEPALIVE = (
-    (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
-    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 10),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
-)
 _PLURALS = {
     "StatefulSet": "statefulsets",
     "NetworkPolicy": "networkpolicies",
@@ -78,21 +71,13 @@ class KubeClient:
         patience: Patience | None = None,
         connections: int = 32,
     ) -> None:
+        # Where there is no cluster, no process holds the official client's 30 MiB.
+        from runtime.drivers.kubernetes.connection import Connection
+
         self.access = access
         self.patience = patience or Patience()
         self._check = check
-        self._bearer = Bearer(access)
-        parts = urlsplit(access.server)
-        self._base = parts.path.rstrip("/")
-        self._origin = f"{parts.scheme}://{parts.netloc}"
-        self._pool = httpcore.ConnectionPool(
-            ssl_context=access.tls(),
-            max_connections=connections,
-            max_keepalive_connections=connections,
-            keepalive_expiry=60.0,
-            network_backend=CheckedBackend(check),
-            socket_options=_KEEPALIVE,
-        )
+        self._connection = Connection(access, check, connections)
         self._writes = itertools.count()
         self.writes = 0
         self.answered_at = time.monotonic()  # the last good answer, whoever asked
@@ -100,7 +85,7 @@ class KubeClient:
         self.back_at = 0.0  # when a silence ended
 
     def close(self) -> None:
-        self._pool.close()
+        self._connection.close()
 
     @contextmanager
     def as_holder_of(self, token: str) -> Iterator[KubeClient]:
@@ -222,14 +207,13 @@ class KubeClient:
         content_type: str = JSON,
     ) -> Answer:
         """Send until there is an answer worth having; Unreachable when there is none."""
-        content = None if body is None else json.dumps(body, separators=(",", ":")).encode()
         if method != "GET":
             self.writes = next(self._writes) + 1
         until = time.monotonic() + self.patience.total
         begun, pause = time.monotonic(), self.patience.pause
         attempts = 1 if self.is_silent else self.patience.attempts
         for attempt in range(1, attempts + 1):
-            answer, trouble = self._once(method, path, params, content, content_type)
+            answer, trouble = self._once(method, path, params, body, content_type)
             if answer is not None and not self._is_worth_repeating(answer):
                 return answer
             wait = _asked_pause(answer) or pause * random.uniform(0.5, 1.5)  # noqa: S311
@@ -249,24 +233,20 @@ class KubeClient:
         method: str,
         path: str,
         params: Mapping[str, str] | None,
-        content: bytes | None,
+        body: Mapping[str, Any] | None,
         content_type: str,
         wait_s: float = 0.0,
     ) -> tuple[Answer | None, str]:
+        patience = self.patience.connect, wait_s or self.patience.read
+        asked = self._connection.asked(method, path, params, body, content_type, patience)
         try:
-            response = self._pool.request(
-                method,
-                self._url(path, params),
-                headers=self._headers(content_type if content is not None else ""),
-                content=content,
-                extensions=self._extensions(wait_s or self.patience.read),
-            )
-        except (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError) as error:
-            return None, str(error)[:200] or type(error).__name__
-        if response.status not in _AGAIN:
+            with asked as response:
+                answer = Answer(method, response.status, response.data, response.headers)
+        except NoAnswer as error:
+            return None, str(error)
+        if answer.status not in _AGAIN:
             self._heard()
-        headers = {name.lower(): value for name, value in response.headers}
-        return Answer(method, response.status, response.content, headers), ""
+        return answer, ""
 
     def _heard(self) -> None:
         self.answered_at = time.monotonic()
@@ -280,49 +260,25 @@ class KubeClient:
 
     def _is_worth_repeating(self, answer: Answer) -> bool:
         if answer.status == 401:  # noqa: PLR2004
-            return self._bearer.refused()
+            return self._connection.refused()
         return answer.status in _AGAIN
 
     @contextmanager
     def stream(
         self, path: str, params: Mapping[str, str], *, silence_s: float
-    ) -> Iterator[httpcore.Response]:
+    ) -> Iterator[BaseHTTPResponse]:
         """One long answer. Silence of ``silence_s`` ends it as a dead one."""
         begun = time.monotonic()
+        patience = self.patience.connect, silence_s
         try:
-            with self._pool.stream(
-                "GET",
-                self._url(path, params),
-                headers=self._headers(""),
-                extensions=self._extensions(silence_s),
-            ) as response:
+            with self._connection.asked("GET", path, params, None, "", patience) as response:
                 if response.status not in _AGAIN:
                     self._heard()
                 yield response
-        except (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError) as error:
+        except NoAnswer as error:
             self._lost(begun)
-            message = f"The cluster does not answer ({str(error)[:200] or type(error).__name__})."
+            message = f"The cluster does not answer ({error})."
             raise Unreachable(message) from error
-
-    def _url(self, path: str, params: Mapping[str, str] | None) -> str:
-        asked = {name: value for name, value in (params or {}).items() if value}
-        return f"{self._origin}{self._base}{path}" + (f"?{urlencode(asked)}" if asked else "")
-
-    def _headers(self, content_type: str) -> Mapping[bytes | str, bytes | str]:
-        headers: dict[bytes | str, bytes | str] = {"Accept": JSON, "User-Agent": "berth"}
-        headers.update(self._bearer.headers())
-        if content_type:
-            headers["Content-Type"] = content_type
-        return headers
-
-    def _extensions(self, read: float) -> dict[str, Any]:
-        connect = self.patience.connect
-        found: dict[str, Any] = {
-            "timeout": {"connect": connect, "read": read, "write": 10.0, "pool": read}
-        }
-        if self.access.tls_server_name:
-            found["sni_hostname"] = self.access.tls_server_name
-        return found
 
 
 def plural_of(kind: str) -> str:

@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -33,6 +33,9 @@ from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.drivers.kubernetes.prober import Prober
 from runtime.drivers.kubernetes.tenant import POLICY, WATCHED
 from runtime.protocol import Denied, DriverError, NotYet, Unreachable
+
+if TYPE_CHECKING:
+    from urllib3 import BaseHTTPResponse
 
 log = structlog.get_logger(__name__)
 
@@ -126,7 +129,7 @@ class Stream:
         self._version = ""
         self._failing_since: float | None = None
         self._denied_since: float | None = None
-        self._response: Any = None
+        self._response: BaseHTTPResponse | None = None
         self.lists = 0
         name = f"kube-{kind.plural}"
         self.thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -206,10 +209,10 @@ class Stream:
         path = path_of(self._kind.api_version, self._kind.plural)
         with self._client.stream(path, params, silence_s=TURN_S + SLACK_S) as response:
             if response.status != 200:  # noqa: PLR2004
-                raise error_of(Answer("GET", response.status, response.read()))
+                raise error_of(Answer("GET", response.status, response.data))
             self._response = response
             self._failing_since = self._denied_since = None
-            for line in _lines(response.iter_stream()):
+            for line in _lines(response.stream()):
                 if self._stop():
                     return
                 self._take(decoding.event_of(line, self._kind.plural))
@@ -251,11 +254,9 @@ class Stream:
 
     def cut(self) -> None:
         """Wake a thread that waits for the server."""
-        try:
-            stream = self._response.extensions["network_stream"]
-            stream.get_extra_info("socket").shutdown(2)
-        except (AttributeError, KeyError, OSError):
-            pass
+        with contextlib.suppress(ValueError, RuntimeError, OSError):  # it has ended by itself
+            if self._response is not None:
+                self._response.shutdown()
 
 
 class Watch:

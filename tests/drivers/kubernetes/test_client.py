@@ -13,7 +13,7 @@ from runtime.drivers.kubernetes import client as module
 from runtime.drivers.kubernetes.client import KubeClient, Patience
 from runtime.protocol import Denied, InvalidSpec, NotYet, Unreachable
 from runtime.reasons import Reason
-from tests.drivers.kubernetes.stub import ALLOW, QUICK, Stub
+from tests.drivers.kubernetes.stub import ALLOW, QUICK, Stub, certificate
 
 SECRETS = "/api/v1/secrets"
 
@@ -130,6 +130,80 @@ def test_another_authority_is_not_believed(stub, tmp_path):
     stranger.stop()
 
 
+def test_a_certificate_speaks_for_itself_and_no_token_is_sent(stub, tmp_path):
+    _pem, pair = certificate(tmp_path)
+    cert, key = pair.read_text().split("-----BEGIN PRIVATE KEY-----")
+    access = stub.access(
+        token="", client_cert_pem=cert, client_key_pem="-----BEGIN PRIVATE KEY-----" + key
+    )
+    sent: list[str | None] = []
+
+    def fault(handler, *_asked) -> bool:
+        sent.append(handler.headers["Authorization"])
+        handler.say(200, secret())
+        return True
+
+    stub.fault = fault
+    client = KubeClient(access, check=ALLOW, patience=QUICK)
+    client.apply(secret())
+    assert client.get("v1", "secrets", "a", "ns") == secret()
+    assert sent == [None, None]
+    client.close()
+
+
+def test_the_name_that_is_proved_may_be_another_than_the_one_that_is_resolved(stub):
+    by_name = f"https://localhost:{stub.port}"
+    client = KubeClient(stub.access(server=by_name), check=ALLOW, patience=QUICK)
+    with pytest.raises(Unreachable):
+        client.get("v1", "secrets", "a", "ns")
+    client.close()
+    access = stub.access(server=by_name, tls_server_name="127.0.0.1")
+    client = KubeClient(access, check=ALLOW, patience=QUICK)
+    assert client.get("v1", "secrets", "a", "ns") is None
+    client.close()
+
+
+@pytest.fixture
+def two_addresses(monkeypatch) -> None:
+    """Nobody listens at the first one."""
+    known = socket.getaddrinfo
+
+    def told(host, *rest, **more):
+        first = known("127.0.0.2", *rest, **more) if host == "127.0.0.1" else []
+        return [*first, *known(host, *rest, **more)]
+
+    monkeypatch.setattr(socket, "getaddrinfo", told)
+
+
+@pytest.mark.usefixtures("two_addresses")
+def test_another_address_of_the_same_name_may_answer(stub, client):
+    assert client.get("v1", "secrets", "a", "ns") is None
+
+
+@pytest.mark.usefixtures("two_addresses")
+def test_c2_each_address_of_a_name_is_checked_before_it_is_connected_to(stub):
+    looked: list[str] = []
+
+    def check(address: str) -> None:
+        looked.append(address)
+        if address == "127.0.0.1":
+            raise Unreachable("not allowed")
+
+    client = KubeClient(stub.access(), check=check, patience=QUICK)
+    with pytest.raises(Unreachable, match="not allowed"):
+        client.get("v1", "secrets", "a", "ns")
+    assert (looked, stub.seen) == (["127.0.0.2", "127.0.0.1"], [])
+    client.close()
+
+
+@pytest.mark.parametrize("name", [".", ".."])
+def test_a_name_does_not_lead_out_of_its_collection(stub, client, name):
+    assert client.delete("v1", "secrets", name, "ns") is False
+    assert client.read(f"/api/v1/namespaces/ns/secrets/{name}/log").status == 404
+    within = f"/api/v1/namespaces/ns/secrets/{name.replace('.', '%2E')}"
+    assert [path for _method, path, _query in stub.seen] == [within, f"{within}/log"]
+
+
 @pytest.fixture
 def elsewhere() -> Iterator[socket.socket]:
     """Where a redirect leads: it listens, and who is connected to it waits in its line."""
@@ -150,6 +224,15 @@ def was_asked(listener: socket.socket) -> bool:
 def watched(client: KubeClient) -> None:
     with client.stream(SECRETS, {"watch": "1"}, silence_s=5) as answer:
         assert answer.status in REDIRECTS
+
+
+def test_c2_a_proxy_of_the_machine_is_not_used(stub, elsewhere, monkeypatch):
+    for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "HTTP_PROXY"):
+        monkeypatch.setenv(name, f"http://127.0.0.1:{elsewhere.getsockname()[1]}")
+    client = stub.client()
+    assert client.get("v1", "secrets", "a", "ns") is None
+    assert not was_asked(elsewhere)
+    client.close()
 
 
 REDIRECTS = (301, 302, 303, 307, 308)
