@@ -1,18 +1,33 @@
 """Where work can run: a cluster (one machine counts as one), its kinds of GPU, its devices."""
 
-from typing import Any
+from typing import Any, Self
 from uuid import UUID
 
 from django.db import models
 from django.utils.translation import gettext as _
 
+from clusters import drivers
 from common.ids import new_uid
 from runtime.models import ONE_MACHINE
+from runtime.traits import Traits
 
 
 def label_of(key: str, name: str) -> str:
     """Return the name of a cluster for people; that of this machine is a word of ours."""
     return _(name) if key == ONE_MACHINE else name
+
+
+class ClusterQuerySet(models.QuerySet["Cluster"]):
+    """Clusters by what their drivers can do."""
+
+    def running_images(self) -> Self:
+        return self.filter(driver__in=drivers.RUN_IMAGES)
+
+    def one_machine(self) -> Self:
+        return self.exclude(driver__in=drivers.RUN_IMAGES)
+
+    def with_tenants(self) -> Self:
+        return self.filter(driver__in=drivers.HAVE_TENANTS)
 
 
 class Cluster(models.Model):
@@ -52,6 +67,8 @@ class Cluster(models.Model):
     checks_ran_at = models.DateTimeField(null=True)
     checks_due_at = models.DateTimeField(null=True)  # again by then, where asking came to nothing
 
+    objects = ClusterQuerySet.as_manager()
+
     def __str__(self) -> str:
         return self.name
 
@@ -59,6 +76,15 @@ class Cluster(models.Model):
     def label(self) -> str:
         """The name as people read it."""
         return label_of(self.key, self.name)
+
+    @property
+    def traits(self) -> Traits:
+        """What its driver can do, known in every process."""
+        return drivers.TRAITS.get(self.driver, Traits())
+
+    @property
+    def runs_images(self) -> bool:
+        return self.traits.runs_images
 
     @property
     def is_attached(self) -> bool:

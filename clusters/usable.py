@@ -15,9 +15,6 @@ from runtime.models import ONE_MACHINE
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# One machine: there the portal's own queue decides what starts and which GPUs it gets.
-QUEUED_HERE = frozenset({"fake", "local"})
-
 
 def usable_clusters(project_uid: Any) -> list[Cluster]:
     """Return the clusters that work of a project may be started on, by name."""
@@ -54,7 +51,7 @@ def refused(refusal: str) -> Conflict:
 
 def unproved_among(clusters: Iterable[Cluster]) -> dict[int, str]:
     """Return pk → why nothing may start there yet, of those that let nothing in. One query."""
-    return unproved(row for row in clusters if row.driver not in QUEUED_HERE)
+    return unproved(row for row in clusters if row.runs_images)
 
 
 def _allowed(project_uid: Any) -> set[str]:

@@ -14,7 +14,7 @@ from clusters.demand import live_on
 from clusters.kind_use import KindUse, uses
 from clusters.models import Cluster
 from clusters.options import options_of
-from clusters.usable import QUEUED_HERE, launch_refusal
+from clusters.usable import launch_refusal
 from clusters.wording import counted
 from common.clock import now
 from console.node_rows import NodeRows
@@ -82,7 +82,7 @@ def glances(rows: Iterable[Any]) -> list[Glance]:
 
 def page(cluster: Cluster) -> dict[str, Any]:
     """Return everything that the page of one cluster shows."""
-    checks = clusters.checks(cluster) if cluster.driver not in QUEUED_HERE else []
+    checks = clusters.checks(cluster) if cluster.runs_images else []
     checks = sorted(checks, key=lambda check: _URGENCY.index(check.state))
     asked, ran = cluster.checks_asked_at, cluster.checks_ran_at
     pools, networks = clusters.pools(cluster), clusters.networks(cluster)
@@ -99,7 +99,7 @@ def page(cluster: Cluster) -> dict[str, Any]:
         "networks": [(row, _listed(row, names)) for row in networks],
         "refusal": launch_refusal(cluster.key),
         "is_stale": is_stale(cluster.checked_at),
-        "on_cluster": cluster.driver not in QUEUED_HERE,
+        "on_cluster": cluster.runs_images,
         "there": counted(live_on(cluster.key)),
         "behind": _left_behind(cluster),
     }

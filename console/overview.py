@@ -17,7 +17,6 @@ from django.utils.translation import ngettext
 
 from clusters import selectors as clusters
 from clusters.models import Claim
-from clusters.usable import QUEUED_HERE
 from common.clock import now
 from console import cluster_selectors, health, selectors
 from console.words import answer_words
@@ -101,7 +100,7 @@ def overview() -> Overview:
     )
     work = _work(phases["given_up"], waits["long"])
     needs = [*_broken(checks), *_clusters_unwell(glances), *work]
-    machines = [glance.cluster for glance in glances if glance.cluster.driver in QUEUED_HERE]
+    machines = [glance.cluster for glance in glances if not glance.cluster.runs_images]
     there = [machine.capacity or {} for machine in machines]
     given = Claim.objects.filter(granted_at__isnull=False, cluster__in=machines).aggregate(
         cpu_milli=Sum("cpu_milli", default=0), memory_mib=Sum("memory_mib", default=0)

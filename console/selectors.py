@@ -28,7 +28,6 @@ from clusters import selectors as clusters
 from clusters.demand import HELD
 from clusters.kind_use import KindUse, uses
 from clusters.models import Claim, Cluster, Device
-from clusters.usable import QUEUED_HERE
 from clusters.wording import work_words
 from events.models import Event, Seal
 from events.selectors import audit
@@ -97,7 +96,7 @@ class Machine:
 
     @property
     def has_nodes(self) -> bool:
-        return self.cluster.driver not in QUEUED_HERE
+        return self.cluster.runs_images
 
     @property
     def total(self) -> int:
@@ -150,8 +149,8 @@ def machines() -> list[Machine]:
     }
     found = []
     rows = list(clusters.clusters())
-    in_use = _in_use([row.key for row in rows if row.driver in QUEUED_HERE])
-    kinds = uses([row for row in rows if row.driver not in QUEUED_HERE])
+    in_use = _in_use([row.key for row in rows if not row.runs_images])
+    kinds = uses([row for row in rows if row.runs_images])
     for cluster in rows:
         capacity = cluster.capacity or {}
         used: dict[str, Any] = dict(sums.get(cluster.pk) or {})

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 from django.utils.translation import gettext as _
 
 from clusters.options import options_of
-from clusters.where import image_cluster, namespace_of, objects_of
+from clusters.where import image_cluster, namespace_of
 from files.models import FileSession
 from hubapi import keys
-from runtime.drivers.kubernetes.names import PORT
+from runtime.pods import PORT
 from runtime.protocol import InvalidSpec, Probe, Resources, WorkloadSpec
 from volumes.mounting import mount_of
 from volumes.topology import placement_beside
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 PURPOSE = "files"
 ENVIRONMENT = "dataplane"
@@ -51,7 +48,7 @@ def workload_spec(row: FileSession) -> WorkloadSpec:
         raise InvalidSpec(_("The cluster has no image for files: its operator names one."))
     return WorkloadSpec(
         **common,
-        namespace=namespace_of(row.project, options),
+        namespace=namespace_of(row.project, cluster),
         image=options.data_image,
         port=PORT,
         placement=placement_beside(row.cluster_key, row.volume, row.KIND, row.project),
@@ -74,12 +71,3 @@ def new_digest(uid: UUID) -> str:
 
 def name_of(row: FileSession) -> str:
     return f"files-{row.short_id}"
-
-
-def lookup(uid: str) -> Mapping[str, str] | None:
-    """Return where a session's objects are on its cluster, for a driver that is asked by uid."""
-    row = FileSession.objects.select_related("project").filter(uid=uid).first()
-    cluster = image_cluster(row.cluster_key) if row is not None else None
-    if row is None or cluster is None:
-        return None
-    return objects_of(name_of(row), uid, row.project, cluster)

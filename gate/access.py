@@ -8,7 +8,6 @@ from enum import StrEnum
 from django.utils.translation import gettext as _
 
 from accounts.principal import Principal
-from clusters.options import options_of
 from common.errors import Conflict, Forbidden
 from common.templatetags.berth import phase_word
 from gate.callers import Caller, principal_of
@@ -81,7 +80,7 @@ def target_for(who: Principal, short_id: str, demand: Demand) -> Target:
             _("The cluster %(name)s is switched off.") % {"name": cluster.label},
             code="cluster-off",
         )
-    objects = where.objects_of(row, options_of(cluster.options))
+    objects = where.objects_of(row, cluster)
     pod = Pod(objects["namespace"], objects["pod"], MAIN)
     return _target(row, pod, is_owner=selectors.is_owner(who, row))
 

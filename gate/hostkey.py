@@ -10,7 +10,6 @@ from django.conf import settings
 from django.utils.translation import gettext as _
 
 from clusters.models import Cluster
-from clusters.usable import QUEUED_HERE
 from common.errors import BerthError, Unavailable
 from notebooks.ssh import ssh_server
 from runtime import gateway
@@ -58,7 +57,7 @@ def shown() -> Mapping[str, str] | None:
 
     ``fingerprint`` is what people compare when ssh asks them; '' while the gate does not say it.
     """
-    if not settings.BERTH_SSH_PORT or not Cluster.objects.exclude(driver__in=QUEUED_HERE).exists():
+    if not settings.BERTH_SSH_PORT or not Cluster.objects.running_images().exists():
         return None
     known = host_key()
     host, port = ssh_server()

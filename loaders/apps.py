@@ -6,11 +6,14 @@ class LoadersConfig(AppConfig):
 
     def ready(self) -> None:
         from clusters.registry import register_lookup
-        from loaders import listeners, rules, where
+        from clusters.where import lookup_of
+        from loaders import listeners, rules
+        from loaders.models import Load
         from loaders.reconciler import LoadReconciler
+        from loaders.runtime_spec import name_of
         from runtime import reconcilers
 
         reconcilers.register(LoadReconciler())
         reconcilers.on_transition(listeners.on_transition)
         rules.connect()
-        register_lookup(where.lookup)
+        register_lookup(lookup_of(Load, name_of))

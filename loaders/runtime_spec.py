@@ -21,7 +21,6 @@ from hubapi import keys
 from loaders import selection
 from loaders.choices import Direction, Mode, Task, Uploads
 from loaders.reports import PURPOSE
-from loaders.where import image_of, name_of
 from runtime.protocol import InvalidSpec, Resources, RetryPolicy, WorkloadSpec
 from volumes.mounting import mount_of
 from volumes.selectors import room_left
@@ -45,7 +44,7 @@ _MODES = {Task.DRY_RUN: "dry-run", Task.VERIFY: "verify"}
 def workload_spec(row: Load) -> WorkloadSpec:
     """Return the process, or the Job, of this launch."""
     cluster = image_cluster(row.cluster_key)
-    options = options_of(cluster.options) if cluster is not None else None
+    options = None if cluster is None else options_of(cluster.options)
     common: dict[str, Any] = {
         "uid": str(row.uid),
         "kind": row.KIND,
@@ -65,18 +64,22 @@ def workload_spec(row: Load) -> WorkloadSpec:
         "once": True,
         "stop_grace_s": 20.0,
     }
-    if options is None:
+    if cluster is None or options is None:
         return WorkloadSpec(**common)
-    image = image_of(options)
-    if not image:
+    if not options.data_image:
         raise InvalidSpec("The cluster has no image for loads: its operator names one.")
     return WorkloadSpec(
         **common,
-        namespace=namespace_of(row.project, options),
-        image=image,
+        namespace=namespace_of(row.project, cluster),
+        image=options.data_image,
         retry=RETRY,
         placement=placement_beside(row.cluster_key, row.volume, row.KIND, row.project),
     )
+
+
+def name_of(row: Load) -> str:
+    """Return the short word in names of processes and objects: nothing that a person wrote."""
+    return f"load-{str(row.uid)[:8]}"
 
 
 def report_token(uid: UUID, launch: int) -> str:

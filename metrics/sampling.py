@@ -22,7 +22,6 @@ from django.db.models import Case, Exists, F, OuterRef, Q, Value, When
 from clusters.models import Cluster, Device, Hold
 from clusters.registry import driver_for
 from clusters.selectors import use_sources
-from clusters.usable import QUEUED_HERE
 from common.clock import now
 from metrics import rollups
 from metrics.models import DEVICE_LENGTH, FRESH, Quiet, Sample
@@ -60,7 +59,7 @@ class Meter:
 
     def tick(self) -> None:
         def is_due(cluster: Cluster) -> bool:
-            here = cluster.driver in QUEUED_HERE
+            here = not cluster.runs_images
             every_s = MACHINE_EVERY_S if here else CLUSTER_EVERY_S
             return self._is_due(f"cluster:{cluster.key}", every_s)
 

@@ -6,9 +6,11 @@ class NotebooksConfig(AppConfig):
 
     def ready(self) -> None:
         from clusters.registry import register_lookup
+        from clusters.where import lookup_of
         from hubapi import registry
         from images.services import register_chooser
-        from notebooks import hub, kube_pods, rules, timeline, where
+        from notebooks import hub, kube_pods, rules, timeline
+        from notebooks.models import Workspace
         from notebooks.reconciler import WorkspaceReconciler
         from notebooks.services import likely_cluster
         from projects.namespaces import pods_of_people
@@ -18,6 +20,6 @@ class NotebooksConfig(AppConfig):
         reconcilers.on_transition(timeline.on_transition)
         registry.register(hub.WorkspaceLookup())
         rules.connect()
-        register_lookup(where.lookup)
+        register_lookup(lookup_of(Workspace, lambda row: row.short_id))
         pods_of_people.register(kube_pods.own_pods)
         register_chooser(likely_cluster)

@@ -11,8 +11,8 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from clusters.where import image_cluster, names_on
 from notebooks.models import Workspace
-from runtime.drivers.kubernetes import names
 from runtime.protocol import Desired
 
 if TYPE_CHECKING:
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 def own_pods(
     project: Project, cluster_key: str, users: Collection[UUID]
 ) -> Mapping[UUID, Collection[str]]:
+    cluster = image_cluster(cluster_key)
+    if cluster is None:
+        return {}
+    names = names_on(cluster)
     rows = Workspace.objects.filter(
         project=project,
         cluster_key=cluster_key,

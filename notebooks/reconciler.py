@@ -6,7 +6,6 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from clusters import registry
-from clusters.usable import QUEUED_HERE
 from hubapi import services as hub
 from loaders import selectors as loads
 from notebooks.choices import StopReason
@@ -40,9 +39,7 @@ class WorkspaceReconciler(WorkloadReconciler):
 
     def spec_of(self, row: Workspace) -> WorkloadSpec:
         cluster = registry.row_for(row.cluster_key)
-        if cluster.driver in QUEUED_HERE:
-            return process_spec(row)
-        return pod_spec(row, cluster)
+        return pod_spec(row, cluster) if cluster.runs_images else process_spec(row)
 
     def waits_for(self, row: Workspace) -> tuple[str, str] | None:
         uids = list(row.needs.values_list("needed__uid", flat=True))

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from clusters.options import ClusterOptions, options_of
+from clusters.where import namespace_of
 from credentials.embedding import Embedded, embed
 from credentials.selectors import credentials_for_launch
 from hubapi import services as hub
@@ -13,11 +14,10 @@ from images.services import architectures_for
 from notebooks.hub import info_of, port_info_of
 from notebooks.program import sidecar_port
 from notebooks.topology import near_its_data
-from notebooks.where import image_of, namespace_of
+from notebooks.where import image_of
 from placement.fleet import engine_decision
 from placement.request import Request
-from runtime.drivers.kubernetes.names import HOME, PORT, SECRETS
-from runtime.drivers.secret_files import placed
+from runtime.pods import HOME, PORT, with_secrets
 from runtime.protocol import Mount, Probe, Sidecar, WorkloadSpec
 from volumes.mounting import mount_of
 
@@ -75,11 +75,11 @@ def pod_spec(row: Workspace, cluster: Cluster) -> WorkloadSpec:
     decision = engine_decision(row.cluster_key, request, row.project.uid)
     keys = _keys(row)
     # Here, where it is known which words are a person's: ``${port}`` of a shell is one of his.
-    keys = replace(keys, env={name: placed(text, SECRETS) for name, text in keys.env.items()})
+    keys = replace(keys, env={name: with_secrets(text) for name, text in keys.env.items()})
     common = {
         **_common(row, keys),
         "verbatim": True,
-        "namespace": namespace_of(row, options),
+        "namespace": namespace_of(row.project, cluster),
         "image": image_of(row, options),
         "shm_mib": row.shm_mib,
         "placement": replace(

@@ -8,15 +8,12 @@ from django.db.models.fields.json import KT
 
 from clusters import where
 from clusters.demand import HELD
-from clusters.options import ClusterOptions, options_of
+from clusters.options import ClusterOptions
 from images.services import pinned
 from notebooks.models import Workspace
-from runtime.drivers.kubernetes import names
 from runtime.models import ObservedWorkload
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from clusters.models import Cluster
 
 
@@ -25,33 +22,21 @@ def cluster_of(row: Workspace) -> Cluster | None:
     return where.image_cluster(row.cluster_key)
 
 
-def namespace_of(row: Workspace, options: ClusterOptions) -> str:
-    return where.namespace_of(row.project, options)
-
-
 def image_of(row: Workspace, options: ClusterOptions) -> str:
     """Return what is pulled: pinned by its digest where a launch found one."""
     return pinned(row.image, row.image_digest) if row.image else options.default_image
 
 
-def lookup(uid: str) -> Mapping[str, str] | None:
-    """Return namespace and name of a workspace's objects, for a driver that is asked by uid."""
-    row = Workspace.objects.select_related("project").filter(uid=uid).first()
-    cluster = cluster_of(row) if row is not None else None
-    if row is None or cluster is None:
-        return None
-    return objects_of(row, options_of(cluster.options))
-
-
-def objects_of(row: Workspace, options: ClusterOptions) -> dict[str, str]:
-    name = names.workload(row.short_id, str(row.uid))
-    return {"namespace": namespace_of(row, options), "name": name, "pod": names.pod(name)}
+def objects_of(row: Workspace, cluster: Cluster) -> dict[str, str]:
+    """Return namespace and name of its objects, and the name that its pod has before it runs."""
+    found = where.objects_of(row.short_id, str(row.uid), row.project, cluster)
+    return {**found, "pod": where.names_on(cluster).pod(found["name"])}
 
 
 def kubectl_of(row: Workspace) -> dict[str, Any] | None:
     """Return what a person needs to reach it with kubectl; None on one machine."""
     cluster = cluster_of(row)
-    return None if cluster is None else objects_of(row, options_of(cluster.options))
+    return None if cluster is None else objects_of(row, cluster)
 
 
 def node_of(row: Workspace) -> str | None:

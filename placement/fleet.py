@@ -16,7 +16,7 @@ from clusters.demand import held_on
 from clusters.kind_use import KindUse, uses
 from clusters.models import CheckResult, Cluster, Flavor, NetworkProfile, Node, Pool
 from clusters.options import options_of
-from clusters.usable import QUEUED_HERE, unproved_among
+from clusters.usable import unproved_among
 from common.errors import BerthError, Unavailable
 from placement.decision import Decision, KindRoom, Standing, bears
 from placement.eligibility import Offered, RefusedError, on_nodes
@@ -52,7 +52,7 @@ class Fleet:
     def decide(self, cluster: Cluster, request: Request, *, uid: UUID | None = None) -> Decision:
         """``uid``: of the workload where there is one; its own place in a queue is not counted."""
         made = Decision(cluster, request, self, uid)
-        if cluster.driver in QUEUED_HERE:  # its queue gives "any kind", which has no kind's limit
+        if not cluster.runs_images:  # its queue gives "any kind", which has no kind's limit
             return replace(made, flavors=request.devices.kinds)
         networks = self._networks if request.network else []
         offered = Offered(
@@ -113,7 +113,7 @@ class Fleet:
         """Say whether it starts at this moment, waits, or never fits."""
         if made.refusal is not None:
             return Standing(made.refusal, fits=False)
-        if made.cluster.driver in QUEUED_HERE:
+        if not made.cluster.runs_images:
             return _standing_in_line(self._line(made.cluster), made)
         name = {"cluster": made.cluster.label}
         if lacking := self._lacking(made):
@@ -131,7 +131,7 @@ class Fleet:
         """Return what there is of each kind that it may get: on the nodes that it may get."""
         if not made.request.devices.count:
             return []
-        if made.cluster.driver in QUEUED_HERE:
+        if not made.cluster.runs_images:
             return _rooms_in_line(self._line(made.cluster), made.request.devices)
         names = {flavor.name for flavor in made.kinds}
         rows = [use for use in self._uses[made.cluster.pk] if use.flavor.name in names]
@@ -222,7 +222,7 @@ class Fleet:
     @cached_property
     def _uses(self) -> dict[int, list[KindUse]]:
         found: dict[int, list[KindUse]] = defaultdict(list)
-        rows = [row for row in self._clusters.values() if row.driver not in QUEUED_HERE]
+        rows = [row for row in self._clusters.values() if row.runs_images]
         for use in uses(rows, flavors=self._flavors):
             found[use.cluster.pk].append(use)
         return found

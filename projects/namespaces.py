@@ -16,15 +16,14 @@ from django.db import IntegrityError, transaction
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from clusters import where
 from clusters.in_cluster import kubectl_reaches
 from clusters.models import Cluster
-from clusters.options import options_of
 from common.clock import now
 from common.hooks import Hook
 from projects import contents, hooks
 from projects.contents import ContentSummary
 from projects.models import KubeGrant, Project, ProjectPlace
-from runtime.drivers.kubernetes import names
 from runtime.hints import hint, hint_uids
 from runtime.models import ONE_MACHINE
 from runtime.protocol import Desired, Phase
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     from projects.choices import Role
     from runtime.reconcilers import Transition
 
-TENANT_DRIVERS = frozenset({"kubernetes"})  # whose clusters give each project a place
 WAITING = "preparing"  # reason of work that waits for its place
 # A worker may use the driver with the old options for some seconds after a change.
 OPTIONS_SETTLE = timedelta(seconds=7)
@@ -55,8 +53,8 @@ def own_pods(project: Project, cluster_key: str, users: Collection[UUID]) -> dic
 
 def namespace_of(project: Project, cluster_key: str) -> str:
     """Return the name of the project's namespace there, made or not; '' where there is none."""
-    cluster = Cluster.objects.filter(key=cluster_key, driver__in=TENANT_DRIVERS).first()
-    return "" if cluster is None else _namespace(project, cluster)
+    cluster = Cluster.objects.with_tenants().filter(key=cluster_key).first()
+    return "" if cluster is None else where.namespace_of(project, cluster)
 
 
 def place_of(project: Project, cluster_key: str) -> ProjectPlace | None:
@@ -70,7 +68,7 @@ def place_ensure(*, project: Project, cluster_key: str) -> ProjectPlace | None:
     found = place_of(project, cluster_key)
     if found is not None:
         return found
-    cluster = Cluster.objects.filter(key=cluster_key, driver__in=TENANT_DRIVERS).first()
+    cluster = Cluster.objects.with_tenants().filter(key=cluster_key).first()
     if cluster is None:
         return None
     try:
@@ -78,7 +76,7 @@ def place_ensure(*, project: Project, cluster_key: str) -> ProjectPlace | None:
             made = ProjectPlace.objects.create(
                 project=project,
                 cluster_key=cluster_key,
-                namespace=_namespace(project, cluster),
+                namespace=where.namespace_of(project, cluster),
                 phase_since=now(),
             )
     except IntegrityError:  # somebody else made it at the same moment
@@ -90,7 +88,7 @@ def place_ensure(*, project: Project, cluster_key: str) -> ProjectPlace | None:
 def places_ensure(project: Project) -> None:
     """Want a place on every cluster it may use, so that its first launch need not wait."""
     allowed = clusters_of(project.uid)
-    rows = Cluster.objects.filter(driver__in=TENANT_DRIVERS, enabled=True)
+    rows = Cluster.objects.with_tenants().filter(enabled=True)
     for key in rows.values_list("key", flat=True):
         if not allowed or key in allowed:
             place_ensure(project=project, cluster_key=key)
@@ -112,9 +110,11 @@ def places_listed(project: Project) -> list[Where]:
     made = ProjectPlace.objects.filter(project=project, deleted_at__isnull=True)
     phases = dict(made.values_list("cluster_key", "phase"))
     allowed = clusters_of(project.uid)
-    rows = Cluster.objects.filter(driver__in=TENANT_DRIVERS, enabled=True).order_by("name")
+    rows = Cluster.objects.with_tenants().filter(enabled=True).order_by("name")
     return [
-        Where(c.key, c.name, _namespace(project, c), phases.get(c.key, ""), kubectl_reaches(c))
+        Where(
+            c.key, c.name, where.namespace_of(project, c), phases.get(c.key, ""), kubectl_reaches(c)
+        )
         for c in rows
         if not allowed or c.key in allowed
     ]
@@ -125,7 +125,7 @@ def all_clusters() -> list[tuple[str, str]]:
 
 
 def any_tenant_cluster() -> bool:
-    return Cluster.objects.filter(driver__in=TENANT_DRIVERS, enabled=True).exists()
+    return Cluster.objects.with_tenants().filter(enabled=True).exists()
 
 
 def clusters_of(project_uid: Any) -> list[str]:
@@ -239,11 +239,6 @@ def _request_delete(project: Project, who: Principal | None) -> None:
         row.generation += 1
         row.save(update_fields=["desired", "generation", "updated_at"])
         hint(row)
-
-
-def _namespace(project: Project, cluster: Cluster) -> str:
-    prefix = options_of(cluster.options).namespace_prefix
-    return names.namespace(prefix, project.slug, str(project.uid))
 
 
 def _has_project(model: Any) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from clusters import registry
-from clusters.usable import QUEUED_HERE
 from queues import local, none
 
 if TYPE_CHECKING:
@@ -32,13 +31,13 @@ class Admitter(Protocol):
 ADMITTERS: tuple[Admitter, ...] = (local, none)
 
 
-def admitter_of(driver: str) -> Admitter:
-    """Return who decides for clusters of a driver."""
-    return local if driver in QUEUED_HERE else none
+def admitter_of(cluster: Cluster) -> Admitter:
+    """Return who decides there: on a cluster with nodes its own scheduler."""
+    return none if cluster.runs_images else local
 
 
 def admit(request: AdmissionRequest) -> Granted | Waiting:
-    return admitter_of(registry.row_for(request.cluster_key).driver).admit(request)
+    return admitter_of(registry.row_for(request.cluster_key)).admit(request)
 
 
 def release(uid: str) -> None:
@@ -47,4 +46,4 @@ def release(uid: str) -> None:
 
 
 def line(cluster: Cluster) -> Sequence[Verdict]:
-    return admitter_of(cluster.driver).line(cluster)
+    return admitter_of(cluster).line(cluster)

@@ -21,7 +21,6 @@ from clusters.demand import Demand, demand_on
 from clusters.kind_use import uses
 from clusters.models import Cluster
 from clusters.selectors import flavor_use
-from clusters.usable import QUEUED_HERE
 from common.clock import now
 from usage.models import CapacityHour
 from usage.selectors import Range
@@ -106,13 +105,13 @@ def _look() -> Iterator[Sight]:
     clusters = list(Cluster.objects.filter(enabled=True))
     demand = demand_on([c.key for c in clusters])
     known: dict[str, set[str]] = {c.key: set() for c in clusters}
-    for use in uses([c for c in clusters if c.driver not in QUEUED_HERE], demand):
+    for use in uses([c for c in clusters if c.runs_images], demand):
         known[use.cluster.key].add(use.flavor.name)
         supply = max(0, use.total - use.held)
         yield Sight(use.cluster.key, use.flavor.name, supply, use.used, use.waiting)
     for cluster in clusters:
         found = demand[cluster.key]
-        if cluster.driver in QUEUED_HERE:
+        if not cluster.runs_images:
             for local in flavor_use(cluster.key):
                 name = local.flavor.name
                 known[cluster.key].add(name)

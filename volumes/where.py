@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING
 from django.conf import settings
 
 from clusters.models import Cluster
-from clusters.options import options_of
-from clusters.usable import QUEUED_HERE
+from clusters.where import image_cluster, names_on, namespace_of
 from common import disk
-from runtime.drivers.kubernetes import names
 from volumes.models import Volume
 
 if TYPE_CHECKING:
@@ -20,7 +18,7 @@ if TYPE_CHECKING:
 def lies_here(uid: str) -> bool:
     """Whether what is written into the volume takes room on the portal's own disk."""
     keys = Volume.objects.filter(uid=uid).values("cluster_key")
-    elsewhere = Cluster.objects.filter(key__in=keys).exclude(driver__in=QUEUED_HERE)
+    elsewhere = Cluster.objects.running_images().filter(key__in=keys)
     return not elsewhere.exists() and disk.holds(settings.BERTH_VOLUMES_DIR)
 
 
@@ -28,7 +26,7 @@ def largest_here(count: int = 5) -> list[Volume]:
     """Return what holds most of the portal's own disk, as last measured; the largest first."""
     if not disk.holds(settings.BERTH_VOLUMES_DIR):
         return []
-    here = Cluster.objects.filter(driver__in=QUEUED_HERE).values("key")
+    here = Cluster.objects.one_machine().values("key")
     rows = Volume.objects.filter(deleted_at__isnull=True, cluster_key__in=here, used_bytes__gt=0)
     return list(rows.select_related("project", "owner").order_by("-used_bytes")[:count])
 
@@ -37,9 +35,7 @@ def lookup(uid: str) -> Mapping[str, str] | None:
     row = Volume.objects.select_related("project").filter(uid=uid).first()
     if row is None:
         return None
-    cluster = Cluster.objects.filter(key=row.cluster_key).first()
-    if cluster is None or cluster.driver in QUEUED_HERE:
+    cluster = image_cluster(row.cluster_key)
+    if cluster is None:
         return None
-    prefix = options_of(cluster.options).namespace_prefix
-    space = names.namespace(prefix, row.project.slug, str(row.project.uid))
-    return {"namespace": space, "name": names.claim(uid)}
+    return {"namespace": namespace_of(row.project, cluster), "name": names_on(cluster).claim(uid)}

@@ -15,7 +15,6 @@ from django.utils.translation import gettext as _
 
 from accounts import tickets
 from clusters.in_cluster import kubectl_reaches
-from clusters.options import options_of
 from common.errors import Forbidden, NotFound
 from common.ui.views import PlatformView
 from gate import objects
@@ -122,7 +121,7 @@ class Objects(GateView):
         cluster = where.cluster_of(row)
         if cluster is None:
             return self.shown(row, "objects")
-        found = where.objects_of(row, options_of(cluster.options))
+        found = where.objects_of(row, cluster)
         seen = objects.ask(row.cluster_key, found, with_env=mine)
         events = [{**event, "at": _moment(event), "said_at": event["at"]} for event in seen.events]
         context: dict[str, Any] = {"seen": seen, "events": events, "objects": found}

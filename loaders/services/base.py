@@ -14,7 +14,6 @@ from common.errors import Conflict, Forbidden
 from credentials.selectors import credential_for_use
 from loaders.models import Load
 from loaders.selectors import RELATED
-from loaders.where import image_of
 from projects.access import Permission, denial, permissions_of, require
 from projects.services import require_active
 from runtime.bus import publish
@@ -106,7 +105,7 @@ def require_cluster(cluster_key: str, project: Project) -> None:
     """Raise Conflict where no load can run."""
     launch_check(cluster_key, project.uid)
     cluster = image_cluster(cluster_key)
-    if cluster is not None and not image_of(options_of(cluster.options)):
+    if cluster is not None and not options_of(cluster.options).data_image:
         raise Conflict(
             _("On this cluster no data can be loaded yet: its operator names the image for it."),
             code="no-data-image",

@@ -16,7 +16,7 @@ from django.utils.translation import gettext as _
 from clusters.models import Cluster
 from clusters.options import options_of
 from clusters.services import ensure_local_cluster
-from clusters.usable import QUEUED_HERE, refused, usable_clusters
+from clusters.usable import refused, usable_clusters
 from common.errors import BerthError, Conflict, wrong
 from notebooks.choices import WorkspaceKind
 from notebooks.program import clean_slug
@@ -37,16 +37,11 @@ if TYPE_CHECKING:
 _CLUSTERS_ONLY = ("image", "command", "args", "ports", "pool", "network", "shm_mib")
 
 
-def runs_images(cluster: Cluster) -> bool:
-    """Whether it runs containers from images; one machine runs processes."""
-    return cluster.driver not in QUEUED_HERE
-
-
 def can_run(cluster: Cluster, preset: Preset) -> bool:
     """Whether a preset makes sense there as it is."""
     if preset.cluster_key:
         return preset.cluster_key == cluster.key
-    return runs_images(cluster) or preset.kind == WorkspaceKind.NOTEBOOK
+    return cluster.runs_images or preset.kind == WorkspaceKind.NOTEBOOK
 
 
 def clusters_of(project: Project) -> list[Cluster]:
@@ -57,7 +52,9 @@ def clusters_of(project: Project) -> list[Cluster]:
         if not _is_known(ONE_MACHINE):
             ensure_local_cluster()  # nothing was looked at yet
         found = usable_clusters(project.uid)  # somebody may just have made it
-    return sorted((c for c in found if not c.drain and c.key not in hidden), key=runs_images)
+    return sorted(
+        (c for c in found if not c.drain and c.key not in hidden), key=lambda c: c.runs_images
+    )
 
 
 @dataclass(frozen=True)
@@ -93,7 +90,7 @@ def placed(
     for decision in choices(fleet, project, preset, spec, wanted):
         there = replace(spec, cluster=decision.cluster.key)
         try:
-            if not runs_images(decision.cluster):
+            if not decision.cluster.runs_images:
                 return Placed(_on_a_machine(there, wanted), project, made=decision)
             if (error := refusal_of(decision, spec)) is None:
                 return Placed(there, project, made=decision)
@@ -109,7 +106,7 @@ def placed_there(*, project: Project, spec: Spec, wanted: Wanted, uid: UUID) -> 
     Whether anything may start there is for whoever starts it again.
     """
     cluster = _known(spec.cluster)
-    if not runs_images(cluster):
+    if not cluster.runs_images:
         return Placed(_on_a_machine(spec, wanted), project, uid)
     check_program(cluster, spec)
     found = Placed(spec, project, uid)
@@ -120,7 +117,7 @@ def placed_there(*, project: Project, spec: Spec, wanted: Wanted, uid: UUID) -> 
 def refusal_of(decision: Decision, spec: Spec) -> BerthError | None:
     """Return why a cluster would not let it in now, whatever is free there."""
     cluster = decision.cluster
-    if not runs_images(cluster):
+    if not cluster.runs_images:
         return None
     if unproved := decision.fleet.unproved(cluster):
         return refused(unproved)
@@ -145,7 +142,7 @@ def choices(
     elif preset.cluster_key:
         fitting = [_one(by_key.get(preset.cluster_key))]
     else:
-        fitting = [c for c in usable if runs_images(c) or not _needs_images(spec, wanted)] or usable
+        fitting = [c for c in usable if c.runs_images or not _needs_images(spec, wanted)] or usable
     fleet = fleet or Fleet(fitting, project.uid)
     if len(fitting) > 1:
         return fleet.ranked(fitting, spec.request)

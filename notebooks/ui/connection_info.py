@@ -13,8 +13,8 @@ from notebooks.ssh import ssh_of
 from notebooks.ui import texts
 from notebooks.where import cluster_of, image_of, node_of, objects_of
 from projects.services import no_address
-from runtime.drivers.kubernetes import names
 from runtime.models import ONE_MACHINE
+from runtime.pods import PORT, VOLUMES
 
 if TYPE_CHECKING:
     from notebooks.models import Workspace
@@ -62,9 +62,9 @@ def on_cluster(row: Workspace, *, is_owner: bool, may_open: bool) -> OnCluster |
     if cluster is None:
         return None
     options = options_of(cluster.options)
-    found = objects_of(row, options)
+    found = objects_of(row, cluster)
     kubectl = f"kubectl -n {found['namespace']}" if is_owner and kubectl_reaches(cluster) else ""
-    port = row.ports[0]["port"] if row.ports else 8888
+    port = row.ports[0]["port"] if row.ports else PORT
     return OnCluster(
         cluster=cluster.label,
         node=node_of(row) or "",
@@ -93,7 +93,7 @@ def seen_at(row: Workspace) -> list[SeenAt]:
 
     In one query; the home is said by itself.
     """
-    folder = names.VOLUMES if row.is_container else "~/volumes"
+    folder = VOLUMES if row.is_container else "~/volumes"
     return [
         SeenAt(seen.volume, f"{folder}/{seen.volume.mount_name}", seen.read_only)
         for seen in volumes_seen_by(row)

@@ -10,7 +10,6 @@ from django.utils.translation import gettext_lazy as _
 
 from notebooks.choices import WorkspaceKind
 from notebooks.program import MAX_PORTS
-from notebooks.services.placing import runs_images
 from notebooks.ui import texts
 
 if TYPE_CHECKING:
@@ -86,7 +85,7 @@ class ProgramForm(forms.Form):
 
     def fit_program(self, fleet: Fleet, usable: list[Cluster], row: Workspace | None) -> None:
         """Offer what exists: on the clusters of the project, or on the workspace's own."""
-        images = [cluster for cluster in usable if runs_images(cluster)]
+        images = [cluster for cluster in usable if cluster.runs_images]
         if images and len(images) == len(usable):
             self._without("environment")
         if not images:

@@ -19,7 +19,6 @@ from clusters import detached_cleanup, in_cluster
 from clusters import services as clusters
 from clusters.checks import run as checks
 from clusters.models import Cluster
-from clusters.usable import QUEUED_HERE
 from common import disk
 from events import sealer
 from files import services as files
@@ -69,7 +68,7 @@ def gate_tick() -> None:
     file = wanted_file(settings.BERTH_VAR)
     with contextlib.suppress(OSError):
         turn_file(settings.BERTH_VAR).touch(mode=0o600)
-    attached = Cluster.objects.filter(enabled=True).exclude(driver__in=QUEUED_HERE).exists()
+    attached = Cluster.objects.running_images().filter(enabled=True).exists()
     wanted = attached or any(gateway.wanted())
     with contextlib.suppress(OSError):  # no manager here, and no such folder
         if wanted:

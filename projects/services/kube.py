@@ -277,7 +277,7 @@ def _options(cluster_key: str) -> ClusterOptions:
 
 
 def _cluster(cluster_key: str) -> Cluster:
-    rows = Cluster.objects.filter(driver__in=namespaces.TENANT_DRIVERS, enabled=True)
+    rows = Cluster.objects.with_tenants().filter(enabled=True)
     cluster = rows.filter(key=cluster_key).first()
     if cluster is None:
         raise Conflict(_("This cluster is not attached now."), code="cluster-gone")

@@ -307,7 +307,8 @@ def test_the_gate_is_wanted_while_somebody_looks(
 
 def test_on_a_cluster_it_is_a_pod_with_one_volume(project: Any, bob: Any, principal: Any) -> None:
     from clusters.models import Cluster, Pool
-    from files.runtime_spec import lookup, workload_spec
+    from clusters.registry import lookup
+    from files.runtime_spec import workload_spec
     from files.services import session_open
     from runtime.protocol import InvalidSpec
     from volumes.models import ClassPlace, Volume, VolumeClass

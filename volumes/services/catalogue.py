@@ -12,7 +12,6 @@ from django.utils.translation import ngettext
 
 from clusters.models import Cluster
 from clusters.services.base import clean_name, require_operator
-from clusters.usable import QUEUED_HERE
 from common.errors import Conflict, wrong
 from events import services as events
 from volumes.backing import clean_options
@@ -150,7 +149,7 @@ def _place(row: VolumeClass, clusters: Any, default_on: Any) -> None:
 def _fits_places(row: VolumeClass) -> None:
     """One machine has folders below its own; NFS and storage classes need a cluster."""
     places = list(row.places.select_related("cluster"))
-    on_one = [p for p in places if p.cluster.driver in QUEUED_HERE]
+    on_one = [p for p in places if not p.cluster.runs_images]
     if on_one and (row.backing_kind != BackingKind.DIRECTORY or row.options):
         name = {"name": on_one[0].cluster.label}
         raise wrong(

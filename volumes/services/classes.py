@@ -7,7 +7,6 @@ from django.utils.translation import gettext as _
 
 from clusters.models import Cluster
 from clusters.options import options_of
-from clusters.usable import QUEUED_HERE
 from volumes.backing import derived_of
 from volumes.models import ClassPlace, VolumeClass
 
@@ -26,9 +25,7 @@ def derived_class_ensure(cluster: Cluster) -> VolumeClass:
 
     Volumes that exist keep what they lie on. One that an operator changed is his.
     """
-    kind, options = derived_of(
-        options_of(cluster.options), one_machine=cluster.driver in QUEUED_HERE
-    )
+    kind, options = derived_of(options_of(cluster.options), one_machine=not cluster.runs_images)
     row = VolumeClass.objects.filter(derived=True, places__cluster=cluster).first()
     if row is None:
         return _derive(cluster, kind, options)

@@ -10,7 +10,7 @@ from django.db.models import Exists, OuterRef
 
 from accounts.models import User
 from clusters.models import Cluster
-from clusters.usable import QUEUED_HERE, usable_clusters
+from clusters.usable import usable_clusters
 from common.clock import now
 from common.errors import BerthError
 from projects.choices import Role
@@ -72,7 +72,7 @@ def project_volumes_ensure(project: Project, principal: Principal | None = None)
     On clusters it is made with the first place there (``volumes.rules``).
     """
     for cluster in usable_clusters(project.uid):
-        if cluster.driver in QUEUED_HERE:
+        if not cluster.runs_images:
             project_volume_try(project, cluster.key, principal)
 
 
@@ -96,10 +96,10 @@ def shared_volumes_repair() -> int:
     A safety net for periodic housekeeping; returns how many were made.
     """
     made = 0
-    for key, driver in Cluster.objects.filter(enabled=True).values_list("key", "driver"):
+    for cluster in Cluster.objects.filter(enabled=True):
         shared = Volume.objects.filter(
             project=OuterRef("pk"),
-            cluster_key=key,
+            cluster_key=cluster.key,
             kind=VolumeKind.PROJECT,
             deleted_at__isnull=True,
         )
@@ -109,13 +109,16 @@ def shared_volumes_repair() -> int:
             deleted_at__isnull=True,
             archived_at__isnull=True,
         )
-        if driver not in QUEUED_HERE:
+        if cluster.runs_images:
             there = ProjectPlace.objects.filter(
-                project=OuterRef("pk"), cluster_key=key, phase=Phase.RUNNING, deleted_at=None
+                project=OuterRef("pk"),
+                cluster_key=cluster.key,
+                phase=Phase.RUNNING,
+                deleted_at=None,
             )
             rows = rows.filter(Exists(there))
         for project in rows.order_by("pk")[:REPAIRED]:
-            made += _repair(project, key)
+            made += _repair(project, cluster.key)
     return made
 
 

@@ -7,6 +7,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from runtime import pods
+
 MANAGER = "berth"
 DOMAIN = "berth.dev"
 MANAGED, UID, KIND = f"{DOMAIN}/managed", f"{DOMAIN}/uid", f"{DOMAIN}/kind"
@@ -24,13 +26,9 @@ JOB = "batch.kubernetes.io/job-name"
 FAILURES = "batch.kubernetes.io/job-index-failure-count"  # annotation: of this number, before it
 INDEX = "batch.kubernetes.io/job-completion-index"  # label and annotation of a group's pod
 
-MAIN = "main"  # the container that is the workload
 REGISTRIES = "berth-registries"
-HOME = "/home/berth"
-VOLUMES = "/volumes"
-SECRETS = "/var/run/berth/secrets"
-MEMORY = "/dev/shm"  # noqa: S108 - the pod's own
-PORT = 8888
+MAIN, PORT = pods.MAIN, pods.PORT
+HOME, VOLUMES, SECRETS, MEMORY = pods.HOME, pods.VOLUMES, pods.SECRETS, pods.MEMORY
 
 _LABEL_MAX = 63
 _SLUG_MAX = 30
