@@ -18,6 +18,7 @@ from runtime import installation, reconcilers
 from runtime.models import ONE_MACHINE, ObservedWorkload
 from runtime.protocol import Driver, Unreachable
 from runtime.routers.base import Router
+from runtime.streams import Streams
 
 REVISION_EVERY_S = 5.0  # how long a process may use a driver whose row was changed elsewhere
 
@@ -99,6 +100,18 @@ def access_of(cluster: Cluster) -> Any:
         message = f"The kubeconfig of {cluster.name} can't be opened: {error}"
         raise Unreachable(message) from error
     return kubeconfig.parse(text)
+
+
+def streams_of(cluster: Cluster) -> Streams | None:
+    """Return new streams into what runs there; None where this process may not have them."""
+    from runtime.drivers.kubernetes import addresses
+    from runtime.drivers.kubernetes.endpoint import Endpoint
+    from runtime.drivers.kubernetes.streams import KubeStreams
+
+    access = access_of(cluster)
+    if access is None:
+        return None
+    return KubeStreams(Endpoint.of(access, addresses.check_from_settings()))
 
 
 def register_lookup(of: Lookup) -> None:

@@ -14,9 +14,8 @@ from gate.callers import Caller, principal_of
 from notebooks import selectors, where
 from notebooks.models import Workspace
 from projects.access import Permission
-from runtime.drivers.kubernetes.names import MAIN
-from runtime.drivers.kubernetes.streams import Pod
 from runtime.protocol import Desired, Phase
+from runtime.streams import Pod
 
 
 class Demand(StrEnum):
@@ -81,7 +80,7 @@ def target_for(who: Principal, short_id: str, demand: Demand) -> Target:
             code="cluster-off",
         )
     objects = where.objects_of(row, cluster)
-    pod = Pod(objects["namespace"], objects["pod"], MAIN)
+    pod = Pod(objects["namespace"], objects["pod"])
     return _target(row, pod, is_owner=selectors.is_owner(who, row))
 
 

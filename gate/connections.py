@@ -7,16 +7,16 @@ from collections.abc import Callable
 from typing import Protocol
 
 from common.looks import look
-from runtime.drivers.kubernetes.streams import Endpoint, KubeStreams
+from runtime.streams import Streams
 
 
 class Located(Protocol):
-    """Where a cluster is; ``version`` changes with its credential."""
+    """New streams to a cluster; ``version`` changes with its credential."""
 
     @property
     def version(self) -> str: ...
     @property
-    def endpoint(self) -> Endpoint: ...
+    def streams(self) -> Streams: ...
 
 
 Locate = Callable[[str, str], Located | None]
@@ -28,10 +28,10 @@ class Connections:
 
     def __init__(self, locate: Locate) -> None:
         self._locate = locate
-        self._made: dict[str, tuple[str, float, KubeStreams]] = {}
+        self._made: dict[str, tuple[str, float, Streams]] = {}
         self._locks: dict[str, asyncio.Lock] = {}
 
-    async def of(self, cluster_key: str) -> KubeStreams:
+    async def of(self, cluster_key: str) -> Streams:
         async with self._locks.setdefault(cluster_key, asyncio.Lock()):
             clock = asyncio.get_running_loop().time()
             version, looked, streams = self._made.get(cluster_key, ("", 0.0, None))
@@ -41,7 +41,7 @@ class Connections:
             if found is not None:
                 if streams is not None:
                     await streams.aclose()
-                version, streams = found.version, KubeStreams(found.endpoint)
+                version, streams = found.version, found.streams
             assert streams is not None  # noqa: S101 - locate answers when nothing is known
             self._made[cluster_key] = (version, clock, streams)
             return streams

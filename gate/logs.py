@@ -20,8 +20,8 @@ from gate.access import Demand, target_of
 from gate.denials import admitted
 from gate.piped import Piped
 from gate.web import caller_of
-from runtime.drivers.kubernetes.streams import KubeStreams, Pod
 from runtime.protocol import DriverError
+from runtime.streams import Pod, Streams
 
 if TYPE_CHECKING:
     from gate.guard import Stream
@@ -53,7 +53,7 @@ async def follow(request: Request, gate: Gate) -> Response:
     )
 
 
-async def _events(streams: KubeStreams, pod: Pod, stream: Stream) -> AsyncIterator[bytes]:
+async def _events(streams: Streams, pod: Pod, stream: Stream) -> AsyncIterator[bytes]:
     yield b"retry: 2000\n\n"
     while not stream.over.is_set():
         first = True
@@ -72,7 +72,7 @@ async def _events(streams: KubeStreams, pod: Pod, stream: Stream) -> AsyncIterat
         return
 
 
-async def _parts(streams: KubeStreams, pod: Pod) -> AsyncIterator[str | None]:
+async def _parts(streams: Streams, pod: Pod) -> AsyncIterator[str | None]:
     """Yield text as it comes, None when nothing came for a while."""
     queue: asyncio.Queue[bytes | Exception | None] = asyncio.Queue(QUEUED)
     reading = asyncio.create_task(_read(streams, pod, queue))
@@ -97,14 +97,10 @@ async def _parts(streams: KubeStreams, pod: Pod) -> AsyncIterator[str | None]:
             await reading
 
 
-async def _read(
-    streams: KubeStreams, pod: Pod, queue: asyncio.Queue[bytes | Exception | None]
-) -> None:
+async def _read(streams: Streams, pod: Pod, queue: asyncio.Queue[bytes | Exception | None]) -> None:
     """Gather small writes, so that a line costs no event of its own when many come."""
     try:
-        async with contextlib.aclosing(
-            streams.log(pod, follow=True, tail=TAIL_LINES)  # type: ignore[type-var]
-        ) as log:
+        async with contextlib.aclosing(streams.log(pod, follow=True, tail=TAIL_LINES)) as log:
             async for data in log:
                 for at in range(0, len(data), PART):
                     await queue.put(data[at : at + PART])

@@ -23,9 +23,8 @@ from gate.guard import Guard
 from gate.volumes import views as volumes
 from gate.volumes.carrying import Carrier
 from gate.web import as_error, cors, refusal
-from runtime.drivers.kubernetes import addresses
-from runtime.drivers.kubernetes.endpoint import Endpoint
 from runtime.protocol import DriverError
+from runtime.streams import Streams
 
 HttpHandler = Callable[[Request, "Gate"], Awaitable[Response]]
 SocketHandler = Callable[[WebSocket, "Gate"], Awaitable[None]]
@@ -34,7 +33,7 @@ SocketHandler = Callable[[WebSocket, "Gate"], Awaitable[None]]
 @dataclass(frozen=True)
 class Place:
     version: str
-    endpoint: Endpoint
+    streams: Streams
 
 
 def locate(key: str, known: str) -> Located | None:
@@ -45,10 +44,10 @@ def locate(key: str, known: str) -> Located | None:
     version = f"{cluster.pk}/{cluster.revision}"  # another one may have come by the same key
     if version == known:
         return None
-    access = registry.access_of(cluster)
-    if access is None:
+    streams = registry.streams_of(cluster)
+    if streams is None:
         raise Unavailable(_("This process holds no key to clusters."))
-    return Place(version, Endpoint.of(access, addresses.check_from_settings()))
+    return Place(version, streams)
 
 
 class Gate:

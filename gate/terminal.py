@@ -26,8 +26,8 @@ from gate.callers import Caller, principal_of
 from gate.denials import admitted
 from gate.web import as_error, caller_of, close_with, refuse, tell
 from notebooks.models import Workspace
-from runtime.drivers.kubernetes.streams import STDIN, STDOUT, Ended, Exec
 from runtime.protocol import DriverError
+from runtime.streams import STDIN, STDOUT, Ended, Exec
 
 if TYPE_CHECKING:
     from gate.guard import Stream

@@ -24,8 +24,8 @@ from common.looks import look
 from common.problems import CONTENT_TYPE, problem_body
 from gate import callers
 from gate.callers import Caller, SignedOut
-from runtime.drivers.kubernetes.streams import Gone
 from runtime.protocol import DriverError
+from runtime.streams import Gone
 
 MAX_HEADER = 256
 MAX_TICKET = 1024

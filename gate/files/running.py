@@ -10,7 +10,7 @@ from django.utils.translation import gettext as _
 
 from common.errors import BerthError, Unavailable
 from gate.files.scripts import refusal
-from runtime.drivers.kubernetes.streams import STDERR, STDOUT, Exec, KubeStreams, Pod
+from runtime.streams import STDERR, STDOUT, Exec, Pod, Streams
 
 ANSWER_S = 30.0
 MOST = 1_100_000
@@ -71,7 +71,7 @@ class Script:
 
 @contextlib.asynccontextmanager
 async def script(
-    streams: KubeStreams, pod: Pod, command: Sequence[str], *, stdin: bool = False
+    streams: Streams, pod: Pod, command: Sequence[str], *, stdin: bool = False
 ) -> AsyncIterator[Script]:
     """Run ``command``; its first line has been read and is a yes."""
     try:
@@ -83,7 +83,7 @@ async def script(
         raise Unavailable(_("The container takes too long to answer.")) from error
 
 
-async def short(streams: KubeStreams, pod: Pod, command: Sequence[str]) -> bytes:
+async def short(streams: Streams, pod: Pod, command: Sequence[str]) -> bytes:
     """Run to the end and return all of what it wrote after the first line; bounded."""
     found = bytearray()
     async with script(streams, pod, command) as one, asyncio.timeout(ANSWER_S):

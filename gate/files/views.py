@@ -30,7 +30,7 @@ from gate.files.scripts import command, escaped, folder, path_of, split
 from gate.piped import SLOW_S, Broken, Piped
 from gate.terminal import record
 from gate.web import caller_of
-from runtime.drivers.kubernetes.streams import Gone, KubeStreams
+from runtime.streams import Gone, Streams
 
 if TYPE_CHECKING:
     from gate.guard import Stream
@@ -41,7 +41,7 @@ PART = 256 * 1024
 AUDIT_NAME = 300
 
 
-async def _enter(request: Request, gate: Gate) -> tuple[Caller, Target, KubeStreams]:
+async def _enter(request: Request, gate: Gate) -> tuple[Caller, Target, Streams]:
     caller = await caller_of(request)
     short_id = request.path_params["workspace"]
     target = await admitted(caller, "files", short_id, lambda: running_target(caller, short_id))

@@ -15,8 +15,8 @@ from gate.access import Demand, Target, running_target
 from gate.callers import Caller
 from gate.denials import admitted
 from gate.terminal import record_opened, settle
-from runtime.drivers.kubernetes.streams import Forward
 from runtime.protocol import DriverError
+from runtime.streams import Forward
 
 if TYPE_CHECKING:
     from gate.guard import Stream

@@ -15,8 +15,8 @@ from gate.access import Demand, running_target
 from gate.callers import Caller
 from gate.denials import admitted
 from gate.terminal import record_opened, settle, shell_command
-from runtime.drivers.kubernetes.streams import STDERR, Exec
 from runtime.protocol import DriverError
+from runtime.streams import STDERR, Exec
 
 if TYPE_CHECKING:
     from gate.guard import Stream

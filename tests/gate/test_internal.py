@@ -188,6 +188,7 @@ def test_streams_find_the_way_to_a_cluster_attached_by_the_key_of_another(
     from clusters.models import Cluster
     from gate import service
     from runtime.drivers.kubernetes.access import KubeAccess
+    from runtime.drivers.kubernetes.streams import KubeStreams
 
     def opened(cluster: Cluster) -> KubeAccess:
         return KubeAccess(server=f"http://{cluster.name}", ca_pem="")
@@ -201,4 +202,5 @@ def test_streams_find_the_way_to_a_cluster_attached_by_the_key_of_another(
     Cluster.objects.create(key="far", name="new", driver="kubernetes")
     found = service.locate("far", known.version)
     assert found is not None
-    assert found.endpoint.server == "http://new"
+    assert isinstance(found.streams, KubeStreams)
+    assert found.streams.endpoint.server == "http://new"

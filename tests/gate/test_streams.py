@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from runtime.drivers.kubernetes.endpoint import Endpoint
-from runtime.drivers.kubernetes.streams import STDERR, STDOUT, Gone, KubeStreams, Pod, ended_of
+from runtime.drivers.kubernetes.streams import KubeStreams, ended_of
 from runtime.protocol import Unreachable
+from runtime.streams import STDERR, STDOUT, Gone, Pod
 from tests.gate.conftest import until
 from tests.gate.fake_kube import FakeKube
 

@@ -12,8 +12,7 @@ import contextlib
 import json
 import socket
 import ssl
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import Any, Self
 from urllib.parse import quote, urlsplit
 
@@ -30,8 +29,9 @@ from websockets.typing import Subprotocol
 
 from runtime.drivers.kubernetes.endpoint import CheckedBackend, Endpoint, open_socket
 from runtime.protocol import DriverError, Unreachable
+from runtime.streams import STDERR, STDIN, STDOUT, Ended, Gone, Pod
 
-STDIN, STDOUT, STDERR, STATUS, RESIZE = range(5)
+STATUS, RESIZE = 3, 4  # channels after those of the command itself
 _CLOSE = 255  # v5: the next byte names the channel whose end this is
 _V5, _V4 = Subprotocol("v5.channel.k8s.io"), Subprotocol("v4.channel.k8s.io")
 _CHUNK = 32 * 1024
@@ -41,32 +41,8 @@ _SMALL = 64 * 1024
 _READ_MAX = 16 * 1024 * 1024
 
 
-class Gone(DriverError):  # noqa: N818 - named as the answer it is
-    """The pod or container is not there (any more)."""
-
-
-@dataclass(frozen=True)
-class Pod:
-    """One container of one pod."""
-
-    namespace: str
-    name: str
-    container: str = "main"
-
-    def path(self, subresource: str) -> str:
-        return f"/api/v1/namespaces/{quote(self.namespace)}/pods/{quote(self.name)}/{subresource}"
-
-
-@dataclass(frozen=True)
-class Ended:
-    """How a command ended: its code, or why there is none."""
-
-    code: int | None
-    message: str = ""
-
-
 class KubeStreams:
-    """One per cluster and event loop; holds a small pool for plain reads."""
+    """One per cluster and event loop (``runtime.streams``); holds a small pool for plain reads."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
@@ -89,23 +65,23 @@ class KubeStreams:
         query += [("container", pod.container), ("stdout", "true")]
         query += [("stdin", "true")] if stdin else []
         query += [("tty", "true")] if tty else [("stderr", "true")]
-        made = await self._connect(pod.path("exec"), query, [_V5, _V4], small=tty)
+        made = await self._connect(_path(pod, "exec"), query, [_V5, _V4], small=tty)
         return Exec(made)
 
     async def forward(self, pod: Pod, port: int) -> Forward:
         """Open one connection to ``localhost:port`` of the pod."""
-        made = await self._connect(pod.path("portforward"), [("ports", str(port))], [_V4])
+        made = await self._connect(_path(pod, "portforward"), [("ports", str(port))], [_V4])
         return Forward(made)
 
     async def log(
         self, pod: Pod, *, follow: bool = False, tail: int | None = None, since: str = ""
-    ) -> AsyncIterator[bytes]:
+    ) -> AsyncGenerator[bytes, None]:
         """Yield what the container writes as it comes; ends with the container."""
         query = [("container", pod.container)]
         query += [("follow", "true")] if follow else []
         query += [("tailLines", str(tail))] if tail is not None else []
         query += [("sinceTime", since)] if since else []
-        async with self._get(pod.path("log"), query) as response:
+        async with self._get(_path(pod, "log"), query) as response:
             async for part in response.aiter_stream():
                 yield part
 
@@ -280,6 +256,10 @@ class Forward(_Duplex):
 
     async def send(self, data: bytes) -> None:
         await self._send(0, data)
+
+
+def _path(pod: Pod, subresource: str) -> str:
+    return f"/api/v1/namespaces/{quote(pod.namespace)}/pods/{quote(pod.name)}/{subresource}"
 
 
 def ended_of(data: bytes) -> Ended:
