@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 from django.utils.translation import gettext as _
 
@@ -17,12 +16,9 @@ from clusters.registry import driver_for
 from common.clock import now
 from images.findings import NO_SINGLEUSER
 from images.models import ImageFacts
-from runtime.protocol import DriverError
+from runtime.capabilities import Attempt, Program, SupportsPrograms, Tried
+from runtime.protocol import DriverError, Placement
 from runtime.reasons import Reason
-
-if TYPE_CHECKING:
-    from runtime.drivers.kubernetes.oneshot import Step
-    from runtime.protocol import Placement
 
 COMMAND: Sequence[str] = ("jupyterhub-singleuser", "--version")
 _VERSION = re.compile(r"^\s*([0-9]{1,4}\.[0-9]{1,4}(?:\.[0-9a-z]{1,12}){0,3})\s*$", re.MULTILINE)
@@ -41,20 +37,18 @@ def learn(
     facts: ImageFacts, *, cluster_key: str, namespace: str, image: str, placement: Placement
 ) -> tuple[bool, str]:
     """Ask, or look how far it is: (still under way, why nothing could be learned)."""
-    from runtime.drivers.kubernetes.oneshot import State
-
     try:
-        found = _step(facts, cluster_key, namespace, image, placement)
+        found = _tried(facts, cluster_key, namespace, image, placement)
     except DriverError as error:
         return False, _why(error)
     if found is None:
         return False, ""
-    if found.state is State.RUNNING:
+    if found.state is Attempt.RUNNING:
         return True, ""
-    if found.state is State.FAILED:
+    if found.state is Attempt.FAILED:
         return False, found.text
     said = _VERSION.search(found.text)
-    if found.state is State.DONE and said is None:
+    if found.state is Attempt.DONE and said is None:
         return False, ""
     facts.singleuser = NO_SINGLEUSER if said is None else said[1][:32]
     facts.singleuser_at = now()
@@ -68,20 +62,17 @@ def _why(error: DriverError) -> str:
     return str(error)
 
 
-def _step(
+def _tried(
     facts: ImageFacts, cluster_key: str, namespace: str, image: str, placement: Placement
-) -> Step | None:
-    from runtime.drivers.kubernetes import oneshot
-    from runtime.drivers.kubernetes.driver import KubernetesDriver
-
+) -> Tried | None:
     driver = driver_for(cluster_key)
-    if not isinstance(driver, KubernetesDriver):
+    if not isinstance(driver, SupportsPrograms):
         return None
-    program = oneshot.Program(
+    program = Program(
         namespace=namespace,
         name=f"probe-{facts.digest.partition(':')[2][:20]}",
         image=image,
         command=COMMAND,
         placement=placement,
     )
-    return oneshot.step(driver.client, driver.options, program)
+    return driver.try_program(program)

@@ -6,7 +6,9 @@ Asked by ``isinstance``, never by name. The contracts are those of ``runtime.pro
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Protocol, runtime_checkable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Protocol, runtime_checkable
 
 from runtime.protocol import (
     Backing,
@@ -175,6 +177,65 @@ class SupportsLogs(Protocol):
 
         ``replica``: whose, by its number; one that is not there has written nothing.
         """
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What people may read of a workload's objects: title → document, events newest first."""
+
+    objects: Mapping[str, Mapping[str, Any]]
+    events: tuple[Mapping[str, Any], ...] = ()
+    more: bool = False  # there are other events, older ones
+    unread: bool = False  # not all could be read in time: newer ones may be missing
+
+
+@runtime_checkable
+class SupportsInspection(Protocol):
+    """Showing what the cluster itself holds of a workload. No secret is ever in it."""
+
+    def inspect(
+        self, where: Mapping[str, str], *, for_owner: bool, most: int, seconds: float
+    ) -> Inspection:
+        """Read the objects at ``where`` (namespace, name, pod) and their ``most`` latest events.
+
+        Others than the owner are shown no values of the environment, no words of the command.
+        """
+
+
+class Attempt(StrEnum):
+    """How trying a program stands."""
+
+    RUNNING = "running"  # being pulled, or at work
+    DONE = "done"  # ended well; ``text`` is what it wrote
+    ABSENT = "absent"  # the image has no such program
+    FAILED = "failed"  # it could not be tried, or ended badly: nothing is known
+
+
+@dataclass(frozen=True)
+class Tried:
+    """How far a program is that was tried."""
+
+    state: Attempt
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Program:
+    """What is run, and where: nodes that are reserved for others do not even fetch the image."""
+
+    namespace: str
+    name: str
+    image: str
+    command: Sequence[str]
+    placement: Placement
+
+
+@runtime_checkable
+class SupportsPrograms(Protocol):
+    """Running one short program of an image, to learn what it says."""
+
+    def try_program(self, program: Program) -> Tried:
+        """Begin, or look how far it is. Call again while it is RUNNING; it removes itself."""
 
 
 @runtime_checkable

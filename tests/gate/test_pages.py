@@ -7,8 +7,8 @@ import pytest
 from django.test import Client
 
 from clusters.models import Cluster
-from gate.objects import clean
 from runtime import gateway
+from runtime.drivers.kubernetes.inspection import clean
 
 pytestmark = pytest.mark.django_db
 
@@ -77,10 +77,10 @@ OBJECT = {
 
 
 def test_objects_show_no_bookkeeping_and_others_no_values() -> None:
-    mine = clean(OBJECT, with_env=True)
+    mine = clean(OBJECT, for_owner=True)
     assert "managedFields" not in mine["metadata"]
     assert mine["spec"]["containers"][0]["env"][0]["value"] == "private"
-    others = clean({"spec": {"template": OBJECT}, "metadata": {}}, with_env=False)
+    others = clean({"spec": {"template": OBJECT}, "metadata": {}}, for_owner=False)
     assert "private" not in str(others)
     assert OBJECT["metadata"]["managedFields"]
 

@@ -9,7 +9,15 @@ from dataclasses import replace
 
 import structlog
 
-from runtime.drivers.kubernetes import addresses, leftovers, observe, shapes
+from runtime.capabilities import Inspection, Program, Tried
+from runtime.drivers.kubernetes import (
+    addresses,
+    inspection,
+    leftovers,
+    observe,
+    oneshot,
+    shapes,
+)
 from runtime.drivers.kubernetes.access import KubeAccess
 from runtime.drivers.kubernetes.api_errors import in_words, raise_for
 from runtime.drivers.kubernetes.apply import Workloads
@@ -274,6 +282,17 @@ class KubernetesDriver:
         self, holders: Iterable[Holder], sources: Iterable[UseSource]
     ) -> Sequence[DeviceUse]:
         return self._exporters.use(holders, sources)
+
+    # --- SupportsInspection, SupportsPrograms ---------------------------------------------------
+    def inspect(
+        self, where: Mapping[str, str], *, for_owner: bool, most: int, seconds: float
+    ) -> Inspection:
+        return inspection.inspect(
+            self.client, where, for_owner=for_owner, most=most, seconds=seconds
+        )
+
+    def try_program(self, program: Program) -> Tried:
+        return oneshot.step(self.client, self.options, program)
 
     # --- SupportsTenants, SupportsKubeTokens ----------------------------------------------------
     def ensure_tenant(self, spec: TenantSpec) -> tuple[str, ...]:

@@ -10,16 +10,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
+from runtime.capabilities import Attempt, Program, Tried
 from runtime.drivers.kubernetes import names, observe_job
 from runtime.drivers.kubernetes.builders import devices, placing
 from runtime.drivers.kubernetes.builders.pod import is_for_all
 from runtime.drivers.kubernetes.client import KubeClient, Object, path_of
 from runtime.drivers.kubernetes.options import KubernetesOptions
-from runtime.protocol import Denied, Placement
+from runtime.protocol import Denied
 from runtime.reasons import Reason
 
 PROBE = f"{names.DOMAIN}/probe"
@@ -33,53 +32,29 @@ _NOT_FOUND = 127  # what a program says of one that it looked for
 _NEVER_BEGAN = frozenset(("StartError", "ContainerCannotRun"))
 
 
-class State(StrEnum):
-    RUNNING = "running"  # being pulled, or at work
-    DONE = "done"  # ended well; ``text`` is what it wrote
-    ABSENT = "absent"  # the image has no such program
-    FAILED = "failed"  # it could not be tried, or ended badly: nothing is known
-
-
-@dataclass(frozen=True)
-class Step:
-    state: State
-    text: str = ""
-
-
-@dataclass(frozen=True)
-class Program:
-    """What is run, and where: nodes that are reserved for others do not even fetch the image."""
-
-    namespace: str
-    name: str
-    image: str
-    command: Sequence[str]
-    placement: Placement
-
-
-def step(client: KubeClient, options: KubernetesOptions, program: Program) -> Step:
+def step(client: KubeClient, options: KubernetesOptions, program: Program) -> Tried:
     """Begin, or look how far it is. Call again while it is RUNNING."""
     namespace, name = program.namespace, program.name
     job = client.get("batch/v1", "jobs", name, namespace)
     if job is None:
         _require_room(client, namespace)
         client.apply(build(options, program))
-        return Step(State.RUNNING)
+        return Tried(Attempt.RUNNING)
     pods = client.list("v1", "pods", namespace, selector=f"{PROBE}={name}")
     for pod in pods:
         found = _of(pod, program.command[0])
-        if found.state is State.DONE:
-            return Step(State.DONE, _output(client, namespace, pod["metadata"]["name"]))
-        if found.state is State.ABSENT:
+        if found.state is Attempt.DONE:
+            return Tried(Attempt.DONE, _output(client, namespace, pod["metadata"]["name"]))
+        if found.state is Attempt.ABSENT:
             client.delete("batch/v1", "jobs", name, namespace)
-        if found.state is not State.RUNNING:
+        if found.state is not Attempt.RUNNING:
             return found
     over = {
         c["type"]: c for c in job.get("status", {}).get("conditions", []) if c["status"] == "True"
     }
     if not pods and ("Complete" in over or "Failed" in over):
-        return Step(State.FAILED, str(over.get("Failed", {}).get("message", ""))[:300])
-    return Step(State.RUNNING)
+        return Tried(Attempt.FAILED, str(over.get("Failed", {}).get("message", ""))[:300])
+    return Tried(Attempt.RUNNING)
 
 
 def _require_room(client: KubeClient, namespace: str) -> None:
@@ -150,25 +125,25 @@ def _container(image: str, command: Sequence[str], pull: str) -> Object:
     }
 
 
-def _of(pod: Mapping[str, Any], program: str) -> Step:
+def _of(pod: Mapping[str, Any], program: str) -> Tried:
     for container in pod.get("status", {}).get("containerStatuses", []):
         state = container.get("state", {})
         waiting = state.get("waiting") or {}
         if waiting.get("reason") in _NO_PULL:
-            return Step(State.FAILED, str(waiting.get("message", ""))[:300])
+            return Tried(Attempt.FAILED, str(waiting.get("message", ""))[:300])
         if ended := state.get("terminated"):
             return _ended(ended, program)
-    return Step(State.RUNNING)
+    return Tried(Attempt.RUNNING)
 
 
-def _ended(ended: Mapping[str, Any], program: str) -> Step:
+def _ended(ended: Mapping[str, Any], program: str) -> Tried:
     code, text = int(ended.get("exitCode", 1)), str(ended.get("message", ""))
     if code == 0:
-        return Step(State.DONE)
+        return Tried(Attempt.DONE)
     began = ended.get("reason") not in _NEVER_BEGAN
     if (began and code == _NOT_FOUND) or (not began and lacks(text, program)):
-        return Step(State.ABSENT)
-    return Step(State.FAILED, text[:300])
+        return Tried(Attempt.ABSENT)
+    return Tried(Attempt.FAILED, text[:300])
 
 
 def lacks(text: str, program: str) -> bool:

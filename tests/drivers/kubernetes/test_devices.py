@@ -7,6 +7,7 @@ import pytest
 from clusters.checks.base import Answer
 from clusters.checks.probe_runner import Bench, Needs
 from clusters.options import ClusterOptions
+from runtime.capabilities import Program
 from runtime.drivers.kubernetes import oneshot
 from runtime.drivers.kubernetes.builders import measure, nfs, workload
 from runtime.drivers.kubernetes.options import KubernetesOptions
@@ -40,7 +41,7 @@ def of_folders():
 
 
 def of_looking_into_an_image():
-    return oneshot.build(OPTIONS, oneshot.Program("ns", "n", CUDA, ["x"], Placement())), []
+    return oneshot.build(OPTIONS, Program("ns", "n", CUDA, ["x"], Placement())), []
 
 
 def of_the_self_check():

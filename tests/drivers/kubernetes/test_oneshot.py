@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from runtime.capabilities import Attempt, Program, Tried
 from runtime.drivers.kubernetes import oneshot
-from runtime.drivers.kubernetes.oneshot import State, Step
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.protocol import Denied, Placement
 from runtime.reasons import Reason
@@ -16,10 +16,10 @@ from tests.drivers.kubernetes.stub import Stub
 JOBS, PODS = "/apis/batch/v1/jobs", "/api/v1/pods"
 
 
-def step(stub: Stub, program: str = "x", name: str = "probe-1", namespace: str = "ns") -> Step:
+def step(stub: Stub, program: str = "x", name: str = "probe-1", namespace: str = "ns") -> Tried:
     client = stub.client()
     try:
-        asked = oneshot.Program(
+        asked = Program(
             namespace=namespace,
             name=name,
             image="a/b@sha256:1",
@@ -38,10 +38,10 @@ def ended(stub: Stub, **terminated: Any) -> None:
 
 
 def test_one_that_failed_is_not_tried_again_while_it_is_kept(stub: Stub) -> None:
-    assert step(stub).state is State.RUNNING
+    assert step(stub).state is Attempt.RUNNING
     ended(stub, exitCode=1, message="broken")
     for _ in range(3):
-        assert step(stub) == Step(State.FAILED, "broken")
+        assert step(stub) == Tried(Attempt.FAILED, "broken")
     assert stub.count("PATCH") == 1
     assert stub.count("DELETE") == 0
     job = stub.objects[(JOBS, "ns/probe-1")]["spec"]
@@ -60,7 +60,7 @@ def test_c10_what_another_project_pulled_with_its_sign_in_is_asked_for_again(
     image: str, policy: str
 ) -> None:
     options = KubernetesOptions(default_image="registry.example.org/ours:1")
-    asked = oneshot.Program("ns", "probe-1", image, ("x",), Placement())
+    asked = Program("ns", "probe-1", image, ("x",), Placement())
     job = oneshot.build(options, asked)
     (container,) = job["spec"]["template"]["spec"]["containers"]
     assert container["imagePullPolicy"] == policy
@@ -79,14 +79,14 @@ def test_one_that_took_too_long_is_not_tried_again_while_it_is_kept(stub: Stub) 
     over = {"type": "Failed", "status": "True", "message": "was active longer than its deadline"}
     stub.objects[(JOBS, "ns/probe-1")]["status"] = {"conditions": [over]}
     for _ in range(2):
-        assert step(stub).state is State.FAILED
+        assert step(stub).state is Attempt.FAILED
     assert (stub.count("PATCH"), stub.count("DELETE")) == (1, 0)
 
 
 def test_one_that_is_answered_makes_room(stub: Stub) -> None:
     step(stub)
     ended(stub, exitCode=127)
-    assert step(stub).state is State.ABSENT
+    assert step(stub).state is Attempt.ABSENT
     assert (JOBS, "ns/probe-1") not in stub.objects
 
 
@@ -121,21 +121,21 @@ def test_trouble_of_a_node_says_nothing_of_an_image(stub: Stub, said: str) -> No
     step(stub, command)
     ended(stub, exitCode=128, reason="StartError", message=said)
     for _ in range(2):
-        assert step(stub, command) == Step(State.FAILED, said[:300])
+        assert step(stub, command) == Tried(Attempt.FAILED, said[:300])
     assert stub.count("DELETE") == 0
 
 
 def test_five_at_once_are_enough_for_a_project(stub: Stub) -> None:
     for number in range(5):
-        assert step(stub, name=f"probe-{number}").state is State.RUNNING
+        assert step(stub, name=f"probe-{number}").state is Attempt.RUNNING
     with pytest.raises(Denied) as caught:
         step(stub, name="probe-5")
     assert caught.value.reason == Reason.QUOTA_DENIED
-    assert step(stub, name="probe-5", namespace="another").state is State.RUNNING
-    assert step(stub, name="probe-4").state is State.RUNNING  # it is under way: only looked at
+    assert step(stub, name="probe-5", namespace="another").state is Attempt.RUNNING
+    assert step(stub, name="probe-4").state is Attempt.RUNNING  # it is under way: only looked at
     over = {"type": "Complete", "status": "True"}
     stub.objects[(JOBS, "ns/probe-0")]["status"] = {"conditions": [over]}
-    assert step(stub, name="probe-5").state is State.RUNNING
+    assert step(stub, name="probe-5").state is Attempt.RUNNING
     assert (JOBS, "ns/probe-5") in stub.objects
 
 
