@@ -5,10 +5,11 @@ from collections.abc import Mapping
 from runtime.drivers.kubernetes import names
 from runtime.traits import Traits
 
+KUBERNETES = "kubernetes"
 TRAITS: Mapping[str, Traits] = {
     "fake": Traits(),
     "local": Traits(),
-    "kubernetes": Traits(runs_images=True, has_tenants=True, names=names),
+    KUBERNETES: Traits(runs_images=True, has_tenants=True, names=names),
 }
 RUN_IMAGES = frozenset(name for name, traits in TRAITS.items() if traits.runs_images)
 HAVE_TENANTS = frozenset(name for name, traits in TRAITS.items() if traits.has_tenants)

@@ -7,11 +7,10 @@ from django.conf import settings
 from django.db import transaction
 
 from clusters import hooks
+from clusters.drivers import KUBERNETES
 from clusters.models import Cluster
 from clusters.options import check, options_of
 from common.clock import now
-
-DRIVER = "kubernetes"
 
 
 @transaction.atomic
@@ -23,7 +22,7 @@ def ensure() -> Cluster | None:
     wanted = check(options_of(settings.BERTH_IN_CLUSTER_OPTIONS))
     name = settings.BERTH_IN_CLUSTER_NAME or key
     row, made = Cluster.objects.select_for_update().get_or_create(
-        key=key, defaults={"name": name, "driver": DRIVER, "options": wanted.as_json()}
+        key=key, defaults={"name": name, "driver": KUBERNETES, "options": wanted.as_json()}
     )
     changed = options_of(row.options) != wanted
     if not made and (changed or row.name != name):

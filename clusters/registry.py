@@ -11,6 +11,7 @@ from typing import Any
 from django.conf import settings
 
 from clusters import in_cluster
+from clusters.drivers import KUBERNETES
 from clusters.models import Cluster
 from clusters.options import options_of
 from common import sealing
@@ -143,7 +144,7 @@ def lookup(uid: str) -> Mapping[str, str] | None:
 DRIVERS: dict[str, Callable[[Cluster], Driver]] = {
     "fake": _fake,
     "local": _local,
-    "kubernetes": _kubernetes,
+    KUBERNETES: _kubernetes,
 }
 
 

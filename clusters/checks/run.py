@@ -40,11 +40,15 @@ ALWAYS = "version"  # whether anybody is there
 def run_due() -> int:
     """Check every cluster that was not checked, is to be checked again or was so long ago."""
     at = now()
-    rows = Cluster.objects.filter(driver="kubernetes", enabled=True).filter(
-        Q(checks_ran_at__isnull=True)
-        | Q(checks_ran_at__lt=at - AGAIN)
-        | Q(checks_due_at__lte=at)
-        | Q(checks_asked_at__gt=F("checks_ran_at"))
+    rows = (
+        Cluster.objects.running_images()
+        .filter(enabled=True)
+        .filter(
+            Q(checks_ran_at__isnull=True)
+            | Q(checks_ran_at__lt=at - AGAIN)
+            | Q(checks_due_at__lte=at)
+            | Q(checks_asked_at__gt=F("checks_ran_at"))
+        )
     )
     count = 0
     for cluster in rows:

@@ -20,6 +20,7 @@ from django.utils.translation import gettext as _
 
 from clusters import hooks, registry
 from clusters.demand import live_on
+from clusters.drivers import KUBERNETES
 from clusters.models import CheckResult, Cluster
 from clusters.options import ClusterOptions, changed, options_of
 from clusters.services.base import clean_name, require_operator
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 
     from accounts.principal import Principal
 
-_DRIVER = "kubernetes"
 _RESERVED = frozenset({ONE_MACHINE, "new"})
 MAX_KUBECONFIG = 64 * 1024
 MAX_NAME = 120
@@ -76,7 +76,7 @@ def cluster_attach(*, principal: Principal, given: Attachment) -> Cluster:
             code="name-taken",
             fields={"key": [_("There is a cluster with this short name already.")]},
         )
-    cluster = Cluster(key=key, name=name, driver=_DRIVER, options=options.as_json())
+    cluster = Cluster(key=key, name=name, driver=KUBERNETES, options=options.as_json())
     _put(cluster, sealed, principal)
     try:
         with transaction.atomic():
