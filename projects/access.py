@@ -29,6 +29,9 @@ class Permission(StrEnum):
     CREDENTIAL_READ = "credential:read"
     CREDENTIAL_USE = "credential:use"
     EVENT_READ = "event:read"
+    JOB_CREATE = "job:create"
+    JOB_MANAGE = "job:manage"
+    JOB_READ = "job:read"
     KUBE_USE = "kube:use"
     LOAD_CREATE = "load:create"
     LOAD_MANAGE = "load:manage"
@@ -55,6 +58,9 @@ PERMISSION_TEXT: dict[Permission, Promise] = {
     Permission.CREDENTIAL_READ: _("See which credentials there are"),
     Permission.CREDENTIAL_USE: _("Put credentials of the project to use in own work"),
     Permission.EVENT_READ: _("Read what happened in the project"),
+    Permission.JOB_CREATE: _("Run own jobs, cancel and delete them"),
+    Permission.JOB_MANAGE: _("Cancel and delete jobs of others"),
+    Permission.JOB_READ: _("See jobs, their state and their replicas"),
     Permission.KUBE_USE: _("Use kubectl in the project's namespace (own workspaces only)"),
     Permission.LOAD_CREATE: _("Load data into volumes and out of them; pause and end own loads"),
     Permission.LOAD_MANAGE: _("Pause, change and remove loads of others"),
@@ -78,6 +84,7 @@ PERMISSION_TEXT: dict[Permission, Promise] = {
 
 _VIEWER = frozenset(
     {
+        Permission.JOB_READ,
         Permission.KUBE_USE,
         Permission.LOAD_READ,
         Permission.PROJECT_READ,
@@ -92,6 +99,7 @@ _MEMBER = _VIEWER | {
     Permission.CREDENTIAL_READ,
     Permission.CREDENTIAL_USE,
     Permission.EVENT_READ,
+    Permission.JOB_CREATE,
     Permission.LOAD_CREATE,
     Permission.VOLUME_CREATE,
     Permission.VOLUME_USE,
@@ -99,6 +107,7 @@ _MEMBER = _VIEWER | {
 }
 _MANAGER = _MEMBER | {
     Permission.CREDENTIAL_MANAGE,
+    Permission.JOB_MANAGE,
     Permission.LOAD_MANAGE,
     Permission.MEMBER_MANAGE,
     Permission.PROJECT_UPDATE,
@@ -119,6 +128,7 @@ ROLE_PERMISSIONS: dict[Role, frozenset[Permission]] = {
 _MEMBERS_ONLY = frozenset(
     {
         Permission.CREDENTIAL_USE,
+        Permission.JOB_CREATE,
         Permission.KUBE_USE,
         Permission.LOAD_CREATE,
         Permission.VOLUME_USE,

@@ -124,6 +124,7 @@ INSTALLED_APPS = [
     "hubapi",
     "queues",
     "notebooks",
+    "jobs",
     "usage",
     "gate",
     "console",

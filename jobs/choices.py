@@ -1,0 +1,27 @@
+"""The words of jobs."""
+
+from django.db.models import TextChoices
+from django.utils.translation import gettext_lazy as _
+
+
+class State(TextChoices):
+    """What people read of a job."""
+
+    QUEUED = "queued", _("Queued")
+    STARTING = "starting", _("Starting")
+    RUNNING = "running", _("Running")
+    CANCELLING = "cancelling", _("Being cancelled")
+    SUCCEEDED = "succeeded", _("Succeeded")
+    FAILED = "failed", _("Failed")
+    CANCELLED = "cancelled", _("Cancelled")
+    DELETING = "deleting", _("Being deleted")
+
+
+class StopReason(TextChoices):
+    """Why a job was told to stop."""
+
+    CANCELLED = "cancelled", _("Cancelled")
+    TIME_LIMIT = "time-limit", _("Its time was up")
+    PROJECT_ARCHIVED = "project-archived", _("The project was archived")
+    OWNER_DISABLED = "owner-disabled", _("Its owner's account was closed")
+    OWNER_LEFT = "owner-left", _("Its owner left the project")

@@ -1,0 +1,64 @@
+"""Batch jobs: a program on one or several replicas that runs to its end."""
+
+from __future__ import annotations
+
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+from credentials.sealed import SealedMapping
+from jobs.choices import StopReason
+from runtime.protocol import Seen
+from work.models import Workload
+
+
+class Job(Workload):
+    """What runs, on how many replicas, how often it is tried, and how it ended.
+
+    Sizes are those of one replica. ``launch`` counts the times that a person started it.
+    """
+
+    KIND = "job"
+
+    environment = models.CharField(_("environment"), max_length=255, blank=True, default="")
+    image = models.CharField(_("image"), max_length=512, blank=True, default="")
+    image_digest = models.CharField(max_length=80, blank=True, default="")  # what a launch pinned
+    command = models.JSONField(_("command"), default=list, blank=True)  # []: the image's own
+    args = models.JSONField(_("arguments"), default=list, blank=True)
+    env = SealedMapping(default=dict, blank=True)  # private to the owner
+    replicas = models.PositiveSmallIntegerField(_("replicas"), default=1)
+    retries = models.PositiveSmallIntegerField(_("retries"), default=0)  # after a bad end
+    # --- how the latest launch ended ----------------------------------------------------------
+    exit_code = models.IntegerField(null=True)  # of the replica that decided it; None: none yet
+    failed_replica = models.PositiveSmallIntegerField(null=True)
+    finished_at = models.DateTimeField(null=True)
+
+    def get_absolute_url(self) -> str:
+        return f"/projects/{self.project.slug}/jobs/{self.short_id}/"
+
+    @property
+    def was_cancelled(self) -> bool:
+        return self.stop_reason == StopReason.CANCELLED
+
+
+class Replica(models.Model):
+    """One replica of the latest launch, as it was last seen."""
+
+    job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="replica_rows")
+    launch = models.PositiveIntegerField()
+    index = models.PositiveSmallIntegerField()
+    role = models.CharField(max_length=32, default="main")
+    seen = models.CharField(max_length=16, choices=[(s.value, s.value) for s in Seen])
+    exit_code = models.IntegerField(null=True)
+    reason = models.CharField(max_length=64, blank=True, default="")
+    node = models.CharField(max_length=255, blank=True, default="")
+    started_at = models.DateTimeField(null=True)
+    ended_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ["index"]
+        constraints = [
+            models.UniqueConstraint(fields=["job", "launch", "index"], name="jobs_replica_once")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.job_id}/{self.launch}/{self.index}"
