@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
@@ -17,10 +18,14 @@ from runtime.routers.base import Router
 
 if TYPE_CHECKING:
     from runtime.drivers.kubernetes.client import KubeClient
+    from runtime.routers.gateway import Find
 
 
-def from_settings() -> Router:
-    from clusters import registry
+def from_settings(lookup: Find, access_of: Callable[[Cluster], Any]) -> Router:
+    """Return the router that settings describe.
+
+    ``lookup`` finds the workload of a route, ``access_of`` opens a cluster's credential.
+    """
     from runtime.routers.chp import ChpRouter
     from runtime.routers.gateway import Gateway, GatewayRouter
 
@@ -34,7 +39,7 @@ def from_settings() -> Router:
         )
     except ValueError as error:
         raise ImproperlyConfigured(str(error)) from error
-    router = GatewayRouter(gateway, client, registry.lookup)
+    router = GatewayRouter(gateway, partial(client, access_of), lookup)
     if gateway.proxy is None:
         return router
     return ChpRouter([*ChpRouter.from_settings().members, router])  # it carries the WebSockets
@@ -49,17 +54,16 @@ def cluster() -> Cluster:
     return found
 
 
-def client() -> KubeClient | None:
-    """One for this process, as long as the cluster's row is the same."""
+def client(access_of: Callable[[Cluster], Any]) -> KubeClient | None:
+    """Return one for this process, as long as the cluster's row is the same."""
     row = cluster()
-    return _client(row.pk, row.revision)
+    return _client(access_of, row.pk, row.revision)
 
 
 @lru_cache(maxsize=1)
-def _client(pk: int, _revision: int) -> KubeClient | None:
-    from clusters import registry
+def _client(access_of: Callable[[Cluster], Any], pk: int, _revision: int) -> KubeClient | None:
     from runtime.drivers.kubernetes import addresses
     from runtime.drivers.kubernetes.client import KubeClient
 
-    access = registry.access_of(Cluster.objects.get(pk=pk))
+    access = access_of(Cluster.objects.get(pk=pk))
     return None if access is None else KubeClient(access, check=addresses.check_from_settings())

@@ -10,9 +10,10 @@ from typing import Any
 
 from django.conf import settings
 
-from clusters import in_cluster
+from clusters import gateway, in_cluster
 from clusters.drivers import KUBERNETES
 from clusters.models import Cluster
+from clusters.one_machine import ensure_local_cluster
 from clusters.options import options_of
 from common import sealing
 from runtime import installation, reconcilers
@@ -161,9 +162,7 @@ def _chp() -> Router:
 
 
 def _gateway() -> Router:
-    from clusters import gateway
-
-    return gateway.from_settings()
+    return gateway.from_settings(lookup, access_of)
 
 
 ROUTERS: dict[str, Callable[[], Router]] = {
@@ -184,8 +183,6 @@ def driver_for(cluster_key: str) -> Driver:
         return kept.driver
     cluster = Cluster.objects.filter(key=cluster_key, enabled=True).first()
     if cluster is None and cluster_key == ONE_MACHINE and settings.BERTH_LOCAL_CLUSTER:
-        from clusters.services.health import ensure_local_cluster
-
         cluster = ensure_local_cluster()
     if cluster is None or cluster.driver not in DRIVERS:
         forget(cluster_key)

@@ -1,5 +1,6 @@
 """Writing what is known about clusters, and what operators decide about them."""
 
+from clusters.one_machine import ensure_local_cluster
 from clusters.services.attach import (
     Attachment,
     cluster_attach,
@@ -10,7 +11,6 @@ from clusters.services.checks import checks_ask, checks_store
 from clusters.services.detach import cluster_detach, cluster_forget
 from clusters.services.flavors import flavor_delete, flavor_save
 from clusters.services.health import (
-    ensure_local_cluster,
     health_refresh,
     health_refresh_if_older,
     health_store,

@@ -3,9 +3,7 @@
 from datetime import timedelta
 
 import structlog
-from django.conf import settings
 from django.db import transaction
-from django.utils.translation import gettext_noop
 
 from clusters import registry
 from clusters.hooks import devices_added
@@ -14,19 +12,8 @@ from common import ids
 from common.clock import now
 from runtime import bus
 from runtime import protocol as p
-from runtime.models import ONE_MACHINE
 
 log = structlog.get_logger(__name__)
-
-
-def ensure_local_cluster() -> Cluster:
-    """Return the row of this machine, made when missing, with the driver that settings name."""
-    made = {"name": gettext_noop("This machine"), "driver": settings.BERTH_LOCAL_DRIVER}
-    cluster, _made = Cluster.objects.get_or_create(key=ONE_MACHINE, defaults=made)
-    if cluster.driver != settings.BERTH_LOCAL_DRIVER:
-        cluster.driver = settings.BERTH_LOCAL_DRIVER
-        cluster.save(update_fields=["driver"])
-    return cluster
 
 
 def health_refresh(*, key: str) -> Cluster:
