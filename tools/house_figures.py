@@ -80,9 +80,8 @@ def main() -> None:
     files = product()
     texts = {file: file.read_text() for file in files}
     print(f"lines of product Python: {sum(text.count(chr(10)) for text in texts.values())}")
-    print(
-        f"files: {len(files)}, under {SMALL} lines: {sum(t.count(chr(10)) < SMALL for t in texts.values())}"
-    )
+    small = sum(text.count("\n") < SMALL for text in texts.values())
+    print(f"files: {len(files)}, under {SMALL} lines: {small}")
     for word in FIELDS:
         here = [f for f, text in texts.items() if re.search(rf"\b{word}\b", text)]
         print(f"files that say {word}: {len(here)}")

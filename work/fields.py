@@ -9,7 +9,7 @@ fields of these.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar
@@ -20,6 +20,7 @@ from django.utils.translation import ngettext
 
 from common.envnames import is_name, is_refused
 from common.errors import wrong
+from placement.request import names_in
 
 Text = str | Promise
 
@@ -331,9 +332,3 @@ def is_storable(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return "\x00" not in text
-
-
-def names_in(text: str) -> list[str]:
-    """Return the names in a text with commas, each once; none: any."""
-    names: Iterable[str] = (name.strip() for name in text.split(","))
-    return list(dict.fromkeys(name for name in names if name))

@@ -15,6 +15,7 @@ from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 
 from common.errors import BerthError, Invalid
+from placement.request import names_in
 from work import fields as f
 
 Offers = Mapping[str, Sequence[tuple[str, Any]]]  # field → (word, label); none: leave it out
@@ -98,7 +99,7 @@ def to_form(field: f.Field, value: Any) -> Any:
     if isinstance(field, f.Environment):
         return "\n".join(f"{name}={text}" for name, text in value.items())
     if isinstance(field, f.Devices):
-        return f.names_in(value)
+        return list(names_in(value))
     return value
 
 
