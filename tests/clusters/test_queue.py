@@ -1,5 +1,6 @@
 """The local queue: first come, first served for each kind of resource, exclusive devices."""
 
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -7,9 +8,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from clusters import selectors, services
-from clusters.models import Claim, Device, Hold
+from clusters.models import Claim, Cluster, Device, Hold
 from placement.line import Line
-from queues import local
+from queues import admission, local
 from runtime.ports import Granted, Waiting
 from runtime.protocol import Health, Resources
 from runtime.reasons import Reason
@@ -281,3 +282,30 @@ def test_c12_never_more_is_held_than_there_is_and_the_head_is_served(machine, as
             local.release(str(claim.workload_uid))
     left = Line(cluster).verdicts()
     assert all(v.never for v in left)
+
+
+def test_replicas_start_together_or_wait_together(machine, ask):
+    machine(gpus=["H100"] * 4)
+    four = replace(ask(gpus=1), replicas=4)
+    assert isinstance(local.admit(ask(gpus=1)), Granted)
+    assert local.admit(four).lacking == ("gpu",)
+    assert Claim.objects.get(workload_uid=four.uid).gpus == 4
+
+
+def test_the_queue_of_a_cluster_is_its_own_and_lets_all_in(ask, db):
+    Cluster.objects.create(key="east", name="East", driver="kubernetes")
+    elsewhere = replace(ask(gpus=9), cluster_key="east")
+    assert admission.admit(elsewhere) == Granted()
+    assert list(admission.line(Cluster.objects.get(key="east"))) == []
+    admission.release(elsewhere.uid)  # nothing was kept
+
+
+def test_the_line_says_who_waits_and_for_what(machine, ask):
+    there = machine(gpus=["H100"] * 2)
+    first, second = ask(gpus=1), ask(gpus=2)
+    admission.admit(first)
+    admission.admit(second)
+    (waits,) = admission.line(there)
+    assert (str(waits.claim.workload_uid), waits.lacking) == (second.uid, ("gpu",))
+    admission.release(first.uid)
+    assert list(admission.line(there)) == []
