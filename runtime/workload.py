@@ -183,6 +183,7 @@ class WorkloadReconciler(WorkloadKind):
             project_uid=str(row.project.uid),
             owner_uid=str(row.owner.uid),
             resources=self.resources_of(row),
+            replicas=self.replicas_of(row),
             launch=row.launch,
             queue=getattr(row, "queue", ""),
             priority=getattr(row, "priority", ""),

@@ -33,6 +33,10 @@ class WorkloadKind:
     def resources_of(self, row: Any) -> Resources:
         return Resources(row.cpu_milli, row.memory_mib, row.gpus, row.gpu_flavor)
 
+    def replicas_of(self, row: Any) -> int:  # noqa: ARG002 - for the kinds that have groups
+        """Return how many take ``resources_of`` each; they are let in together or not at all."""
+        return 1
+
     def waits_for(self, row: Any) -> tuple[str, str] | None:
         """Return (reason, sentence) of what must be there before it asks for a place.
 

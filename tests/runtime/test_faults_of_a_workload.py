@@ -12,6 +12,7 @@ from runtime.models import Route
 from runtime.protocol import Phase
 from runtime.reasons import Reason
 from tests.engineapp.models import Thing
+from tests.engineapp.reconciler import ThingReconciler
 
 
 def due(*things):
@@ -204,6 +205,16 @@ def test_a_stop_during_the_wait_leaves_the_queue(make_thing, settle, want, drive
     settle(want(second, "stopped"))
     assert second.phase == Phase.STOPPED
     assert Claim.objects.count() == 1
+
+
+def test_replicas_take_their_places_together(make_thing, settle, driver, monkeypatch):
+    monkeypatch.setattr(ThingReconciler, "replicas_of", lambda _self, _row: 3)
+    driver.set_capacity(cpu_milli=16_000, memory_mib=4 * 1024)
+    first, second = settle(make_thing(), make_thing())
+    assert (first.phase, second.phase, second.reason) == (
+        (Phase.RUNNING, Phase.PENDING, Reason.QUEUED)
+    )
+    assert {claim.memory_mib for claim in Claim.objects.all()} == {3 * first.memory_mib}
 
 
 def test_flapping_readiness_never_starts_a_second_process(make_thing, settle, driver):
