@@ -39,6 +39,7 @@ WITH_A_STOP = {
     ("loaders", "0008_workload"),
     ("notebooks", "0008_workload"),
     ("notebooks", "0009_of_a_workload"),
+    ("work", "0002_of_a_workload"),
 }
 # Why a version that does not know a constraint keeps it all the same.
 KEPT_BY_OLDER_VERSIONS = {

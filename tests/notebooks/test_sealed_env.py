@@ -21,7 +21,7 @@ ENV = {"WANDB_KEY": CANARY, "EMPTY": "", "WORDS": "日本語 \"'%s"}
 def stored() -> list[str]:
     """What lies in the column, oldest row first."""
     with connection.cursor() as cursor:
-        cursor.execute("SELECT CAST(env AS text) FROM notebooks_workspace ORDER BY id")
+        cursor.execute("SELECT CAST(env AS text) FROM notebooks_workspace ORDER BY workload_ptr_id")
         return [text for (text,) in cursor.fetchall()]
 
 
@@ -30,7 +30,8 @@ def as_before(env: dict[str, str], *rows: Workspace) -> None:
     with connection.cursor() as cursor:
         for row in rows:
             cursor.execute(
-                "UPDATE notebooks_workspace SET env = %s WHERE id = %s", [json.dumps(env), row.pk]
+                "UPDATE notebooks_workspace SET env = %s WHERE workload_ptr_id = %s",
+                [json.dumps(env), row.pk],
             )
 
 
