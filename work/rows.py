@@ -2,8 +2,9 @@
 
 Django updates a child model by reading the keys first and writing to them afterwards. Between the
 two somebody else may change what the condition was about, so a condition would guard nothing.
-Here the row of ``Workload`` is the lock of a workload, whatever kind's query asks: writers of
-either table take it first, and look at their condition while they hold it.
+Here the row of ``Workload`` is the lock of a workload, whatever kind's query asks: who locks or
+writes takes it first, the kind's own row after it. Both are locked: PostgreSQL answers a row that
+was waited for as it is then, and looks at the condition again, only for tables that it locks.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ class WorkloadQuerySet(models.QuerySet[Row_co]):
         of: Sequence[str] = (),
         no_key: bool = False,  # noqa: FBT001, FBT002
     ) -> Any:
-        """Lock the rows of ``Workload``, and of other tables only what ``of`` names."""
+        """Lock both rows of a workload, and of other tables only what ``of`` names."""
         link = self._link()
-        mine = "self" if link is None else link.name
-        named = tuple(dict.fromkeys(mine if name == "self" else name for name in of or ("self",)))
+        mine = () if link is None else (link.name,)
+        named = tuple(dict.fromkeys((*mine, "self", *of)))
         return super().select_for_update(nowait, skip_locked, named, no_key)
 
     def update(self, **values: Any) -> int:
@@ -55,11 +56,10 @@ class WorkloadQuerySet(models.QuerySet[Row_co]):
     update.alters_data = True  # type: ignore[attr-defined]
 
     def _held(self) -> list[int]:
-        """Lock, then ask again: what another writer left behind may not fulfil the condition."""
-        rows = self.order_by("pk")
+        """Lock the rows that fulfil the condition, always in the same order."""
+        rows = self.select_related(None).order_by("pk")
         if connections[self.db].features.has_select_for_update:
-            locked = [row.pk for row in rows.select_for_update().only("uid")]
-            rows = rows.filter(pk__in=locked)
+            return [row.pk for row in rows.select_for_update().only("uid")]
         return list(rows.values_list("pk", flat=True))
 
     def _link(self) -> models.OneToOneField[Any, Any] | None:

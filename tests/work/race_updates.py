@@ -20,7 +20,7 @@ from clusters.one_machine import ensure_local_cluster
 from loaders.models import Load
 from volumes.services import project_volume_ensure
 
-MANY = 12
+MANY = 8  # and the main thread: a pool of PostgreSQL has twelve connections
 
 
 def main() -> dict[str, Any]:

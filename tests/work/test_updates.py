@@ -21,8 +21,8 @@ ONCE = {
     "own by own": 1,
     "common by own": 1,
     "own by common": 1,
-    "after a lock": 12,
-    "row": ["won", "done", 2, 1, 1, 12],
+    "after a lock": 8,
+    "row": ["won", "done", 2, 1, 1, 8],
 }
 
 
