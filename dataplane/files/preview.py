@@ -50,9 +50,16 @@ def preview(top: Folder, path: str, held: Share) -> dict[str, Any]:
     fd, info = open_file(top, path)
     with os.fdopen(fd, "rb") as file:
         size = info.st_size
-        may_be_notebook = path.endswith(".ipynb") and size <= MOST_NOTEBOOK
+        may_be_notebook, more = path.endswith(".ipynb") and size <= MOST_NOTEBOOK, 0
         if may_be_notebook:
-            held.need(max(memory.LEAST_LARGE, jsons.bytes_of(size)))
+            # All of it at once: who held a part and asked for the rest would be refused beside
+            # others who do the same, and none of them would be served.
+            parts = (file.read(memory.MIB) for _start in range(0, size, memory.MIB))
+            more = sum(jsons.more_of(part) for part in parts)
+            may_be_notebook = more <= jsons.MOST_MORE
+            file.seek(0)
+        if may_be_notebook:
+            held.need(max(memory.LEAST_LARGE, jsons.bytes_of(size) + more))
         else:
             held.need(_LEAST + 15 * min(size, MOST_TEXT))
         head = file.read(MOST_TEXT)
@@ -60,7 +67,10 @@ def preview(top: Folder, path: str, held: Share) -> dict[str, Any]:
             return {"kind": "image", "type": kind, "size": size, "fits": size <= MOST_IMAGE}
         if may_be_notebook:
             file.seek(0)
-            found = notebook(file.read(MOST_NOTEBOOK), held)
+            data = file.read(size)
+            if jsons.more_of(data) > more:  # another one by now
+                raise memory.busy()
+            found = notebook(data)
             if found is not None:
                 return {"kind": "notebook", "size": size, **found}
     text = text_of(head, whole=size <= len(head))
@@ -134,15 +144,8 @@ def _decoded(head: bytes, encoding: str, *, whole: bool) -> str | None:
 # --- notebooks ----------------------------------------------------------------------------
 
 
-def notebook(data: bytes, held: Share) -> dict[str, Any] | None:
-    """Return cells and outputs as plain values; None when it is no notebook, or one of nothing
-    but brackets.
-    """
-    more = jsons.more_of(data)
-    if more > jsons.MOST_MORE:
-        return None
-    if not held.grow(more):
-        raise memory.busy()
+def notebook(data: bytes) -> dict[str, Any] | None:
+    """Return cells and outputs as plain values; None when it is no notebook."""
     try:
         said = json.loads(data)
     except (ValueError, RecursionError):
