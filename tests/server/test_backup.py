@@ -293,7 +293,7 @@ rows = [Workspace.objects.create(**of, name=f"w{n}", home=home) for n in range(3
 env = json.dumps({"KEY": "canary-env-Rb72" + "x" * 9000})  # more than one page of the file
 with connection.cursor() as cursor:
     for row in rows:
-        cursor.execute("UPDATE notebooks_workspace SET env = %s WHERE id = %s", [env, row.pk])
+        cursor.execute("UPDATE notebooks_workspace SET env = %s WHERE workload_ptr_id = %s", [env, row.pk])
 """
 
 
