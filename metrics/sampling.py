@@ -93,14 +93,13 @@ def sample(is_due: Callable[[Cluster], bool] = lambda _cluster: True) -> int:
 
 
 def _running() -> dict[str, list[Work]]:
-    """Return what runs by cluster, of every kind of work; one query for each kind."""
+    """Return what runs by cluster, of every kind of work; one query for each table."""
     found: dict[str, list[Work]] = defaultdict(list)
-    for reconciler in reconcilers.registered().values():
-        model: Any = reconciler.model
-        names = {field.name for field in model._meta.get_fields()}  # noqa: SLF001 - any model
+    for table, _kind in reconcilers.tables():
+        names = {field.name for field in table.model._meta.get_fields()}  # noqa: SLF001 - any model
         if not {"cluster_key", "cpu_milli"} <= names:
             continue  # no work: a project, a volume
-        rows = model.objects.filter(
+        rows = table.filter(
             phase=Phase.RUNNING, desired=Desired.RUNNING, deleted_at__isnull=True
         ).annotate(devices=F("gpus") if "gpus" in names else Value(0))
         for key, uid, gpus in rows.values_list("cluster_key", "uid", "devices"):
