@@ -13,13 +13,13 @@ from django.utils.translation import gettext as _
 
 from common.errors import wrong
 from placement.request import names_in
+from work.standard_fields import ARGS, COMMAND, IMAGE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-MAX_WORDS = 128  # of a command
-MAX_WORD = 8 * 1024
-MAX_COMMAND = 32 * 1024
+MAX_WORDS = COMMAND.most
+MAX_WORD = COMMAND.longest
 MAX_PORTS = 16
 MAX_WEB_PORTS = 8
 MAX_FLAVORS = 8
@@ -29,7 +29,7 @@ LOWEST_PORT, HIGHEST_PORT = 1024, 65535
 SIDECAR_BASE = 8888
 RESERVED_PORTS = range(SIDECAR_BASE + 1, SIDECAR_BASE + 1 + MAX_WEB_PORTS)
 
-_IMAGE = re.compile(r"\A[A-Za-z0-9][A-Za-z0-9._:/@-]{0,511}\Z")
+_WORDS = {field.name: field for field in (COMMAND, ARGS)}
 _PORT_NAME = re.compile(r"\A[a-z0-9]([-a-z0-9]{0,13}[a-z0-9])?\Z")
 _SLUG = re.compile(r"\A[a-z0-9]([-a-z0-9._]{0,61}[a-z0-9])?\Z")
 _PORT_FIELDS = {"port", "name", "web"}
@@ -37,13 +37,7 @@ _PORT_FIELDS = {"port", "name", "web"}
 
 def clean_image(value: Any) -> str:
     """Return a reference as it was written; whether it exists is asked elsewhere."""
-    text = value.strip() if isinstance(value, str) else ""
-    if value and not _IMAGE.match(text):
-        raise wrong(
-            "image",
-            _("Not the name of an image. For example: registry.example.org/team/train:1.2"),
-        )
-    return text
+    return IMAGE.clean(value if isinstance(value, str) or value else "")
 
 
 def pinned_tag(image: str, digest: str) -> str:
@@ -53,28 +47,7 @@ def pinned_tag(image: str, digest: str) -> str:
 
 def clean_words(field: str, value: Any) -> list[str]:
     """Return a command (or its arguments) as a list of words."""
-    if not isinstance(value, list | tuple):
-        raise wrong(field, _("A list of words."))
-    if len(value) > MAX_WORDS:
-        raise wrong(field, _("At most %(n)d words.") % {"n": MAX_WORDS})
-    words = [_word(field, word) for word in value]
-    if sum(len(word.encode()) for word in words) > MAX_COMMAND:
-        raise wrong(field, _("All words together are longer than 32 KiB."))
-    return words
-
-
-def _word(field: str, word: Any) -> str:
-    if not isinstance(word, str):
-        raise wrong(field, _("A list of words."))
-    try:
-        size = len(word.encode())
-    except UnicodeEncodeError:
-        size = -1
-    if size < 0 or "\x00" in word:
-        raise wrong(field, _("A word holds something that is not text."))
-    if size > MAX_WORD:
-        raise wrong(field, _("A word is longer than 8 KiB."))
-    return word
+    return _WORDS[field].clean(value)
 
 
 def clean_ports(value: Any) -> list[dict[str, Any]]:

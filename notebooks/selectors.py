@@ -14,10 +14,10 @@ from common.clock import now
 from common.errors import Forbidden, NotFound
 from metrics import selectors as metrics
 from notebooks.models import Preset, Workspace
-from notebooks.spec import is_storable
 from projects.access import Permission, scoped
 from projects.models import Membership
 from runtime.protocol import Desired, Phase
+from work.fields import is_storable
 from work.models import Share, Step
 
 if TYPE_CHECKING:

@@ -8,23 +8,17 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
-
-from common.envnames import is_name, is_refused
-from common.errors import wrong
 from notebooks.choices import WorkspaceKind
 from placement.request import Request
 from runtime.protocol import Resources
+from work.fields import Count
+from work.standard_fields import ENV, NAME, TIME_LIMIT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-MAX_NAME = 63
-MAX_ENV_VARIABLES = 100
-MAX_ENV_VALUE = 8 * 1024
-MAX_ENV_TOTAL = 64 * 1024
-MAX_MINUTES = 60 * 24 * 366
+MAX_NAME = NAME.longest
+MAX_MINUTES = TIME_LIMIT.high
 
 
 @dataclass(frozen=True)
@@ -116,92 +110,19 @@ RESTARTING = frozenset({*PUBLIC, "env"}) - FIXED - {"time_limit_minutes"}
 
 def clean_name(name: str) -> str:
     """Return the name without surrounding space, or raise Invalid with the field."""
-    text = name.strip()
-    if not text:
-        raise wrong("name", _("Give it a name."))
-    if len(text) > MAX_NAME:
-        raise wrong("name", _("At most %(n)d characters.") % {"n": MAX_NAME})
-    if not text.isprintable():
-        raise wrong("name", _("Only characters that can be printed."))
-    return text
-
-
-def is_storable(text: str) -> bool:
-    """Whether every database keeps it: no NUL, no half of a surrogate pair."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return "\x00" not in text
+    return NAME.clean(name)
 
 
 def clean_env(env: Mapping[str, Any]) -> dict[str, str]:
     """Return the variables, or raise Invalid that names the first bad one and says why."""
-    if len(env) > MAX_ENV_VARIABLES:
-        raise wrong("env", _("At most %(n)d variables.") % {"n": MAX_ENV_VARIABLES})
-    cleaned: dict[str, str] = {}
-    for name, value in env.items():
-        cleaned[_env_name(name)] = _env_value(name, value)
-    if sum(len(k) + len(v.encode()) for k, v in cleaned.items()) > MAX_ENV_TOTAL:
-        raise wrong("env", _("All variables together are longer than 64 KiB."))
-    return cleaned
-
-
-def _env_name(name: Any) -> str:
-    if not is_name(name):
-        raise wrong(
-            "env",
-            _("“%(name)s” is no name of a variable: letters, digits and _, not a digit first.")
-            % {"name": str(name)[:40]},
-        )
-    if is_refused(name):
-        raise wrong(
-            "env",
-            _(
-                "“%(name)s” cannot be set: Berth sets it itself, because it decides which code "
-                "is loaded, which GPUs are seen, or who the workspace is."
-            )
-            % {"name": name},
-        )
-    return name
-
-
-def _env_value(name: str, value: Any) -> str:
-    if not isinstance(value, str):
-        raise wrong("env", _("The value of “%(name)s” must be text.") % {"name": name})
-    if not is_storable(value):
-        raise wrong(
-            "env", _("The value of “%(name)s” holds something that is not text.") % {"name": name}
-        )
-    if len(value.encode()) > MAX_ENV_VALUE:
-        raise wrong("env", _("The value of “%(name)s” is longer than 8 KiB.") % {"name": name})
-    return value
+    return ENV.clean(env)
 
 
 def clean_time_limit(asked: int | None, *, default: int | None, longest: int | None) -> int | None:
     """Return the limit in minutes, None for none; Invalid when the preset forbids it."""
-    if asked is None:
-        return default
-    if asked < 0 or asked > MAX_MINUTES:
-        raise wrong("time_limit_minutes", _("A number of minutes, at most one year."))
-    if longest is not None and (asked == 0 or asked > longest):
-        raise wrong(
-            "time_limit_minutes",
-            ngettext(
-                "This preset allows at most %(n)d minute.",
-                "This preset allows at most %(n)d minutes.",
-                longest,
-            )
-            % {"n": longest},
-        )
-    return asked or None
+    return default if asked is None else TIME_LIMIT.clean(asked, longest=longest)
 
 
 def clean_count(field: str, value: Any, *, low: int, high: int) -> int:
     """Return a whole number inside the bounds, or raise Invalid with both of them."""
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise wrong(
-            field,
-            _("A whole number from %(low)d to %(high)d.") % {"low": low, "high": high},
-        )
-    return value
+    return Count(name=field, label=field, low=low, high=high).whole(value)

@@ -22,6 +22,10 @@ from common.envnames import is_name, is_refused
 from common.errors import wrong
 from placement.request import names_in
 
+MAX_CPU_MILLI = 1_024_000
+MAX_MEMORY_MIB = 16 * 1024 * 1024
+MAX_GPUS = 64
+
 Text = str | Promise
 
 
@@ -114,7 +118,7 @@ class Line(Field):
         text = value.strip() if isinstance(value, str) else ""
         if not isinstance(value, str) or len(text) > self.longest or not is_storable(text):
             raise self.wrong(str(self.refusal) or _("There is no such thing here."))
-        if text and self.pattern and not re.fullmatch(self.pattern, text):
+        if value and self.pattern and not re.fullmatch(self.pattern, text):
             raise self.wrong(str(self.refusal) or _("There is no such thing here."))
         return text
 
@@ -156,12 +160,17 @@ class Count(Field):
     document: ClassVar[type] = int
     metavar: ClassVar[str] = "N"
 
-    def clean(self, value: Any) -> int | None:
+    def whole(self, value: Any) -> int:
+        """Return a number inside the bounds, or raise Invalid with both of them."""
         is_whole = isinstance(value, int) and not isinstance(value, bool)
         if not is_whole or not self.low <= value <= self.high:
             bounds = {"low": self.low, "high": self.high}
             raise self.wrong(_("A whole number from %(low)d to %(high)d.") % bounds)
-        return None if self.empty is not None and value == self.empty else int(value)
+        return int(value)
+
+    def clean(self, value: Any) -> int | None:
+        found = self.whole(value)
+        return None if self.empty is not None and found == self.empty else found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -243,7 +252,7 @@ class Environment(Field):
             raise self.wrong(_("At most %(n)d variables.") % {"n": self.most})
         for name, text in value.items():
             if refusal := self._refused(name, text):
-                raise self.wrong(refusal % {"name": str(name)[:40]})
+                raise self.wrong(refusal % {"name": name if is_name(name) else str(name)[:40]})
         if sum(len(k) + len(v.encode()) for k, v in value.items()) > self.together:
             raise self.wrong(_("All variables together are longer than 64 KiB."))
         return dict(value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from work.fields import Table, Text
@@ -37,7 +37,6 @@ class Kind:
     # Attachments that it takes; each a field of the table.
     attachments: tuple[str, ...] = ("volumes", "credentials", "needs")
     once: bool = False  # it runs to its end; started again it is a new launch of the same row
-    more: Mapping[str, Any] = field(default_factory=dict)
 
     def class_of(self, row: Any) -> str:
         return self.work_class(row) if self.work_class else self.word

@@ -22,11 +22,8 @@ from runtime.models import Reconcilable
 from runtime.protocol import Desired, Resources
 from runtime.workload_state import RESTARTED
 from volumes.models import Volume
+from work.fields import MAX_CPU_MILLI, MAX_GPUS, MAX_MEMORY_MIB
 from work.rows import WorkloadManager
-
-MAX_CPU_MILLI = 1_024_000
-MAX_MEMORY_MIB = 16 * 1024 * 1024
-MAX_GPUS = 64
 
 
 class Ask(models.Model):

@@ -3,7 +3,7 @@
 from django.utils.translation import gettext_lazy as _
 
 from work import fields as f
-from work.models import MAX_CPU_MILLI, MAX_GPUS, MAX_MEMORY_MIB
+from work.fields import MAX_CPU_MILLI, MAX_GPUS, MAX_MEMORY_MIB
 
 _SLUG = r"[a-z0-9]([-a-z0-9._]{0,61}[a-z0-9])?"
 

@@ -13,7 +13,7 @@ from notebooks.services import Wanted
 from notebooks.services.attaching import MOST, volume_word
 from notebooks.spec import MAX_MINUTES, MAX_NAME
 from runtime.protocol import Desired, Phase
-from work.models import MAX_CPU_MILLI, MAX_GPUS, MAX_MEMORY_MIB
+from work.fields import MAX_CPU_MILLI, MAX_GPUS, MAX_MEMORY_MIB
 
 _OPTIONAL: dict[str, Any] = {"required": False, "allow_null": True}
 

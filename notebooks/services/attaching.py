@@ -17,11 +17,12 @@ from credentials import selectors as credentials
 from loaders import selectors as loads
 from loaders.models import Load
 from notebooks.models import Workspace
-from notebooks.spec import ATTACHED, is_storable
+from notebooks.spec import ATTACHED
 from projects.access import Permission, permissions_of
 from volumes import selectors as volumes
 from volumes.choices import VolumeKind
 from volumes.services import project_volume_ensure, volume_note_use, volumes_hold
+from work.fields import is_storable
 from work.models import WorkloadCredential, WorkloadNeed, WorkloadVolume
 
 if TYPE_CHECKING:

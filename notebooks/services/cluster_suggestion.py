@@ -18,7 +18,7 @@ from notebooks.services.attaching import (
 from notebooks.services.launch import default_preset
 from notebooks.services.resolve import resolved
 from notebooks.spec import Wanted
-from work.models import MAX_GPUS
+from work.fields import MAX_GPUS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

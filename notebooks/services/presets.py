@@ -21,7 +21,7 @@ from notebooks.choices import WorkspaceKind
 from notebooks.models import Preset
 from notebooks.spec import MAX_MINUTES, clean_count, clean_env, clean_name
 from projects.models import Project
-from work.models import MAX_CPU_MILLI, MAX_GPUS, MAX_MEMORY_MIB
+from work.fields import MAX_CPU_MILLI, MAX_GPUS, MAX_MEMORY_MIB
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

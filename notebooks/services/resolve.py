@@ -23,7 +23,7 @@ from notebooks.spec import (
     clean_env,
     clean_time_limit,
 )
-from work.models import MAX_CPU_MILLI, MAX_GPUS, MAX_MEMORY_MIB
+from work.fields import MAX_CPU_MILLI, MAX_GPUS, MAX_MEMORY_MIB
 
 if TYPE_CHECKING:
     from placement.fleet import Fleet

@@ -13,8 +13,8 @@ from hubapi import services as hub
 from notebooks.models import Workspace
 from notebooks.notices import tell_shared
 from notebooks.services.base import changed, lock, own
-from notebooks.spec import is_storable
 from projects.models import Membership
+from work.fields import is_storable
 from work.models import Share
 
 if TYPE_CHECKING:

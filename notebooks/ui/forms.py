@@ -23,7 +23,7 @@ from placement.fleet import Fleet
 from placement.request import names_in
 from runtime.models import ONE_MACHINE
 from runtime.protocol import Phase
-from work.models import MAX_GPUS
+from work.fields import MAX_GPUS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

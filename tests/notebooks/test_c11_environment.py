@@ -7,7 +7,7 @@ import pytest
 
 from common.errors import Invalid
 from notebooks.models import Workspace
-from notebooks.spec import MAX_ENV_TOTAL, MAX_ENV_VALUE, MAX_ENV_VARIABLES
+from work.standard_fields import ENV
 
 MIB = 1024 * 1024
 
@@ -16,9 +16,9 @@ MIB = 1024 * 1024
     "env",
     [
         {"BIG": "x" * MIB},
-        {"BIG": "ü" * (MAX_ENV_VALUE // 2 + 1)},  # bytes count, not letters
-        {f"V{n}": "x" * (MAX_ENV_TOTAL // 10) for n in range(11)},
-        {f"V{n}": "" for n in range(MAX_ENV_VARIABLES + 1)},
+        {"BIG": "ü" * (ENV.longest // 2 + 1)},  # bytes count, not letters
+        {f"V{n}": "x" * (ENV.together // 10) for n in range(11)},
+        {f"V{n}": "" for n in range(ENV.most + 1)},
     ],
     ids=["one of 1 MiB", "letters of two bytes", "all together", "too many"],
 )

@@ -14,7 +14,7 @@ from django import forms
 from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 
-from common.errors import BerthError, Invalid
+from common.errors import Invalid
 from placement.request import names_in
 from work import fields as f
 
@@ -73,10 +73,6 @@ class WorkForm(forms.Form):
                 self.add_error(key, error.message)
         return data
 
-    def key_for(self, name: str) -> str:
-        """Return the form's field for a field that a service names in a refusal."""
-        return key_of(self.table[name]) if name in self.table else name
-
     @property
     def names(self) -> dict[str, str]:
         """From a service's field to the form's, for ``common.ui.responses.refuse``."""
@@ -117,15 +113,6 @@ def from_form(field: f.Field, value: Any) -> Any:
     if isinstance(field, f.Devices):
         return ",".join(name for name in value if name)
     return value
-
-
-def show_refusal(form: WorkForm, error: BerthError) -> None:
-    """Put what a service said at the field that it is about, or on top."""
-    if not error.fields:
-        form.add_error(None, error.message)
-    for name, said in error.fields.items():
-        key = form.key_for(name)
-        form.add_error(key if key in form.fields else None, list(said))
 
 
 def _variables(text: str) -> dict[str, str]:
