@@ -60,8 +60,8 @@ def test_one_that_fails_is_tried_again_as_it_may_and_ends_the_others(jobs: Jobs)
     found = jobs.until(one, "failed")
     assert (found["exit_code"], found["failed_replica"], found["reason"]) == (7, 1, "exit")
     assert found["steps"].count("restarted") == 1
-    assert [(r["seen"], r["reason"]) for r in found["replicas"]][0] == ("exited", "stopped")
-    assert found["replicas"][1]["exit_code"] == 7
+    zero, other = found["replicas"]
+    assert (zero["seen"], zero["reason"], other["exit_code"]) == ("exited", "stopped", 7)
 
 
 def test_cancelled_no_pod_of_it_is_left_running(jobs: Jobs, kube: Kube) -> None:

@@ -255,3 +255,25 @@ def test_it_asks_for_no_place_before_its_data_is_there(job, settle, load, alice,
     Load.objects.filter(pk=copy.pk).update(loaded_at=now())
     loads_changed([copy.uid])
     assert state_of(settle(row)) == "running"
+
+
+def test_the_devices_of_all_its_replicas_count_on_the_nodes_that_they_came_to(job):
+    from clusters.demand import demand_on, held_on
+    from runtime.models import ObservedWorkload
+
+    waits = job(name="waits", gpus=2, gpu_flavor="h100", replicas=3, cluster_key="east")
+    runs = job(name="runs", gpus=2, gpu_flavor="h100", replicas=3, cluster_key="east")
+    Job.objects.filter(pk=runs.pk).update(phase="running")
+    demand = demand_on(["east"])["east"]
+    assert (demand.used, demand.waiting) == ({"h100": 6}, {"h100": 6})
+    assert held_on(["east"]) == {("east", ""): [("h100", 6)]}
+    told = [("a", "ready"), ("b", "ready"), ("b", "exited")]
+    ObservedWorkload.objects.create(
+        cluster_key="east",
+        uid=runs.uid,
+        seen="ready",
+        seen_at=now(),
+        data={"detail": {"node": "a"}, "replicas": [{"node": n, "seen": s} for n, s in told]},
+    )
+    assert held_on(["east"]) == {("east", "a"): [("h100", 2)], ("east", "b"): [("h100", 2)]}
+    assert waits.phase == "pending"
