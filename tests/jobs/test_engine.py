@@ -277,3 +277,13 @@ def test_the_devices_of_all_its_replicas_count_on_the_nodes_that_they_came_to(jo
     )
     assert held_on(["east"]) == {("east", "a"): [("h100", 2)], ("east", "b"): [("h100", 2)]}
     assert waits.phase == "pending"
+
+
+def test_another_attempt_gives_it_no_more_time(job, settle, fake):
+    row = settle(job(time_limit_minutes=10, retries=1))
+    began = row.started_at
+    fake._change(str(row.uid), attempt=2, started_at=began.timestamp() + 120)
+    hint(row)
+    settle(row)
+    assert (row.started_at, row.ends_at) == (began, began + timedelta(minutes=10))
+    assert steps(row).count("restarted") == 1
