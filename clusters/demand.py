@@ -5,17 +5,19 @@ Every row that the engine looks after and that has a ``gpus`` column counts.
 
 from __future__ import annotations
 
+import json
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from django.db.models import OuterRef, Q, Subquery, Sum
+from django.db.models import F, OuterRef, Q, Subquery, Sum, Value
 from django.db.models.fields.json import KT
+from django.db.models.functions import Coalesce
 
 from clusters.models import Node
 from runtime import reconcilers
 from runtime.models import ObservedWorkload
-from runtime.protocol import Desired, Phase
+from runtime.protocol import Desired, Phase, Seen
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -55,8 +57,9 @@ def demand_on(cluster_keys: list[str]) -> dict[str, Demand]:
         rows.filter(cluster_key__in=cluster_keys, deleted_at__isnull=True, gpus__gt=0).order_by()
         for rows, _kind in rows_with_gpus()
     ]
+    live = [rows.annotate(count=_replicas(rows)) for rows in live]
     columns = ("cluster_key", "gpu_flavor", "phase", "desired")
-    sums = [rows.values(*columns).annotate(n=Sum("gpus")) for rows in live]
+    sums = [rows.values(*columns).annotate(n=Sum(F("gpus") * F("count"))) for rows in live]
     loose = False
     for row in sums[0].union(*sums[1:], all=True) if sums else ():
         _count(found[row["cluster_key"]], row)
@@ -66,25 +69,52 @@ def demand_on(cluster_keys: list[str]) -> dict[str, Demand]:
     return found
 
 
-def placed_on(keys: Collection[str], only: Q | None = None) -> list[Placed]:
+def placed_on(
+    keys: Collection[str], only: Q | None = None, nodes: Collection[str] | None = None
+) -> list[Placed]:
     """Return what holds devices on some clusters, and where; one query for each table of work.
 
-    ``only``: of the columns of a workload, and ``node``.
+    Replicas that came to several nodes are one each. ``only``: of the columns of a workload;
+    ``nodes``: those that are asked for, all where it is None.
     """
     seen = ObservedWorkload.objects.filter(
         cluster_key=OuterRef("cluster_key"), uid=OuterRef("uid")
-    ).annotate(on=KT("data__detail__node"))
-    return [
-        Placed(kind or own, key, uid, gpus, flavor, node or "")
+    ).annotate(on=KT("data__detail__node"), told=KT("data__replicas"))
+    there = Q() if nodes is None else Q(node__in=list(nodes)) | Q(replicas_told__isnull=False)
+    found = [
+        placed
         for rows, kind in rows_with_gpus()
-        for key, uid, gpus, flavor, node, own in rows.filter(
+        for key, uid, gpus, count, flavor, node, told, own in rows.filter(
             cluster_key__in=list(keys), deleted_at__isnull=True, gpus__gt=0, phase__in=HELD
         )
-        .annotate(node=Subquery(seen.values("on")[:1]))
-        .filter(only or Q())
+        .annotate(
+            node=Subquery(seen.values("on")[:1]),
+            replicas_told=Subquery(seen.values("told")[:1]),
+            count=_replicas(rows),
+        )
+        .filter(only or Q(), there)
         .order_by()
-        .values_list("cluster_key", "uid", "gpus", "gpu_flavor", "node", "uid" if kind else "kind")
+        .values_list(
+            *("cluster_key", "uid", "gpus", "count", "gpu_flavor", "node", "replicas_told"),
+            "uid" if kind else "kind",
+        )
+        for placed in _by_node(Placed(kind or own, key, uid, gpus, flavor, node or ""), count, told)
     ]
+    return found if nodes is None else [one for one in found if one.node in set(nodes)]
+
+
+def _by_node(whole: Placed, count: int, told: str | None) -> list[Placed]:
+    """Return what each node holds of it; what has no node yet is one, too."""
+    if count == 1:
+        return [whole]
+    on = Counter(
+        str(one.get("node") or "")
+        for one in json.loads(told or "[]")[:count]
+        if one.get("seen") != Seen.EXITED
+    )
+    if not told:
+        on[whole.node] = count
+    return [replace(whole, gpus=whole.gpus * n, node=node) for node, n in sorted(on.items())]
 
 
 def held_on(keys: Collection[str]) -> dict[tuple[str, str], list[tuple[str, int]]]:
@@ -124,6 +154,18 @@ def rows_with_gpus() -> Iterator[tuple[Any, str]]:
         names = {f.name for f in rows.model._meta.get_fields()}  # noqa: SLF001 - any model
         if {"gpus", "gpu_flavor", "cluster_key"} <= names:
             yield rows, kind
+
+
+def _replicas(rows: Any) -> Any:
+    """Return the expression of how many take the size of a row each: 1 where its kind has none."""
+    links = [
+        reconciler.model._meta.get_ancestor_link(rows.model)  # noqa: SLF001 - any model
+        for reconciler in reconcilers.registered().values()
+        if reconcilers.table_of(reconciler.model) is rows.model is not reconciler.model
+        and any(f.name == "replicas" for f in reconciler.model._meta.local_fields)  # noqa: SLF001
+    ]
+    counts = [F(f"{link.remote_field.get_accessor_name()}__replicas") for link in links if link]
+    return Coalesce(*counts, Value(1)) if counts else Value(1)
 
 
 def _count(demand: Demand, row: dict[str, Any]) -> None:

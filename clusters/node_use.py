@@ -12,8 +12,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from django.db.models import Q
-
 from clusters.accelerators import closed_by, held_by_kind, ours_by_kind
 from clusters.demand import Placed, placed_on
 from clusters.models import Flavor, Pool
@@ -147,8 +145,8 @@ def with_holders(uses: Iterable[NodeUse]) -> list[NodeUse]:
 
 def _on_nodes(cluster: Cluster, names: Collection[str] | None = None) -> list[Placed]:
     """Return what holds devices of some nodes, of all that are known where none is named."""
-    only = Q(node__gt="") if names is None else Q(node__in=list(names))
-    return placed_on([cluster.key], only)
+    found = placed_on([cluster.key], nodes=names)
+    return [one for one in found if one.node]
 
 
 def told_of(placed: Iterable[Placed]) -> dict[UUID, Told]:

@@ -19,6 +19,7 @@ WORK: dict[str, Promise] = {
 OBJECTS: dict[str, Promise] = {
     "credential": gettext_lazy("Credentials"),
     "files": gettext_lazy("File browsers"),
+    "job": gettext_lazy("Jobs"),
     "load": gettext_lazy("Loads"),
     "place": gettext_lazy("Places of projects on clusters"),
     "project": gettext_lazy("Projects"),

@@ -5,7 +5,17 @@ class JobsConfig(AppConfig):
     name = "jobs"
 
     def ready(self) -> None:
+        from clusters.registry import register_lookup
+        from clusters.where import lookup_of
+        from jobs import listeners, references
         from jobs.kind import JOB
+        from jobs.models import Job
+        from jobs.reconciler import JobReconciler
+        from runtime import reconcilers
         from work import kinds
 
         kinds.register(JOB)
+        reconcilers.register(JobReconciler())
+        reconcilers.on_transition(listeners.on_transition)
+        references.connect()
+        register_lookup(lookup_of(Job, lambda row: row.short_id))

@@ -1,10 +1,8 @@
 """Presets (one press), workspaces (what runs), who was let in, and what happened when."""
 
 from typing import Any
-from uuid import UUID
 
 from django.db import models
-from django.utils.functional import cached_property
 from django.utils.translation import gettext_lazy as _
 
 from common.ids import new_uid
@@ -106,11 +104,6 @@ class Workspace(Program, Workload):
 
     def get_absolute_url(self) -> str:
         return f"/projects/{self.project.slug}/workspaces/{self.short_id}/"
-
-    @cached_property
-    def keys_read(self) -> tuple[tuple[int, UUID], ...]:
-        """Return key and uid of the credentials that it is given, as one pass over it sees them."""
-        return tuple(self.keys.values_list("credential_id", "credential__uid"))
 
     @property
     def is_container(self) -> bool:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from django.db.models import Count, Q
+from django.db.models import Count
 
 from clusters import node_use
 from common.clock import now
@@ -18,7 +18,7 @@ from runtime.hints import hint_uids
 from runtime.protocol import Desired, Phase
 from volumes import references as volumes
 from volumes.choices import VolumeKind
-from work.models import WorkloadVolume
+from work import references as work
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -35,23 +35,18 @@ _ENDED = (Phase.STOPPED, Phase.FAILED)
 
 
 def connect() -> None:
-    volumes.register(_uses, counts=_counts)
+    volumes.register(_uses)
+    work.counted.register(_homes)
     keys.register(_keeps)
     waiting.loads_changed.register(_wake)
     node_use.register(Workspace.KIND, _about)
-
-
-def _holding() -> QuerySet[Workspace]:
-    """Return those that may see their volumes now; what is stopped lets go of all but its home."""
-    ended = Q(phase__in=_ENDED) & ~Q(desired=Desired.RUNNING)
-    return Workspace.objects.filter(deleted_at__isnull=True).exclude(ended)
 
 
 def _uses(volume: Volume) -> list[volumes.Holder]:
     if volume.kind == VolumeKind.HOME:
         rows: QuerySet[Workspace] = Workspace.objects.filter(home=volume, deleted_at__isnull=True)
     else:
-        rows = _holding().filter(mounts__volume=volume)
+        rows = work.holding(Workspace).filter(mounts__volume=volume)
     return [
         volumes.Holder(
             Workspace.KIND,
@@ -65,13 +60,9 @@ def _uses(volume: Volume) -> list[volumes.Holder]:
     ]
 
 
-def _counts(uids: Collection[UUID]) -> dict[UUID, int]:
-    """Return how many have each mounted now; a volume is a home or is attached, never both."""
-    rows = WorkloadVolume.objects.filter(volume__uid__in=uids, workload__in=_holding())
-    attached = rows.order_by().values_list("volume__uid").annotate(number=Count("id"))
-    homes = _holding().filter(home__uid__in=uids).order_by().values_list("home__uid")
-    # one question for both: lists of volumes ask it for every page
-    return dict(attached.union(homes.annotate(number=Count("id")), all=True))
+def _homes(uids: Collection[UUID]) -> QuerySet[Workspace, tuple[Any, ...]]:
+    rows = work.holding(Workspace).filter(home__uid__in=uids).order_by()
+    return rows.values_list("home__uid").annotate(number=Count("id"))
 
 
 def _keeps(credential: Credential) -> list[keys.Holder]:

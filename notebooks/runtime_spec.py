@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from clusters.options import ClusterOptions, options_of
-from clusters.where import namespace_of
-from credentials.embedding import Embedded, embed
-from credentials.selectors import credentials_for_launch
 from hubapi import services as hub
-from images.services import architectures_for
 from notebooks.hub import info_of, port_info_of
 from notebooks.program import sidecar_port
-from notebooks.topology import near_its_data
 from notebooks.where import image_of
-from placement.fleet import engine_decision
-from placement.request import Request
-from runtime.pods import HOME, PORT, with_secrets
-from runtime.protocol import Mount, Probe, Sidecar, WorkloadSpec
+from runtime.pods import HOME, PORT
+from runtime.protocol import Probe, Sidecar, WorkloadSpec
 from volumes.mounting import mount_of
+from work.runtime_spec import common_fields, keys_of, pod_fields, pod_keys
 
 if TYPE_CHECKING:
     from clusters.models import Cluster
+    from credentials.embedding import Embedded
     from hubapi.registry import WorkloadInfo
     from hubapi.services import LaunchCredentials
     from notebooks.models import Workspace
@@ -57,7 +51,7 @@ _LISTENS = Probe(path="")  # a TCP connection: every page of it wants a signed-i
 
 
 def process_spec(row: Workspace) -> WorkloadSpec:
-    keys = _keys(row)
+    keys = keys_of(row)
     env, secret_env = hub.launch_environment(info_of(row), _client(row))
     return WorkloadSpec(
         **_common(row, keys),
@@ -71,58 +65,21 @@ def process_spec(row: Workspace) -> WorkloadSpec:
 
 def pod_spec(row: Workspace, cluster: Cluster) -> WorkloadSpec:
     options = options_of(cluster.options)
-    request = Request.of_size(row.variant, row.resources, pool=row.pool, network=row.network)
-    decision = engine_decision(row.cluster_key, request, row.project.uid)
-    keys = _keys(row)
-    # Here, where it is known which words are a person's: ``${port}`` of a shell is one of his.
-    keys = replace(keys, env={name: with_secrets(text) for name, text in keys.env.items()})
+    keys = pod_keys(keys_of(row))
     common = {
         **_common(row, keys),
-        "verbatim": True,
-        "namespace": namespace_of(row.project, cluster),
+        **pod_fields(row, cluster, work_class=row.variant, image=row.image),
         "image": image_of(row, options),
-        "shm_mib": row.shm_mib,
-        "placement": replace(
-            decision.nodes,
-            near=near_its_data(row),
-            architectures=architectures_for(cluster, row.image_digest if row.image else ""),
-        ),
-        "network": decision.network,
     }
     make = _container if row.is_container else _lab
     return make(row, options, common, keys)
 
 
-def _keys(row: Workspace) -> Embedded:
-    """What still exists and its owner may still use; decided anew at each start."""
-    uids = [uid for _pk, uid in row.keys_read]
-    return embed(credentials_for_launch(row.owner, row.project, uids))
-
-
-def _mounts(row: Workspace) -> tuple[Mount, ...]:
-    seen = row.mounts.select_related("volume__owner")
-    others = (mount_of(mount.volume, read_only=mount.read_only) for mount in seen)
+def _common(row: Workspace, keys: Embedded) -> dict[str, Any]:
     if row.home.owner_id == row.owner_id:
         row.home.owner = row.owner  # known already
-    return (mount_of(row.home, role="home"), *others)
-
-
-def _common(row: Workspace, keys: Embedded) -> dict[str, Any]:
-    return {
-        "uid": str(row.uid),
-        "kind": row.KIND,
-        "name": row.short_id,
-        "launch": row.launch,
-        "generation": row.generation,
-        "project": str(row.project.uid),
-        "owner": str(row.owner.uid),
-        "environment": row.environment,
-        "resources": row.resources,
-        "mounts": _mounts(row),
-        "secret_files": keys.secret_files,
-        "placed_files": keys.placed_files,
-        "labels": {"project": row.project.slug, "owner": row.owner.username},
-    }
+    found = common_fields(row, keys)
+    return {**found, "mounts": (mount_of(row.home, role="home"), *found["mounts"])}
 
 
 def _client(row: Workspace) -> LaunchCredentials:

@@ -1,4 +1,4 @@
-"""A workspace near its data: drawn to it where no pool was chosen, told where another one was.
+"""A workspace near its data: told where another pool than one near its volumes was chosen.
 
 Its home doesn't count: every workspace has one, and it would draw all of them to one place.
 """
@@ -9,23 +9,14 @@ from typing import TYPE_CHECKING
 
 from django.utils.translation import gettext as _
 
-from volumes.topology import labels_near, usable_near
+from volumes.topology import usable_near
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-    from notebooks.models import Workspace
     from notebooks.spec import Spec
     from projects.models import Project
     from volumes.models import Volume
-
-
-def near_its_data(row: Workspace) -> tuple[Mapping[str, str], ...]:
-    """Return the labels of the pools that its volumes stand near, of those that it may use."""
-    if row.pool:
-        return ()
-    seen = [mount.volume for mount in row.mounts.select_related("volume")]
-    return labels_near(seen, row.variant, row.project)
 
 
 def far_from_its_data(spec: Spec, volumes: Sequence[Volume], project: Project) -> list[str]:

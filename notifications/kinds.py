@@ -52,6 +52,18 @@ KINDS: dict[str, Kind] = {
             "users-minus",
         ),
         Kind(
+            "job.succeeded",
+            _("A job has succeeded"),
+            _("“%(name)s” has succeeded."),
+            "circle-check",
+        ),
+        Kind(
+            "job.failed",
+            _("A job failed"),
+            _("“%(name)s” failed: %(reason)s"),
+            "alert-triangle",
+        ),
+        Kind(
             "load.done",
             _("A load is done"),
             ngettext_lazy(

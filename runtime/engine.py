@@ -204,6 +204,8 @@ def apply(held: Claim, outcome: Outcome, *, failures: int = 0) -> bool:
         written = _written(held, values)
         if written is None:
             return _dropped(held)
+        if outcome.beside is not None:
+            outcome.beside()
         row = _as_written(held, values, *written)
         _tell(held, row, outcome)
         killpoint("applied")
@@ -215,7 +217,7 @@ def _is_quiet(held: Claim, outcome: Outcome) -> bool:
     """Whether nobody is to hear of it: the engine alone writes what these are compared with."""
     row = held.row
     same = (outcome.phase, outcome.reason, outcome.message) == (row.phase, row.reason, row.message)
-    return same and not outcome.timeline and not outcome.gone
+    return same and not outcome.timeline and not outcome.gone and outcome.beside is None
 
 
 def _apply_quietly(held: Claim, values: dict[str, Any]) -> bool:

@@ -158,7 +158,10 @@ def _is_acted_on(known: ObservedWorkload | None, found: Observation) -> bool:
     pods = known.data.get("detail", {}).get("pod_uid"), found.detail.get("pod_uid")
     if all(pods) and pods[0] != pods[1]:
         return True  # nothing was read between two pods
-    return any(known.data.get(k) != v for k, v in _data(found).items() if k not in NOT_IN_GIST)
+    quiet = NOT_IN_GIST
+    if getattr(reconciler, "reads_replicas", False):
+        quiet = quiet - {"replicas"}
+    return any(known.data.get(k) != v for k, v in _data(found).items() if k not in quiet)
 
 
 def _data(found: Observation) -> dict[str, Any]:

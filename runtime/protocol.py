@@ -225,6 +225,9 @@ class WorkloadSpec:
     # Names of those in whose text ``{secrets}`` stands for that folder too, and ``{memory}`` for
     # one that the workload writes to and that goes with it: no disk, wherever there is memory.
     placed_files: tuple[str, ...] = ()
+    # A person's words are in command, args, env: nothing is put into them. On one machine only
+    # ``{secrets}`` in ``env``, whose folder nobody else knows.
+    verbatim: bool = False
     # --- clusters only; one machine ignores them ---------------------------------------------
     namespace: str = ""
     image: str = ""  # pinned reference; empty: this workload cannot run on a cluster
@@ -236,7 +239,6 @@ class WorkloadSpec:
     queue: str = ""  # where it waits for its turn; "": the cluster's own
     priority: str = ""  # its class among those that wait
     sidecars: tuple[Sidecar, ...] = ()
-    verbatim: bool = False  # a person's words are in command, args, env: nothing is put into them
     # ``~/volumes`` leads to the volumes, unless something else is there. By the image's own shell:
     # not for images that may have none.
     links_volumes: bool = False

@@ -386,7 +386,7 @@ REASONS: dict[Reason, ReasonInfo] = {
         True,
         Fault.NOBODY,
         _("It ended with an error and is tried again."),
-        _("After the third try it has failed."),
+        _("Each attempt waits longer than the one before; when the last one fails, it has failed."),
     ),
     Reason.HELD: ReasonInfo(
         Phase.STOPPING,

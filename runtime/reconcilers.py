@@ -22,7 +22,8 @@ class Outcome:
     """What a step found. ``requeue_s`` None: stable, come back only when something changes.
 
     ``updates`` are further columns of the row (status columns of its own only, never intent).
-    ``gone`` True: everything outside is removed; the engine sets ``deleted_at``.
+    ``gone`` True: everything outside is removed; the engine sets ``deleted_at``. ``beside`` writes
+    rows of the kind's own, in the same transaction, once the token has held.
     """
 
     phase: Phase
@@ -33,6 +34,7 @@ class Outcome:
     updates: Mapping[str, Any] = field(default_factory=dict)
     gone: bool = False
     timeline: tuple[tuple[str, str], ...] = ()  # (step word, message) noted by this pass
+    beside: Callable[[], None] | None = None
 
 
 class Reconciler(Protocol):

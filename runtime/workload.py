@@ -202,6 +202,7 @@ class WorkloadReconciler(WorkloadKind):
     def _follow(self, state: ReconcileContext, seen: Observation) -> Outcome:
         """The driver has it: say how far it is, open the way to it when it is ready."""
         row = state.row
+        state.saw(seen)
         if not state.ensured and seen.launch == row.launch:
             state.ref.update(launch=row.launch, placed_at=time.time())  # crashed before apply
         status = status_of(row.desired, seen, launch=row.launch, ensured=True)
@@ -285,6 +286,8 @@ class WorkloadReconciler(WorkloadKind):
             held = isinstance(error, Held)
             told = (Reason.HELD, str(error)) if held else (status.reason, status.message)
             return self._outcome(state, Phase.STOPPING, *told, error.retry_in, seen)
+        if self.reads_replicas:
+            state.saw(self._look(row))
         return self._finish(state, status.phase, status.reason, status.message, seen)
 
     def _finish(
@@ -352,7 +355,7 @@ class WorkloadReconciler(WorkloadKind):
         except NotYet:
             return NotYet(retry_in=ENDING_S)
         killpoint("stop-asked")
-        gone = self._look(row).seen in {Seen.MISSING, Seen.EXITED}
+        gone = state.saw(self._look(row)).seen in {Seen.MISSING, Seen.EXITED}
         return None if gone else NotYet(retry_in=ENDING_S)
 
     # --- wanted: absent -------------------------------------------------------------------------
@@ -396,6 +399,7 @@ class WorkloadReconciler(WorkloadKind):
         seen: Observation | None = None,
     ) -> Outcome:
         updates = {} if seen is None else dict(self.updates(state.row, seen, phase))
+        told = state.seen if self.reads_replicas else None
         return Outcome(
             phase,
             str(reason),
@@ -404,4 +408,5 @@ class WorkloadReconciler(WorkloadKind):
             requeue_s=requeue_s,
             updates=updates,
             timeline=tuple(state.timeline),
+            beside=None if told is None else self.beside(state.row, told),
         )

@@ -1,6 +1,6 @@
 """What one kind of row says of itself; the order of things is ``runtime.workload``'s."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from runtime.models import Reconcilable
@@ -15,6 +15,8 @@ class WorkloadKind:
     observes: ClassVar[bool] = True
     # What is only in an observation's detail waits for the next step: pages read it themselves.
     reads_detail: ClassVar[bool] = False
+    # Each replica's own news is acted on too, and looked at once more when all have ended.
+    reads_replicas: ClassVar[bool] = False
     # A row whose generation is still the same is not read once more for the listeners: what
     # services change without a new generation, these need not hear of in this pass.
     keeps_what_it_read: ClassVar[bool] = False
@@ -86,6 +88,14 @@ class WorkloadKind:
         """Return status columns of the subclass's own to set with this phase."""
         del row, observation, phase
         return {}
+
+    def beside(self, row: Any, observation: Observation) -> Callable[[], None] | None:
+        """Return what writes down what was seen of this launch in rows of the kind's own.
+
+        None: they say so already. Asked of kinds that read replicas (``Outcome.beside``).
+        """
+        del row, observation
+        return None
 
     def next_due_s(self, row: Any) -> float | None:
         """Return seconds until the row must be looked at for its own reasons (time limit)."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 from uuid import UUID
 
-from runtime.protocol import Observation, Phase
+from runtime.protocol import Observation, Phase, Seen
 from runtime.reasons import Fault, Reason, info
 from runtime.status import Status
 
@@ -40,6 +40,7 @@ class ReconcileContext:
     ref: dict[str, Any]
     timeline: list[tuple[str, str]] = field(default_factory=list)
     just_made: bool = False  # by this very pass
+    seen: Observation | None = None  # what this pass saw last of this launch
 
     def note(self, word: str, message: str = "") -> None:
         """Put ``word`` on the timeline, once for each launch."""
@@ -49,6 +50,11 @@ class ReconcileContext:
         if word not in noted["words"]:
             noted["words"].append(word)
             self.timeline.append((word, message))
+
+    def saw(self, seen: Observation) -> Observation:
+        if seen.launch == self.row.launch or (self.ensured and seen.seen == Seen.MISSING):
+            self.seen = seen
+        return seen
 
     @property
     def ensured(self) -> bool:

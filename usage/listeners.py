@@ -11,7 +11,7 @@ from clusters.models import Node
 from common.clock import now
 from runtime.models import ObservedWorkload
 from runtime.protocol import Phase
-from runtime.reconcilers import Transition
+from runtime.reconcilers import Transition, reconciler_for
 from usage.models import Interval
 
 _HOLDING = {Phase.STARTING, Phase.RUNNING, Phase.STOPPING}
@@ -52,6 +52,8 @@ def _open(transition: Transition, row: Any, state: dict[str, Any]) -> None:
     # The engine holds the row: nobody else writes of this launch meanwhile.
     found = Interval.objects.filter(uid=row.uid, launch=row.launch).first()
     if found is None:
+        count = getattr(reconciler_for(row.KIND), "replicas_of", None)
+        replicas = count(row) if count else 1
         Interval.objects.create(
             uid=row.uid,
             launch=row.launch,
@@ -62,10 +64,10 @@ def _open(transition: Transition, row: Any, state: dict[str, Any]) -> None:
             owner_uid=row.owner.uid,
             owner_name=row.owner.username,
             cluster_key=row.cluster_key,
-            gpus=len(devices) if devices else row.gpus,
+            gpus=len(devices) if devices else row.gpus * replicas,
             flavor=_flavor(row),
-            cpu_milli=row.cpu_milli,
-            memory_mib=row.memory_mib,
+            cpu_milli=row.cpu_milli * replicas,
+            memory_mib=row.memory_mib * replicas,
             started_at=started,
         )
         if row.launch > 1:  # an earlier launch of the same workload is over at the latest now

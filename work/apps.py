@@ -4,3 +4,8 @@ from django.apps import AppConfig
 class WorkConfig(AppConfig):
     name = "work"
     verbose_name = "Work"
+
+    def ready(self) -> None:
+        from work import references
+
+        references.connect()

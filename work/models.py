@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 from django.conf import settings
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.db.models import Q
+from django.utils.functional import cached_property
 from django.utils.translation import gettext_lazy as _
 
 from common.ids import new_short_id
@@ -154,6 +156,11 @@ class Workload(Ask, Reconcilable):
     @property
     def time_limit(self) -> timedelta | None:
         return timedelta(minutes=self.time_limit_minutes) if self.time_limit_minutes else None
+
+    @cached_property
+    def keys_read(self) -> tuple[tuple[int, UUID], ...]:
+        """Return key and uid of the credentials that it is given, as one pass over it sees them."""
+        return tuple(self.keys.values_list("credential_id", "credential__uid"))
 
 
 class Share(models.Model):

@@ -428,7 +428,11 @@ class FakeDriver:
             started_at=item.get("started_at"),
             ready_at=item.get("ready_at"),
             ended_at=item.get("ended_at"),
-            detail={"pid": 1, "devices": item.get("devices", [])},
+            detail={
+                "pid": 1,
+                "devices": item.get("devices", []),
+                "failed_attempts": item.get("attempt", 1) - 1,
+            },
             installation=item.get("installation", ""),
             replicas=_replicas(item),
         )

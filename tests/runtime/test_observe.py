@@ -15,6 +15,7 @@ from runtime.models import Lease, ObservedWorkload, Route
 from runtime.protocol import Observation, Phase, ReplicaSeen, Seen
 from runtime.reasons import Reason
 from tests.engineapp.models import Thing
+from tests.engineapp.reconciler import ThingReconciler
 
 
 def seen(thing, state, version, **more):
@@ -412,3 +413,18 @@ def test_replicas_are_kept_as_they_were_told_and_a_lone_workload_keeps_none(make
     again = [replace(told, version=7), seen(alone, Seen.READY, 8)]  # numbered anew: no news
     assert observe.store("local", again, full=True) == []
     assert ObservedWorkload.objects.get(uid=thing.uid).version == 5
+
+
+def test_a_replicas_own_news_wakes_only_a_kind_that_reads_replicas(make_thing, monkeypatch):
+    thing = make_thing(next_reconcile_at=None)
+
+    def told(version, second):
+        each = (ReplicaSeen(0, seen=Seen.READY), ReplicaSeen(1, seen=second))
+        return observe.store(
+            "local", [seen(thing, Seen.STARTING, version, replicas=each)], full=False
+        )
+
+    told(1, Seen.CREATED)
+    assert told(2, Seen.STARTING) == []
+    monkeypatch.setattr(ThingReconciler, "reads_replicas", True)
+    assert told(3, Seen.READY) == [("thing", thing.pk)]

@@ -180,6 +180,7 @@ def _wire(spec: WorkloadSpec) -> dict[str, Any]:
         "owner": spec.owner,
         "environment": spec.environment,
         "command": list(spec.command),
+        "verbatim": spec.verbatim,
         "env": dict(spec.env),
         "resources": asdict(spec.resources),
         "devices": list(spec.devices),

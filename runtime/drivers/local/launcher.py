@@ -32,6 +32,8 @@ def checked_name(name: str, what: str) -> str:
 def wants_port(spec: dict[str, Any]) -> bool:
     if spec["port"] or spec["probe"]:
         return True
+    if spec.get("verbatim"):
+        return False
     return any("{port}" in text for text in [*spec["command"], *spec["env"].values()])
 
 
@@ -247,11 +249,14 @@ class Launcher:
         layer = venv_layer.describe(self.space, self.base) if self.base else venv_layer.Furniture()
         tmp = str(self.space / "tmp")
         shared = isolating.shared_folders() if machine.isolation.tmp else ()
-        words = [placed(part, str(self.secrets)) for part in self.spec["command"][1:]]
+        words = self.spec["command"][1:]
+        if not self.spec.get("verbatim"):
+            filled_in = (placed(word, str(self.secrets)) for word in words)
+            words = [environ.substitute(word, port) for word in filled_in]
         return {
             "dir": str(record.folder),
             "attempt": attempt,
-            "argv": [self.program(), *(environ.substitute(word, port) for word in words)],
+            "argv": [self.program(), *words],
             "env": self._environment(port, secrets.env, layer),
             "cwd": str(self.home()),
             "uid": user.uid if machine.users else None,

@@ -23,6 +23,7 @@ def parse_spec(raw: Any) -> Facts:
             "owner": str(raw["owner"]),
             "environment": str(raw["environment"]),
             "command": _texts(raw["command"]),
+            "verbatim": bool(raw.get("verbatim")),  # a portal before this one never says so
             "env": _pairs(raw["env"]),
             "resources": {k: int(raw["resources"][k]) for k in ("cpu_milli", "memory_mib", "pids")},
             "devices": _texts(raw["devices"]),

@@ -152,8 +152,11 @@ class World:
             return {"uid": uid, "seen": str(Seen.MISSING), "version": self._version}
         alone = group.is_whole(parts)
         found = observing.observation(parts[0]) if alone else group.observation(parts)
-        retry = self._retries.get(uid)
-        return group.tried_again(found) if retry and retry.is_due(parts) else found
+        if (retry := self._retries.get(uid)) is None:
+            return found
+        due = retry.is_due(parts)
+        found["detail"] = {**found["detail"], "failed_attempts": retry.made - 1 + due}
+        return group.tried_again(found) if due else found
 
     async def ensure(self, spec: Facts, secrets: Secrets | None) -> Facts:
         """Make (uid, launch) exist, once. Without ``secrets`` say whether they are needed."""

@@ -1,0 +1,135 @@
+"""From a job's row to what runs it, and back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from common.clock import now
+from jobs import replicas
+from jobs.choices import StopReason
+from jobs.models import Job
+from jobs.runtime_spec import STOP_GRACE_S, workload_spec
+from jobs.states import ENDED
+from loaders import selectors as loads
+from runtime.models import Reconcilable
+from runtime.protocol import Desired, Observation, Phase, Seen, WorkloadSpec
+from runtime.reasons import Reason
+from runtime.status import Status
+from runtime.workload import WorkloadReconciler
+from runtime.workload_state import RESTARTED, ReconcileContext
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from django.db.models import QuerySet
+
+    from runtime.reconcilers import Outcome
+
+_WHY = {
+    StopReason.TIME_LIMIT: Reason.TIME_LIMIT,
+    StopReason.PROJECT_ARCHIVED: Reason.PROJECT_ARCHIVED,
+    StopReason.OWNER_DISABLED: Reason.OWNER_DISABLED,
+    StopReason.OWNER_LEFT: Reason.OWNER_DISABLED,
+}
+_OVER = (Seen.EXITED, Seen.MISSING)
+
+
+class JobReconciler(WorkloadReconciler):
+    """What is particular to jobs; the order of things is in the base class."""
+
+    kind = Job.KIND
+    model: type[Reconcilable] = Job
+    related: ClassVar[tuple[str, ...]] = ("project", "owner")
+    keeps_what_it_read: ClassVar[bool] = True
+    reads_replicas: ClassVar[bool] = True
+    stop_grace_s: ClassVar[float] = STOP_GRACE_S
+
+    def step(self, row: Job, observation: Observation | None) -> Outcome:
+        """Nobody asks for the end at a time limit: intent stays, so it has failed by it."""
+        if self._is_over_time(row):
+            seen = observation or self._look(row)
+            if seen.seen not in _OVER:
+                state = ReconcileContext(row, dict(row.external_ref))
+                state.saw(seen)
+                return self._close(state, Status(Phase.FAILED, Reason.TIME_LIMIT))
+        return self._looked_at_in_time(row, super().step(row, observation))
+
+    def _is_over_time(self, row: Job) -> bool:
+        state = ReconcileContext(row, row.external_ref)
+        runs = row.desired == Desired.RUNNING and state.ensured and not state.ended
+        return runs and state.ending is None and row.ends_at is not None and row.ends_at <= now()
+
+    def _looked_at_in_time(self, row: Job, outcome: Outcome) -> Outcome:
+        """Come back when its time is over, also where that became known in this very pass."""
+        ends_at = outcome.updates.get("ends_at", row.ends_at)
+        if ends_at is None or outcome.requeue_s is None or row.desired != Desired.RUNNING:
+            return outcome
+        left = max(0.0, (ends_at - now()).total_seconds())
+        return replace(outcome, requeue_s=min(outcome.requeue_s, left))
+
+    def _follow(self, state: ReconcileContext, seen: Observation) -> Outcome:
+        """Tell once of each attempt that ended badly, whether another pod of it was seen or not."""
+        row, again = state.row, (RESTARTED, str(Reason.TRIED_AGAIN))
+        kept = state.ref.get("failed_attempts") or {}
+        known = kept["number"] if kept.get("launch") == row.launch else 0
+        # a driver that doesn't count them says it of the latest
+        found = known + int(seen.reason == Reason.TRIED_AGAIN != row.reason)
+        if seen.launch == row.launch:
+            found = int(str(seen.detail.get("failed_attempts", found)))
+            state.ref["failed_attempts"] = {"launch": row.launch, "number": max(known, found)}
+        outcome = super()._follow(state, seen)
+        others = (step for step in outcome.timeline if step != again)
+        return replace(outcome, timeline=(*others, *(again,) * max(0, found - known)))
+
+    def spec_of(self, row: Job) -> WorkloadSpec:
+        return workload_spec(row)
+
+    def replicas_of(self, row: Job) -> int:
+        return row.replicas
+
+    def waits_for(self, row: Job) -> tuple[str, str] | None:
+        uids = list(row.needs.values_list("needed__uid", flat=True))
+        return loads.missing(uids) if uids else None
+
+    def secrets_of(self, row: Job) -> str:
+        return ",".join(str(pk) for pk, _uid in row.keys_read)
+
+    def stop_reason(self, row: Job) -> str:
+        reason = row.stop_reason or StopReason.CANCELLED
+        return str(_WHY.get(StopReason(reason), Reason.USER))
+
+    def holds_cluster(self, rows: QuerySet[Job]) -> QuerySet[Job]:
+        """What is over keeps no cluster."""
+        return rows.exclude(phase__in=ENDED)
+
+    def updates(self, row: Job, observation: Observation, phase: Phase) -> Mapping[str, Any]:
+        """Note when it began, when its time is over, and how it ended.
+
+        Its time begins with its first attempt. Derived afresh each time, so a limit that was
+        changed during a step is put right by the next one.
+        """
+        if observation.launch != row.launch:
+            return {}
+        began = row.started_at or replicas.moment(observation.started_at)
+        minutes, ends_at = row.time_limit_minutes, None
+        if began is not None and minutes is not None and phase not in ENDED:
+            ends_at = began + timedelta(minutes=minutes + row.extended_minutes)
+        has_ended = observation.seen is Seen.EXITED
+        found = {
+            "started_at": began,
+            "ready_at": row.ready_at or replicas.moment(observation.ready_at),
+            "ends_at": ends_at,
+            "exit_code": replicas.shell_code(observation.exit_code) if has_ended else None,
+            "failed_replica": replicas.first_failed(observation) if has_ended else None,
+        }
+        return {name: value for name, value in found.items() if getattr(row, name) != value}
+
+    def beside(self, row: Job, observation: Observation) -> Callable[[], None] | None:
+        found = replicas.news(row, observation)
+        return partial(replicas.keep, found) if found else None
+
+    def topics(self, row: Job) -> list[str]:
+        return [*super().topics(row), "operators"]

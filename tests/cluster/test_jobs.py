@@ -1,0 +1,84 @@
+"""Jobs on a cluster as people have them: replicas that meet, fail, are tried again and cancelled."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from devcluster.kube import Kube
+from tests.jobs.running import Jobs
+from tests.support import torch
+from tests.support.clustered import KEY, ClusteredPortal
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.pods,
+    pytest.mark.real,
+    pytest.mark.timeout(900),
+]
+
+
+@pytest.fixture(scope="module")
+def portal(devcluster: dict[str, Any]) -> Iterator[ClusteredPortal]:
+    running = ClusteredPortal(devcluster, f"jb{secrets.token_hex(2)}-")
+    try:
+        yield running.start()
+    finally:
+        running.close()
+
+
+@pytest.fixture(scope="module")
+def jobs(portal: ClusteredPortal, devcluster: dict[str, Any]) -> Jobs:
+    tool = devcluster["images"]["tool"]["reference"]
+    size = {"cpu_milli": 500, "memory_mib": 512}
+    return Jobs(portal, owner="admin", cluster_key=KEY, image=tool, **size)
+
+
+def owned(kube: Kube, found: dict[str, Any], version: str, kind: str) -> list[dict[str, Any]]:
+    return list(kube.list(version, kind, labelSelector=f"berth.dev/uid={found['uid']}"))
+
+
+def test_each_replica_is_told_its_number_and_says_how_it_ended(jobs: Jobs, kube: Kube) -> None:
+    script = 'echo "$RANK of $WORLD_SIZE, $1"'
+    one = jobs.make("ranks", replicas=3, command=["bash", "-c", script, "x"], args=["$(RANK)"])
+    found = jobs.until(one, "succeeded")
+    assert jobs.logs(found, 3) == [f"{n} of 3, $(RANK)\n" for n in range(3)]
+    assert found["exit_code"] == 0
+    told = [(r["index"], r["seen"], r["exit_code"], bool(r["node"])) for r in found["replicas"]]
+    assert told == [(n, "exited", 0, True) for n in range(3)]
+    (job,) = owned(kube, found, "batch/v1", "Job")
+    assert job["spec"]["completionMode"] == "Indexed"
+    assert job["spec"]["completions"] == 3
+
+
+def test_one_that_fails_is_tried_again_as_it_may_and_ends_the_others(jobs: Jobs) -> None:
+    script = 'echo "rank $RANK"; [ "$RANK" = 1 ] && exit 7; exec sleep 600'
+    one = jobs.make("fails", replicas=2, retries=1, command=["bash", "-c", script])
+    found = jobs.until(one, "failed")
+    assert (found["exit_code"], found["failed_replica"], found["reason"]) == (7, 1, "exit")
+    assert found["steps"].count("restarted") == 1
+    zero, other = found["replicas"]
+    assert (zero["seen"], zero["reason"], other["exit_code"]) == ("exited", "stopped", 7)
+
+
+def test_cancelled_no_pod_of_it_is_left_running(jobs: Jobs, kube: Kube) -> None:
+    one = jobs.make("long", replicas=2, command=["sleep", "3600"])
+    running = jobs.until(one, "running")
+    assert len(owned(kube, running, "v1", "Pod")) == 2
+    jobs.stop(one)
+    found = jobs.until(one, "cancelled")
+    assert [r["seen"] for r in found["replicas"]] == ["exited"] * 2
+    alive = [p for p in owned(kube, found, "v1", "Pod") if p["status"]["phase"] == "Running"]
+    assert (alive, found["exit_code"]) == ([], None)
+
+
+def test_pytorch_trains_one_model_on_two_replicas_of_an_image(jobs: Jobs) -> None:
+    """By the image's own command: the job says nothing but the image and how many."""
+    one = jobs.make("ddp", replicas=2, image=torch.image(), memory_mib=1024)
+    found = jobs.until(one, "succeeded", within_s=480)
+    zero, other = (torch.trained(text) for text in jobs.logs(found, 2))
+    assert (zero[:3], other[:3]) == ((0, 2, 3), (1, 2, 3))
+    assert zero[3] == other[3]
