@@ -9,7 +9,6 @@ from clusters import registry
 from hubapi import services as hub
 from loaders import selectors as loads
 from notebooks.choices import StopReason
-from notebooks.image_pull import image_bytes
 from notebooks.models import Workspace
 from notebooks.program import sidecar_port
 from notebooks.runtime_spec import pod_spec, process_spec
@@ -18,6 +17,7 @@ from runtime.protocol import Observation, Phase, WorkloadSpec
 from runtime.reasons import Reason
 from runtime.routers.base import RouteEntry
 from runtime.workload import WorkloadReconciler
+from work.image_pull import image_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -18,11 +18,9 @@ from projects.access import Permission, scoped
 from projects.models import Membership
 from runtime.protocol import Desired, Phase
 from work.fields import is_storable
-from work.models import Share, Step
+from work.models import Share
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from django.db.models import QuerySet
 
     from accounts.principal import Principal
@@ -151,11 +149,6 @@ def share_candidates(workspace: Workspace) -> QuerySet[User]:
         .exclude(workload_shares__workload=workspace)
         .order_by("username")[:MAX_CANDIDATES]
     )
-
-
-def steps_of(workspace: Workspace, launch: int | None = None) -> Sequence[Step]:
-    """Return the timeline of one launch (the latest by default), oldest first."""
-    return list(workspace.steps.filter(launch=launch or workspace.launch).order_by("id"))
 
 
 def names_taken(project: Project, owner: User) -> frozenset[str]:

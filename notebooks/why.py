@@ -1,8 +1,4 @@
-"""Why a workspace is as it is, in words: the plain ones first, what a program said after them.
-
-What the engine and the clusters wrote is in their own language; the plain words are said anew for
-each reader.
-"""
+"""Why a workspace is as it is, in words; what is common to all work stands in ``work.why``."""
 
 from __future__ import annotations
 
@@ -13,29 +9,16 @@ from typing import Any
 from django.utils.translation import gettext_lazy as _
 
 from notebooks.choices import StopReason
-from notebooks.image_pull import pull_of
-from placement.reasons import waiting
-from runtime import reasons
-from runtime.models import ONE_MACHINE
 from runtime.protocol import Phase, Resources
 from runtime.reasons import Fault, Reason, ReasonInfo
+from work import why
+from work.why import Why
 
 STOPS = frozenset((Phase.STOPPED, Phase.STOPPING))
 _PIN_GONE = _("The registry no longer has the image that this tag meant when it was pinned.")
 _TAKE_NEWEST = _(
     "Press “Take the newest image of this tag”, or run “berth workspace repin” with its name."
 )
-
-
-@dataclass(frozen=True)
-class Why:
-    text: str
-    detail: str = ""  # what a driver or a registry said, in its own words
-
-    @property
-    def sentence(self) -> str:
-        """Both, for what is one line: the API, the command line, a table."""
-        return f"{self.text} {self.detail}".strip()
 
 
 @dataclass(frozen=True)
@@ -53,29 +36,19 @@ class State:
 
 
 def info_of(reason: str, cluster_key: str, pinned: str = "") -> ReasonInfo:
-    """Return what ``reason`` means there: who works on one machine knows of no cluster.
+    """Return what ``reason`` means there.
 
     ``pinned``: the digest that stands for its image's tag. Name and tag were right then.
     """
-    info = reasons.info(reason)
+    info = why.info_of(reason, cluster_key)
     if reason == Reason.IMAGE_NOT_FOUND and pinned:
         return replace(info, text=_PIN_GONE, advice=_TAKE_NEWEST)
-    if reason != Reason.UNREACHABLE or cluster_key != ONE_MACHINE:
-        return info
-    return replace(
-        info,
-        text=_("The machine does not answer; what is shown is the last thing known."),
-        advice=_("Nothing needs to be done: it is tried again until the machine answers."),
-    )
+    return info
 
 
 def why_of(state: State) -> Why:
-    queue = state.ref.get("queue")
-    if state.reason == Reason.QUEUED and queue:
-        lacking, position = queue.get("lacking") or (), queue.get("position") or 1
-        return Why(str(waiting(lacking, position, state.size)))
-    if (pull := pull_of(state.reason, state.ref.get("pull"))) is not None:
-        return Why(pull.sentence)
+    if (waits := why.on_its_way(state.reason, state.ref, state.size)) is not None:
+        return waits
     text = str(info_of(state.reason, state.cluster_key, state.pinned).text)
     if state.stop_reason and state.phase in STOPS and state.reason != Reason.HELD:
         text = str(StopReason(state.stop_reason).label)

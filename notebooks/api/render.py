@@ -13,7 +13,6 @@ from django.conf import settings
 from common.errors import Unavailable
 from hubapi.services import port_short_id, workload_url
 from notebooks.choices import WorkspaceKind
-from notebooks.image_pull import pull_of
 from notebooks.models import Workspace
 from notebooks.program import pinned_tag
 from notebooks.services.attaching import attached_to
@@ -22,6 +21,7 @@ from notebooks.spec import ATTACHED, FIXED, PRIVATE, PUBLIC
 from notebooks.where import node_of
 from notebooks.why import State, info_of, why_of
 from runtime.protocol import Phase, Resources
+from work.image_pull import pull_of
 from work.models import Share
 
 if TYPE_CHECKING:

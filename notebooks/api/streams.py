@@ -32,6 +32,7 @@ from notebooks.api.base import WorkspaceAPIView
 from notebooks.models import Workspace
 from projects.access import Permission
 from runtime.protocol import Phase
+from work.selectors import steps_of
 
 OVER = frozenset({Phase.STOPPED, Phase.FAILED, Phase.DELETED})
 
@@ -84,7 +85,7 @@ class WorkspaceEvents(WorkspaceAPIView):
         return Response(
             [
                 {"launch": x.launch, "word": x.word, "at": x.at, "message": x.shown_message}
-                for x in selectors.steps_of(row)
+                for x in steps_of(row)
             ]
         )
 

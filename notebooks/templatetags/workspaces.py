@@ -6,28 +6,18 @@ from typing import TYPE_CHECKING
 
 from django import template
 from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
 
-from common.templatetags.berth import cpus, mib
 from notebooks.hub import open_url
+from work.ui.sizes import size_words
+from work.ui.timeline import is_far, step_word
 
 if TYPE_CHECKING:
     from notebooks.models import Workspace
-    from work.models import Ask
 
 register = template.Library()
 
 
-@register.simple_tag
-def workspace_size(row: Ask) -> str:
-    """2 CPU · 4 GiB · 1 H100."""
-    parts = [f"{cpus(row.cpu_milli)} CPU", mib(row.memory_mib)]
-    if row.gpus:
-        kind = row.gpu_flavor.replace(",", " / ") or ngettext(
-            "GPU of any kind", "GPUs of any kind", row.gpus
-        )
-        parts.append(f"{row.gpus}\N{NO-BREAK SPACE}{kind}")  # a number never ends a line alone
-    return " · ".join(parts)
+register.simple_tag(size_words, name="workspace_size")
 
 
 @register.simple_tag
@@ -43,6 +33,4 @@ def workspace_url(row: Workspace) -> str:
 
 @register.simple_tag
 def workspace_step(row: Workspace, word: str) -> str:
-    from notebooks.ui.present import is_far, step_word
-
     return step_word(word, on_cluster=is_far(row))

@@ -5,17 +5,16 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from django.db.models import Min
 from django.utils.translation import gettext as _
-from django.utils.translation import ngettext, pgettext
+from django.utils.translation import ngettext
 
 from common.clock import now
 from hubapi.selectors import idle_state
 from notebooks import selectors, services
 from notebooks.hub import open_url
-from notebooks.image_pull import pull_of
 from notebooks.models import Workspace
 from notebooks.ui.connection_info import OnCluster, on_cluster
 from notebooks.ui.home import cards
@@ -25,19 +24,17 @@ from placement.request import names_in
 from projects.access import role_of
 from quotas import selectors as quotas
 from runtime import reasons
-from runtime.models import ONE_MACHINE
 from runtime.protocol import Desired, Phase
 from runtime.reasons import Reason
-from runtime.workload_state import RESTARTED
+from work.image_pull import pull_of
+from work.ui.timeline import Line, is_far, timeline
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from datetime import datetime
 
     from accounts.principal import Principal
     from notebooks.ui.home import Card
     from notebooks.why import Why
-    from work.models import Step
 
 
 MAX_ALTERNATIVES = 3
@@ -70,79 +67,9 @@ OF_THE_IMAGE = frozenset(
 )
 
 
-def step_word(word: str, *, on_cluster: bool = False) -> str:
-    if on_cluster and word == "placed":
-        return _("Handed to the cluster")
-    words = {
-        "accepted": pgettext("a start", "Accepted"),
-        "queued": _("Waiting for its turn"),
-        "preparing": _("Preparing the project's namespace"),
-        "placed": _("Placed"),
-        "scheduled": _("Placed on a node"),
-        "image": _("Image ready"),
-        "starting": _("Starting"),
-        "ready": _("Answers"),
-        "running": _("Running"),
-        RESTARTED: _("Started again"),
-        "stop-asked": _("Asked to stop"),
-        "stopping": _("Stopping"),
-        "stopped": _("Stopped"),
-        "failed": _("Failed"),
-        "deleting": _("Deleting"),
-    }
-    return words.get(word, word)
-
-
 # What a start goes through, shown ahead of time so that one sees how far it is.
 START_WORDS = ("accepted", "placed", "starting", "ready", "running")
 CLUSTER_WORDS = ("accepted", "placed", "scheduled", "starting", "image", "ready", "running")
-
-
-@dataclass(frozen=True)
-class Line:
-    """One line of the timeline; ``took`` is the time until the next step."""
-
-    word: str
-    text: str
-    message: str
-    at: Any
-    took: timedelta | None
-    state: str  # done, now, failed, ahead
-
-
-def timeline(row: Workspace) -> list[Line]:
-    """Return the steps of the latest launch, then those still to come."""
-    steps = selectors.steps_of(row)
-    lines = [_line(row, steps, index) for index in range(len(steps))]
-    seen = {step.word for step in steps}
-    on_its_way = row.shown_phase in {Phase.PENDING, Phase.STARTING}
-    if on_its_way:
-        far = is_far(row)
-        words = CLUSTER_WORDS if far else START_WORDS
-        ahead = [word for word in words if word not in seen]
-        lines += [
-            Line(word, step_word(word, on_cluster=far), "", None, None, "ahead") for word in ahead
-        ]
-    return lines
-
-
-def _line(row: Workspace, steps: Sequence[Step], index: int) -> Line:
-    step, last = steps[index], index == len(steps) - 1
-    after = None if last else steps[index + 1].at
-    moving = row.shown_phase in {Phase.PENDING, Phase.STARTING, Phase.STOPPING, Phase.DELETING}
-    state = "failed" if step.word == "failed" else "now" if last and moving else "done"
-    took = after - step.at if after else (now() - step.at if state == "now" else None)
-    # the place in the queue changes: the head of the page says it as it is now
-    message = "" if step.word == "queued" else step.shown_message
-    text = step_word(step.word, on_cluster=is_far(row))
-    if step.word == "scheduled" and message:
-        text, message = _("Placed on %(node)s") % {"node": message}, ""
-    return Line(step.word, text, message, step.at, took, state)
-
-
-def is_far(row: Workspace) -> bool:
-    """Whether it runs on a cluster, where a start has other steps."""
-    return row.cluster_key != ONE_MACHINE
 
 
 @dataclass(frozen=True)
@@ -251,7 +178,7 @@ def shown(who: Principal, row: Workspace) -> Shown:
         position=queue.get("position"),
         next_end=next_end(row) if queue else None,
         settled=phase in selectors.SETTLED and row.is_seen,
-        lines=timeline(row),
+        lines=timeline(row, phase, CLUSTER_WORDS if is_far(row) else START_WORDS),
         trouble=trouble(row),
         extension_left=services.extension_left(row) if row.time_limit_minutes else None,
         idle=idle_words(row) if running else "",

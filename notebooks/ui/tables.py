@@ -10,8 +10,8 @@ from django.utils.translation import gettext_lazy as _
 from common.templatetags.berth import NOTHING, ago, phase
 from common.ui.rows import mark, menu
 from notebooks.models import Workspace
-from notebooks.templatetags.workspaces import workspace_size
 from notebooks.ui import bulk
+from work.ui.sizes import size_words
 
 if TYPE_CHECKING:
     from accounts.principal import Principal
@@ -56,7 +56,7 @@ class WorkspaceTable(tables.Table):
         return record.owner.label
 
     def render_size(self, record: Workspace) -> SafeString:
-        parts = ((part,) for part in workspace_size(record).split(" · "))
+        parts = ((part,) for part in size_words(record).split(" · "))
         # a kind breaks at its hyphen otherwise
         return format_html_join(" · ", '<span class="text-nowrap">{}</span>', parts)
 

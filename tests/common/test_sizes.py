@@ -4,8 +4,8 @@ import pytest
 
 from common.templatetags.berth import filesize, mib
 from notebooks.models import Preset
-from notebooks.templatetags.workspaces import workspace_size
 from quotas.choices import words
+from work.ui.sizes import size_words
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def test_number_and_unit_stay_together(said, shown):
 
 def test_gpus_stay_on_the_line_of_their_number():
     row = Preset(cpu_milli=1000, memory_mib=1024, gpus=2, gpu_flavor="a100-80,h100-80")
-    assert workspace_size(row).endswith(" · 2\N{NO-BREAK SPACE}a100-80 / h100-80")
+    assert size_words(row).endswith(" · 2\N{NO-BREAK SPACE}a100-80 / h100-80")
 
 
 def test_what_is_not_known_is_no_number():
