@@ -5,33 +5,28 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from enum import StrEnum
-from typing import Any
-from urllib.parse import quote, urlsplit
+from typing import TYPE_CHECKING, Any
 
 from django.utils.translation import gettext as _
 
 from common.clock import now
-from common.outbound import Answer, Bounds, Client
+from common.outbound import Bounds, Client
 from credentials.choices import CredentialKind
 from credentials.kinds.s3 import aws_host
 from credentials.messages import Sentence
 from credentials.outside import policy_of_stores
 from credentials.probe import verdict
+from credentials.probe.asking import Asking
 from credentials.probe.verdict import SECONDS, Verdict
-from dataplane.copy.stores.sigv4 import EMPTY, Signer
+from dataplane.sending import Received
 
-_CODE = re.compile(rb"<Code>([A-Za-z0-9.]{1,64})</Code>")
+if TYPE_CHECKING:
+    from dataplane.s3_client import Keys
+
 _REGION = re.compile(r"\A[a-z0-9-]{1,40}\Z")
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
-
-
-@dataclass(frozen=True)
-class Keys:
-    access: str
-    secret: str = field(repr=False)
-    token: str = field(default="", repr=False)
 
 
 class Said(StrEnum):
@@ -75,43 +70,61 @@ _SAYS_NOTHING = frozenset({Said.BUSY, Said.NO_STORE})
 
 
 def tried(kind: str, public: Mapping[str, Any], secret: Mapping[str, str]) -> Verdict:
+    from dataplane.s3_client import Keys  # boto3 takes a fifth of a second
+
     keys = Keys(public["access_key"], secret["secret_key"], secret.get("session_token", ""))
     bounds = Bounds(seconds=SECONDS, body_bytes=1024 * 1024)
     with Client(policy_of_stores(), bounds) as client:
-        answer = _asked(client, kind, public, keys)
-        said = said_by(answer)
+        said, answer = _asked(client, kind, public, keys)
         doubtful = said in {Said.OPEN, Said.DENIED} and kind == CredentialKind.S3_COMPATIBLE
         told = True
         if doubtful:
             # Does it answer the same to a key that can't be right? Then it tells nothing of ours.
             wrong = replace(keys, secret=secrets.token_hex(20))
-            again = said_by(_asked(client, kind, public, wrong))
+            again, _answer = _asked(client, kind, public, wrong)
             if again in _SAYS_NOTHING:
                 return verdict.unknown(_no(again, answer, {}).said)
             told = again is not said
     return _verdict(said, answer, str(public.get("bucket", "")), told=told)
 
 
-def signed(url: str, keys: Keys, *, region: str, at: float) -> dict[str, str]:
-    """Return the headers of a GET of ``url``, whose path and query need no quoting."""
-    parts = urlsplit(url)
-    host = parts.netloc.removesuffix(":443" if parts.scheme == "https" else ":80")
-    signer = Signer(keys.access, keys.secret, region, session_token=keys.token, clock=lambda: at)
-    headers = signer.signed("GET", parts.path or "/", parts.query, {"host": host}, EMPTY)
-    del headers["host"]  # the client writes it
-    return headers
+def _asked(
+    client: Client, kind: str, public: Mapping[str, Any], keys: Keys
+) -> tuple[Said, Received]:
+    """List one object of the bucket to test with, or the buckets."""
+    from botocore.exceptions import ClientError
+    from botocore.parsers import ResponseParserError
+
+    from dataplane.s3_client import s3_client
+
+    amazon = kind == CredentialKind.S3
+    asking = Asking(client)
+    store = s3_client(
+        keys,
+        asking,
+        endpoint=f"https://{aws_host(public['region'])}" if amazon else str(public["endpoint"]),
+        region=str(public["region"]),
+        path_style=amazon or bool(public.get("path_style")),
+        clock=lambda: now().timestamp(),
+    )
+    bucket = str(public.get("bucket", ""))
+    try:
+        listed = store.list_objects_v2(Bucket=bucket, MaxKeys=1) if bucket else store.list_buckets()
+    except ClientError as error:
+        return said_by(asking.last, error.response["Error"]["Code"]), asking.last
+    except (ResponseParserError, ValueError):
+        return said_by(asking.last), asking.last
+    a_store = not {"Name", "IsTruncated", "Buckets"}.isdisjoint(listed)
+    return Said.OPEN if a_store else Said.NO_STORE, asking.last
 
 
-def said_by(answer: Answer) -> Said:
-    found = _CODE.search(answer.body[:65536])
-    code = found[1].decode() if found else ""
-    if 200 <= answer.status < 300:  # noqa: PLR2004 - HTTP
-        return Said.OPEN if b"Result" in answer.body[:65536] else Said.NO_STORE
+def said_by(answer: Received, code: str = "") -> Said:
+    """Read an answer that lists nothing; ``code`` is the store's own word for why."""
     if code in _CODES:
         return Said.CLOCK if _CODES[code] is Said.DENIED and _too_late(answer) else _CODES[code]
     if answer.status in _REDIRECTS and "x-amz-bucket-region" in answer.headers:
         return Said.REGION
-    if code and answer.status in _STATUSES:
+    if code and not code.isdigit() and answer.status in _STATUSES:
         return _STATUSES[answer.status]
     return Said.BUSY if _is_away(answer.status) else Said.NO_STORE
 
@@ -121,31 +134,12 @@ def _is_away(status: int) -> bool:
     return status == 429 or (status >= 500 and status != _NOT_BUILT)  # noqa: PLR2004 - HTTP
 
 
-def _too_late(answer: Answer) -> bool:
+def _too_late(answer: Received) -> bool:
     """Some stores call a skewed clock a plain refusal."""
     return verdict.clocks_differ(answer)
 
 
-def _asked(client: Client, kind: str, public: Mapping[str, Any], keys: Keys) -> Answer:
-    url = _url(kind, public)
-    headers = signed(url, keys, region=str(public["region"]), at=now().timestamp())
-    return client.request("GET", url, headers=headers, insecure=url.startswith("http://"))
-
-
-def _url(kind: str, public: Mapping[str, Any]) -> str:
-    """Return what lists one object of the bucket to test with, or the buckets."""
-    amazon = kind == CredentialKind.S3
-    endpoint = f"https://{aws_host(public['region'])}" if amazon else str(public["endpoint"])
-    bucket = str(public.get("bucket", ""))
-    if not bucket:
-        return f"{endpoint}/"
-    if amazon or public.get("path_style"):
-        return f"{endpoint}/{quote(bucket)}?list-type=2&max-keys=1"
-    parts = urlsplit(endpoint)
-    return f"{parts.scheme}://{quote(bucket)}.{parts.netloc}/?list-type=2&max-keys=1"
-
-
-def _verdict(said: Said, answer: Answer, bucket: str, *, told: bool) -> Verdict:
+def _verdict(said: Said, answer: Received, bucket: str, *, told: bool) -> Verdict:
     if not told:
         return verdict.unknown(
             _("The store lets everybody in here, so the key was not judged.")
@@ -166,7 +160,7 @@ def _verdict(said: Said, answer: Answer, bucket: str, *, told: bool) -> Verdict:
     return _no(said, answer, named)
 
 
-def _no(said: Said, answer: Answer, named: Mapping[str, str]) -> Verdict:
+def _no(said: Said, answer: Received, named: Mapping[str, str]) -> Verdict:
     if said is Said.CLOCK:
         return verdict.unknown(verdict.clock_sentence(answer))
     if said is Said.BUSY:
@@ -186,7 +180,7 @@ def _no(said: Said, answer: Answer, named: Mapping[str, str]) -> Verdict:
     return verdict.refused(sentences[said])
 
 
-def _region_sentence(answer: Answer) -> Sentence:
+def _region_sentence(answer: Received) -> Sentence:
     region = answer.headers.get("x-amz-bucket-region", "")
     if _REGION.match(region):
         return Sentence(_("The region is another one: %(region)s."), {"region": region})

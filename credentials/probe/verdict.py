@@ -14,6 +14,7 @@ from django.utils.translation import gettext as _
 from common.clock import now
 from common.outbound import Answer, OutboundError, Trouble
 from credentials.messages import Sentence
+from dataplane.sending import Received
 
 SECONDS = 6.0
 MESSAGE_MAX = 300
@@ -57,7 +58,7 @@ def unanswered(error: OutboundError) -> Verdict:
     return unknown(Sentence(_("It could not be asked: %(why)s"), facts))
 
 
-def skew_of(answer: Answer) -> float | None:
+def skew_of(answer: Answer | Received) -> float | None:
     """Return by how many seconds this machine's clock is ahead of the other's, None: unknown."""
     try:
         theirs = parsedate_to_datetime(answer.headers.get("date", ""))
@@ -67,12 +68,12 @@ def skew_of(answer: Answer) -> float | None:
     return (now() - theirs).total_seconds()
 
 
-def clocks_differ(answer: Answer) -> bool:
+def clocks_differ(answer: Answer | Received) -> bool:
     skew = skew_of(answer)
     return skew is not None and abs(skew) > _SKEW_S
 
 
-def clock_sentence(answer: Answer) -> Sentence:
+def clock_sentence(answer: Answer | Received) -> Sentence:
     skew = skew_of(answer)
     if skew is None or abs(skew) <= 1:
         text = _("It refuses for the time of the request: check the clock of Berth's machine.")

@@ -10,16 +10,15 @@ from typing import TypeVar
 from dataplane.copy.client import Client
 from dataplane.copy.connector import Endpoint
 from dataplane.copy.head import Broken
-from dataplane.copy.http1 import Accept, Answer, Connection, now
+from dataplane.copy.http1 import Accept, Answer, now
 from dataplane.copy.lanes import Lane
 from dataplane.copy.log import Log
 from dataplane.copy.pace import Backoff
 from dataplane.copy.problems import Code, Denied, Final, Skewed, Stop, Trouble, Unknown
-from dataplane.copy.stores.base import Question, Reading
+from dataplane.copy.stores.base import Reading
 
 T = TypeVar("T")
-Body = Callable[[Connection], Awaitable[None]]
-OK = frozenset({200, 204, 206})
+OK = frozenset({200, 206})
 DOWN_MOST = 24  # calls in a row that found nobody: the store is away
 BUSY_MOST = 400  # calls in a row that the store had no time for
 _SLOW_EVERY_S = 1.0
@@ -47,11 +46,9 @@ class Calls:
 
     async def once(
         self,
-        ask: Callable[[], Question],
+        ask: Callable[[], bytes],
         *,
         accept: Accept | None = None,
-        body: Body | None = None,
-        good: frozenset[int] = OK,
         alone: bool = False,
         lane: Lane | None = None,
     ) -> Answer:
@@ -62,34 +59,43 @@ class Calls:
         if not self.store.fresh():
             await self.renewed()
         try:
-            answer = await self._asked(ask, accept, body, lane, alone=alone)
+            answer = await self._asked(ask, accept, lane, alone=alone)
         except _Stale:  # kept too long: the store closed it, and has not seen the question
-            answer = await self._asked(ask, accept, body, lane, alone=alone)
+            answer = await self._asked(ask, accept, lane, alone=alone)
         if (onward := self.store.onward(answer.head)) is not None:
             answer = await self._asked(
-                lambda: onward.question, accept, None, lane, alone=alone, endpoint=onward.endpoint
+                lambda: onward.question, accept, lane, alone=alone, endpoint=onward.endpoint
             )
-        if answer.head.status not in good:
+        if answer.head.status not in OK:
             raise self.store.trouble(answer.head, answer.body)
         self._down = 0
         return answer
 
+    async def made(self, act: Callable[[], T], *, alone: bool = False) -> T:
+        """Let the store's library do one thing, once; ``act`` runs in a thread."""
+        if not self.store.fresh():
+            await self.renewed()
+        try:
+            done = await self.client.made(act, alone=alone)
+        except (Trouble, Stop):
+            raise
+        except Exception as error:  # noqa: BLE001 - each library has its own
+            raise self.store.meant(error) from None
+        self._down = 0
+        return done
+
     async def _asked(
         self,
-        ask: Callable[[], Question],
+        ask: Callable[[], bytes],
         accept: Accept | None,
-        body: Body | None,
         lane: Lane | None,
         *,
         alone: bool,
         endpoint: Endpoint | None = None,
     ) -> Answer:
         async with self.client.line(alone=alone, lane=lane, endpoint=endpoint) as line:
-            question = ask()
             used, got = line.used, line.got
-            asking = partial(
-                line.ask, question.raw, method=question.method, accept=accept, body=body
-            )
+            asking = partial(line.ask, ask(), accept=accept)
             try:
                 return await (asking() if lane is None else lane.run(asking))
             except Broken as error:
@@ -100,7 +106,7 @@ class Calls:
     async def renewed(self) -> None:
         async with self._renewing:
             if not self.store.fresh():
-                await self.store.renew()
+                await self.store.renew(self.client)
 
     async def tried(self, act: Callable[[], Awaitable[T]], backoff: Backoff | None = None) -> T:
         """Carry out ``act`` until it succeeds or a retry is in vain."""
@@ -176,7 +182,7 @@ class Calls:
             if self.client.stopped is not None:
                 raise self.client.stopped
             try:
-                await self.once(lambda: self.store.list_question(self._prefix, "", 1), alone=True)
+                await self.store.listed(self, self._prefix, most=1, alone=True)
             except Denied:
                 text = "The store refuses this credential, or its rights are not enough."
                 raise self.client.stop(Stop(Final.DENIED, text)) from None

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import defaultdict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 from dataplane.copy.connector import Dialer, Endpoint, Place
 from dataplane.copy.head import Broken
@@ -16,6 +18,9 @@ from dataplane.copy.http1 import Connection, now
 from dataplane.copy.lanes import Lane
 from dataplane.copy.pace import Backoff
 from dataplane.copy.problems import Stop
+from dataplane.copy.transport import MOST, Call
+
+T = TypeVar("T")
 
 REUSED_MOST = 100_000
 WATCH_S = 0.25
@@ -43,7 +48,8 @@ class Client:
         self.not_before = 0.0  # a store asked for fewer calls
         self._dialer = dialer
         self._idle: defaultdict[tuple[Lane | None, Place], list[Connection]] = defaultdict(list)
-        self._lines: set[Connection] = set()
+        self._lines: set[Connection | Call] = set()
+        self._threads = ThreadPoolExecutor(MOST, "calls")
         self._gate = asyncio.Event()
         self._gate.set()
         self._watching: asyncio.Task[None] | None = None
@@ -55,7 +61,7 @@ class Client:
             line.soon(line.close)
         self._lines.clear()
         self._idle.clear()
-        await asyncio.sleep(0)
+        await asyncio.to_thread(self._threads.shutdown)
 
     def stop(self, order: Stop) -> Stop:
         """Start no call any more; return the first order."""
@@ -80,16 +86,10 @@ class Client:
 
         ``endpoint``: another one than the store's, where the store sent us.
         """
-        if not alone and not self._gate.is_set():
-            await self._gate.wait()
-        if (pause := self.not_before - now()) > 0:
-            await asyncio.sleep(pause * (1 + random.random()))  # noqa: S311 - jitter
-        if self.stopped is not None:
-            raise self.stopped
+        await self._turn(alone=alone)
         where = endpoint or self.endpoint
         line = await self._get(lane, where)
-        line.watched_at, line.watched_bytes = now(), line.got + line.sent
-        line.deadline = line.watched_at + self.times.answer_s
+        self._watch_from_now(line)
         try:
             yield line
         finally:
@@ -100,6 +100,50 @@ class Client:
                 self._lines.discard(line)
                 line.soon(line.close)
 
+    async def made(self, act: Callable[[], T], *, alone: bool = False) -> T:
+        """Carry out in a thread what a library does.
+
+        It may read a file of the caller's, so not even being cancelled ends the wait before it
+        has ended there; but then its connection is cut.
+        """
+        await self._turn(alone=alone)
+        call = Call()
+
+        def begin() -> T:
+            self._watch_from_now(call)
+            return call.run(act)
+
+        self._lines.add(call)
+        work = asyncio.get_running_loop().run_in_executor(self._threads, begin)
+        cancelled = False
+        try:
+            while not work.done():
+                try:
+                    await asyncio.wait([work])
+                except asyncio.CancelledError:
+                    cancelled = True
+                    call.close()
+        finally:
+            self._lines.discard(call)
+        if cancelled:
+            work.exception()
+            raise asyncio.CancelledError
+        return work.result()
+
+    async def _turn(self, *, alone: bool) -> None:
+        if not alone and not self._gate.is_set():
+            await self._gate.wait()
+        if (pause := self.not_before - now()) > 0:
+            await asyncio.sleep(pause * (1 + random.random()))  # noqa: S311 - jitter
+        if self.stopped is not None:
+            raise self.stopped
+        if self._watching is None:
+            self._watching = asyncio.create_task(self._watch())
+
+    def _watch_from_now(self, line: Connection | Call) -> None:
+        line.watched_at, line.watched_bytes = now(), line.got
+        line.deadline = line.watched_at + self.times.answer_s
+
     async def _get(self, lane: Lane | None, endpoint: Endpoint) -> Connection:
         idle = self._idle[lane, endpoint.place]
         while idle:
@@ -107,8 +151,6 @@ class Client:
             if line.reusable:
                 return line
             self._lines.discard(line)
-        if self._watching is None:
-            self._watching = asyncio.create_task(self._watch())
         connect = partial(self._dialer.connect, endpoint)
         line = await (connect() if lane is None else lane.run(connect, Connection.close))
         self._lines.add(line)
@@ -123,25 +165,25 @@ class Client:
                 if line.deadline:
                     line.soon(partial(self._look, line, at))
 
-    def _look(self, line: Connection, asked: float) -> None:
+    def _look(self, line: Connection | Call, asked: float) -> None:
         """In the line's own loop. A disk may have kept that: then, too, it is we who are slow."""
         if not line.deadline:  # given back since it was asked
             return
         at = now()
         ours = line.paused or at - asked > 2 * WATCH_S
-        moved = line.got + line.sent - line.watched_bytes
+        moved = line.got - line.watched_bytes
         if moved:
             line.deadline = at + self.times.answer_s
         elif at > line.deadline and not ours:
             line.fail(Broken("The store does not answer in time."))
             return
         if ours:
-            line.watched_at, line.watched_bytes = at, line.got + line.sent
+            line.watched_at, line.watched_bytes = at, line.got
             line.deadline = at + self.times.answer_s
         elif at - line.watched_at > self.times.slow_s:
             if moved < self.times.slow_bytes:
                 line.fail(Broken("The store sends too slowly to go on."))
-            line.watched_at, line.watched_bytes = at, line.got + line.sent
+            line.watched_at, line.watched_bytes = at, line.got
 
     def backoff(self) -> Backoff:
         times = self.times

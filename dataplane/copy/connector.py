@@ -9,6 +9,7 @@ import asyncio
 import ipaddress
 import socket
 import ssl
+from collections.abc import Callable
 from pathlib import Path
 
 from dataplane import addresses
@@ -22,7 +23,8 @@ CONNECT_S = 10.0
 RESOLVE_S = 10.0
 KEEP_S = 5.0  # an answer of the name server serves the connections of one moment
 TRIED = 4
-_SCHEMES = {"https": 443, "http": 80}
+SCHEMES = {"https": 443, "http": 80}
+_NO_NAME = "The name of the store is not known."
 
 
 Place = tuple[str, int, bool]  # host, port, with TLS
@@ -37,14 +39,14 @@ class Endpoint:
         """``insecure``: who may do without TLS; None: whoever this is."""
         scheme, mark, rest = url.partition("://")
         authority, _, path = rest.partition("/")
-        if not mark or scheme not in _SCHEMES or path.strip("/") or set(authority) & set("@?#\\"):
+        if not mark or scheme not in SCHEMES or path.strip("/") or set(authority) & set("@?#\\"):
             raise Stop(Final.BAD_PLAN, "The endpoint is not https://host or https://host:port.")
         try:
-            self.host, self.port = addresses.split_host(authority, default_port=_SCHEMES[scheme])
+            self.host, self.port = addresses.split_host(authority, default_port=SCHEMES[scheme])
         except NotAHost:
             raise Stop(Final.BAD_PLAN, "The endpoint is not the address of a host.") from None
         self.tls = scheme == "https"
-        self.default_port = self.port == _SCHEMES[scheme]
+        self.default_port = self.port == SCHEMES[scheme]
         named = insecure is None or (self.host, self.port) in insecure
         if not self.tls and not named:
             raise Stop(
@@ -100,35 +102,66 @@ class Dialer:
         return Endpoint(url, self.policy, None)
 
     async def connect(self, endpoint: Endpoint) -> Connection:
-        found = await self._resolve(endpoint.host, endpoint.port)
+        allowed = self._allowed(endpoint, await self._resolved(endpoint.host, endpoint.port))
+        for address in allowed[:TRIED]:
+            try:
+                async with asyncio.timeout(CONNECT_S):
+                    return await self._open(endpoint, address)
+            except ssl.SSLCertVerificationError:
+                raise _not_its_name() from None
+            except (OSError, TimeoutError):
+                continue
+        raise self._nowhere(endpoint, allowed)
+
+    def open(self, endpoint: Endpoint, holds: Callable[[socket.socket], None]) -> socket.socket:
+        """Connect in this thread; ``holds`` gets what may be cut while that lasts, and after."""
+        allowed = self._allowed(endpoint, self._found(endpoint.host, endpoint.port))
+        for address in allowed[:TRIED]:
+            made = _made(address)
+            try:
+                holds(made)
+                made.settimeout(CONNECT_S)
+                made.connect((str(address), endpoint.port))
+                self._check(made, endpoint)
+                if endpoint.tls:
+                    made = self._context().wrap_socket(
+                        made, server_hostname=endpoint.host, do_handshake_on_connect=False
+                    )
+                    holds(made)
+                    made.do_handshake()
+                made.settimeout(None)
+            except ssl.SSLCertVerificationError:
+                made.close()
+                raise _not_its_name() from None
+            except OSError:
+                made.close()
+                continue
+            except BaseException:
+                made.close()
+                raise
+            return made
+        raise self._nowhere(endpoint, allowed)
+
+    def _allowed(self, endpoint: Endpoint, found: list[IPAddress]) -> list[IPAddress]:
         allowed = [a for a in found if self.policy.permits(endpoint.host, a, endpoint.port)]
         if not allowed:
             raise Stop(
                 Final.REFUSED_ADDRESS,
                 "The endpoint is not at a public address, and loads connect only to those.",
             )
-        for address in allowed[:TRIED]:
-            try:
-                async with asyncio.timeout(CONNECT_S):
-                    return await self._open(endpoint, address)
-            except ssl.SSLCertVerificationError:
-                raise Stop(
-                    Final.UNREACHABLE, "The store's certificate is not valid for its name."
-                ) from None
-            except (OSError, TimeoutError):
-                continue
+        return allowed
+
+    def _nowhere(self, endpoint: Endpoint, allowed: list[IPAddress]) -> Exception:
         self._known.pop((endpoint.host, endpoint.port), None)
         fence = self._fence
         if fence is not None and not any(fence.passes(a, endpoint.port) for a in allowed):
-            raise Stop(Final.CLOSED_NETWORK, f"{endpoint.host}: {allowed[0]}, {endpoint.port}")
-        raise Broken("The store can't be reached.")
+            return Stop(Final.CLOSED_NETWORK, f"{endpoint.host}: {allowed[0]}, {endpoint.port}")
+        return Broken("The store can't be reached.")
 
     async def _open(self, endpoint: Endpoint, address: IPAddress) -> Connection:
-        family = socket.AF_INET6 if address.version == 6 else socket.AF_INET  # noqa: PLR2004
-        made = socket.socket(family, socket.SOCK_STREAM)
+        made = _made(address)
         try:
             made.setblocking(False)
-            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             loop = asyncio.get_running_loop()
             await loop.sock_connect(made, (str(address), endpoint.port))
             self._check(made, endpoint)
@@ -166,25 +199,45 @@ class Dialer:
             self._tls = context
         return self._tls
 
-    async def _resolve(self, host: str, port: int) -> list[IPAddress]:
-        try:
-            return [ipaddress.ip_address(host)]
-        except ValueError:
-            pass
-        until, known = self._known.get((host, port), (0.0, []))
-        if until > now():
+    async def _resolved(self, host: str, port: int) -> list[IPAddress]:
+        if known := self._known_of(host, port):
             return known
         try:
             async with asyncio.timeout(RESOLVE_S):
-                found = await asyncio.get_running_loop().getaddrinfo(
-                    host, port, type=socket.SOCK_STREAM
-                )
-        except (OSError, UnicodeError, TimeoutError):
-            raise Broken("The name of the store is not known.") from None
+                return await asyncio.to_thread(self._found, host, port)
+        except TimeoutError:
+            raise Broken(_NO_NAME) from None
+
+    def _found(self, host: str, port: int) -> list[IPAddress]:
+        """Return the addresses of a name; an answer of a moment ago is good still."""
+        if known := self._known_of(host, port):
+            return known
+        try:
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError):
+            raise Broken(_NO_NAME) from None
         texts = dict.fromkeys(str(entry[4][0]).partition("%")[0] for entry in found)
         answers = [ipaddress.ip_address(text) for text in texts]
         self._known[(host, port)] = (now() + KEEP_S, answers)
         return answers
+
+    def _known_of(self, host: str, port: int) -> list[IPAddress]:
+        try:
+            return [ipaddress.ip_address(host)]
+        except ValueError:
+            until, known = self._known.get((host, port), (0.0, []))
+            return known if until > now() else []
+
+
+def _made(address: IPAddress) -> socket.socket:
+    family = socket.AF_INET6 if address.version == 6 else socket.AF_INET  # noqa: PLR2004
+    made = socket.socket(family, socket.SOCK_STREAM)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return made
+
+
+def _not_its_name() -> Stop:
+    return Stop(Final.UNREACHABLE, "The store's certificate is not valid for its name.")
 
 
 def _host(text: str) -> tuple[str, int]:

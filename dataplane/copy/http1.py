@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -54,7 +54,6 @@ class _Asked:
 
     future: asyncio.Future[Answer]
     accept: Accept | None
-    method: str
     limit: int
     head: Head | None = None
     sink: Sink | None = None
@@ -77,12 +76,10 @@ class Connection(asyncio.BufferedProtocol):
         self._held = 0
         self._asked: _Asked | None = None
         self._transport: asyncio.Transport | None = None
-        self._writable: asyncio.Future[None] | None = None
         self.reusable = True
         self.lost = False  # the other side closed it
         self.used = 0
         self.got = 0  # bytes read in all
-        self.sent = 0  # bytes of bodies written
         self.paused = False
         self.deadline = 0.0
         self.watched_at = 0.0
@@ -94,22 +91,18 @@ class Connection(asyncio.BufferedProtocol):
         self,
         question: bytes,
         *,
-        method: str = "GET",
         accept: Accept | None = None,
         limit: int = COLLECT_MAX,
-        body: Callable[[Connection], Awaitable[None]] | None = None,
     ) -> Answer:
-        """Send a question and return the whole answer; ``body`` writes what follows its head."""
+        """Send a question and return the whole answer."""
         if self._asked is not None or self._transport is None or not self.reusable:
             raise Broken("The connection was closed.")
         self._held = 0
         self.used += 1
         future: asyncio.Future[Answer] = self._loop.create_future()
-        self._asked = _Asked(future, accept, method, limit)
+        self._asked = _Asked(future, accept, limit)
         try:
             self._transport.write(question)
-            if body is not None:
-                await body(self)
             return await future
         except BaseException:
             self.close()
@@ -118,20 +111,6 @@ class Connection(asyncio.BufferedProtocol):
             if self._asked.sink is not None:
                 self._asked.sink.ended()
             self._asked = None
-
-    @property
-    def answered(self) -> bool:
-        """Whether the other side answers already: what is still being sent is in vain."""
-        return self._asked is None or self._asked.head is not None or not self.reusable
-
-    async def send(self, data: bytes | memoryview) -> None:
-        """Write a piece of a body, and wait while the other side does not take it."""
-        if self._transport is None:
-            raise Broken("The connection was closed.")
-        self._transport.write(data)
-        self.sent += len(data)
-        if self._writable is not None:
-            await self._writable
 
     def pause(self) -> None:
         if self._transport is not None and not self.paused:
@@ -160,9 +139,6 @@ class Connection(asyncio.BufferedProtocol):
         asked, self.reusable = self._asked, False
         if asked is not None and not asked.future.done():
             asked.future.set_exception(error)
-        if self._writable is not None and not self._writable.done():
-            self._writable.set_exception(error)
-            self._writable.exception()
         if self._transport is not None:
             self._transport.abort()
 
@@ -170,14 +146,6 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport  # type: ignore[assignment]
-
-    def pause_writing(self) -> None:
-        self._writable = self._loop.create_future()
-
-    def resume_writing(self) -> None:
-        if self._writable is not None and not self._writable.done():
-            self._writable.set_result(None)
-        self._writable = None
 
     def get_buffer(self, _hint: int) -> memoryview:
         asked = self._asked
@@ -259,7 +227,7 @@ class Connection(asyncio.BufferedProtocol):
             self.reusable = False
         length = length_of(head)
         rest = self._memory[asked.start : self._held]
-        if asked.method == "HEAD" or head.status in _NO_BODY:
+        if head.status in _NO_BODY:
             length, rest = 0, rest[:0]
         if asked.accept is not None:
             asked.sink = asked.accept(self, head)

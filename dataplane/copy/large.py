@@ -129,28 +129,17 @@ class Larges:
             raise RuntimeError
         item = target.item
         if Check.best(item.sums).name not in CRCS:
-            item = await self.puller.summed(await self.puller.described(item.key))
+            item = await self.puller.described(item.key)
+            item = await self._calls.store.summed(self._calls, item)
             self._engine.progress.bytes_found += item.size - target.item.size
             target.item = item
         check = Check.best(item.sums)
         parts = None
         if check.name == LENGTH:
-            parts = await self._multipart(item)
+            parts = await self._calls.store.multipart(self._calls, item)
             if parts is not None:
                 check = Check(MULTIPART, item.etag)
         return item, check, parts
-
-    async def _multipart(self, item: Item) -> Multipart | None:
-        store = self._calls.store
-        if store.multipart(item, None) is None and "-" not in item.etag:
-            return None
-        try:
-            answer = await self._calls.tried(
-                lambda: self._calls.once(lambda: store.head_question(item.key, 1))
-            )
-        except Trouble:
-            return store.multipart(item, None)
-        return store.multipart(item, answer.head)
 
     def _prepare(self, target: Target, item: Item, check: Check, fd: int) -> list[Piece]:
         """In a thread: take up what an earlier run left, or reserve room for the whole."""

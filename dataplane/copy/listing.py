@@ -97,11 +97,11 @@ class Lister:
             return False
         calls = self._engine.calls
         try:
-            await calls.once(lambda: calls.store.head_question(prefix))
+            await calls.store.described(calls, prefix)
         except (Trouble, Stop):
             return False
         try:
-            await calls.once(lambda: calls.store.list_question(prefix, "", 1))
+            await calls.store.listed(calls, prefix, most=1)
         except Denied:
             return True
         except (Trouble, Stop):

@@ -20,7 +20,7 @@ from dataplane.copy.engine import Engine
 from dataplane.copy.http1 import now
 from dataplane.copy.journal import Journal
 from dataplane.copy.problems import Code, Final, Stop, Trouble
-from dataplane.copy.stores.base import Page
+from dataplane.copy.stores.base import NoStore, Page
 
 OBJECTS_MOST = 50_000_000
 EMPTY_PAGES_MOST = 1000
@@ -52,6 +52,8 @@ def no_listing(trouble: Trouble) -> Stop:
         return Stop(Final.DENIED, "The credential may not list this bucket.")
     if trouble.code is Code.GONE:
         return Stop(Final.NO_BUCKET, "There is no such bucket, or no store at the endpoint.")
+    if isinstance(trouble, NoStore):
+        return Stop(Final.UNREACHABLE, trouble.message)
     return Stop(Final.UNREACHABLE, f"The bucket can't be listed: {trouble.message}")
 
 
@@ -85,7 +87,7 @@ class Bounds:
 class _Asked:
     """A page on its way. ``ends``: the last two keys that it should have."""
 
-    coming: asyncio.Task[bytes | Page | None]
+    coming: asyncio.Task[Page | None]
     token: str
     ends: tuple[str, str] | None
     begins: str = ""  # a page asked for ahead: the key that it must begin with
@@ -112,9 +114,7 @@ class Pages:
         try:
             while self._asked:
                 asked = self._asked.popleft()
-                came = await asked.coming
-                await self._ask_on(asked, came)
-                page = self._read(asked, came)
+                page = self._fitting(asked, await asked.coming)
                 if page is None:
                     self._lost += 1
                     self._drop()
@@ -132,40 +132,25 @@ class Pages:
     def _ask(self, token: str, ends: tuple[str, str] | None) -> None:
         self._asked.append(_Asked(asyncio.create_task(self._answer(token)), token, ends))
 
-    async def _answer(self, token: str) -> bytes | Page:
+    async def _answer(self, token: str) -> Page:
         engine = self._engine
         calls, store = engine.calls, engine.calls.store
         try:
-            answer = await calls.tried(
-                lambda: calls.once(lambda: store.list_question(self._prefix, token))
-            )
+            return await calls.tried(lambda: store.listed(calls, self._prefix, token))
         except Trouble as trouble:
             missed = store.missed(self._prefix, token, trouble)
             if missed is None:
                 raise calls.client.stop(no_listing(trouble)) from None
             engine.gaps = True
             return missed
-        return bytes(answer.body)
 
-    async def _ahead(self, before: str, last: str) -> bytes | None:
+    async def _ahead(self, before: str, last: str) -> Page | None:
         """Ask for what comes after a key; None where the store does not understand that."""
         calls = self._engine.calls
         try:
-            answer = await calls.tried(
-                lambda: calls.once(lambda: calls.store.later_question(self._prefix, before, last))
-            )
+            return await calls.tried(lambda: calls.store.later(calls, self._prefix, before, last))
         except Trouble:
             return None
-        return bytes(answer.body)
-
-    async def _ask_on(self, asked: _Asked, came: bytes | Page | None) -> None:
-        """Let the next pages be on their way before this one is read: that takes as long."""
-        if isinstance(came, bytes):
-            token = self._engine.calls.store.next_token(memoryview(came))
-            if token and not self._asked:
-                self._ask(token, self._guess(asked.ends[1], self._size) if asked.ends else None)
-            self._ask_ahead()
-            await asyncio.sleep(0)  # a task sends its question when it has its turn
 
     def _ask_ahead(self) -> None:
         """Ask for as many pages as may be on their way, while their ends can be told."""
@@ -182,10 +167,10 @@ class Pages:
     def _after_last(self) -> tuple[str, str] | None:
         return self._guess(self._last, self._size) if self._last else None
 
-    def _drop(self, kept: int = 0) -> list[asyncio.Task[bytes | Page | None]]:
-        """Drop all but the first of what was asked for."""
+    def _drop(self) -> list[asyncio.Task[Page | None]]:
+        """Drop what was asked for."""
         dropped = []
-        while len(self._asked) > kept:
+        while self._asked:
             task = self._asked.pop().coming
             task.add_done_callback(_looked_at)
             task.cancel()
@@ -195,17 +180,9 @@ class Pages:
 
     # --- reading ----------------------------------------------------------------------------
 
-    def _read(self, asked: _Asked, came: bytes | Page | None) -> Page | None:
+    def _fitting(self, asked: _Asked, page: Page | None) -> Page | None:
         """Return the page; None where it was asked for ahead and does not fit."""
-        if isinstance(came, Page):
-            return came
-        try:
-            page = self._engine.calls.store.page(memoryview(came or b""), self._prefix, asked.token)
-        except (Trouble, Stop) as error:
-            if asked.begins:
-                return None
-            raise (no_listing(error) if isinstance(error, Trouble) else error) from None
-        if not asked.begins:
+        if page is None or not asked.begins:
             return page
         first = page.items[0].key if page.items else ""
         if not first == asked.begins == self._last or not _sorted(page):
@@ -223,10 +200,7 @@ class Pages:
         if not asked.begins:
             self._size = len(page.items) + len(page.bad)
         if asked.ends is None or asked.ends[1] != self._last:
-            follows = bool(self._asked) and not self._asked[0].begins
-            self._drop(kept=follows)
-            if follows:
-                self._asked[0].ends = self._after_last()
+            self._drop()
         if not self._asked:
             self._ask(page.token, self._after_last())
         self._ask_ahead()
@@ -239,7 +213,7 @@ def _sorted(page: Page) -> bool:
     return not page.bad and all(map(lt, keys, islice(keys, 1, None)))
 
 
-def _looked_at(task: asyncio.Task[bytes | Page | None]) -> None:
+def _looked_at(task: asyncio.Task[Page | None]) -> None:
     """Nobody waits for how it ended."""
     if not task.cancelled():
         task.exception()

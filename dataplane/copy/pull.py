@@ -7,7 +7,6 @@ import os
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from dataplane.copy import checksums
@@ -20,7 +19,7 @@ from dataplane.copy.http1 import Connection
 from dataplane.copy.journal import Row, mtime_of
 from dataplane.copy.problems import Code, Stop, Trouble, of_os
 from dataplane.copy.sinks import write_all
-from dataplane.copy.stores.base import Item, Question
+from dataplane.copy.stores.base import Item
 
 SMALL = 64 * 1024  # is read, verified and written at one go
 MEDIUM = 16 * 1024 * 1024  # is read in one piece
@@ -87,33 +86,15 @@ class Puller:
 
     async def described(self, key: str) -> Item:
         """Ask the store what the object is now."""
-        store = self._calls.store
-        answer = await self._calls.tried(lambda: self._calls.once(lambda: store.head_question(key)))
-        return store.described(key, answer.head, answer.body)
-
-    async def summed(self, item: Item) -> Item:
-        """Ask for the checksum where it does not come with the object itself.
-
-        A store that has none to tell does not keep the object from being copied.
-        """
         calls = self._calls
-        bodies = []
-        for question in calls.store.sums_questions(item):
-            try:
-                answer = await calls.tried(partial(calls.once, partial(_same, question)))
-            except Trouble as trouble:
-                if trouble.again:
-                    raise
-                return item
-            bodies.append(bytes(answer.body))
-        return calls.store.summed(item, bodies)
+        return await calls.tried(lambda: calls.store.described(calls, key))
 
     async def _take(self, target: Target) -> None:
         if target.same and await self._is_same(target):
             return
         size = target.item.size
         if size <= MEDIUM:
-            target.item = await self.summed(target.item)
+            target.item = await self._calls.store.summed(self._calls, target.item)
         if size <= SMALL:
             await self._small(target)
         elif size <= MEDIUM:
@@ -212,10 +193,6 @@ class Puller:
             verified,
             self._engine.plan.launch,
         )
-
-
-def _same(question: Question) -> Question:
-    return question
 
 
 class _Whole(Fetch):

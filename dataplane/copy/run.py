@@ -125,7 +125,7 @@ async def _run(plan: Plan, state: State, progress: Progress, times: Times) -> St
         await client.close()
         hands.close()
         settler.end()
-        await store.close()
+        store.close()
     return settler.stopped or order
 
 

@@ -1,27 +1,31 @@
-"""Sending files to Google Cloud Storage: small ones at one go, large ones by a session."""
+"""Sending files to Google Cloud Storage: small ones at one go, large ones by a session.
+
+The library begins a session but can't go on with one of an earlier process: the two requests
+that do so are made here, over the library's own connection with its credentials.
+"""
 
 from __future__ import annotations
 
-import json
+import asyncio
+import io
 import os
-import secrets
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
+
+from requests import Response
 
 from dataplane.copy import checksums
-from dataplane.copy.calls import OK
 from dataplane.copy.checksums import LENGTH
 from dataplane.copy.engine import Engine
 from dataplane.copy.head import number_of
-from dataplane.copy.http1 import Answer
 from dataplane.copy.journal import Partial
 from dataplane.copy.problems import Code, Trouble
-from dataplane.copy.stores.base import Question
-from dataplane.copy.stores.gcs import Gcs, json_of
-from dataplane.copy.uploads import SMALL, WRONG, Body, Book, Local, Nobody, Sent, unchanged
+from dataplane.copy.stores.base import Item
+from dataplane.copy.stores.gcs import Gcs, item_of
+from dataplane.copy.uploads import WRONG, Book, Local, Nobody, Sent, Slice, unchanged
 
+SMALL = 2 * 1024 * 1024  # the library has all of it in memory, twice
 _GOES_ON = 308
-_WITH_308 = OK | {_GOES_ON, 201}
-_FIELDS = "name,size,generation,crc32c,md5Hash"
+_TYPE = "application/octet-stream"
 
 
 class GcsUploader:
@@ -30,58 +34,56 @@ class GcsUploader:
         self._calls = engine.calls
         self._store = store
         self._book = book or Nobody()
-        self._root = f"/upload/storage/v1/b/{quote(store.bucket, safe='-._~')}/o"
 
     async def send(self, local: Local, fd: int) -> None:
         try:
             sums = await self._engine.threaded(checksums.of_file, fd, ("crc32c",), 0, local.size)
+            crc = sums["crc32c"]
             if local.size > SMALL:
-                answer = await self._session(local, fd, sums["crc32c"])
+                item = await self._session(local, fd, crc)
             else:
-                answer = await self._whole(local, fd, sums["crc32c"])
+                item = await self._whole(local, fd, crc)
             unchanged(local, fd)
-            self._book.sent(local, _sent(answer, local, sums["crc32c"]))
+            self._book.sent(local, _sent(item, local, crc))
             if local.size > SMALL:
                 self._engine.state.journal.finish(local.path)
         finally:
             os.close(fd)
 
-    async def _whole(self, local: Local, fd: int, crc: str) -> Answer:
+    async def _whole(self, local: Local, fd: int, crc: str) -> Item:
         """Send description and content at once; the store checks the CRC before it keeps it."""
-        mark = secrets.token_hex(16)
-        described = json.dumps({"name": local.key, "crc32c": crc})
-        before = (
-            f"--{mark}\r\ncontent-type: application/json; charset=utf-8\r\n\r\n{described}\r\n"
-            f"--{mark}\r\ncontent-type: application/octet-stream\r\n\r\n"
-        ).encode()
-        body = Body(self._engine, fd, 0, local.size, (before, f"\r\n--{mark}--\r\n".encode()))
-        headers = {
-            "content-type": f"multipart/related; boundary={mark}",
-            "content-length": str(body.length),
-        }
-        target = f"{self._root}?uploadType=multipart&fields={quote(_FIELDS, safe='')}"
-        return await self._calls.tried(
-            lambda: self._calls.once(
-                lambda: self._store.question("POST", target, headers), body=body
+
+        def sent() -> Item:
+            blob = self._store.blob(local.key)
+            blob.crc32c = crc
+            file = io.BytesIO(Slice(self._engine, fd, 0, local.size).readall() or b"")
+            blob.upload_from_file(
+                file, size=local.size, content_type=_TYPE, checksum=None, retry=None
             )
-        )
+            return item_of(blob)
+
+        if wait := self._engine.hands.bucket.take(local.size):
+            await asyncio.sleep(wait)
+        item = await self._calls.tried(lambda: self._calls.made(sent))
+        self._engine.progress.read(local.size)
+        return item
 
     # --- a session --------------------------------------------------------------------------
 
-    async def _session(self, local: Local, fd: int, crc: str) -> Answer:
+    async def _session(self, local: Local, fd: int, crc: str) -> Item:
         target, fresh = await self._known(local), False
         backoff, had = self._calls.client.backoff(), 0
         while True:
             try:
                 if not target:
                     target, fresh = await self._new(local, crc), True
-                start, answer = (0, None) if fresh else await self._asked(target, local)
+                start, item = (0, None) if fresh else await self._there(target, local)
                 if start > had:
                     backoff.fresh()
                 had, fresh = start, False
-                answer = answer or await self._rest(target, local, fd, start)
-                if answer.head.status != _GOES_ON:
-                    return answer
+                item = item or await self._rest(target, local, fd, start)
+                if item is not None:
+                    return item
             except Trouble as trouble:
                 lost = trouble.code in {Code.GONE, Code.IO} and not trouble.again
                 if lost:  # the session has ended; another one begins from the start
@@ -101,69 +103,75 @@ class GcsUploader:
         return ""
 
     async def _new(self, local: Local, crc: str) -> str:
-        described = json.dumps({"name": local.key, "crc32c": crc}).encode()
-        headers = {
-            "content-type": "application/json; charset=utf-8",
-            "content-length": str(len(described)),
-            "x-upload-content-length": str(local.size),
-            "x-upload-content-type": "application/octet-stream",
-        }
+        def begun() -> str:
+            blob = self._store.blob(local.key)
+            blob.crc32c = crc
+            url: str = blob.create_resumable_upload_session(
+                content_type=_TYPE, size=local.size, checksum=None, retry=None
+            )
+            return url
 
-        def ask() -> Question:
-            head = self._store.question("POST", f"{self._root}?uploadType=resumable", headers)
-            return Question(head.method, head.raw + described)
-
-        answer = await self._calls.tried(lambda: self._calls.once(ask, good=_WITH_308))
         # Only path and query are taken from it: where to connect to stays what was checked.
-        parts = urlsplit(answer.head.fields.get("location", ""))
-        if not parts.query or not parts.path.startswith("/"):
-            raise Trouble(Code.IO, "The store does not begin an upload.")
+        parts = urlsplit(await self._calls.tried(lambda: self._calls.made(begun)))
         target = f"{parts.path}?{parts.query}"
-        if not target.isascii() or not target.isprintable() or " " in target:
+        plain = target.isascii() and target.isprintable() and " " not in target
+        if not parts.query or not parts.path.startswith("/") or not plain:
             raise Trouble(Code.IO, "The store does not begin an upload.")
         self._engine.state.journal.begin(
             Partial(local.path, local.key, local.size, local.state, local.size, target)
         )
         return target
 
-    async def _asked(self, target: str, local: Local) -> tuple[int, Answer | None]:
-        """Ask how much the store has; an answer when it has all."""
-        headers = {"content-length": "0", "content-range": f"bytes */{local.size}"}
-        answer = await self._calls.once(
-            lambda: self._store.question("PUT", target, headers), good=_WITH_308
-        )
-        if answer.head.status != _GOES_ON:
-            return local.size, answer
-        span = answer.head.fields.get("range", "")
-        last = number_of(span.rpartition("-")[2])
-        return (0 if last is None else last + 1), None
+    async def _there(self, target: str, local: Local) -> tuple[int, Item | None]:
+        """Ask how much the store has; an item when it has all."""
 
-    async def _rest(self, target: str, local: Local, fd: int, start: int) -> Answer:
-        headers = {
-            "content-length": str(local.size - start),
-            "content-range": f"bytes {start}-{local.size - 1}/{local.size}",
-        }
-        body = Body(self._engine, fd, start, local.size)
-        return await self._calls.once(
-            lambda: self._store.question("PUT", target, headers), body=body, good=_WITH_308
-        )
+        def asked() -> tuple[int, Item | None]:
+            answer = self._put(target, b"", f"bytes */{local.size}")
+            if answer.status_code != _GOES_ON:
+                return local.size, self._item(answer, local)
+            last = number_of(answer.headers.get("range", "").rpartition("-")[2])
+            return (0 if last is None else last + 1), None
+
+        return await self._calls.made(asked)
+
+    async def _rest(self, target: str, local: Local, fd: int, start: int) -> Item | None:
+        """Send what the store lacks; None when it wants more still."""
+
+        def sent() -> Item | None:
+            body = Slice(self._engine, fd, start, local.size)
+            answer = self._put(target, body, f"bytes {start}-{local.size - 1}/{local.size}")
+            return None if answer.status_code == _GOES_ON else self._item(answer, local)
+
+        return await self._calls.made(sent)
+
+    def _put(self, target: str, body: bytes | Slice, span: str) -> Response:
+        session = self._store.client._http  # noqa: SLF001 - see above
+        headers = {"content-range": span}
+        answer: Response = session.put(self._store.at(target), data=body, headers=headers)
+        self._store.checked(answer, _GOES_ON)
+        return answer
+
+    def _item(self, answer: Response, local: Local) -> Item:
+        blob = self._store.blob(local.key)
+        blob._set_properties(answer.json())  # noqa: SLF001 - as the library does itself
+        return item_of(blob)
 
     # --- other ------------------------------------------------------------------------------
 
     async def delete(self, key: str) -> None:
         await self._calls.tried(
-            lambda: self._calls.once(
-                lambda: self._store.question("DELETE", self._store.target(key))
-            )
+            lambda: self._calls.made(lambda: self._store.blob(key).delete(retry=None))
         )
 
     async def abandon(self, key: str, upload: str) -> bool:
         del key
+
+        def given_up() -> None:
+            session = self._store.client._http  # noqa: SLF001 - see above
+            self._store.checked(session.delete(self._store.at(upload)), 410, 499)
+
         try:
-            await self._calls.once(
-                lambda: self._store.question("DELETE", upload, {"content-length": "0"}),
-                good=OK | {410, 499},  # given up, or ended by itself
-            )
+            await self._calls.made(given_up)
         except Trouble as trouble:
             return trouble.code is Code.GONE
         return True
@@ -172,12 +180,10 @@ class GcsUploader:
         return
 
 
-def _sent(answer: Answer, local: Local, crc: str) -> Sent:
-    data = json_of(answer.body) or {}
-    if number_of(str(data.get("size", ""))) != local.size:
+def _sent(item: Item, local: Local, crc: str) -> Sent:
+    if item.size != local.size:
         raise Trouble(Code.LENGTH, WRONG)
-    generation = str(data.get("generation", ""))
-    said = data.get("crc32c")
+    said = item.sums.get("crc32c")
     if said and said != crc:
         raise Trouble(Code.CHECKSUM, WRONG)
-    return Sent(generation, generation, crc, "crc32c" if said else LENGTH)
+    return Sent(item.etag, item.version, crc, "crc32c" if said else LENGTH)

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
+import io
 import os
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from dataplane.copy.engine import Engine
-from dataplane.copy.http1 import Connection
 from dataplane.copy.journal import Partial, mtime_of
 from dataplane.copy.problems import Code, Trouble
 from dataplane.copy.stores.gcs import Gcs
 from dataplane.copy.stores.s3 import S3
 
 SMALL = 16 * 1024 * 1024  # is sent at one go
-BLOCK = 256 * 1024
 CHANGED = "The file changed while it was copied."
 WRONG = "The store has something else than what was sent."
 
@@ -76,47 +74,42 @@ class Uploader(Protocol):
     async def close(self) -> None: ...
 
 
-class Body:
-    """Sends bytes ``start`` to ``end`` of a file between what comes before and after."""
+class Slice(io.RawIOBase):
+    """Bytes ``start`` to ``end`` of an open file, as a library reads them, in a thread."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        fd: int,
-        start: int,
-        end: int,
-        around: tuple[bytes, bytes] = (b"", b""),
-    ) -> None:
+    def __init__(self, engine: Engine, fd: int, start: int, end: int) -> None:
         self._engine = engine
         self._fd = fd
         self._start = start
         self._end = end
-        self._around = around
+        self._at = start
 
-    @property
-    def length(self) -> int:
-        return self._end - self._start + len(self._around[0]) + len(self._around[1])
+    def readable(self) -> bool:
+        return True
 
-    async def __call__(self, line: Connection) -> None:
-        if self._around[0]:
-            await line.send(self._around[0])
-        at = self._start
-        while at < self._end:
-            if line.answered:  # refused before it had all: neither side can go on with this line
-                line.reusable = False
-                return
-            block = os.pread(self._fd, min(BLOCK, self._end - at), at)
-            if not block:
-                line.reusable = False
-                raise Trouble(Code.CHANGED, CHANGED)
-            wait = self._engine.hands.bucket.take(len(block))
-            if wait:
-                await asyncio.sleep(wait)
-            await line.send(block)
-            self._engine.progress.read(len(block))
-            at += len(block)
-        if self._around[1]:
-            await line.send(self._around[1])
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        base = {os.SEEK_SET: self._start, os.SEEK_CUR: self._at, os.SEEK_END: self._end}[whence]
+        self._at = base + offset
+        return self.tell()
+
+    def tell(self) -> int:
+        return self._at - self._start
+
+    def readinto(self, memory: Any) -> int:
+        view = memoryview(memory)[: max(0, self._end - self._at)]
+        count = os.preadv(self._fd, [view], self._at) if view else 0
+        if view and not count:
+            raise Trouble(Code.CHANGED, CHANGED)
+        self._at += count
+        return count
+
+    def went(self, count: int) -> float:
+        """Count what was sent; return how many seconds to wait before the next."""
+        self._engine.progress.read(count)
+        return self._engine.hands.bucket.take(count)
 
 
 def unchanged(local: Local, fd: int) -> None:

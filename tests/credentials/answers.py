@@ -7,7 +7,9 @@ from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
-from credentials.probe.s3 import Keys, signed
+from botocore.awsrequest import AWSRequest
+
+from dataplane.s3_client import Keys, _Signer
 from tests.common.conftest import say
 from tests.credentials import samples
 
@@ -28,10 +30,11 @@ def by_secret(right: Any, wrong: Any) -> Callable[[BaseHTTPRequestHandler], None
 
     def answer(handler: BaseHTTPRequestHandler) -> None:
         host, at = handler.headers["Host"], handler.headers["x-amz-date"]
-        url = f"http://{host}{handler.path}"
+        request = AWSRequest("GET", f"http://{host}{handler.path}")
         when = datetime.strptime(at, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
         keys = Keys("loader", samples.COMPATIBLE_SECRET, samples.TOKEN)
-        expected = signed(url, keys, region="us-east-1", at=when.timestamp())["authorization"]
+        _Signer(keys, "us-east-1", when.timestamp).sign(request)
+        expected = request.headers["Authorization"]
         (right if handler.headers["Authorization"] == expected else wrong)(handler)
 
     return answer

@@ -9,10 +9,12 @@ from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import pytest
+from botocore.awsrequest import AWSRequest
 
 from credentials.models import Credential
 from credentials.probe import credential_test, s3
-from credentials.probe.s3 import Keys, signed
+from dataplane.s3_client import Keys, _Signer, s3_client
+from dataplane.sending import Received
 from tests.common.conftest import say
 from tests.credentials import samples
 from tests.credentials.answers import BUCKETS, by_secret, error
@@ -33,10 +35,9 @@ def in_the_gate(settings: Any) -> None:
 def test_a_signature_is_the_one_of_the_published_example() -> None:
     """GET Bucket (List Objects) of Amazon's "Examples: Signature Calculations"."""
     keys = Keys("AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY")
-    url = "https://examplebucket.s3.amazonaws.com/?max-keys=2&prefix=J"
-    at = datetime(2013, 5, 24, tzinfo=UTC).timestamp()
-    made = signed(url, keys, region="us-east-1", at=at)
-    assert made["authorization"].endswith(
+    request = AWSRequest("GET", "https://examplebucket.s3.amazonaws.com/?max-keys=2&prefix=J")
+    _Signer(keys, "us-east-1", datetime(2013, 5, 24, tzinfo=UTC).timestamp).sign(request)
+    assert request.headers["Authorization"].endswith(
         "Signature=34b48302e7b5fa45bde8084f4b7868a86f0a534bc59db6670ed5711ef69dc6f7"
     )
 
@@ -89,7 +90,7 @@ def test_a_bucket_that_it_may_not_list_is_a_refusal(store: Any, ask: Any) -> Non
     row = store(by_secret(error("AccessDenied"), error("SignatureDoesNotMatch")), bucket="training")
     ok, text = ask(row)
     assert (ok, "training" in text) == (False, True)
-    assert row.server.asked[0][1] == "/training?list-type=2&max-keys=1"
+    assert row.server.asked[0][1] == "/training?list-type=2&max-keys=1&encoding-type=url"
 
 
 def test_a_store_that_lets_everybody_in_says_nothing_of_the_key(store: Any, ask: Any) -> None:
@@ -128,10 +129,25 @@ def test_something_else_is_no_store(store: Any, ask: Any, body: bytes) -> None:
 
 
 def test_the_bucket_is_in_the_name_where_the_store_wants_it() -> None:
-    public = {"endpoint": "https://s3.example.com", "bucket": "data", "path_style": False}
-    assert s3._url("s3-compatible", public).startswith("https://data.s3.example.com/?")
-    amazon = s3._url("s3", {"region": "cn-north-1", "bucket": "data"})
-    assert amazon.startswith("https://s3.cn-north-1.amazonaws.com.cn/data?")
+    assert _where("https://s3.example.com", path_style=False).startswith(
+        "https://data.s3.example.com/?"
+    )
+    assert _where("https://s3.cn-north-1.amazonaws.com.cn", path_style=True).startswith(
+        "https://s3.cn-north-1.amazonaws.com.cn/data?"
+    )
+
+
+def _where(endpoint: str, *, path_style: bool) -> str:
+    asked: list[str] = []
+
+    def send(_method: str, url: str, _headers: Any, _body: Any) -> Received:
+        asked.append(url)
+        return Received(200, {}, b"<ListBucketResult/>")
+
+    keys = Keys("a", "b")
+    client = s3_client(keys, send, endpoint=endpoint, region="cn-north-1", path_style=path_style)
+    client.list_objects_v2(Bucket="data")
+    return asked[0]
 
 
 def test_d10_endless_and_slow_answers_end(store: Any, ask: Any, monkeypatch: Any) -> None:

@@ -72,7 +72,7 @@ def test_google_is_asked_for_a_token_and_one_listing(google: Google, keep: Any, 
     assert google.assertion["exp"] - google.assertion["iat"] <= 3600
     assert [path for _verb, path, _headers in google.server.asked] == [  # type: ignore[attr-defined]
         "/token",
-        "/storage/v1/b?project=tests-1234&maxResults=1",
+        "/storage/v1/b?maxResults=1&project=tests-1234&projection=noAcl&prettyPrint=false",
     ]
 
 

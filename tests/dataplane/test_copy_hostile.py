@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from dataplane.copy.problems import Final
+from dataplane.copy.connector import Dialer
+from dataplane.copy.plan import OutboundPlan
+from dataplane.copy.problems import Final, Stop
 from tests.support.copying import Copying, codes, files_below
 from tests.support.hostile_store import Call, Handler, HostileS3
 
@@ -106,20 +108,38 @@ def test_d2_the_open_socket_is_believed_and_no_name_server(
 ) -> None:
     """Public when it is looked at, and this machine when it is connected to."""
     names_lead_to(monkeypatch, "93.184.216.34")
-    loop = asyncio.SelectorEventLoop
-    connect, dialled = loop.sock_connect, []
+    connect, dialled = socket.socket.connect, []
 
-    async def elsewhere(self: Any, one: socket.socket, address: Any) -> None:
-        dialled.append(address)
-        await connect(self, one, ("127.0.0.1", hostile.port))
+    def elsewhere(one: socket.socket, address: Any) -> None:
+        if one.family is not socket.AF_UNIX:
+            dialled.append(address)
+            connect(one, ("127.0.0.1", hostile.port))
 
-    monkeypatch.setattr(loop, "sock_connect", elsewhere)
+    monkeypatch.setattr(socket.socket, "connect", elsewhere)
     place = hostile.place(endpoint=f"https://turns.example:{hostile.port}")
     outbound = {"allow": [], "ports": [443, hostile.port], "insecure_hosts": []}
     order, _ = load(Copying(tmp_path, place, outbound))
     assert order.final is Final.REFUSED_ADDRESS
     assert "leads to another address" in order.message
     assert set(dialled) == {("93.184.216.34", hostile.port)}
+    assert hostile.calls == []
+
+
+async def test_d2_so_is_the_socket_of_what_reads_bodies(
+    hostile: HostileS3, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names_lead_to(monkeypatch, "93.184.216.34")
+    loop = asyncio.SelectorEventLoop
+    connect = loop.sock_connect
+
+    async def elsewhere(self: Any, one: socket.socket, _address: Any) -> None:
+        await connect(self, one, ("127.0.0.1", hostile.port))
+
+    monkeypatch.setattr(loop, "sock_connect", elsewhere)
+    dialer = Dialer(OutboundPlan(ports=(443, hostile.port)))
+    with pytest.raises(Stop, match="leads to another address") as caught:
+        await dialer.connect(dialer.endpoint(f"https://turns.example:{hostile.port}"))
+    assert caught.value.final is Final.REFUSED_ADDRESS
     assert hostile.calls == []
 
 

@@ -6,17 +6,24 @@ import json
 import random
 import subprocess
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from google.api_core.exceptions import GoogleAPICallError
 
+from dataplane.copy.client import Client, Times
 from dataplane.copy.connector import Dialer
-from dataplane.copy.plan import OutboundPlan
+from dataplane.copy.plan import OutboundPlan, Plan, StorePlan
 from dataplane.copy.problems import Final, Stop
-from dataplane.copy.stores.gcs_token import TOKEN_URI, Token
-from dataplane.copy.stores.sigv4 import EMPTY, UNSIGNED, Signer, query_of, quoted
+from dataplane.copy.stores.gcs import TOKEN_URI, Gcs
+from dataplane.copy.stores.sigv4 import EMPTY, UNSIGNED, Signer, quoted
+from dataplane.gcs_client import NoToken, ServiceAccount, gcs_client, signer_of
+from dataplane.s3_client import Keys, s3_client
+from dataplane.sending import Received
 from tests.support.store_programs import stores_bin
 
 REFERENCE = """
@@ -53,28 +60,22 @@ def test_signatures_are_those_of_botocore() -> None:
     cases, ours = [], []
     for _ in range(300):
         key = "k" + "".join(chance.choice(letters) for _ in range(chance.randint(0, 30)))
-        query = {
-            name: "".join(chance.choice(letters) for _ in range(chance.randint(0, 8)))
-            for name in chance.sample(["prefix", "uploads", "list-type", "a b", "ß", "A"], 2)
-        }
-        method = chance.choice(["GET", "PUT", "HEAD", "DELETE", "POST"])
         region = chance.choice(["us-east-1", "eu-west-3", "cn-north-1"])
         secret = "".join(chance.choice("abc/+09") for _ in range(40))
         token = chance.choice(["", "session+token/="])
         at = chance.randint(1_600_000_000, 1_900_000_000)
         extra = chance.choice([{}, {"x-amz-checksum-mode": "ENABLED"}, {"content-md5": "abc="}])
-        payload = chance.choice([EMPTY, UNSIGNED])
+        method, payload = chance.choice(["GET", "PUT"]), chance.choice([EMPTY, UNSIGNED])
         signer = Signer(
             "AKIDEXAMPLE", secret, region, session_token=token, clock=lambda at=at: float(at)
         )
-        headers = {"host": "b.s3.example.org", **extra}
         path = "/" + quoted(key)
-        asked = query_of(query)
-        ours.append(signer.signed(method, path, asked, headers, payload)["authorization"])
+        fields = signer.signed(path, {"host": "b.s3.example.org", **extra}, method, payload)
+        ours.append(fields["authorization"])
         cases.append(
             {
                 "method": method,
-                "url": f"https://b.s3.example.org{path}?{asked}",
+                "url": f"https://b.s3.example.org{path}",
                 "headers": {**extra, "x-amz-content-sha256": payload},
                 "secret": secret,
                 "token": token,
@@ -138,7 +139,7 @@ def account(**more: Any) -> dict[str, Any]:
 )
 def test_d4_only_a_service_account_of_google_is_taken(wrong: dict[str, Any]) -> None:
     with pytest.raises(Stop) as caught:
-        Token(account(**wrong), Dialer(OutboundPlan()), "", writes=False)
+        _store(account(**wrong))
     assert caught.value.final is Final.BAD_PLAN
     assert "PRIVATE" not in caught.value.message
 
@@ -154,11 +155,105 @@ async def test_d4_the_assertion_goes_to_googles_address_only(
         raise OSError
 
     monkeypatch.setattr("socket.getaddrinfo", resolve)
-    token = Token(account(auth_uri="https://evil.example"), Dialer(OutboundPlan()), "", writes=True)
-    monkeypatch.setattr(token._client, "times", token._client.times.__class__(tries=2))
+    store = _store(account(auth_uri="https://evil.example"), direction="out")
+    client = Client(Dialer(OutboundPlan()), store.endpoint, Times(tries=2))
     with pytest.raises(Stop) as caught:
-        await token.renew()
-    await token.close()
+        await store.renew(client)
+    await client.close()
+    store.close()
     assert caught.value.final is Final.UNREACHABLE
     assert set(asked) == {"oauth2.googleapis.com"}
     assert threading.active_count() < 50
+
+
+def _store(service_account: dict[str, Any], direction: str = "in") -> Gcs:
+    place = StorePlan("gcs", "data", service_account=service_account)
+    return Gcs(Plan("1", 1, direction, "copy", place, "v", ""), Dialer(OutboundPlan()))
+
+
+# --- D3, D5 -------------------------------------------------------------------------------------
+
+
+def test_d3_boto3_sees_nothing_of_its_surroundings(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """No key, no address, no model of calls that the environment or a home has."""
+    canary = "CANARY"
+    (tmp_path / ".aws/models/s3/2006-03-01").mkdir(parents=True)
+    (tmp_path / ".aws/models/s3/2006-03-01/service-2.json").write_text("no model")
+    for name in ("config", "credentials"):
+        (tmp_path / ".aws" / name).write_text(
+            f"[default]\naws_access_key_id={canary}\naws_secret_access_key={canary}\n"
+            f"region={canary}\nendpoint_url=https://{canary}.example\n"
+        )
+    for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "SESSION_TOKEN", "DEFAULT_REGION"):
+        monkeypatch.setenv(f"AWS_{name}", canary)
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", f"https://{canary}.example")
+    monkeypatch.setenv("AWS_PROFILE", canary)
+    monkeypatch.setenv("AWS_DATA_PATH", str(tmp_path / ".aws/models"))
+    monkeypatch.setenv("HTTPS_PROXY", f"http://{canary}.example")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for keys in (Keys("AKID", "secret"), None):
+        asked: list[str] = []
+        client = s3_client(
+            keys,
+            _noted(asked),
+            endpoint="https://store.example",
+            region="us-east-1",
+            path_style=True,
+        )
+        client.list_objects_v2(Bucket="data")
+        assert asked[0].startswith("GET https://store.example/data?list-type=2")
+        assert canary not in asked[0]
+        assert ("AKID" in asked[0]) is (keys is not None)
+
+
+@pytest.mark.parametrize("code", ["PermanentRedirect", "AuthorizationHeaderMalformed"])
+def test_d2_boto3_follows_nowhere(code: str) -> None:
+    """Neither to another region nor to another host, and asks nobody where the bucket is."""
+    asked: list[str] = []
+    body = f"<Error><Code>{code}</Code><Region>eu-west-3</Region></Error>".encode()
+    said = Received(301, {"location": "https://elsewhere.example/"}, body)
+    client = s3_client(
+        Keys("AKID", "secret"),
+        _noted(asked, said),
+        endpoint="https://s3.us-east-1.amazonaws.com",
+        region="us-east-1",
+        path_style=False,
+    )
+    with pytest.raises(ClientError):
+        client.list_objects_v2(Bucket="data")
+    assert len(asked) == 1
+
+
+def test_d2_googles_library_follows_nowhere_and_asks_for_one_token() -> None:
+    asked: list[str] = []
+    said = Received(302, {"location": "https://elsewhere.example/"}, b"")
+    uri = "https://token.example/t"
+    there = ServiceAccount(
+        "x@y", signer_of(KEY, "1"), token_uri=uri, scope="read_only", send=_noted(asked, said)
+    )
+    client = gcs_client(there, _noted(asked, said), endpoint="https://gcs.example", project="p")
+    with pytest.raises(NoToken):
+        list(client.list_blobs("data", retry=None))
+    assert [one.split(" {")[0] for one in asked] == [f"POST {uri}"]
+    there.token = "a-token"
+    for status in (302, 401, 503):
+        asked.clear()
+        refused = _noted(asked, said._replace(status=status))
+        client = gcs_client(there, refused, endpoint="https://gcs.example", project="p")
+        with pytest.raises(GoogleAPICallError):
+            list(client.list_blobs("data", retry=None))
+        assert [one.split("?")[0] for one in asked] == [
+            "GET https://gcs.example/storage/v1/b/data/o"
+        ]
+
+
+def _noted(asked: list[str], said: Received | None = None) -> Any:
+    """Send nowhere; note what would have been sent, and answer alike each time."""
+
+    def send(method: str, url: str, headers: Any, body: Any) -> Received:
+        asked.append(f"{method} {url} {dict(headers)} {body!r}")
+        return said or Received(200, {}, b"<ListBucketResult><Name>data</Name></ListBucketResult>")
+
+    return send

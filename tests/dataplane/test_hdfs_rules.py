@@ -10,11 +10,12 @@ from dataplane.copy import blocks
 from dataplane.copy.checksums import Check
 from dataplane.copy.connector import Dialer
 from dataplane.copy.head import Broken, Head
+from dataplane.copy.pages import no_listing
 from dataplane.copy.plan import OutboundPlan, StorePlan
-from dataplane.copy.problems import Code, Stop
+from dataplane.copy.problems import Code, Final, Stop
 from dataplane.copy.stores import hdfs_walk
-from dataplane.copy.stores.base import Item
-from dataplane.copy.stores.hdfs import Hdfs
+from dataplane.copy.stores.base import Item, NoStore
+from dataplane.copy.stores.hdfs import Hdfs, acts_of, with_sum
 
 NAME = "namenode.example.com:9870"
 
@@ -96,8 +97,9 @@ def test_a_size_that_no_file_has_costs_one_file_only(length: Any) -> None:
     "body", [b"", b"{}", b"[]", b"nonsense", b'{"DirectoryListing": {"remainingEntries": 0}}']
 )
 def test_what_is_no_listing_ends_the_run(body: bytes) -> None:
-    with pytest.raises(Stop):
+    with pytest.raises(NoStore) as caught:
         store().page(memoryview(body), "top", "")
+    assert no_listing(caught.value).final is Final.UNREACHABLE
 
 
 def sent(url: str) -> Head:
@@ -131,7 +133,7 @@ def test_d5_a_datanode_is_asked_as_the_namenode_says_and_no_line_more() -> None:
     onward = store().onward(sent(f"https://dn.example.com:9864{GOOD}&x=a b\r\nx: y"))
     assert onward is not None
     assert onward.endpoint.place == ("dn.example.com", 9864, True)
-    lines = onward.question.raw.split(b"\r\n")
+    lines = onward.question.split(b"\r\n")
     assert lines[0] == f"GET {GOOD}&x=a%20bx:%20y HTTP/1.1".encode()
     assert [line.partition(b":")[0] for line in lines[1:]] == [b"host", b"user-agent", b"", b""]
     plain = store("http").onward(sent(f"http://dn.example.com:9864{GOOD}"))
@@ -141,7 +143,7 @@ def test_d5_a_datanode_is_asked_as_the_namenode_says_and_no_line_more() -> None:
 
 def test_a_file_that_hadoop_encrypts_or_codes_has_no_sum_of_its_bytes() -> None:
     page = store().page(listing(entry("a"), entry("b", encBit=True), entry("c", ecBit=True)))
-    assert [bool(store().sums_questions(item)) for item in page.items] == [True, False, False]
+    assert [bool(acts_of(item)) for item in page.items] == [True, False, False]
 
 
 def test_the_sum_of_a_file_is_that_of_its_blocks_and_a_buffer_of_hadoops() -> None:
@@ -171,7 +173,7 @@ def told(algorithm: str, *lengths: int) -> dict[str, str]:
     laid = {"BlockLocations": {"BlockLocation": rows}}
     item = Item("a", at, "1-1-1")
     bodies = [json.dumps(part).encode() for part in (raw, laid)]
-    return dict(store().summed(item, bodies).sums)
+    return dict(with_sum(item, bodies).sums)
 
 
 def test_only_blocks_of_one_length_are_summed() -> None:

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from datetime import datetime
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from dataplane.copy.connector import Endpoint
 from dataplane.copy.head import Head
 from dataplane.copy.problems import Code, Trouble
+
+if TYPE_CHECKING:
+    from dataplane.copy.calls import Calls
+    from dataplane.copy.client import Client
 
 NO_SUMS: Mapping[str, str] = {}
 SIZE_MAX = 1 << 53  # bytes: eight thousand disks of a terabyte; sums of many still fit a column
@@ -39,6 +44,14 @@ def size_of(said: object) -> int:
     return int(size)
 
 
+def seconds_of(value: str) -> int:
+    """Read ``2026-01-02T03:04:05…`` as seconds; 0 where it is no time."""
+    try:
+        return int(datetime.fromisoformat(f"{value[:19]}+00:00").timestamp())
+    except ValueError:
+        return 0
+
+
 class Page(NamedTuple):
     items: list[Item]
     bad: list[tuple[str, Trouble]]  # keys that can't even be read, as they can be shown
@@ -55,18 +68,18 @@ class Multipart:
     sure: bool = True  # a guess that does not fit proves nothing
 
 
-class Question(NamedTuple):
-    """The head of a request; its body, where there is one, is sent apart."""
+class NoStore(Trouble):
+    """What answers does not speak as this kind of store does."""
 
-    method: str
-    raw: bytes
+    def __init__(self, message: str) -> None:
+        super().__init__(Code.IO, message)
 
 
 class Onward(NamedTuple):
     """Where a store sends us for the answer, and what to ask there."""
 
     endpoint: Endpoint
-    question: Question
+    question: bytes
 
 
 class Plain:
@@ -75,8 +88,20 @@ class Plain:
     names_ranges = True
     tells_later = False
 
-    def later_question(self, prefix: str, before: str, last: str) -> Question:
-        raise NotImplementedError(prefix, before, last)
+    def fresh(self) -> bool:
+        return True
+
+    async def renew(self, client: Client) -> None:
+        del client
+
+    def stale(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        return
+
+    async def later(self, calls: Calls, prefix: str, before: str, last: str) -> Page:
+        raise NotImplementedError(calls, prefix, before, last)
 
     def onward(self, head: Head) -> Onward | None:
         del head
@@ -86,60 +111,69 @@ class Plain:
         del prefix, token, trouble
         return None
 
-    def sums_questions(self, item: Item) -> tuple[Question, ...]:
-        del item
-        return ()
-
-    def summed(self, item: Item, bodies: list[bytes]) -> Item:
-        del bodies
+    async def summed(self, calls: Calls, item: Item) -> Item:
+        del calls
         return item
+
+    async def multipart(self, calls: Calls, item: Item) -> Multipart | None:
+        del calls, item
+        return None
+
+    def meant(self, error: Exception) -> Exception:
+        return error
+
+    def skewed(self, at: float | None) -> bool:
+        del at
+        return False
 
 
 class Reading(Protocol):
-    """What copying from a store needs. Only ``renew`` does input and output."""
+    """What copying from a store needs.
+
+    Bodies are read over connections of ours: for them a store makes the question and reads the
+    head of the answer. Everything else it does itself, once: who asks tries again.
+    """
 
     endpoint: Endpoint
     names_ranges: bool  # whether an answer says which bytes of the object it brings
     tells_later: bool  # whether its listing is sorted and can begin at a key
 
     def fresh(self) -> bool:
-        """Whether questions can be signed now; else ``renew`` comes first."""
+        """Whether it can be asked now; else ``renew`` comes first."""
 
-    async def renew(self) -> None:
+    async def renew(self, client: Client) -> None:
         """Get what questions are signed with."""
 
     def stale(self) -> bool:
         """Forget what questions were signed with; False when a new one would not help."""
 
-    async def close(self) -> None: ...
+    def close(self) -> None: ...
 
-    def list_question(self, prefix: str, token: str, most: int = 1000) -> Question: ...
+    async def listed(
+        self, calls: Calls, prefix: str, token: str = "", *, most: int = 1000, alone: bool = False
+    ) -> Page:
+        """List one page."""
 
-    def later_question(self, prefix: str, before: str, last: str) -> Question:
-        """Ask for the page that begins with ``last``; ``before`` is the key before that one."""
-
-    def page(self, body: memoryview, prefix: str = "", token: str = "") -> Page:
-        """Read the answer to ``list_question`` of the same prefix and token."""
+    async def later(self, calls: Calls, prefix: str, before: str, last: str) -> Page:
+        """List the page that begins with ``last``; ``before`` is the key before that one."""
 
     def missed(self, prefix: str, token: str, trouble: Trouble) -> Page | None:
         """Return the page that names what could not be listed; None: nothing can be."""
 
-    def next_token(self, body: memoryview) -> str | None:
-        """Find the next page's token quickly; None when only ``page`` can tell."""
+    async def described(self, calls: Calls, key: str) -> Item:
+        """Ask what an object is now."""
 
-    def get_question(self, item: Item, start: int = 0, end: int | None = None) -> Question:
+    async def summed(self, calls: Calls, item: Item) -> Item:
+        """Ask for the checksum of an object, where answers for it do not carry one."""
+
+    async def multipart(self, calls: Calls, item: Item) -> Multipart | None:
+        """Tell how an object was stored: by its first part, else by a guess."""
+
+    def get_question(self, item: Item, start: int = 0, end: int | None = None) -> bytes:
         """Ask for bytes ``start`` to ``end`` (exclusive) of exactly this state of the object."""
-
-    def head_question(self, key: str, part: int = 0) -> Question: ...
 
     def onward(self, head: Head) -> Onward | None:
         """Return where the answer itself is to be had, if this one says so; once, no further."""
-
-    def sums_questions(self, item: Item) -> tuple[Question, ...]:
-        """Ask for the checksum of an object, where answers for it do not carry one."""
-
-    def summed(self, item: Item, bodies: list[bytes]) -> Item:
-        """Return the item with the checksum that these answers tell."""
 
     def sums(self, head: Head, item: Item | None = None) -> Mapping[str, str]:
         """Return the checksums of the whole object, as an answer for it (and a listing) says."""
@@ -147,14 +181,11 @@ class Reading(Protocol):
     def state_of(self, head: Head) -> str:
         """Return what an answer says of the object's state, as in ``Item.etag``; "" if nothing."""
 
-    def described(self, key: str, head: Head, body: memoryview) -> Item:
-        """Read an object's description off the answer to ``head_question``."""
-
-    def multipart(self, item: Item, head: Head | None) -> Multipart | None:
-        """Read how it was stored off the answer for its first part; without one, guess."""
-
     def trouble(self, head: Head, body: memoryview) -> Exception:
         """Return what an answer that is no success means."""
+
+    def meant(self, error: Exception) -> Exception:
+        """Return what an error of the store's library means."""
 
     def skewed(self, at: float | None) -> bool:
         """Correct the clock by the store's; False when that was done before."""

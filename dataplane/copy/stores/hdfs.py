@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, quote, urlsplit
 
 from dataplane.copy import blocks
@@ -19,7 +20,10 @@ from dataplane.copy.keys import is_text
 from dataplane.copy.plan import StorePlan
 from dataplane.copy.problems import Code, Denied, Final, Stop, Trouble, shown
 from dataplane.copy.stores import hdfs_walk
-from dataplane.copy.stores.base import Item, Multipart, Onward, Page, Plain, Question, size_of
+from dataplane.copy.stores.base import Item, NoStore, Onward, Page, Plain, size_of
+
+if TYPE_CHECKING:
+    from dataplane.copy.calls import Calls
 
 ROOT = "/webhdfs/v1"
 PAGE = 1000
@@ -36,7 +40,7 @@ _STANDBY = "This namenode is on standby: give the address of the active one."
 
 
 class Hdfs(Plain):
-    """One file system. Nothing here does input or output."""
+    """One file system."""
 
     names_ranges = False
 
@@ -47,46 +51,48 @@ class Hdfs(Plain):
         self._who = f"delegation={_quoted(plan.token)}" if plan.token else ""
         self._who = self._who or f"user.name={_quoted(plan.user)}"
 
-    def fresh(self) -> bool:
-        return True
-
-    async def renew(self) -> None:
-        return
-
-    def stale(self) -> bool:
-        return False
-
-    async def close(self) -> None:
-        return
-
     # --- questions --------------------------------------------------------------------------
 
-    def question(self, key: str, act: str, **said: object) -> Question:
+    def question(self, key: str, act: str, **said: object) -> bytes:
         query = "".join(f"&{name}={_quoted(str(value))}" for name, value in said.items())
         path = quote(f"{ROOT}/{key}", safe="/-._~")
         return _question(self.endpoint, f"{path}?op={act}&{self._who}{query}")
 
-    def list_question(self, prefix: str, token: str, most: int = PAGE) -> Question:
+    async def listed(
+        self, calls: Calls, prefix: str, token: str = "", *, most: int = PAGE, alone: bool = False
+    ) -> Page:
         del most  # the namenode decides
         at = hdfs_walk.step(prefix.strip("/"), token)
         said = {"startAfter": at.after} if at.after else {}
-        return self.question(at.folder, "LISTSTATUS_BATCH", **said)
+        answer = await calls.once(
+            lambda: self.question(at.folder, "LISTSTATUS_BATCH", **said), alone=alone
+        )
+        return self.page(answer.body, prefix, token)
 
-    def get_question(self, item: Item, start: int = 0, end: int | None = None) -> Question:
+    async def described(self, calls: Calls, key: str) -> Item:
+        answer = await calls.once(lambda: self.question(key, "GETFILESTATUS"))
+        entry = _object(answer.body, "FileStatus")
+        if entry.get("type") != "FILE":
+            raise Trouble(Code.BAD_KEY, "It is a folder, or a link, and no file.")
+        return _item(key, entry)
+
+    async def summed(self, calls: Calls, item: Item) -> Item:
+        """Ask for the checksum of the whole; a file without one is copied all the same."""
+        bodies = []
+        for act in acts_of(item):
+            ask = partial(self.question, item.key, act)
+            try:
+                answer = await calls.tried(partial(calls.once, ask))
+            except Trouble as trouble:
+                if trouble.again:
+                    raise
+                return item
+            bodies.append(bytes(answer.body))
+        return with_sum(item, bodies)
+
+    def get_question(self, item: Item, start: int = 0, end: int | None = None) -> bytes:
         length = (item.size if end is None else end) - start
         return self.question(item.key, "OPEN", offset=start, length=length)
-
-    def head_question(self, key: str, part: int = 0) -> Question:
-        del part
-        return self.question(key, "GETFILESTATUS")
-
-    def sums_questions(self, item: Item) -> tuple[Question, ...]:
-        if not item.size or item.etag.endswith(_OPAQUE):
-            return ()
-        asked = [self.question(item.key, "GETFILECHECKSUM")]
-        if item.size > BLOCK_LEAST:
-            asked.append(self.question(item.key, "GETFILEBLOCKLOCATIONS"))
-        return tuple(asked)
 
     def onward(self, head: Head) -> Onward | None:
         """Follow to a datanode, for the very call of WebHDFS only, and only to where we may go."""
@@ -101,10 +107,6 @@ class Hdfs(Plain):
         return Onward(where, _question(where, target))
 
     # --- answers ----------------------------------------------------------------------------
-
-    def next_token(self, body: memoryview) -> str | None:
-        del body
-        return None
 
     def page(self, body: memoryview, prefix: str = "", token: str = "") -> Page:
         at = hdfs_walk.step(prefix.strip("/"), token)
@@ -154,26 +156,9 @@ class Hdfs(Plain):
         del head
         return item.sums if item is not None else {}
 
-    def summed(self, item: Item, bodies: list[bytes]) -> Item:
-        told = _object(memoryview(bodies[0]), "FileChecksum") if bodies else {}
-        text = blocks.text_of(str(told.get("algorithm", "")), str(told.get("bytes", "")))
-        laid = len(bodies) < 2 or _even(_blocks(bodies[1]), blocks.block_of(text))  # noqa: PLR2004
-        return item._replace(sums={blocks.NAME: text}) if text and laid else item
-
     def state_of(self, head: Head) -> str:
         del head
         return ""
-
-    def described(self, key: str, head: Head, body: memoryview) -> Item:
-        del head
-        entry = _object(body, "FileStatus")
-        if entry.get("type") != "FILE":
-            raise Trouble(Code.BAD_KEY, "It is a folder, or a link, and no file.")
-        return _item(key, entry)
-
-    def multipart(self, item: Item, head: Head | None) -> Multipart | None:
-        del item, head
-        return None
 
     def trouble(self, head: Head, body: memoryview) -> Exception:
         name = str(_object(body, "RemoteException").get("exception", ""))
@@ -192,14 +177,26 @@ class Hdfs(Plain):
         again = head.status in _AGAIN_STATUS or (bool(name) and head.status == 403)  # noqa: PLR2004
         return Trouble(Code.IO, f"HDFS answers {head.status}{said}.", again=again)
 
-    def skewed(self, at: float | None) -> bool:
-        del at
-        return False
+
+def acts_of(item: Item) -> tuple[str, ...]:
+    """Return what is asked for the checksum of a file, where it has one of its bytes."""
+    if not item.size or item.etag.endswith(_OPAQUE):
+        return ()
+    laid = ("GETFILEBLOCKLOCATIONS",) if item.size > BLOCK_LEAST else ()
+    return "GETFILECHECKSUM", *laid
 
 
-def _question(endpoint: Endpoint, target: str) -> Question:
+def with_sum(item: Item, bodies: list[bytes]) -> Item:
+    """Return the item with the checksum that these answers tell, if they tell one."""
+    told = _object(memoryview(bodies[0]), "FileChecksum") if bodies else {}
+    text = blocks.text_of(str(told.get("algorithm", "")), str(told.get("bytes", "")))
+    laid = len(bodies) < 2 or _even(_blocks(bodies[1]), blocks.block_of(text))  # noqa: PLR2004
+    return item._replace(sums={blocks.NAME: text}) if text and laid else item
+
+
+def _question(endpoint: Endpoint, target: str) -> bytes:
     lines = f"host: {endpoint.header()}\r\nuser-agent: {_AGENT}\r\n"
-    return Question("GET", f"GET {target} HTTP/1.1\r\n{lines}\r\n".encode())
+    return f"GET {target} HTTP/1.1\r\n{lines}\r\n".encode()
 
 
 def _odd(name: str, key: str, entry: dict[str, Any]) -> Trouble | None:
@@ -232,8 +229,7 @@ def _entries(body: memoryview) -> tuple[list[dict[str, Any]], bool]:
         entries = listing["partialListing"]["FileStatuses"]["FileStatus"]
         more = int(listing["remainingEntries"]) > 0
     except (KeyError, TypeError, ValueError):
-        text = "The endpoint does not answer as WebHDFS of Hadoop 3."
-        raise Stop(Final.UNREACHABLE, text) from None
+        raise NoStore("The endpoint does not answer as WebHDFS of Hadoop 3.") from None
     if not isinstance(entries, list) or not all(isinstance(one, dict) for one in entries):
         raise Broken("The store's listing can't be read.")
     return entries, more and bool(entries)

@@ -1,6 +1,7 @@
-"""Signs requests to S3 (AWS Signature Version 4); compared with botocore's in the tests.
+"""Signs what moves bodies from and to S3 (AWS Signature Version 4), as botocore does it.
 
-One signature costs 15 µs: the day's key and everything that repeats are kept.
+By hand for one reason: 5 µs instead of 65 µs, where all of reading a small object takes 70. The
+day's key and everything that repeats are kept. The tests compare it with botocore's.
 """
 
 from __future__ import annotations
@@ -22,13 +23,8 @@ def quoted(text: str, keep: str = "/") -> str:
     return quote(text, safe=_SAFE + keep)
 
 
-def query_of(pairs: dict[str, str]) -> str:
-    """Return the canonical query: sorted and encoded."""
-    return "&".join(sorted(f"{quoted(k, '')}={quoted(v, '')}" for k, v in pairs.items()))
-
-
 class Signer:
-    """Signs for one credential, region and host. ``skew`` is what the store's clock is ahead."""
+    """Signs for one credential, region and host."""
 
     def __init__(
         self,
@@ -42,9 +38,8 @@ class Signer:
         self._access_key = access_key
         self._secret = f"AWS4{secret_key}".encode()
         self._region = region
-        self.session_token = session_token
+        self._session_token = session_token
         self._clock = clock
-        self.skew = 0.0
         self._second = -1
         self._stamp = ""
         self._day = ""
@@ -52,17 +47,17 @@ class Signer:
         self._scope = ""
 
     def signed(
-        self, method: str, path: str, query: str, headers: dict[str, str], payload: str
+        self, path: str, headers: dict[str, str], method: str = "GET", payload: str = EMPTY
     ) -> dict[str, str]:
-        """Return all headers to send. Names in ``headers`` are in small letters."""
+        """Return all headers of a question without a query. Their names are in small letters."""
         stamp = self._now()
         fields = {**headers, "x-amz-content-sha256": payload, "x-amz-date": stamp}
-        if self.session_token:
-            fields["x-amz-security-token"] = self.session_token
+        if self._session_token:
+            fields["x-amz-security-token"] = self._session_token
         names = sorted(n for n in fields if n == "host" or n.startswith(("x-amz-", "content-md5")))
         listed = ";".join(names)
         lines = "".join([f"{name}:{fields[name].strip()}\n" for name in names])
-        request = f"{method}\n{path}\n{query}\n{lines}\n{listed}\n{payload}"
+        request = f"{method}\n{path}\n\n{lines}\n{listed}\n{payload}"
         to_sign = (
             f"AWS4-HMAC-SHA256\n{stamp}\n{self._scope}\n{_sha256(request.encode()).hexdigest()}"
         )
@@ -73,11 +68,8 @@ class Signer:
         )
         return fields
 
-    def now(self) -> float:
-        return self._clock()
-
     def _now(self) -> str:
-        second = int(self.now() + self.skew)
+        second = int(self._clock())
         if second != self._second:
             self._second = second
             self._stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(second))
