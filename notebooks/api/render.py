@@ -15,14 +15,14 @@ from hubapi.services import port_short_id, workload_url
 from notebooks.choices import WorkspaceKind
 from notebooks.models import Workspace
 from notebooks.program import pinned_tag
-from notebooks.services.attaching import attached_to
 from notebooks.services.plan import public_fields
-from notebooks.spec import ATTACHED, FIXED, PRIVATE, PUBLIC
+from notebooks.spec import FIXED, PRIVATE, PUBLIC
 from notebooks.where import node_of
 from notebooks.why import State, info_of, why_of
 from runtime.protocol import Phase, Resources
 from work.image_pull import pull_of
 from work.models import Share
+from work.services.attachments import ATTACHED, attached_to
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

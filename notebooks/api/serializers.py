@@ -10,10 +10,10 @@ from common.drf.serializers import CurrencyField, StrictSerializer
 from notebooks.choices import WorkspaceKind
 from notebooks.program import HIGHEST_PORT, LOWEST_PORT, MAX_PORTS, MAX_WORD, MAX_WORDS
 from notebooks.services import Wanted
-from notebooks.services.attaching import MOST, volume_word
 from notebooks.spec import MAX_MINUTES, MAX_NAME
 from runtime.protocol import Desired, Phase
 from work.fields import MAX_CPU_MILLI, MAX_GPUS, MAX_MEMORY_MIB
+from work.services.attachments import MOST, volume_word
 
 _OPTIONAL: dict[str, Any] = {"required": False, "allow_null": True}
 

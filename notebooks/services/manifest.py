@@ -10,13 +10,13 @@ from django.db import transaction
 from common import manifests
 from notebooks import selectors
 from notebooks.models import Preset, Workspace
-from notebooks.services.attaching import attached_to
 from notebooks.services.image_digest import digest_edited
 from notebooks.services.launch import workspace_launch, workspace_resume
 from notebooks.services.lifecycle import workspace_edit
 from notebooks.services.plan import Plan, workspace_plan
 from notebooks.services.resolve import columns_of, spec_of
-from notebooks.spec import ATTACHED, PRIVATE, PUBLIC, Wanted, clean_name
+from notebooks.spec import PRIVATE, PUBLIC, Wanted, clean_name
+from work.services.attachments import ATTACHED, attached_to
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -15,24 +15,29 @@ from common.errors import BerthError
 from common.ids import next_name
 from common.money import price
 from notebooks import selectors
-from notebooks.services.attaching import (
-    Attached,
-    attached_to,
-    attached_wanted,
-    changed_attachments,
-    require_usable_by,
-    where_its_volumes_lie,
-)
 from notebooks.services.base import own
 from notebooks.services.launch import default_preset, require_startable
 from notebooks.services.lifecycle import needs_restart
 from notebooks.services.placing import Placed
-from notebooks.services.resolve import changed_fields, edited, resolved, spec_of
+from notebooks.services.resolve import (
+    changed_fields,
+    edited,
+    resolved,
+    spec_of,
+    where_its_volumes_lie,
+)
 from notebooks.spec import LISTS, PUBLIC, Spec, Wanted, clean_name
 from notebooks.topology import far_from_its_data
 from placement.request import names_in
 from quotas import selectors as quotas
 from quotas.choices import label_of, words
+from work.services.attachments import (
+    Attached,
+    attached_to,
+    attached_wanted,
+    changed_attachments,
+    require_usable_by,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -98,7 +103,7 @@ def workspace_plan(
     placed = resolved(project=project, preset=preset, wanted=wanted, fleet=fleet)
     spec = placed.spec
     attached = attached_wanted(
-        principal=principal, project=project, cluster_key=spec.cluster, wanted=wanted
+        principal=principal, project=project, cluster_key=spec.cluster, said=wanted.given()
     )
     taken = selectors.names_taken(project, principal.user)
     name = clean_name(wanted.name) if wanted.name else next_name(preset.name, taken)
@@ -135,7 +140,7 @@ def _plan_edit(principal: Principal, workspace: Workspace, wanted: Wanted) -> Pl
         principal=principal,
         project=workspace.project,
         cluster_key=workspace.cluster_key,
-        wanted=wanted,
+        said=wanted.given(),
         before=had,
     )
     fields = [*changed_fields(before, after), *changed_attachments(had, gets)]

@@ -24,8 +24,10 @@ from notebooks.spec import (
     clean_time_limit,
 )
 from work.fields import MAX_CPU_MILLI, MAX_GPUS, MAX_MEMORY_MIB
+from work.services.attachments import cluster_of_volumes
 
 if TYPE_CHECKING:
+    from accounts.principal import Principal
     from placement.fleet import Fleet
     from projects.models import Project
 
@@ -49,6 +51,12 @@ def resolved(
         wanted = _with_env(wanted, {**preset.default_env, **clean_env(wanted.env)})
     spec = _merge(project, preset, base, wanted)
     return placed(project=project, spec=spec, wanted=wanted, preset=preset, fleet=fleet)
+
+
+def where_its_volumes_lie(principal: Principal, project: Project, wanted: Wanted) -> Wanted:
+    """Return ``wanted`` on the cluster of the volumes that it names, unless it names a cluster."""
+    key = cluster_of_volumes(principal, project, wanted.given())
+    return replace(wanted, cluster=key) if key else wanted
 
 
 def spec_of_preset(preset: Preset) -> Spec:
