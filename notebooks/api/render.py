@@ -20,9 +20,9 @@ from notebooks.spec import FIXED, PRIVATE, PUBLIC
 from notebooks.where import node_of
 from notebooks.why import State, info_of, why_of
 from runtime.protocol import Phase, Resources
+from work.attached import ATTACHED, attached_to
 from work.image_pull import pull_of
 from work.models import Share
-from work.services.attachments import ATTACHED, attached_to
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

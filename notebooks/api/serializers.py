@@ -12,8 +12,8 @@ from notebooks.program import HIGHEST_PORT, LOWEST_PORT, MAX_PORTS, MAX_WORD, MA
 from notebooks.services import Wanted
 from notebooks.spec import MAX_MINUTES, MAX_NAME
 from runtime.protocol import Desired, Phase
+from work.attached import MOST, volume_word
 from work.fields import MAX_CPU_MILLI, MAX_GPUS, MAX_MEMORY_MIB
-from work.services.attachments import MOST, volume_word
 
 _OPTIONAL: dict[str, Any] = {"required": False, "allow_null": True}
 

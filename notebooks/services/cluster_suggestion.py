@@ -10,8 +10,8 @@ from notebooks import selectors
 from notebooks.services.launch import default_preset
 from notebooks.services.resolve import resolved, where_its_volumes_lie
 from notebooks.spec import READ, VOLUME_FIELD, WRITE, Wanted
+from work.attached import MOST, attached_usually
 from work.fields import MAX_GPUS
-from work.services.attachments import MOST, attached_usually
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

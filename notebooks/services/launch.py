@@ -25,9 +25,9 @@ from projects.access import Permission, require, roles_kept
 from quotas import services as quotas
 from runtime.protocol import Desired
 from volumes.services import home_ensure, home_find, volumes_hold
+from work.attached import Attached
 from work.models import Workload
 from work.services.attachments import (
-    Attached,
     attach,
     attached_wanted,
     check_still_usable,

@@ -23,10 +23,9 @@ from notebooks.services.resolve import changed_fields, columns_of, edited, spec_
 from notebooks.spec import RESTARTING, clean_count, clean_name
 from projects.others import reason_for, tell_owner
 from runtime.protocol import Desired
+from work.attached import ATTACHED, attached_to
 from work.services.attachments import (
-    ATTACHED,
     attach,
-    attached_to,
     attached_wanted,
     changed_attachments,
     check_still_usable,

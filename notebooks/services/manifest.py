@@ -16,7 +16,7 @@ from notebooks.services.lifecycle import workspace_edit
 from notebooks.services.plan import Plan, workspace_plan
 from notebooks.services.resolve import columns_of, spec_of
 from notebooks.spec import PRIVATE, PUBLIC, Wanted, clean_name
-from work.services.attachments import ATTACHED, attached_to
+from work.attached import ATTACHED, attached_to
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

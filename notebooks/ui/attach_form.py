@@ -13,19 +13,14 @@ from loaders.selectors import loads_visible_to
 from notebooks.spec import READ, VOLUME_FIELD, WRITE
 from projects.access import Permission, permissions_of
 from volumes.selectors import may_write
-from work.services.attachments import (
-    MOST,
-    attached_to,
-    attached_usually,
-    mountable,
-)
+from work.attached import MOST, attached_to, attached_usually, mountable
 
 if TYPE_CHECKING:
     from accounts.principal import Principal
     from notebooks.models import Workspace
     from projects.models import Project
     from volumes.models import Volume
-    from work.services.attachments import Attached
+    from work.attached import Attached
 
 OFFERED = 50  # of each; more are reached by the API and the command line
 

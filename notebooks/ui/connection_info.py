@@ -14,7 +14,7 @@ from notebooks.where import cluster_of, image_of, node_of, objects_of
 from projects.services import no_address
 from runtime.models import ONE_MACHINE
 from runtime.pods import PORT, VOLUMES
-from work.services.attachments import volumes_seen_by
+from work.attached import volumes_seen_by
 
 if TYPE_CHECKING:
     from notebooks.models import Workspace

@@ -3,12 +3,14 @@
 from work.services.edit import workload_edit
 from work.services.ending import workload_delete, workload_stop, workloads_stop_for
 from work.services.launch import workload_create, workload_start
+from work.services.limits import limits_enforce
 from work.services.manifest import manifest_apply, manifest_of, manifest_plan
 from work.services.plan import Plan, QuotaEffect, workload_plan
 
 __all__ = [
     "Plan",
     "QuotaEffect",
+    "limits_enforce",
     "manifest_apply",
     "manifest_of",
     "manifest_plan",

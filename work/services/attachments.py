@@ -6,7 +6,7 @@ workload: what they may not use is refused like what is not there.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
@@ -14,11 +14,21 @@ from django.utils.translation import gettext as _
 
 from common.errors import Conflict, Invalid, NotFound
 from credentials import selectors as credentials
-from projects.access import Permission, permissions_of
 from volumes import selectors as volumes
-from volumes.choices import VolumeKind
 from volumes.services import project_volume_ensure, volume_note_use, volumes_hold
 from work import needs
+from work.attached import (
+    ATTACHED,
+    MOST,
+    Attached,
+    Seen,
+    as_allowed,
+    attached_usually,
+    credentials_of,
+    mountable,
+    volume_word,
+    volumes_seen_by,
+)
 from work.fields import is_storable
 from work.models import Workload, WorkloadCredential, WorkloadNeed, WorkloadVolume
 
@@ -32,75 +42,8 @@ if TYPE_CHECKING:
     from projects.models import Project
     from volumes.models import Volume
 
-# What is attached; each is resolved to a row that its owner may use.
-ATTACHED = ("volumes", "credentials", "needs")
-MOST = 20  # of each
 _MAX_WORD = 200
-_READ_ONLY = ":ro"
-
 Row = TypeVar("Row", bound="Model")
-
-
-@dataclass(frozen=True)
-class Seen:
-    """A volume as a workload sees it."""
-
-    volume: Volume
-    read_only: bool
-
-    def said(self) -> dict[str, Any]:
-        return {"volume": self.volume.name, "read_only": self.read_only}
-
-
-@dataclass(frozen=True)
-class Attached:
-    """Everything that is attached; ``with_shared``: the project's volume by itself."""
-
-    volumes: tuple[Seen, ...] = ()
-    credentials: tuple[Credential, ...] = ()
-    needs: tuple[Workload, ...] = ()
-    with_shared: bool = False  # decided by nobody: made with the workload
-
-    def public(self) -> dict[str, list[Any]]:
-        """Return it as a form, a file and the API say it."""
-        return {
-            "volumes": [seen.said() for seen in self.volumes],
-            "credentials": [row.name for row in self.credentials],
-            "needs": [row.name for row in self.needs],
-        }
-
-    def detailed(self) -> dict[str, list[dict[str, Any]]]:
-        """Return it with what tells the rows apart, for the answer about one workload."""
-        return {
-            "volumes": [
-                {"id": seen.volume.uid, "name": seen.volume.name, "read_only": seen.read_only}
-                for seen in self.volumes
-            ],
-            "credentials": [{"id": row.uid, "name": row.name} for row in self.credentials],
-            "needs": [{"id": row.uid, "name": row.name} for row in self.needs],
-        }
-
-
-def attached_to(row: Workload) -> Attached:
-    """Return what is attached now, in three queries."""
-    return Attached(
-        volumes=volumes_seen_by(row),
-        credentials=_credentials_of(row),
-        needs=tuple(
-            Workload.objects.filter(needed_by__workload=row).order_by(
-                "needed_by__position", "needed_by__id"
-            )
-        ),
-    )
-
-
-def volumes_seen_by(row: Workload) -> tuple[Seen, ...]:
-    mounts = row.mounts.select_related("volume__volume_class", "volume__project", "volume__owner")
-    return tuple(Seen(mount.volume, mount.read_only) for mount in mounts)
-
-
-def _credentials_of(row: Workload) -> tuple[Credential, ...]:
-    return tuple(key.credential for key in row.keys.select_related("credential"))
 
 
 def attached_wanted(
@@ -192,7 +135,7 @@ def check_still_usable(principal: Principal, row: Workload) -> None:
     """Raise when the owner may not use any more what is attached; before each start of one
     that was made before, and it stays so until the transaction ends.
     """
-    attached = Attached(volumes=volumes_seen_by(row), credentials=_credentials_of(row))
+    attached = Attached(volumes=volumes_seen_by(row), credentials=credentials_of(row))
     volumes_hold([*row.homes, *(seen.volume for seen in attached.volumes)])
     require_usable_by(principal, row.project, attached)
     uids = [seen.volume.uid for seen in attached.volumes]
@@ -233,36 +176,10 @@ def _still_there(principal: Principal, project: Project, seen: Seen) -> None:
         ) from None
 
 
-def mountable(
-    principal: Principal, project: Project, cluster_key: str | None = None
-) -> QuerySet[Volume]:
-    """Return what may be seen besides a home of one's own; others' are not for mounting."""
-    rows = volumes.volumes_mountable(principal, project, cluster_key)
-    return rows.exclude(kind=VolumeKind.HOME)
-
-
 def changed_attachments(before: Attached, after: Attached) -> list[str]:
     """Return which of the three differ."""
     old, new = before.detailed(), after.detailed()
     return [name for name in ATTACHED if old[name] != new[name]]
-
-
-def attached_usually(
-    principal: Principal, project: Project, cluster_key: str | None = None
-) -> Attached:
-    """Return what a new one sees of which nothing is said: the project's own volume."""
-    if Permission.VOLUME_USE not in permissions_of(principal, project):
-        return Attached()
-    shared = volumes.project_volume_of(principal, project, cluster_key)
-    if shared is None:
-        return Attached(with_shared=True)
-    return Attached(volumes=(_as_allowed(principal, shared, read_only=None),))
-
-
-def volume_word(text: str) -> tuple[str, bool | None]:
-    """Return the volume that ``data`` or ``data:ro`` names; None: written to as far as allowed."""
-    name = text.removesuffix(_READ_ONLY)
-    return name, True if name != text else None
 
 
 def _list(field: str, value: Any) -> Sequence[Any]:
@@ -281,7 +198,7 @@ def _volumes(
     for item in said:
         word, read_only = _volume_said(item)
         row = _one("volumes", word, rows)
-        found.append(_as_allowed(principal, row, read_only=read_only))
+        found.append(as_allowed(principal, row, read_only=read_only))
     _once("volumes", (seen.volume for seen in found))
     return tuple(found)
 
@@ -294,14 +211,6 @@ def _volume_said(item: Any) -> tuple[str, bool | None]:
             raise _wrong("volumes", _("Each has a volume and whether it is only read."))
         return _word("volumes", word), read_only
     return volume_word(_word("volumes", item))
-
-
-def _as_allowed(principal: Principal, row: Volume, *, read_only: bool | None) -> Seen:
-    """Look at it as it was said; where nothing was said, write as far as one may."""
-    if read_only is None:
-        read_only = row.is_full or not volumes.may_write(principal, row)
-    volumes.require_for_use(principal, row, write=not read_only)
-    return Seen(row, read_only)
 
 
 def _credentials(
