@@ -82,6 +82,11 @@ def register(kind: Kind) -> None:
     _kinds[kind.word] = kind
 
 
+def unregister(word: str) -> None:
+    """Forget a kind; for tests that have one of their own."""
+    del _kinds[word]
+
+
 def kind_of(word: str) -> Kind:
     return _kinds[word]
 
