@@ -246,6 +246,10 @@ class Environment(Field):
     document: ClassVar[type] = dict
     metavar: ClassVar[str] = "NAME=VALUE"
 
+    def read(self, row: Any) -> dict[str, str]:
+        """Return the values themselves: a sealed column opens when it is asked for them."""
+        return dict(getattr(row, self.attribute))
+
     def clean(self, value: Any) -> dict[str, str]:
         if not isinstance(value, Mapping):
             raise self.wrong(_("Variables and their values."))

@@ -177,7 +177,7 @@ def test_nothing_starts_in_an_archived_project_and_what_runs_there_stops(
     from projects import services as projects
 
     row = make(alice)
-    projects.project_archive(principal=principal(alice), project=project)
+    projects.project_archive(principal=principal(alice), project=project, confirm_stop=True)
     row = settle(row)
     assert (row.phase, row.stop_reason) == ("stopped", "project-archived")
     project.refresh_from_db()

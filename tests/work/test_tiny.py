@@ -8,6 +8,7 @@ import pytest
 
 from common.errors import Invalid
 from quotas.models import Reservation
+from runtime.reconcilers import reconciler_for
 from work import selectors, services
 from work.api.serializers import serializer_in
 from work.ui.forms import WorkForm
@@ -21,11 +22,10 @@ def kind(tiny: Any) -> Any:
 
 
 def test_its_field_goes_through_document_plan_form_api_and_the_machine(
-    make: Any, kind: Any, project: Any, principal: Any, alice: Any, world: Any
+    make: Any, kind: Any, project: Any, principal: Any, alice: Any
 ) -> None:
     row = make(alice, color="blue")
-    command = world.driver_for("local").spec_seen(str(row.uid))["command"]
-    assert list(command) == ["paint", "blue"]
+    assert reconciler_for("tiny").spec_of(row).command == ("paint", "blue")
     document = services.manifest_of(row, private=False)
     assert document["spec"]["color"] == "blue"
     document["spec"]["color"] = "red"
