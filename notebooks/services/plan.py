@@ -28,11 +28,12 @@ from notebooks.services.launch import default_preset, require_startable
 from notebooks.services.lifecycle import needs_restart
 from notebooks.services.placing import Placed
 from notebooks.services.resolve import changed_fields, edited, resolved, spec_of
-from notebooks.spec import LISTS, PUBLIC, Spec, Wanted, clean_name
+from notebooks.spec import LISTS, PUBLIC, Spec, Wanted
 from notebooks.topology import far_from_its_data
 from placement.request import names_in
 from quotas import selectors as quotas
 from quotas.choices import label_of, words
+from work.standard_fields import NAME
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -101,7 +102,7 @@ def workspace_plan(
         principal=principal, project=project, cluster_key=spec.cluster, wanted=wanted
     )
     taken = selectors.names_taken(project, principal.user)
-    name = clean_name(wanted.name) if wanted.name else next_name(preset.name, taken)
+    name = NAME.clean(wanted.name) if wanted.name else next_name(preset.name, taken)
     fields = {**public_fields(spec), **attached.public()}
     changes = tuple(Change(k, None, v) for k, v in fields.items())
     plan = _judged(principal, placed, starts=True)
@@ -146,7 +147,7 @@ def _plan_edit(principal: Principal, workspace: Workspace, wanted: Wanted) -> Pl
     changes = [Change(k, old[k], new[k]) for k in fields if k != "env"]
     if "env" in fields:
         changes.append(Change("env", sorted(before.env), sorted(after.env)))
-    name = clean_name(wanted.name) if wanted.name else workspace.name
+    name = NAME.clean(wanted.name) if wanted.name else workspace.name
     if name != workspace.name:
         changes.insert(0, Change("name", workspace.name, name))
     restarts = needs_restart(workspace, fields)

@@ -16,7 +16,6 @@ from notebooks import selectors, services
 from notebooks.choices import WorkspaceKind
 from notebooks.services import Spec, Wanted
 from notebooks.services.placing import clusters_of
-from notebooks.spec import MAX_MINUTES, MAX_NAME
 from notebooks.ui.attach_form import AttachForm
 from notebooks.ui.program_form import ProgramForm, program_initial
 from placement.fleet import Fleet
@@ -24,6 +23,7 @@ from placement.request import names_in
 from runtime.models import ONE_MACHINE
 from runtime.protocol import Phase
 from work.fields import MAX_GPUS
+from work.standard_fields import NAME, TIME_LIMIT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -49,7 +49,7 @@ class SizeForm(ProgramForm, AttachForm):
     name = forms.CharField(
         label=_("Name"),
         required=False,
-        max_length=MAX_NAME,
+        max_length=NAME.longest,
         widget=forms.TextInput(attrs={"autocomplete": "off"}),
     )
     environment = forms.ChoiceField(label=_("Environment"), required=False)
@@ -82,7 +82,7 @@ class SizeForm(ProgramForm, AttachForm):
         label=_("Time limit in minutes"),
         required=False,
         min_value=0,
-        max_value=MAX_MINUTES,
+        max_value=TIME_LIMIT.high,
         help_text=_("0 means no limit, where the preset allows that."),
     )
     env = forms.CharField(
