@@ -8,8 +8,7 @@ from django.utils.translation import gettext_lazy as _
 from common.ids import new_uid
 from credentials.sealed import SealedMapping
 from notebooks.choices import WorkspaceKind
-from notebooks.program import pinned_tag
-from notebooks.why import State, Why, warning_of, why_of
+from notebooks.why import State, Why, pinned_tag, warning_of, why_of
 from projects.models import Project
 from volumes.models import Volume
 from work.models import Ask, Workload

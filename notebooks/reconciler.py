@@ -9,8 +9,8 @@ from clusters import registry
 from hubapi import services as hub
 from loaders import selectors as loads
 from notebooks.choices import StopReason
+from notebooks.kind import sidecar_port
 from notebooks.models import Workspace
-from notebooks.program import sidecar_port
 from notebooks.runtime_spec import pod_spec, process_spec
 from runtime.models import Reconcilable
 from runtime.protocol import Observation, Phase, WorkloadSpec

@@ -86,7 +86,7 @@ NETWORK = f.Line(
 ENV = f.Environment(
     name="env",
     label=_("Environment variables"),
-    help=_("One NAME=value on each line. Only you can see the values."),
+    form_help=_("One NAME=value on each line. Only you can see the values."),
     private=True,
 )
 TIME_LIMIT = f.Minutes(

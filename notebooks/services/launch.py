@@ -20,7 +20,7 @@ from notebooks.services.base import changed, lock, own, step
 from notebooks.services.image_digest import digest_for
 from notebooks.services.placing import Placed
 from notebooks.services.resolve import columns_of, resolved, spec_of, where_its_volumes_lie
-from notebooks.spec import PRIVATE, Wanted, clean_name
+from notebooks.spec import PRIVATE, Wanted
 from projects.access import Permission, require, roles_kept
 from quotas import services as quotas
 from runtime.protocol import Desired
@@ -34,6 +34,7 @@ from work.services.attachments import (
     held,
     warning_of_full,
 )
+from work.standard_fields import NAME
 
 if TYPE_CHECKING:
     from accounts.principal import Principal
@@ -220,7 +221,7 @@ def _name(principal: Principal, project: Project, preset: Preset, asked: str) ->
     taken = selectors.names_taken(project, principal.user)
     if not asked.strip():
         return next_name(preset.name, taken)
-    name = clean_name(asked)
+    name = NAME.clean(asked)
     if name in taken:
         message = _("You already have a workspace of that name in this project.")
         raise Invalid(message, code="name-taken", fields={"name": [message]})

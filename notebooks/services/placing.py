@@ -17,11 +17,11 @@ from clusters.options import options_of
 from clusters.usable import refused
 from common.errors import BerthError, Conflict, wrong
 from notebooks.choices import WorkspaceKind
-from notebooks.program import clean_slug
 from placement.clusters import clusters_of, known_cluster, require_cluster
 from placement.fleet import Fleet
 from placement.request import names_in
 from quotas.policies import amounts_of
+from work.standard_fields import CLUSTER
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -119,7 +119,7 @@ def choices(
     """Decide it for the cluster that was said, that of the preset, or all, the likeliest first."""
     usable = fleet.clusters if fleet else clusters_of(project)
     by_key = {cluster.key: cluster for cluster in usable}
-    if asked := clean_slug("cluster", wanted.cluster):
+    if asked := CLUSTER.clean(wanted.cluster or ""):
         if asked not in by_key:
             message = _("There is no such cluster here, or it takes nothing new.")
             raise wrong("cluster", message)

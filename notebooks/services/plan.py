@@ -25,11 +25,12 @@ from notebooks.services.resolve import (
     spec_of,
     where_its_volumes_lie,
 )
-from notebooks.spec import LISTS, PUBLIC, Spec, Wanted, clean_name
+from notebooks.spec import LISTS, PUBLIC, Spec, Wanted
 from quotas import selectors as quotas
 from work.attached import Attached, attached_to
 from work.services.attachments import attached_wanted, changed_attachments, require_usable_by
 from work.services.plan import QuotaEffect, cost_per_hour, far_from_its_data, quota_effects
+from work.standard_fields import NAME
 
 if TYPE_CHECKING:
     from accounts.principal import Principal
@@ -82,7 +83,7 @@ def workspace_plan(
         principal=principal, project=project, cluster_key=spec.cluster, said=wanted.given()
     )
     taken = selectors.names_taken(project, principal.user)
-    name = clean_name(wanted.name) if wanted.name else next_name(preset.name, taken)
+    name = NAME.clean(wanted.name) if wanted.name else next_name(preset.name, taken)
     fields = {**public_fields(spec), **attached.public()}
     changes = tuple(Change(k, None, v) for k, v in fields.items())
     plan = _judged(principal, placed, starts=True)
@@ -127,7 +128,7 @@ def _plan_edit(principal: Principal, workspace: Workspace, wanted: Wanted) -> Pl
     changes = [Change(k, old[k], new[k]) for k in fields if k != "env"]
     if "env" in fields:
         changes.append(Change("env", sorted(before.env), sorted(after.env)))
-    name = clean_name(wanted.name) if wanted.name else workspace.name
+    name = NAME.clean(wanted.name) if wanted.name else workspace.name
     if name != workspace.name:
         changes.insert(0, Change("name", workspace.name, name))
     restarts = needs_restart(workspace, fields)

@@ -12,7 +12,6 @@ from django.utils.translation import gettext_lazy as _
 from notebooks import selectors, services
 from notebooks.choices import WorkspaceKind
 from notebooks.services import Spec, Wanted
-from notebooks.spec import MAX_MINUTES, MAX_NAME
 from notebooks.ui.attach_form import AttachForm
 from notebooks.ui.program_form import ProgramForm, program_initial
 from placement.clusters import clusters_of
@@ -21,6 +20,7 @@ from placement.request import names_in
 from runtime.protocol import Phase
 from work.fields import MAX_GPUS
 from work.gpu_offers import gpu_offers
+from work.standard_fields import NAME, TIME_LIMIT
 
 if TYPE_CHECKING:
     from accounts.principal import Principal
@@ -43,7 +43,7 @@ class SizeForm(ProgramForm, AttachForm):
     name = forms.CharField(
         label=_("Name"),
         required=False,
-        max_length=MAX_NAME,
+        max_length=NAME.longest,
         widget=forms.TextInput(attrs={"autocomplete": "off"}),
     )
     environment = forms.ChoiceField(label=_("Environment"), required=False)
@@ -76,7 +76,7 @@ class SizeForm(ProgramForm, AttachForm):
         label=_("Time limit in minutes"),
         required=False,
         min_value=0,
-        max_value=MAX_MINUTES,
+        max_value=TIME_LIMIT.high,
         help_text=_("0 means no limit, where the preset allows that."),
     )
     env = forms.CharField(
