@@ -76,13 +76,15 @@ def image_check(
     reference: str,
     kind: str = NOTEBOOK,
     fresh: bool = True,
+    right: Permission = Permission.WORKSPACE_CREATE,
 ) -> Finding:
     """Say what is known of an image; asks its registry through the gate, for at most 7 s.
 
-    ``fresh`` False believes what was said within the last minute, and waits for its turn where a
-    person has several questions under way. Call it outside of any transaction.
+    ``right``: of who asks in the project. ``fresh`` False believes what was said within the last
+    minute, and waits for its turn where a person has several questions under way. Call it outside
+    of any transaction.
     """
-    require(principal, project, Permission.WORKSPACE_CREATE)
+    require(principal, project, right)
     try:
         name = parse(reference.strip())
     except BadReference:
@@ -120,6 +122,7 @@ def require_good(
     reference: str,
     kind: str,
     fresh: bool = False,
+    right: Permission = Permission.WORKSPACE_CREATE,
 ) -> Finding:
     """Return the finding, or raise Invalid for an image that can't work."""
     found = image_check(
@@ -129,6 +132,7 @@ def require_good(
         reference=reference,
         kind=kind,
         fresh=fresh,
+        right=right,
     )
     if found.bad:
         raise Invalid(

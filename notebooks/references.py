@@ -11,10 +11,8 @@ from clusters import node_use
 from common.clock import now
 from credentials import references as keys
 from hubapi.selectors import idle_states
-from loaders import waiting
 from metrics import selectors as metrics
 from notebooks.models import Workspace
-from runtime.hints import hint_uids
 from runtime.protocol import Desired, Phase
 from volumes import references as volumes
 from volumes.choices import VolumeKind
@@ -38,7 +36,6 @@ def connect() -> None:
     volumes.register(_uses)
     work.counted.register(_homes)
     keys.register(_keeps)
-    waiting.loads_changed.register(_wake)
     node_use.register(Workspace.KIND, _about)
 
 
@@ -97,9 +94,3 @@ def _about(uids: Collection[UUID]) -> Mapping[UUID, node_use.Told]:
 
 def _named(rows: QuerySet[Workspace]) -> QuerySet[Workspace]:
     return rows.select_related("owner", "project").order_by("name")[:_NAMED]
-
-
-def _wake(loads: Collection[UUID]) -> None:
-    """Look again at what waits for loads that ended, one way or the other."""
-    rows = Workspace.objects.filter(needs__needed__uid__in=loads, desired=Desired.RUNNING)
-    hint_uids(Workspace.KIND, list(rows.values_list("uid", flat=True)))

@@ -40,7 +40,7 @@ class Wanted:
     shm_mib: int | None = None
     pool: str | None = None
     network: str | None = None
-    # by name or id; ``notebooks.services.attaching`` knows what may be said
+    # by name or id; ``work.services.attachments`` knows what may be said
     volumes: Sequence[Any] | None = None
     credentials: Sequence[str] | None = None
     needs: Sequence[str] | None = None
@@ -97,7 +97,8 @@ PRIVATE = ("env", "command", "args")  # to the owner: secrets are written into a
 LISTS = frozenset({"command", "args", "ports"})
 # Kind and cluster are chosen once: the home lies on that cluster.
 FIXED = frozenset({"kind", "cluster"})
-# What is attached; each is resolved to a row that its owner may use.
-ATTACHED = ("volumes", "credentials", "needs")
+# How a form says what is seen of volumes: one field for each, named by its uid.
+VOLUME_FIELD = "volume-"
+WRITE, READ = "rw", "ro"
 # Changing one of these needs a new process.
 RESTARTING = frozenset({*PUBLIC, "env"}) - FIXED - {"time_limit_minutes"}

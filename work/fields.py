@@ -69,6 +69,7 @@ class Field:
     private: bool = False  # told to the owner only: people write secrets into it
     quiet: bool = False  # a document leaves it out where it says nothing
     option: str = ""  # of the command line, where it is not ``--name``
+    images_only: bool = False  # one machine, which runs no images, does not have it
     document: ClassVar[type] = str  # as YAML has it
     metavar: ClassVar[str] = "TEXT"
 

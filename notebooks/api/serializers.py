@@ -10,9 +10,9 @@ from common.drf.serializers import CurrencyField, StrictSerializer
 from notebooks.choices import WorkspaceKind
 from notebooks.kind import PORTS, TABLE
 from notebooks.services import Wanted
-from notebooks.services.attaching import volume_word
 from runtime.protocol import Desired, Phase
 from work.api.serializers import field_in, serializer_in, serializer_out
+from work.attached import volume_word
 from work.standard_fields import TIME_LIMIT
 
 

@@ -16,21 +16,21 @@ from notebooks import selectors
 from notebooks.choices import StopReason
 from notebooks.models import Workspace
 from notebooks.notices import tell_stopped
-from notebooks.services.attaching import (
-    attach,
-    attached_to,
-    attached_wanted,
-    changed_attachments,
-    check_still_usable,
-)
 from notebooks.services.base import changed, lock, own, require_end, step
 from notebooks.services.image_digest import pins
 from notebooks.services.launch import begin_launch, reserve
 from notebooks.services.resolve import changed_fields, columns_of, edited, spec_of
-from notebooks.spec import ATTACHED, RESTARTING
+from notebooks.spec import RESTARTING
 from projects.others import reason_for, tell_owner
 from runtime.protocol import Desired
+from work.attached import ATTACHED, attached_to
 from work.fields import Count
+from work.services.attachments import (
+    attach,
+    attached_wanted,
+    changed_attachments,
+    check_still_usable,
+)
 from work.standard_fields import NAME
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def workspace_edit(
         principal=principal,
         project=row.project,
         cluster_key=row.cluster_key,
-        wanted=wanted,
+        said=wanted.given(),
         before=had,
     )
     attachments = changed_attachments(had, gets)

@@ -11,13 +11,13 @@ from common import manifests
 from notebooks import selectors
 from notebooks.kind import TABLE
 from notebooks.models import Preset, Workspace
-from notebooks.services.attaching import attached_to
 from notebooks.services.image_digest import digest_edited
 from notebooks.services.launch import workspace_launch, workspace_resume
 from notebooks.services.lifecycle import workspace_edit
 from notebooks.services.plan import Plan, workspace_plan
 from notebooks.services.resolve import columns_of, spec_of
 from notebooks.spec import PRIVATE, Wanted
+from work.attached import attached_to
 from work.standard_fields import NAME
 
 if TYPE_CHECKING:

@@ -22,9 +22,11 @@ from notebooks.spec import (
     Wanted,
 )
 from placement.request import names_in
+from work.services.attachments import cluster_of_volumes
 from work.standard_fields import ENV, TIME_LIMIT
 
 if TYPE_CHECKING:
+    from accounts.principal import Principal
     from placement.fleet import Fleet
     from projects.models import Project
 
@@ -50,6 +52,12 @@ def resolved(
         wanted = _with_env(wanted, {**preset.default_env, **ENV.clean(wanted.env)})
     spec = _merge(project, preset, base, wanted)
     return placed(project=project, spec=spec, wanted=wanted, preset=preset, fleet=fleet)
+
+
+def where_its_volumes_lie(principal: Principal, project: Project, wanted: Wanted) -> Wanted:
+    """Return ``wanted`` on the cluster of the volumes that it names, unless it names a cluster."""
+    key = cluster_of_volumes(principal, project, wanted.given())
+    return replace(wanted, cluster=key) if key else wanted
 
 
 def spec_of_preset(preset: Preset) -> Spec:

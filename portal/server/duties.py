@@ -33,6 +33,7 @@ from portal.server import garbage
 from portal.server.standby import turn_file, wanted_file
 from runtime import due_scheduler, gateway, leases, observe, orphans, routes, worker_identity
 from runtime.wakeup_listener import EngineEar
+from work import services as work
 
 log = structlog.get_logger(__name__)
 
@@ -247,6 +248,7 @@ class Worker:
             Loop("notebook-activity", activity.poll, activity.POLL_S, leased=True),
             Loop("people-at-provider", oidc_grants.ask_due, CHECK_S, leased=True),
             Loop("workspace-limits", notebooks.limits_enforce, 15.0, leased=True),
+            Loop("work-limits", work.limits_enforce, 15.0, leased=True),
             Loop("load-schedules", loaders.loads_enforce, 15.0, leased=True),
             Loop("load-retries", loaders.retries_run, CHECK_S, leased=True),
             # its name is that of the version before, which measured workspaces only

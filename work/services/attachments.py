@@ -1,12 +1,12 @@
-"""What a workspace is given besides its home: volumes, credentials, data that must be there first.
+"""What a workload is given: volumes, credentials, data that must be there first.
 
 What is said by name or id becomes a row through the door of its own app, for the owner of the
-workspace: what he may not use is refused like what is not there.
+workload: what they may not use is refused like what is not there.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
@@ -14,98 +14,36 @@ from django.utils.translation import gettext as _
 
 from common.errors import Conflict, Invalid, NotFound
 from credentials import selectors as credentials
-from loaders import selectors as loads
-from loaders.models import Load
-from notebooks.models import Workspace
-from notebooks.spec import ATTACHED
-from projects.access import Permission, permissions_of
 from volumes import selectors as volumes
-from volumes.choices import VolumeKind
 from volumes.services import project_volume_ensure, volume_note_use, volumes_hold
+from work import needs
+from work.attached import (
+    ATTACHED,
+    MOST,
+    Attached,
+    Seen,
+    as_allowed,
+    attached_usually,
+    credentials_of,
+    mountable,
+    volume_word,
+    volumes_seen_by,
+)
 from work.fields import is_storable
-from work.models import WorkloadCredential, WorkloadNeed, WorkloadVolume
+from work.models import Workload, WorkloadCredential, WorkloadNeed, WorkloadVolume
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from django.db.models import Model, QuerySet
 
     from accounts.principal import Principal
     from credentials.models import Credential
-    from notebooks.spec import Wanted
     from projects.models import Project
     from volumes.models import Volume
 
-MOST = 20  # of each
 _MAX_WORD = 200
-_READ_ONLY = ":ro"
-# How a form says it: one field for each volume, named by its uid.
-VOLUME_FIELD = "volume-"
-WRITE, READ = "rw", "ro"
-
 Row = TypeVar("Row", bound="Model")
-
-
-@dataclass(frozen=True)
-class Seen:
-    """A volume as a workspace sees it."""
-
-    volume: Volume
-    read_only: bool
-
-    def said(self) -> dict[str, Any]:
-        return {"volume": self.volume.name, "read_only": self.read_only}
-
-
-@dataclass(frozen=True)
-class Attached:
-    """Everything that is attached; ``with_shared``: the project's volume by itself."""
-
-    volumes: tuple[Seen, ...] = ()
-    credentials: tuple[Credential, ...] = ()
-    needs: tuple[Load, ...] = ()
-    with_shared: bool = False  # decided by nobody: made with the workspace
-
-    def public(self) -> dict[str, list[Any]]:
-        """Return it as a form, a file and the API say it."""
-        return {
-            "volumes": [seen.said() for seen in self.volumes],
-            "credentials": [row.name for row in self.credentials],
-            "needs": [row.name for row in self.needs],
-        }
-
-    def detailed(self) -> dict[str, list[dict[str, Any]]]:
-        """Return it with what tells the rows apart, for the answer about one workspace."""
-        return {
-            "volumes": [
-                {"id": seen.volume.uid, "name": seen.volume.name, "read_only": seen.read_only}
-                for seen in self.volumes
-            ],
-            "credentials": [{"id": row.uid, "name": row.name} for row in self.credentials],
-            "needs": [{"id": row.uid, "name": row.name} for row in self.needs],
-        }
-
-
-def attached_to(row: Workspace) -> Attached:
-    """Return what is attached now, in three queries."""
-    return Attached(
-        volumes=volumes_seen_by(row),
-        credentials=_credentials_of(row),
-        needs=tuple(
-            Load.objects.filter(needed_by__workload=row).order_by(
-                "needed_by__position", "needed_by__id"
-            )
-        ),
-    )
-
-
-def volumes_seen_by(row: Workspace) -> tuple[Seen, ...]:
-    mounts = row.mounts.select_related("volume__volume_class", "volume__project", "volume__owner")
-    return tuple(Seen(mount.volume, mount.read_only) for mount in mounts)
-
-
-def _credentials_of(row: Workspace) -> tuple[Credential, ...]:
-    return tuple(key.credential for key in row.keys.select_related("credential"))
 
 
 def attached_wanted(
@@ -113,16 +51,20 @@ def attached_wanted(
     principal: Principal,
     project: Project,
     cluster_key: str,
-    wanted: Wanted,
+    said: Mapping[str, Any],
     before: Attached | None = None,
+    takes: Collection[str] = ATTACHED,
 ) -> Attached:
     """Return what shall be attached; Invalid or NotFound names the first thing that can't be.
 
-    ``before`` None: a new workspace, which sees the project's volume unless volumes are named.
+    ``before`` None: a new one, which sees the project's volume unless volumes are named.
+    ``takes``: what its kind takes.
     """
-    given = {name: getattr(wanted, name) for name in ATTACHED}
+    given = {name: said.get(name) for name in takes}
     said = {name: _list(name, value) for name, value in given.items() if value is not None}
-    base = before or attached_usually(principal, project, cluster_key)
+    if before is None and "volumes" in takes:
+        before = attached_usually(principal, project, cluster_key)
+    base = before or Attached()
     return Attached(
         volumes=_volumes(principal, project, cluster_key, said["volumes"])
         if "volumes" in said
@@ -135,16 +77,18 @@ def attached_wanted(
     )
 
 
-def where_its_volumes_lie(principal: Principal, project: Project, wanted: Wanted) -> Wanted:
-    """Return ``wanted`` on the cluster of the volumes that it names, unless it names a cluster."""
-    if wanted.cluster or not wanted.volumes:
-        return wanted
+def cluster_of_volumes(principal: Principal, project: Project, said: Mapping[str, Any]) -> str:
+    """Return the key of the cluster on which the volumes lie that are named; '' where none is, or
+    a cluster is named.
+    """
+    if said.get("cluster") or not said.get("volumes"):
+        return ""
     rows = mountable(principal, project)
-    for item in _list("volumes", wanted.volumes):
+    for item in _list("volumes", said["volumes"]):
         keys = {row.cluster_key for row in _named(_volume_said(item)[0], rows)[:2]}
         if len(keys) == 1:
-            return replace(wanted, cluster=keys.pop())
-    return wanted
+            return keys.pop()
+    return ""
 
 
 def held(
@@ -153,10 +97,10 @@ def held(
     principal: Principal,
     project: Project,
     cluster_key: str,
-    home: Volume | None,
+    homes: Sequence[Volume] = (),
 ) -> Attached:
-    """Return it with the shared volume there, and each volume kept usable, the home too; first of
-    all in the transaction of the intent.
+    """Return it with the shared volume there, and each volume kept usable, homes too; first of all
+    in the transaction of the intent.
     """
     if attached.with_shared:
         shared = project_volume_ensure(
@@ -164,12 +108,11 @@ def held(
         )
         seen = (Seen(shared, read_only=False),)
         attached = replace(attached, volumes=seen, with_shared=False)
-    homes = () if home is None else (home,)
     volumes_hold([*homes, *(seen.volume for seen in attached.volumes)])
     return attached
 
 
-def attach(row: Workspace, attached: Attached, *, is_new: bool = False) -> None:
+def attach(row: Workload, attached: Attached, *, is_new: bool = False) -> None:
     """Write it, in the transaction of the intent; what is equal stays as it is."""
     if not is_new:
         row.mounts.all().delete()
@@ -184,16 +127,16 @@ def attach(row: Workspace, attached: Attached, *, is_new: bool = False) -> None:
         for n, c in enumerate(attached.credentials)
     )
     WorkloadNeed.objects.bulk_create(
-        WorkloadNeed(workload=row, needed=load, position=n) for n, load in enumerate(attached.needs)
+        WorkloadNeed(workload=row, needed=need, position=n) for n, need in enumerate(attached.needs)
     )
 
 
-def check_still_usable(principal: Principal, row: Workspace) -> None:
-    """Raise when the owner may not use any more what is attached; before each start of a
-    workspace that was made before, and it stays so until the transaction ends.
+def check_still_usable(principal: Principal, row: Workload) -> None:
+    """Raise when the owner may not use any more what is attached; before each start of one
+    that was made before, and it stays so until the transaction ends.
     """
-    attached = Attached(volumes=volumes_seen_by(row), credentials=_credentials_of(row))
-    volumes_hold([row.home, *(seen.volume for seen in attached.volumes)])
+    attached = Attached(volumes=volumes_seen_by(row), credentials=credentials_of(row))
+    volumes_hold([*row.homes, *(seen.volume for seen in attached.volumes)])
     require_usable_by(principal, row.project, attached)
     uids = [seen.volume.uid for seen in attached.volumes]
     volume_note_use(uids=uids, user=principal.user)
@@ -207,12 +150,12 @@ def require_usable_by(principal: Principal, project: Project, attached: Attached
         credentials.credential_for_use(principal, project, credential.uid)
 
 
-def warning_of_full(row: Workspace) -> str:
+def warning_of_full(row: Workload) -> str:
     """Return a sentence about volumes that it writes to and that are full; "" where none is.
 
     It starts nevertheless: the way to room is often to delete files in it.
     """
-    seen = [row.home, *(s.volume for s in volumes_seen_by(row) if not s.read_only)]
+    seen = [*row.homes, *(s.volume for s in volumes_seen_by(row) if not s.read_only)]
     full = [volume.name for volume in seen if volume.is_full]
     if not full:
         return ""
@@ -233,36 +176,10 @@ def _still_there(principal: Principal, project: Project, seen: Seen) -> None:
         ) from None
 
 
-def mountable(
-    principal: Principal, project: Project, cluster_key: str | None = None
-) -> QuerySet[Volume]:
-    """Return what may be seen besides the home; other homes are not for mounting."""
-    rows = volumes.volumes_mountable(principal, project, cluster_key)
-    return rows.exclude(kind=VolumeKind.HOME)
-
-
 def changed_attachments(before: Attached, after: Attached) -> list[str]:
     """Return which of the three differ."""
     old, new = before.detailed(), after.detailed()
     return [name for name in ATTACHED if old[name] != new[name]]
-
-
-def attached_usually(
-    principal: Principal, project: Project, cluster_key: str | None = None
-) -> Attached:
-    """Return what a workspace sees of which nothing is said: the project's own volume."""
-    if Permission.VOLUME_USE not in permissions_of(principal, project):
-        return Attached()
-    shared = volumes.project_volume_of(principal, project, cluster_key)
-    if shared is None:
-        return Attached(with_shared=True)
-    return Attached(volumes=(_as_allowed(principal, shared, read_only=None),))
-
-
-def volume_word(text: str) -> tuple[str, bool | None]:
-    """Return the volume that ``data`` or ``data:ro`` names; None: written to as far as allowed."""
-    name = text.removesuffix(_READ_ONLY)
-    return name, True if name != text else None
 
 
 def _list(field: str, value: Any) -> Sequence[Any]:
@@ -281,7 +198,7 @@ def _volumes(
     for item in said:
         word, read_only = _volume_said(item)
         row = _one("volumes", word, rows)
-        found.append(_as_allowed(principal, row, read_only=read_only))
+        found.append(as_allowed(principal, row, read_only=read_only))
     _once("volumes", (seen.volume for seen in found))
     return tuple(found)
 
@@ -296,14 +213,6 @@ def _volume_said(item: Any) -> tuple[str, bool | None]:
     return volume_word(_word("volumes", item))
 
 
-def _as_allowed(principal: Principal, row: Volume, *, read_only: bool | None) -> Seen:
-    """Look at it as it was said; where nothing was said, write as far as one may."""
-    if read_only is None:
-        read_only = row.is_full or not volumes.may_write(principal, row)
-    volumes.require_for_use(principal, row, write=not read_only)
-    return Seen(row, read_only)
-
-
 def _credentials(
     principal: Principal, project: Project, said: Sequence[Any]
 ) -> tuple[Credential, ...]:
@@ -313,11 +222,24 @@ def _credentials(
     return tuple(found)
 
 
-def _needs(principal: Principal, project: Project, said: Sequence[Any]) -> tuple[Load, ...]:
-    rows = loads.loads_visible_to(principal, project)
-    found = [_one("needs", _word("needs", word), rows) for word in said]
+def _needs(principal: Principal, project: Project, said: Sequence[Any]) -> tuple[Workload, ...]:
+    found = [_need(principal, project, _word("needs", word)) for word in said]
     _once("needs", found)
-    return tuple(loads.load_for_need(principal, project, load.uid) for load in found)
+    return tuple(found)
+
+
+def _need(principal: Principal, project: Project, word: str) -> Workload:
+    """Return the work of this id or name, of whatever kind, that may be waited for."""
+    refusal: Invalid | None = None
+    for kind in needs.needables():
+        try:
+            row = _one("needs", word, kind.visible(principal, project))
+        except Invalid as error:
+            refusal = refusal or error
+            continue
+        needed: Workload = kind.get(principal, project, row.uid)
+        return needed
+    raise refusal or _no_such("needs", word)
 
 
 def _word(field: str, value: Any) -> str:
@@ -331,14 +253,17 @@ def _one(field: str, word: str, rows: QuerySet[Row]) -> Row:
     """Return the row of this id, or the only one of this name."""
     found = list(_named(word, rows)[:2])
     if not found:
-        raise _wrong(
-            field, _("There is no “%(name)s” here that you may use.") % {"name": word[:63]}
-        )
+        raise _no_such(field, word)
     if len(found) > 1:
         raise _wrong(
             field, _("Several are called “%(name)s”: say it by its id.") % {"name": word[:63]}
         )
     return found[0]
+
+
+def _no_such(field: str, word: str) -> Invalid:
+    message = _("There is no “%(name)s” here that you may use.")
+    return _wrong(field, message % {"name": word[:63]})
 
 
 def _named(word: str, rows: QuerySet[Row]) -> QuerySet[Row]:
