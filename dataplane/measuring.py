@@ -21,8 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dataplane.safepath import PATH_MAX, Folder, UnsafePath
-from dataplane.waiting import Waiting
+from dataplane.safepath import PATH_MAX, Folder, UnsafePath, Waiting
 
 _BLOCK = 512
 _MOST_TWICE = 200_000  # files with several names that are remembered

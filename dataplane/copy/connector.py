@@ -14,8 +14,7 @@ from pathlib import Path
 
 from dataplane import addresses
 from dataplane.addresses import IPAddress, NotAHost, Policy
-from dataplane.copy.head import Broken
-from dataplane.copy.http1 import Connection, now
+from dataplane.copy.http1 import Broken, Connection, now
 from dataplane.copy.plan import OutboundPlan
 from dataplane.copy.problems import Final, Stop
 

@@ -12,8 +12,7 @@ from typing import Any, NoReturn
 from dataplane.addresses import Fence, opening
 from dataplane.copy.keys import chosen_by
 from dataplane.copy.problems import Final, Stop
-from dataplane.own import OWN, is_own
-from dataplane.safepath import UnsafePath, parts_of
+from dataplane.safepath import OWN, UnsafePath, is_own, parts_of
 
 DIRECTIONS = ("in", "out")
 MODES = ("copy", "sync", "dry-run", "verify", "abandon")

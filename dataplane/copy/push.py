@@ -10,15 +10,16 @@ from typing import NamedTuple
 
 from dataplane.copy import checksums, keys
 from dataplane.copy.checksums import Check
-from dataplane.copy.engine import Engine
-from dataplane.copy.estimate import would
+from dataplane.copy.engine import Engine, would
 from dataplane.copy.journal import Row, mtime_of
-from dataplane.copy.keys import is_text
+from dataplane.copy.keys import Found, is_text, walk
+from dataplane.copy.pace import Unit
 from dataplane.copy.pages import Pages, guess_of
 from dataplane.copy.problems import Code, Stop, Trouble, of_opening, of_os, stopped
-from dataplane.copy.uploads import Local, Sent, Uploader, open_uploader
-from dataplane.copy.walk import Found, walk
-from dataplane.copy.work import Unit
+from dataplane.copy.stores.gcs import Gcs
+from dataplane.copy.stores.s3 import S3
+from dataplane.copy.upload_s3 import S3Uploader
+from dataplane.copy.uploads import Book, Local, Sent, Uploader
 
 SOME = 500
 TRIES = 3
@@ -265,6 +266,17 @@ class Outward:
     async def close(self) -> None:
         self.tick(due=True)
         await self._uploader.close()
+
+
+def open_uploader(engine: Engine, book: Book | None) -> Uploader:
+    store = engine.calls.store
+    if isinstance(store, Gcs):
+        from dataplane.copy.upload_gcs import GcsUploader  # loads a library of Google's
+
+        return GcsUploader(engine, store, book)
+    if isinstance(store, S3):
+        return S3Uploader(engine, store, book)
+    raise TypeError
 
 
 def prefix_of(prefix: str) -> str:

@@ -16,7 +16,7 @@ from requests import Response
 from dataplane.copy import checksums
 from dataplane.copy.checksums import LENGTH
 from dataplane.copy.engine import Engine
-from dataplane.copy.head import number_of
+from dataplane.copy.http1 import number_of
 from dataplane.copy.journal import Partial
 from dataplane.copy.problems import Code, Trouble
 from dataplane.copy.stores.base import Item

@@ -14,8 +14,9 @@ from typing import Any
 from dataplane.copy import checksums
 from dataplane.copy.checksums import LENGTH, MULTIPART, combine
 from dataplane.copy.engine import Engine
-from dataplane.copy.head import Head
+from dataplane.copy.http1 import Head
 from dataplane.copy.journal import Partial
+from dataplane.copy.pace import Unit
 from dataplane.copy.problems import Code, Stop, Trouble, of_os
 from dataplane.copy.stores.s3 import S3, version_of
 from dataplane.copy.uploads import (
@@ -29,7 +30,6 @@ from dataplane.copy.uploads import (
     Slice,
     unchanged,
 )
-from dataplane.copy.work import Unit
 
 TINY = 128 * 1024  # is sent without the library
 PART = 16 * 1024 * 1024

@@ -24,8 +24,7 @@ from dataplane.files.refusals import FAILURES, Refusal
 from dataplane.files.removing import take_down
 from dataplane.files.tree import Beat, Tree, open_file
 from dataplane.files.writeback import Behind
-from dataplane.own import is_own
-from dataplane.safepath import Folder, UnsafePath, parts_of
+from dataplane.safepath import Folder, UnsafePath, is_own, parts_of
 
 MOST_DEEP = 100  # folders in one another
 _BLOCK = 4096  # what the smallest file takes

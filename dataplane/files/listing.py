@@ -26,8 +26,7 @@ from dataplane.files import memory, names
 from dataplane.files.memory import MIB, Share
 from dataplane.files.refusals import Refusal
 from dataplane.files.tree import entry_json
-from dataplane.own import is_own
-from dataplane.safepath import Folder
+from dataplane.safepath import Folder, is_own
 
 MOST_READ = 300_000  # entries of one folder; more are only found by search
 MOST_BYTES = 72 * MIB  # for sorting them: 300,000 names of 60 letters

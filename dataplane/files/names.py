@@ -10,8 +10,7 @@ import os
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 from dataplane.files.refusals import Refusal
-from dataplane.own import is_own
-from dataplane.safepath import NAME_MAX, PATH_MAX, UnsafePath, parts_of
+from dataplane.safepath import NAME_MAX, PATH_MAX, UnsafePath, is_own, parts_of
 
 
 def path_of(given: str) -> str:

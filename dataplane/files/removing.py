@@ -20,8 +20,7 @@ from typing import Any
 from dataplane.files import names
 from dataplane.files.refusals import FAILURES, Refusal, of_error
 from dataplane.files.tree import Beat, Tree, place
-from dataplane.own import OWN
-from dataplane.safepath import FOLDER_FLAGS, Folder
+from dataplane.safepath import FOLDER_FLAGS, OWN, Folder
 
 TRASH = f"{OWN}/trash"
 KEPT_S = 300.0

@@ -13,9 +13,7 @@ from typing import Any
 
 from dataplane.files import memory, names
 from dataplane.files.refusals import Refusal
-from dataplane.own import is_own
-from dataplane.safepath import Folder, UnsafePath
-from dataplane.waiting import Waiting
+from dataplane.safepath import Folder, UnsafePath, Waiting, is_own
 
 _TRIES = 1000  # numbers tried for a name that is free
 # Memory for folders that one walk has seen and not looked into: several walk at once, in 256 MiB.

@@ -14,8 +14,7 @@ from urllib.parse import unquote_to_bytes
 
 from dataplane.copy.checksums import CRCS
 from dataplane.copy.connector import Dialer, Endpoint
-from dataplane.copy.head import Broken, Head
-from dataplane.copy.http1 import now
+from dataplane.copy.http1 import Broken, Head, now
 from dataplane.copy.plan import StorePlan
 from dataplane.copy.problems import Code, Denied, Final, Skewed, Stop, Trouble, shown
 from dataplane.copy.stores.base import Item, Multipart, NoStore, Page, Plain, seconds_of, size_of
