@@ -21,9 +21,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import IO, Any, Protocol
 
-from dataplane.files import memory, zipnames
+from dataplane.files import memory, zipping
 from dataplane.files.memory import Share
-from dataplane.files.refusals import Refusal
+from dataplane.files.names import Refusal
 
 PART = 1024 * 1024
 ENDS = (
@@ -126,13 +126,13 @@ class Zip:
             file.seek(0, 2)
             if packed > file.tell():
                 raise bomb()  # entries share their bytes
-            self.names = zipnames.reading_of(self._zip.infolist())
+            self.names = zipping.reading_of(self._zip.infolist())
 
     def members(self) -> Iterator[Member | None]:
         for info in self._zip.infolist():
             mode = info.external_attr >> 16
             yield Member(
-                name=zipnames.name_of(info, self.names),
+                name=zipping.name_of(info, self.names),
                 size=info.file_size,
                 is_folder=info.is_dir(),
                 runs=bool(mode & stat.S_IXUSR),

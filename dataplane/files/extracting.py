@@ -17,13 +17,11 @@ from typing import Any
 
 from dataplane.files import archives, names
 from dataplane.files.archives import PART, Archive, Member
-from dataplane.files.landing import land, require_room
+from dataplane.files.changing import take_down
 from dataplane.files.memory import Share
+from dataplane.files.names import FAILURES, Refusal
 from dataplane.files.notes import UPLOADS
-from dataplane.files.refusals import FAILURES, Refusal
-from dataplane.files.removing import take_down
-from dataplane.files.tree import Beat, Tree, open_file
-from dataplane.files.writeback import Behind
+from dataplane.files.tree import Beat, Behind, Tree, land, open_file, require_room
 from dataplane.safepath import Folder, UnsafePath, is_own, parts_of
 
 MOST_DEEP = 100  # folders in one another

@@ -20,9 +20,9 @@ from io import BufferedIOBase
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
 
-from dataplane.files import jsons
+from dataplane.files import memory
 from dataplane.files.memory import Share, busy
-from dataplane.files.refusals import FAILURES, Refusal, of_error
+from dataplane.files.names import FAILURES, Refusal, of_error
 from dataplane.safepath import UnsafePath
 
 MOST_CONNECTIONS = 64
@@ -104,10 +104,10 @@ class Asked:
         if self.length > MOST_JSON:
             raise Refusal(413, "too-large", "The request is too large.")
         held = self.share()
-        held.need(max(1, jsons.bytes_of(self.length)))
+        held.need(max(1, memory.json_bytes(self.length)))
         data = self._handler.rfile.read(self.length)
         self.took_body()
-        if (more := jsons.more_of(data)) > jsons.MOST_MORE:
+        if (more := memory.json_more(data)) > memory.MOST_MORE:
             raise Refusal(413, "too-large", "The request is too large.")
         if not held.grow(more):
             raise busy()

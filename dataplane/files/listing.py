@@ -24,7 +24,7 @@ from typing import Any
 
 from dataplane.files import memory, names
 from dataplane.files.memory import MIB, Share
-from dataplane.files.refusals import Refusal
+from dataplane.files.names import Refusal
 from dataplane.files.tree import entry_json
 from dataplane.safepath import Folder, is_own
 

@@ -19,8 +19,8 @@ from itertools import islice
 from typing import Any
 
 from dataplane.files import names
-from dataplane.files.landing import policy_of
-from dataplane.files.refusals import Refusal
+from dataplane.files.names import Refusal
+from dataplane.files.tree import policy_of
 from dataplane.safepath import OWN, Folder
 
 UPLOADS = f"{OWN}/uploads"

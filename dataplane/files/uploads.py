@@ -11,22 +11,21 @@ import contextlib
 import errno
 import fcntl
 import hashlib
+import hmac
 import os
 import threading
 import time
+import zlib
 from collections import OrderedDict
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any, BinaryIO
 
 from dataplane.files import names, notes
-from dataplane.files.checks import Check, same
-from dataplane.files.landing import land, require_room
+from dataplane.files.changing import take_down
+from dataplane.files.names import Refusal
 from dataplane.files.notes import UPLOADS, Upload
-from dataplane.files.refusals import Refusal
-from dataplane.files.removing import take_down
-from dataplane.files.tree import Beat, Tree, entry_json, kind_of
-from dataplane.files.writeback import Behind
+from dataplane.files.tree import Beat, Behind, Tree, entry_json, kind_of, land, require_room
 from dataplane.safepath import Folder
 
 STALE_S = 24 * 3600.0
@@ -35,6 +34,31 @@ MOST_CLEANED = 20_000  # at once: the tenant can put things there
 PIECE = 256 * 1024  # of as many as there are connections
 _HASHES_KEPT = 32
 _ENDS_KEPT = 256  # of uploads that landed: whoever missed the answer asks again
+
+
+class Check:
+    """A checksum of one piece as it passes."""
+
+    def __init__(self, said: str) -> None:
+        kind, _sep, self._wanted = said.partition("=")
+        self._kind, self._crc, self._sha = kind, 0, hashlib.sha256()
+        if said and kind not in {"sha256", "crc32"}:
+            raise Refusal(400, "bad-request", "The checksum is sha256=… or crc32=….")
+
+    def update(self, piece: bytes) -> None:
+        if self._kind == "sha256":
+            self._sha.update(piece)
+        elif self._kind == "crc32":
+            self._crc = zlib.crc32(piece, self._crc)
+
+    def fits(self) -> bool:
+        found = self._sha.hexdigest() if self._kind == "sha256" else f"{self._crc:08x}"
+        return not self._kind or same(found, self._wanted)
+
+
+def same(found: str, wanted: str) -> bool:
+    """Whatever characters a sender made up."""
+    return hmac.compare_digest(found.encode(), wanted.lower().encode(errors="replace"))
 
 
 class Uploads:
