@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+import prometheus_client as prometheus
 import structlog
 from django.conf import settings
 from django.db import InterfaceError, OperationalError
@@ -24,14 +25,27 @@ from django.utils.translation import gettext as _
 from common import memory
 from common.errors import BerthError
 from common.looks import look
-from gate import metrics
-from gate.access import FILES, Demand, Target, target_of
-from gate.callers import Caller
-from gate.db import later
-from gate.volumes.access import VolumeTarget, volume_target
+from common.metrics import REGISTRY
+from gate.access import FILES, Demand, Target, VolumeTarget, target_of, volume_target
+from gate.callers import Caller, later
 from hubapi.activity import note_used
 from runtime import bus
 
+STREAMS_OPEN = prometheus.Gauge(
+    "berth_gate_streams", "Streams open now.", ["kind"], registry=REGISTRY
+)
+STREAMS_OPENED = prometheus.Counter(
+    "berth_gate_streams_opened_total", "Streams opened so far.", ["kind"], registry=REGISTRY
+)
+STREAMS_CUT = prometheus.Counter(
+    "berth_gate_streams_cut_total",
+    "Streams cut by the gate, by cause.",
+    ["cause"],
+    registry=REGISTRY,
+)
+SSH_REFUSED = prometheus.Counter(
+    "berth_gate_ssh_refused_total", "SSH sign-ins refused, by cause.", ["cause"], registry=REGISTRY
+)
 RECHECK_S = 15.0
 BATCH = 50
 # Kinds of streams by which somebody works inside; a log that is followed tells of no work.
@@ -109,8 +123,8 @@ class Guard:
         self._ebb.rise(len(self.streams))
         self._of_user[caller.user_pk] += 1
         self._known[target.uid] = self._known[target.short_id] = target.short_id
-        metrics.OPEN.labels(kind).inc()
-        metrics.OPENED.labels(kind).inc()
+        STREAMS_OPEN.labels(kind).inc()
+        STREAMS_OPENED.labels(kind).inc()
         try:
             yield stream
         finally:
@@ -118,7 +132,7 @@ class Guard:
             self._of_user[caller.user_pk] -= 1
             if self._of_user[caller.user_pk] <= 0:
                 del self._of_user[caller.user_pk]
-            metrics.OPEN.labels(kind).dec()
+            STREAMS_OPEN.labels(kind).dec()
 
     def _require_room(self, caller: Caller) -> None:
         if self.draining:
@@ -210,7 +224,7 @@ class Guard:
     def _apply(self, stream: Stream, answer: Held | BerthError | None) -> None:
         if isinstance(answer, BerthError):
             stream.end(answer.code, answer.message)
-            metrics.CUT.labels("access").inc()
+            STREAMS_CUT.labels("access").inc()
         elif answer is not None:
             before: Any = stream.target  # of the same kind: the key says which
             with translation.override(stream.caller.language):
@@ -231,7 +245,7 @@ class Guard:
             if stream.moved < limit:
                 with translation.override(stream.caller.language):
                     stream.end("idle", _("Nothing happened for a long time."))
-                metrics.CUT.labels("idle").inc()
+                STREAMS_CUT.labels("idle").inc()
 
     async def drain(self, seconds: float) -> None:
         """Refuse new streams, tell the open ones to go, wait for them a while."""

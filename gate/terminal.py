@@ -20,10 +20,9 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from common.errors import BerthError, Invalid
 from common.looks import look
 from events import services as events
-from gate import metrics
+from gate import guard
 from gate.access import Demand, Target, running_target
-from gate.callers import Caller, principal_of
-from gate.denials import admitted
+from gate.callers import Caller, admitted, principal_of
 from gate.web import as_error, caller_of, close_with, refuse, tell
 from notebooks.models import Workspace
 from runtime.protocol import DriverError
@@ -159,7 +158,7 @@ async def in_time(sending: Awaitable[None]) -> None:
         async with asyncio.timeout(SLOW_S):
             await sending
     except TimeoutError:
-        metrics.CUT.labels("slow").inc()
+        guard.STREAMS_CUT.labels("slow").inc()
         raise WebSocketDisconnect(1008, "too slow") from None
 
 

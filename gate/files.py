@@ -21,15 +21,12 @@ from starlette.responses import JSONResponse, Response
 
 from common.errors import Conflict, Invalid, Unavailable
 from common.looks import look
+from gate import scripts
 from gate.access import Demand, Target, running_target
-from gate.callers import Caller
-from gate.denials import admitted
-from gate.files import listing, scripts
-from gate.files.running import Script, script, short
-from gate.files.scripts import command, escaped, folder, path_of, split
-from gate.piped import SLOW_S, Broken, Piped
+from gate.callers import Caller, admitted
+from gate.scripts import Script, command, escaped, folder, path_of, script, short, split
 from gate.terminal import record
-from gate.web import caller_of
+from gate.web import SLOW_S, Broken, Piped, caller_of
 from runtime.streams import Gone, Streams
 
 if TYPE_CHECKING:
@@ -53,12 +50,12 @@ async def list_(request: Request, gate: Gate) -> Response:
     given = request.query_params.get("path", "")
     parts = path_of(given)
     async with gate.guard.hold("files", caller, target, Demand.OPEN):
-        words = (folder(given), str(listing.MOST_BYTES))
+        words = (folder(given), str(scripts.MOST_LISTED))
         data = await short(streams, target.pod, command(scripts.LIST, *words))
-    entries, cut = listing.parse(data)
+    entries, cut = scripts.parse(data)
     body = {
         "path": scripts.shown(parts),
-        "parts": [{"name": listing.readable(p), "path": _upto(parts, i)} for i, p in _each(parts)],
+        "parts": [{"name": scripts.readable(p), "path": _upto(parts, i)} for i, p in _each(parts)],
         "entries": [entry.as_json(parts) for entry in entries],
         "truncated": cut,
     }
@@ -147,7 +144,7 @@ async def _tell_audit(
     caller: Caller, target: Target, kind: str, parts: tuple[bytes, ...], act: str = ""
 ) -> None:
     """What was carried or changed, by name: never what is in it."""
-    name = "/".join(listing.readable(part) for part in parts)[-AUDIT_NAME:]
+    name = "/".join(scripts.readable(part) for part in parts)[-AUDIT_NAME:]
     said = {"path": name, **({"act": act} if act else {})}
     await look(lambda: record(caller, target, kind, said))
 
