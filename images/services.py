@@ -22,7 +22,7 @@ from common.oci.reference import BadReference, Reference, parse
 from common.oci.registry import Login
 from credentials.choices import Use
 from credentials.selectors import registry_login, registry_version
-from images import singleuser
+from images import lookup
 from images.findings import (
     NOTEBOOK,
     Finding,
@@ -164,10 +164,10 @@ def answer(asked: Mapping[str, Any]) -> Mapping[str, Any]:
         facts = look(name, login, [str(a) for a in asked["architectures"]])
     except ImageProblem as problem:
         return refused(str(name), problem).as_json()
-    singleuser.forget_old(facts)
+    lookup.forget_old(facts)
     probing, why = False, ""
     if asked.get("namespace") and not facts.singleuser:
-        probing, why = singleuser.learn(
+        probing, why = lookup.learn(
             facts,
             cluster_key=str(asked["cluster"]),
             namespace=str(asked["namespace"]),
