@@ -90,7 +90,15 @@ def open_beneath(folder: int, relative: str, flags: int, mode: int = 0o666) -> i
         return os.open(".", flags, mode, dir_fd=folder)
     if _has_openat2():
         return _openat2(folder, relative, flags, mode)
-    return _walk(folder, parts, flags, mode)
+    here = os.dup(folder)
+    try:
+        for part in parts[:-1]:
+            below = os.open(part, FOLDER_FLAGS | os.O_NOFOLLOW, dir_fd=here)
+            os.close(here)
+            here = below
+        return os.open(parts[-1], flags | os.O_NOFOLLOW, mode, dir_fd=here)
+    finally:
+        os.close(here)
 
 
 @dataclass
@@ -230,18 +238,6 @@ def _openat2(folder: int, relative: str, flags: int, mode: int) -> int:
 
 
 _O_TMPFILE = os.O_TMPFILE & ~os.O_DIRECTORY
-
-
-def _walk(folder: int, parts: tuple[str, ...], flags: int, mode: int) -> int:
-    here = os.dup(folder)
-    try:
-        for part in parts[:-1]:
-            below = os.open(part, FOLDER_FLAGS | os.O_NOFOLLOW, dir_fd=here)
-            os.close(here)
-            here = below
-        return os.open(parts[-1], flags | os.O_NOFOLLOW, mode, dir_fd=here)
-    finally:
-        os.close(here)
 
 
 _known: list[bool] = []

@@ -34,6 +34,8 @@ EVERYWHERE, HERE = "0.0.0.0", "127.0.0.1"  # noqa: S104 - inside a pod, behind i
 def workload_spec(row: FileSession) -> WorkloadSpec:
     mount = mount_of(row.volume, read_only=row.read_only)
     cluster = image_cluster(row.cluster_key)
+    bind = HERE if cluster is None else EVERYWHERE
+    words = ("python3", "-m", "dataplane.files", "--root", mount.name, "--bind", bind)
     common: dict[str, Any] = {
         "uid": str(row.uid),
         "kind": row.KIND,
@@ -43,7 +45,7 @@ def workload_spec(row: FileSession) -> WorkloadSpec:
         "project": str(row.project.uid),
         "owner": str(row.person.uid),
         "environment": ENVIRONMENT,
-        "command": _command(mount.name, HERE if cluster is None else EVERYWHERE, row),
+        "command": (*words, "--port", "{port}", *(("--read-only",) if row.read_only else ())),
         "secret_env": lambda: {"BERTH_FILES_TOKEN": token_of(row)},
         "resources": SIZE,
         "mounts": (mount,),
@@ -62,11 +64,6 @@ def workload_spec(row: FileSession) -> WorkloadSpec:
         port=PORT,
         placement=placement_beside(row.cluster_key, row.volume, row.KIND, row.project),
     )
-
-
-def _command(root: str, bind: str, row: FileSession) -> tuple[str, ...]:
-    words = ("python3", "-m", "dataplane.files", "--root", root, "--bind", bind)
-    return (*words, "--port", "{port}", *(("--read-only",) if row.read_only else ()))
 
 
 def token_of(row: FileSession) -> str:

@@ -40,16 +40,14 @@ def place_get(
 ) -> Place:
     """Return the place, or raise: NotFound for strangers, Forbidden or Conflict with the reason."""
     volume = volumes.volume_for_use(who, project, uid, write=False)
-    may_write = volumes.may_write(who, volume) and not _is_to_read(who)
+    may_write = volumes.may_write(who, volume) and not (
+        who.token is not None and who.token.read_only
+    )
     if write and not may_write:
         raise Forbidden(
             _("You may look into “%(name)s”, not change its files.") % {"name": volume.name}
         )
     return Place(volume, may_write, volumes.room_left(volume))
-
-
-def _is_to_read(who: Principal) -> bool:
-    return who.token is not None and who.token.read_only
 
 
 def session_of(who: Principal, volume: Volume) -> FileSession | None:

@@ -87,7 +87,10 @@ def target_of(caller: Caller, short_id: str, demand: Demand) -> Target:
 def target_for(who: Principal, short_id: str, demand: Demand) -> Target:
     row = selectors.workspace_get(who, short_id)
     if demand is Demand.OPEN:
-        _may_open(who, row)
+        if not who.allows_scope(Permission.WORKSPACE_CREATE):
+            raise Forbidden(_("This token may not enter workspaces."))
+        if not selectors.access_of(who.user, row):
+            raise Forbidden(_("Only its owner, and the people they let in, may open a workspace."))
     elif demand is Demand.LOGS:
         selectors.require_owner(who, row)
     cluster = where.cluster_of(row)
@@ -103,29 +106,7 @@ def target_for(who: Principal, short_id: str, demand: Demand) -> Target:
         )
     objects = where.objects_of(row, cluster)
     pod = Pod(objects["namespace"], objects["pod"])
-    return _target(row, pod, is_owner=selectors.is_owner(who, row))
-
-
-def running_target(caller: Caller, short_id: str) -> Target:
-    """Like ``target_of`` for somebody who wants in: it must run."""
-    target = target_of(caller, short_id, Demand.OPEN)
-    if not target.is_running:
-        raise Conflict(
-            _("The workspace does not run (it is %(phase)s). Start it first.")
-            % {"phase": phase_word(target.phase).lower()},
-            code="not-running",
-        )
-    return target
-
-
-def _may_open(who: Principal, row: Workspace) -> None:
-    if not who.allows_scope(Permission.WORKSPACE_CREATE):
-        raise Forbidden(_("This token may not enter workspaces."))
-    if not selectors.access_of(who.user, row):
-        raise Forbidden(_("Only its owner, and the people they let in, may open a workspace."))
-
-
-def _target(row: Workspace, pod: Pod, *, is_owner: bool) -> Target:
+    is_owner = selectors.is_owner(who, row)
     phase = Phase.DELETING if row.desired == Desired.ABSENT else row.shown_phase
     return Target(
         uid=str(row.uid),
@@ -139,6 +120,18 @@ def _target(row: Workspace, pod: Pod, *, is_owner: bool) -> Target:
         pod=pod,
         is_owner=is_owner,
     )
+
+
+def running_target(caller: Caller, short_id: str) -> Target:
+    """Like ``target_of`` for somebody who wants in: it must run."""
+    target = target_of(caller, short_id, Demand.OPEN)
+    if not target.is_running:
+        raise Conflict(
+            _("The workspace does not run (it is %(phase)s). Start it first.")
+            % {"phase": phase_word(target.phase).lower()},
+            code="not-running",
+        )
+    return target
 
 
 @dataclass(frozen=True)

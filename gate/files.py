@@ -12,7 +12,7 @@ import contextlib
 import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote_from_bytes
 
 from django.utils.translation import gettext as _
@@ -96,20 +96,16 @@ async def _give(request: Request, gate: Gate, what: str, *, suffix: str) -> Resp
         one = await stack.enter_async_context(script(streams, target.pod, run))
         await _tell_audit(caller, target, "file-downloaded", parts)
         name = (parts[-1] if parts else b"home") + suffix.encode()
-        return _file(stack, stream, one, name)
+        # answer with what the script writes; the answer closes ``stack``
+        size = int(one.answer) if one.answer.isdecimal() else None
+        headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{quote_from_bytes(name)}"}
+        if size is not None:
+            headers["Content-Length"] = str(size)
+        kind = "application/octet-stream"
+        return Piped(stack, stream, _contents(one, size), media_type=kind, headers=headers)
     except BaseException:
         await stack.aclose()
         raise
-
-
-def _file(stack: AsyncExitStack, stream: Stream, one: Script, name: bytes) -> Response:
-    """Answer with what the script writes; the answer closes ``stack``."""
-    size = int(one.answer) if one.answer.isdecimal() else None
-    headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{quote_from_bytes(name)}"}
-    if size is not None:
-        headers["Content-Length"] = str(size)
-    kind = "application/octet-stream"
-    return Piped(stack, stream, _contents(one, size), media_type=kind, headers=headers)
 
 
 async def _contents(one: Script, size: int | None) -> AsyncIterator[bytes]:
@@ -183,7 +179,17 @@ def _require_access(stream: Stream) -> None:
 
 async def act(request: Request, gate: Gate) -> Response:
     caller, target, streams = await _enter(request, gate)
-    said = await _json(request)
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > MOST_BODY:
+            raise Invalid(_("The request is too large."))
+    try:
+        said = json.loads(bytes(body))
+    except ValueError as error:
+        raise Invalid(_("The request is not JSON.")) from error
+    if not isinstance(said, dict):
+        raise Invalid(_("The request is not a JSON object."))
     verb, path = str(said.get("act", "")), str(said.get("path", ""))
     if verb == "mkdir":
         run = command(scripts.MKDIR, *split(path))
@@ -197,21 +203,6 @@ async def act(request: Request, gate: Gate) -> Response:
         await short(streams, target.pod, run)
         await _tell_audit(caller, target, "file-changed", path_of(path), verb)
     return JSONResponse({"done": verb})
-
-
-async def _json(request: Request) -> dict[str, Any]:
-    body = bytearray()
-    async for part in request.stream():
-        body += part
-        if len(body) > MOST_BODY:
-            raise Invalid(_("The request is too large."))
-    try:
-        said = json.loads(bytes(body))
-    except ValueError as error:
-        raise Invalid(_("The request is not JSON.")) from error
-    if not isinstance(said, dict):
-        raise Invalid(_("The request is not a JSON object."))
-    return said
 
 
 ROUTES = (

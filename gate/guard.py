@@ -117,7 +117,12 @@ class Guard:
         self, kind: str, caller: Caller, target: Held, demand: Demand
     ) -> AsyncIterator[Stream]:
         """Count a stream in, and out at the end of the block; TooMany beyond the limits."""
-        self._require_room(caller)
+        if self.draining:
+            raise TooMany(_("The gate is being restarted; connect again."), code="draining")
+        if self._of_user[caller.user_pk] >= settings.BERTH_GATE_STREAMS_PER_USER:
+            raise TooMany(_("You have too many streams open at once; close some."))
+        if len(self.streams) >= settings.BERTH_GATE_STREAMS:
+            raise TooMany(_("The gate holds as many streams as it can; try again soon."))
         stream = Stream(kind, caller, target, demand)
         self.streams.add(stream)
         self._ebb.rise(len(self.streams))
@@ -133,14 +138,6 @@ class Guard:
             if self._of_user[caller.user_pk] <= 0:
                 del self._of_user[caller.user_pk]
             STREAMS_OPEN.labels(kind).dec()
-
-    def _require_room(self, caller: Caller) -> None:
-        if self.draining:
-            raise TooMany(_("The gate is being restarted; connect again."), code="draining")
-        if self._of_user[caller.user_pk] >= settings.BERTH_GATE_STREAMS_PER_USER:
-            raise TooMany(_("You have too many streams open at once; close some."))
-        if len(self.streams) >= settings.BERTH_GATE_STREAMS:
-            raise TooMany(_("The gate holds as many streams as it can; try again soon."))
 
     # --- ending ------------------------------------------------------------------------------
 
@@ -205,21 +202,18 @@ class Guard:
             except Exception as error:  # noqa: BLE001 - the database is away: ask again soon
                 log.warning("gate.recheck_failed", error=repr(error))
                 return
-            self._count_unasked(answers)
+            # one round without an answer is forgiven: nothing is known, so nothing is cut
+            for key, answer in list(answers.items()):
+                if not isinstance(answer, Unasked):
+                    self._unasked.pop(key, None)
+                    continue
+                self._unasked[key] += 1
+                if self._unasked[key] < UNASKED_MAX:
+                    del answers[key]
+                else:
+                    del self._unasked[key]
             for stream in list(self.streams):
                 self._apply(stream, answers.get(stream.key))
-
-    def _count_unasked(self, answers: dict[Key, Held | BerthError]) -> None:
-        """One round without an answer is forgiven: nothing is known, so nothing is cut."""
-        for key, answer in list(answers.items()):
-            if not isinstance(answer, Unasked):
-                self._unasked.pop(key, None)
-                continue
-            self._unasked[key] += 1
-            if self._unasked[key] < UNASKED_MAX:
-                del answers[key]
-            else:
-                del self._unasked[key]
 
     def _apply(self, stream: Stream, answer: Held | BerthError | None) -> None:
         if isinstance(answer, BerthError):

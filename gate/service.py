@@ -114,7 +114,12 @@ class Gate:
     def _route(self, path: str, handler: HttpHandler, *methods: str) -> Route:
         async def answer(request: Request) -> Response:
             if request.method == "OPTIONS":
-                return _preflight(request)
+                # only the portal's page may send more than a simple request; ``cors`` names it
+                response = cors(Response(status_code=204))
+                response.headers["Access-Control-Allow-Methods"] = "GET, PUT, POST, PATCH, DELETE"
+                response.headers["Access-Control-Allow-Headers"] = "Content-Type, X-Berth-Checksum"
+                response.headers["Access-Control-Max-Age"] = "600"
+                return response
             try:
                 return cors(await handler(request, self))
             except (BerthError, DriverError) as error:
@@ -132,13 +137,3 @@ class Gate:
 async def _alive(request: Request) -> Response:
     del request
     return PlainTextResponse("ok\n")
-
-
-def _preflight(request: Request) -> Response:
-    """Only the portal's page may send more than a simple request; ``cors`` names it."""
-    response = cors(Response(status_code=204))
-    response.headers["Access-Control-Allow-Methods"] = "GET, PUT, POST, PATCH, DELETE"
-    response.headers["Access-Control-Allow-Headers"] = "Content-Type, X-Berth-Checksum"
-    response.headers["Access-Control-Max-Age"] = "600"
-    del request
-    return response

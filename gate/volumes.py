@@ -68,10 +68,16 @@ class Carrier:
         self, request: Request, target: VolumeTarget, act: str, stream: Stream
     ) -> httpx.Response:
         """Return the answer with its body unread; raise what the server refused."""
+        sent = {name: request.headers[name] for name in _TO if name in request.headers}
+        sent["authorization"] = f"Bearer {target.token}"
+        sent["accept-encoding"] = "identity"
+        sent["x-berth-person"] = target.person_uid
+        if target.room is not None:
+            sent["x-berth-room"] = str(target.room)
         asked = self._client.build_request(
             request.method,
             httpx.URL(f"http://{target.address}/{act}", query=_query(request)),
-            headers=_headers(request, target),
+            headers=sent,
             content=_body(request, stream) if request.method in BODIES else None,
         )
         try:
@@ -107,16 +113,6 @@ def _query(request: Request) -> bytes:
     """What was asked, as it was spelled: a tenant runs that server, so no ticket goes there."""
     parts = request.url.query.split("&")
     return "&".join(part for part in parts if not part.startswith("ticket=")).encode()
-
-
-def _headers(request: Request, target: VolumeTarget) -> dict[str, str]:
-    sent = {name: request.headers[name] for name in _TO if name in request.headers}
-    sent["authorization"] = f"Bearer {target.token}"
-    sent["accept-encoding"] = "identity"
-    sent["x-berth-person"] = target.person_uid
-    if target.room is not None:
-        sent["x-berth-room"] = str(target.room)
-    return sent
 
 
 async def _body(request: Request, stream: Stream) -> AsyncIterator[bytes]:
@@ -178,8 +174,13 @@ async def serve(request: Request, gate: Gate) -> Response:
     if request.method in BODIES and not request.headers.get("content-length", "").isdecimal():
         raise Invalid(_("Say how long the request is (Content-Length)."), code="no-length")
     target = await admitted(caller, "volume-files", uid, lambda: volume_target(caller, uid, demand))
-    if _takes_room(request.method, act):
-        await _require_room(uid, int(request.headers["content-length"]))
+    # whether it writes; what is deleted, put back, renamed or finished takes none to speak of
+    if request.method in {"PUT", "PATCH"} or (request.method == "POST" and act in _GROWS):
+        # leave the portal's own disk the room that it needs for what runs
+        coming = int(request.headers["content-length"])
+        # in a thread: a disk that is asked for its room may take its time
+        if await look(lambda: disk.is_short(coming=coming) and lies_here(uid)):
+            raise disk.DiskFull
     stack = AsyncExitStack()
     try:
         stream = await stack.enter_async_context(
@@ -201,18 +202,6 @@ async def serve(request: Request, gate: Gate) -> Response:
     )
     made.status_code = answer.status_code
     return made
-
-
-def _takes_room(method: str, act: str) -> bool:
-    """Whether it writes; what is deleted, put back, renamed or finished takes none to speak of."""
-    return method in {"PUT", "PATCH"} or (method == "POST" and act in _GROWS)
-
-
-async def _require_room(uid: str, coming: int) -> None:
-    """Leave the portal's own disk the room that it needs for what runs."""
-    # in a thread: a disk that is asked for its room may take its time
-    if await look(lambda: disk.is_short(coming=coming) and lies_here(uid)):
-        raise disk.DiskFull
 
 
 _measured: dict[str, float] = {}

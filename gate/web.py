@@ -62,7 +62,11 @@ async def caller_of(conn: HTTPConnection) -> Caller:
 
     From here on the request is answered in that person's language, as the portal's pages are.
     """
-    ip, language = address_of(conn), _asked_language(conn)
+    # what the browser asks for, by the portal's cookie or its own header
+    asked = HttpRequest()
+    asked.COOKIES = dict(conn.cookies)
+    asked.META["HTTP_ACCEPT_LANGUAGE"] = conn.headers.get("accept-language", "")
+    ip, language = address_of(conn), translation.get_language_from_request(asked)
     translation.activate(language)  # every request runs in a context of its own
     header = conn.headers.get("authorization", "")
     scheme, _sep, secret = header.partition(" ")
@@ -78,14 +82,6 @@ async def caller_of(conn: HTTPConnection) -> Caller:
     caller = await look(lambda: callers.from_ticket(ticket, name, ip, language))
     translation.activate(caller.language)
     return caller
-
-
-def _asked_language(conn: HTTPConnection) -> str:
-    """What the browser asks for, by the portal's cookie or its own header."""
-    asked = HttpRequest()
-    asked.COOKIES = dict(conn.cookies)
-    asked.META["HTTP_ACCEPT_LANGUAGE"] = conn.headers.get("accept-language", "")
-    return translation.get_language_from_request(asked)
 
 
 def as_error(error: Exception) -> BerthError:

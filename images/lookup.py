@@ -97,14 +97,10 @@ def _learn(
         if has not in architectures:
             raise _foreign([has], architectures)
         name, platforms = has, [has]
-    return _kept(top.digest, name, platforms, _size(manifest), _mapping(found.get("config")))
-
-
-def _kept(
-    digest: str, name: str, platforms: list[str], size: int, run: Mapping[str, Any]
-) -> ImageFacts:
+    size = _size(manifest)
+    run = _mapping(found.get("config"))
     row, _made = ImageFacts.objects.get_or_create(
-        digest=digest,
+        digest=top.digest,
         architecture=name,
         defaults={
             "platforms": platforms[:WORDS_MAX],

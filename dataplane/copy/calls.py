@@ -324,7 +324,11 @@ class Calls:
         if isinstance(trouble, Unknown):
             self._unknown()
         if trouble.slow:
-            self._slow()
+            at = now()
+            if at - self._slowed_at > _SLOW_EVERY_S:
+                self._slowed_at = at
+                self.client.not_before = at + 0.5
+                self.on_slow()
         if trouble.code is Code.UNREACHABLE:
             self._down += 1
             if self._down > (BUSY_MOST if trouble.slow else DOWN_MOST):
@@ -337,13 +341,6 @@ class Calls:
             raise self.client.stop(Stop(Final.DENIED, text))
         self._refused = now()
         self._log.again("token", "the store does not know this token any more: a new one is got")
-
-    def _slow(self) -> None:
-        at = now()
-        if at - self._slowed_at > _SLOW_EVERY_S:
-            self._slowed_at = at
-            self.client.not_before = at + 0.5
-            self.on_slow()
 
     async def _probe(self) -> None:
         """Find out whether the store refuses everything, with one call and nobody beside it.

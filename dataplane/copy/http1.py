@@ -258,9 +258,7 @@ class Connection(asyncio.BufferedProtocol):
         asked = self._asked
         if asked is None or asked.future.done():
             return _SPARE
-        return self._room(asked)  # an empty one would end the connection
-
-    def _room(self, asked: _Asked) -> memoryview:
+        # an empty one would end the connection
         if asked.chunks is not None or asked.to_end:
             return self._memory
         if asked.sink is not None:
@@ -276,7 +274,23 @@ class Connection(asyncio.BufferedProtocol):
             self.close()  # what nobody asked for
             return
         try:
-            self._read(asked, count)
+            if asked.head is None:
+                self._held += count
+                self._read_head(asked)
+            elif asked.chunks is not None or asked.to_end:
+                self._gather(asked, self._memory[:count])
+            elif asked.sink is not None:
+                asked.left -= count
+                asked.sink.took(count)
+                if not asked.left:
+                    self._done(asked, self._memory[:0])
+            elif asked.whole is not None:
+                asked.left -= count
+                if not asked.left:
+                    self._done(asked, memoryview(asked.whole))
+            else:
+                self._held += count
+                self._fits(asked)
         except (Trouble, Stop) as error:
             self.fail(error)
 
@@ -295,22 +309,6 @@ class Connection(asyncio.BufferedProtocol):
         self.fail(Broken("The store closed the connection in the middle."))
 
     # --- reading ----------------------------------------------------------------------------
-
-    def _read(self, asked: _Asked, count: int) -> None:
-        if asked.head is None:
-            self._held += count
-            self._read_head(asked)
-        elif asked.chunks is not None or asked.to_end:
-            self._gather(asked, self._memory[:count])
-        elif asked.sink is not None:
-            self._to_sink(asked, count)
-        elif asked.whole is not None:
-            asked.left -= count
-            if not asked.left:
-                self._done(asked, memoryview(asked.whole))
-        else:
-            self._held += count
-            self._fits(asked)
 
     def _read_head(self, asked: _Asked) -> None:
         while True:
@@ -378,13 +376,6 @@ class Connection(asyncio.BufferedProtocol):
             rest = rest[count:]
             asked.left -= count
             asked.sink.took(count)
-
-    def _to_sink(self, asked: _Asked, count: int) -> None:
-        asked.left -= count
-        if asked.sink is not None:
-            asked.sink.took(count)
-        if not asked.left:
-            self._done(asked, self._memory[:0])
 
     def _gather(self, asked: _Asked, piece: memoryview) -> None:
         """Take a piece of a body whose end is told by its last chunk or by the connection's."""

@@ -45,10 +45,6 @@ def path_of(key: str, base: str, folder: str) -> str:
             raise _bad("a part of it is longer than 255 bytes.")
     if not folder and is_own(path.partition("/")[0]):
         raise _bad(f"“{OWN}” is kept for the state of loads.")
-    return _fitting(path, folder)
-
-
-def _fitting(path: str, folder: str) -> str:
     try:
         size = len(path.encode())
     except UnicodeEncodeError:

@@ -189,19 +189,16 @@ class FileSink:
         if self._hashing is not None:
             self._hashing.update(piece)
         self.mark = (done + count, fresh)
-        self._pace(count)
-
-    def ended(self) -> None:
-        """Let go of the line; it is another's now."""
-        if self._paced is not None:
-            self._unpace()
-
-    def _pace(self, count: int) -> None:
         self._hands.progress.read(count)
         wait = self._hands.bucket.take(count)
         if wait and self._paced is None:
             self._line.pause()
             self._paced = asyncio.get_running_loop().call_later(wait, self._unpace)
+
+    def ended(self) -> None:
+        """Let go of the line; it is another's now."""
+        if self._paced is not None:
+            self._unpace()
 
     def _unpace(self) -> None:
         if self._paced is not None:

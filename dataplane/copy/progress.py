@@ -85,9 +85,6 @@ class Log:
     def _tell(self, lines: Iterable[str]) -> None:
         for text in lines:
             self.say(text)
-        self._write()
-
-    def _write(self) -> None:
         while self._lines:
             data = self._lines.popleft().encode(errors="replace")
             try:

@@ -232,36 +232,33 @@ class Puller:
         if size <= MEDIUM:
             target.item = await self._calls.store.summed(self._calls, target.item)
         if size <= SMALL:
-            await self._small(target)
+            item, calls = target.item, self._calls
+            wait = self._engine.hands.bucket.take(item.size)
+            if wait:
+                await asyncio.sleep(wait)
+            answer = await calls.tried(lambda: calls.once(lambda: calls.store.get_question(item)))
+            # Nothing is awaited from here on: the body lies in the memory of its connection.
+            head, body = answer
+            self._engine.progress.read(len(body))
+            check_head(calls.store, item, head, 0, item.size)
+            if len(body) != item.size:
+                raise Trouble(Code.LENGTH, f"{len(body)} bytes came instead of {item.size}.")
+            crc = checksums.crc32c(body)
+            check = Check.best(calls.store.sums(head, item))
+            if not check.of_memory(body, crc):
+                raise Trouble(Code.CHECKSUM, WRONG_SUM)
+            fd = self._new(target)
+            try:
+                write_all(fd, body, 0)
+                self.ready(target, fd, item, crc, check.name, durable=False)
+            finally:
+                os.close(fd)
         elif size <= MEDIUM:
             await self._calls.tried(lambda: self._medium(target))
         else:
             await self._large(target)
         if self._engine.settler.behind:
             await self._engine.not_too_far()
-
-    async def _small(self, target: Target) -> None:
-        item, calls = target.item, self._calls
-        wait = self._engine.hands.bucket.take(item.size)
-        if wait:
-            await asyncio.sleep(wait)
-        answer = await calls.tried(lambda: calls.once(lambda: calls.store.get_question(item)))
-        # Nothing is awaited from here on: the body lies in the memory of its connection.
-        head, body = answer
-        self._engine.progress.read(len(body))
-        check_head(calls.store, item, head, 0, item.size)
-        if len(body) != item.size:
-            raise Trouble(Code.LENGTH, f"{len(body)} bytes came instead of {item.size}.")
-        crc = checksums.crc32c(body)
-        check = Check.best(calls.store.sums(head, item))
-        if not check.of_memory(body, crc):
-            raise Trouble(Code.CHECKSUM, WRONG_SUM)
-        fd = self._new(target)
-        try:
-            write_all(fd, body, 0)
-            self.ready(target, fd, item, crc, check.name, durable=False)
-        finally:
-            os.close(fd)
 
     async def _medium(self, target: Target) -> None:
         fd = self._new(target)

@@ -238,30 +238,27 @@ class Outward:
         if self._engine.plan.mode == "dry-run":
             return would(self._engine.progress, self._todo_files, self._todo_bytes, None)
         if self._engine.plan.deletes and self._engine.progress.found:
-            await self._prune()
-        return None
-
-    async def _prune(self) -> None:
-        """Delete at the store what does not lie in the folder, and was chosen to be looked at."""
-        engine = self._engine
-        engine.progress.phase = "deleting"
-        for key in engine.state.journal.remote_keys():
-            if engine.state.stopping.is_set():
-                raise stopped()
-            path = key[len(self.prefix) :]
-            if not path or (self._chosen is not None and not self._chosen(path)):
-                continue
-            if _is_there(engine, path):
-                continue
-            try:
-                await self._uploader.delete(key)
-            except Trouble as trouble:
-                if trouble.code is not Code.GONE:
-                    engine.fails(key, trouble)
-                    engine.progress.found += 1
+            # delete at the store what does not lie in the folder, and was chosen to be looked at
+            engine = self._engine
+            engine.progress.phase = "deleting"
+            for key in engine.state.journal.remote_keys():
+                if engine.state.stopping.is_set():
+                    raise stopped()
+                path = key[len(self.prefix) :]
+                if not path or (self._chosen is not None and not self._chosen(path)):
                     continue
-            engine.progress.deleted += 1
-            engine.state.journal.drop([path])
+                if _is_there(engine, path):
+                    continue
+                try:
+                    await self._uploader.delete(key)
+                except Trouble as trouble:
+                    if trouble.code is not Code.GONE:
+                        engine.fails(key, trouble)
+                        engine.progress.found += 1
+                        continue
+                engine.progress.deleted += 1
+                engine.state.journal.drop([path])
+        return None
 
     async def close(self) -> None:
         self.tick(due=True)

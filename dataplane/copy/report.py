@@ -175,7 +175,20 @@ class Reporter:
         body = json.dumps(report).encode()
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self._token}"}
         try:
-            path = self._connect()
+            parts = urlsplit(self._plan.report_url)
+            if self._connection is None and parts.hostname:
+                if parts.scheme == "https":
+                    context = ssl.create_default_context()
+                    if self._plan.outbound.ca_file:
+                        context.load_verify_locations(self._plan.outbound.ca_file)
+                    self._connection = http.client.HTTPSConnection(
+                        parts.hostname, parts.port, timeout=ANSWER_S, context=context
+                    )
+                else:
+                    self._connection = http.client.HTTPConnection(
+                        parts.hostname, parts.port, timeout=ANSWER_S
+                    )
+            path = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
             if self._connection is None:
                 return False
             self._connection.request("POST", path, body, headers)
@@ -188,22 +201,6 @@ class Reporter:
             return False
         # A refusal is final too: the portal knows of a newer launch, or of none.
         return answer.status // 100 == _SUCCESS or answer.status in {401, 403, 404, 409, 410}
-
-    def _connect(self) -> str:
-        parts = urlsplit(self._plan.report_url)
-        if self._connection is None and parts.hostname:
-            if parts.scheme == "https":
-                context = ssl.create_default_context()
-                if self._plan.outbound.ca_file:
-                    context.load_verify_locations(self._plan.outbound.ca_file)
-                self._connection = http.client.HTTPSConnection(
-                    parts.hostname, parts.port, timeout=ANSWER_S, context=context
-                )
-            else:
-                self._connection = http.client.HTTPConnection(
-                    parts.hostname, parts.port, timeout=ANSWER_S
-                )
-        return f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
 
     def _drop(self) -> None:
         if self._connection is not None:

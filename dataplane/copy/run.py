@@ -148,7 +148,10 @@ def _carry_out(plan: Plan, state: State, progress: Progress, times: Times) -> St
     else:
         order = asyncio.run(_run(plan, state, progress, times))
         if _leaves_uploads(plan, state, order):
-            order.uploads = _give_up_rest(plan, state, progress, times)
+            # everything was sent: what happens here does not make another result of it
+            with suppress(Stop, OSError):
+                asyncio.run(_run(replace(plan, mode="abandon"), state, progress, times))
+            order.uploads = sum(bool(partial.upload) for partial in state.journal.partials())
     if order.final in {Final.DONE, Final.PARTIAL} and plan.mode in _WRITES:
         state.clean()
         write_manifest(state, progress)
@@ -166,16 +169,6 @@ def _leaves_uploads(plan: Plan, state: State, order: Stop) -> bool:
     return any(partial.upload for partial in state.journal.partials())
 
 
-def _give_up_rest(plan: Plan, state: State, progress: Progress, times: Times) -> int:
-    """Give up what belongs to files that are gone here; return how many the store still holds.
-
-    Everything was sent: whatever happens here does not make another result of it.
-    """
-    with suppress(Stop, OSError):
-        asyncio.run(_run(replace(plan, mode="abandon"), state, progress, times))
-    return sum(bool(partial.upload) for partial in state.journal.partials())
-
-
 async def _run(plan: Plan, state: State, progress: Progress, times: Times) -> Stop:
     dialer = Dialer(plan.outbound)
     store = open_store(plan, dialer)
@@ -186,7 +179,22 @@ async def _run(plan: Plan, state: State, progress: Progress, times: Times) -> St
     engine = Engine(plan, state, progress, calls, hands, settler, Room(state, plan.space_bytes))
     try:
         if plan.mode == "abandon":
-            return await _abandon(engine)
+            # give up what is half done, here and at the store; what is done stays
+            journal = engine.state.journal
+            uploader = open_uploader(engine, None) if engine.plan.direction == "out" else None
+            kept = 0
+            for partial in journal.partials():
+                sent = uploader if partial.upload else None
+                if sent is not None and not await sent.abandon(partial.key, partial.upload):
+                    kept += 1
+                else:
+                    journal.finish(partial.path)
+            engine.state.clean()
+            if kept:
+                return Stop(
+                    Final.UNREACHABLE, f"The store did not give up {kept} unfinished uploads."
+                )
+            return Stop(Final.DONE, "What was half done was given up; what is done stays.")
         if half := len(state.journal.partials()):
             progress.log.say(f"an earlier run left {half:,} files half done: they are gone on with")
         side = Inward(engine) if plan.direction == "in" else Outward(engine)
@@ -200,26 +208,6 @@ async def _run(plan: Plan, state: State, progress: Progress, times: Times) -> St
         settler.end()
         store.close()
     return settler.stopped or order
-
-
-async def _abandon(engine: Engine) -> Stop:
-    """Give up what is half done, here and at the store; what is done stays.
-
-    An upload that the store did not give up stays in the journal, for the next try.
-    """
-    journal = engine.state.journal
-    uploader = open_uploader(engine, None) if engine.plan.direction == "out" else None
-    kept = 0
-    for partial in journal.partials():
-        sent = uploader if partial.upload else None
-        if sent is not None and not await sent.abandon(partial.key, partial.upload):
-            kept += 1
-        else:
-            journal.finish(partial.path)
-    engine.state.clean()
-    if kept:
-        return Stop(Final.UNREACHABLE, f"The store did not give up {kept} unfinished uploads.")
-    return Stop(Final.DONE, "What was half done was given up; what is done stays.")
 
 
 class Crew:
@@ -291,7 +279,8 @@ class Crew:
             if self._side.tick(due=at - saved > SAVE_S):
                 saved = at
             if at - measured > STEP_S:
-                worth = self._worth()
+                progress = self.engine.progress
+                worth = progress.bytes_read + FILE_WORTH * progress.done
                 self._climb.measured((worth - before) / (at - measured))
                 before, measured = worth, at
 
@@ -302,10 +291,6 @@ class Crew:
             self._workers.add(worker)
             worker.add_done_callback(self._workers.discard)
         self.engine.progress.concurrency = self._count
-
-    def _worth(self) -> float:
-        progress = self.engine.progress
-        return progress.bytes_read + FILE_WORTH * progress.done
 
 
 def ended(progress: Progress) -> Stop:

@@ -319,7 +319,18 @@ class Settler:
         failed = []
         for ready in batch:
             try:
-                self._name(ready.row)
+                if self._state.folds:
+                    self._check_fold(ready.row)
+                try:
+                    self._rename(ready.row.path)
+                except FileNotFoundError:  # somebody removed the folder that was kept open
+                    self._folders.forget(ready.row.path.rpartition("/")[0])
+                    self._rename(ready.row.path)
+                progress = self._progress
+                progress.done += 1
+                progress.bytes_done += ready.row.size
+                progress.bytes_copied += ready.row.size
+                progress.verified[ready.row.verified] += 1
             except OSError as error:
                 meant = of_os(error)
                 if isinstance(meant, Stop):
@@ -345,20 +356,6 @@ class Settler:
                 os.fsync(fd)
             finally:
                 os.close(fd)
-
-    def _name(self, row: Row) -> None:
-        if self._state.folds:
-            self._check_fold(row)
-        try:
-            self._rename(row.path)
-        except FileNotFoundError:  # somebody removed the folder that was kept open
-            self._folders.forget(row.path.rpartition("/")[0])
-            self._rename(row.path)
-        progress = self._progress
-        progress.done += 1
-        progress.bytes_done += row.size
-        progress.bytes_copied += row.size
-        progress.verified[row.verified] += 1
 
     def _rename(self, path: str) -> None:
         above, _, name = path.rpartition("/")

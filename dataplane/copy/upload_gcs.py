@@ -44,7 +44,12 @@ class GcsUploader:
             else:
                 item = await self._whole(local, fd, crc)
             unchanged(local, fd)
-            self._book.sent(local, _sent(item, local, crc))
+            if item.size != local.size:
+                raise Trouble(Code.LENGTH, WRONG)
+            said = item.sums.get("crc32c")
+            if said and said != crc:
+                raise Trouble(Code.CHECKSUM, WRONG)
+            self._book.sent(local, Sent(item.etag, item.version, crc, "crc32c" if said else LENGTH))
             if local.size > SMALL:
                 self._engine.state.journal.finish(local.path)
         finally:
@@ -178,12 +183,3 @@ class GcsUploader:
 
     async def close(self) -> None:
         return
-
-
-def _sent(item: Item, local: Local, crc: str) -> Sent:
-    if item.size != local.size:
-        raise Trouble(Code.LENGTH, WRONG)
-    said = item.sums.get("crc32c")
-    if said and said != crc:
-        raise Trouble(Code.CHECKSUM, WRONG)
-    return Sent(item.etag, item.version, crc, "crc32c" if said else LENGTH)

@@ -107,9 +107,22 @@ def _unpacked(top: Folder, archive: Archive, path: str, found: _Tally) -> Iterat
                         with contextlib.suppress(OSError):  # somebody goes on with it
                             os.utime(temporary, dir_fd=hidden.fd, follow_symlinks=False)
                         yield {"progress": {"step": "writing", **done.told(), "of": found.bytes}}
-            landed = land(top, f"{UPLOADS}/{temporary}", _called(path), "keep-both")
+            # the folder for an archive: its name without what says that it is one
+            folder, name = names.split(path)
+            for end in archives.ENDS:
+                if name.lower().endswith(end):
+                    name = name[: -len(end)]
+                    break
+            else:
+                name = f"{name} unpacked"
+            if name in {"", ".", ".."} or (not folder and is_own(name)):
+                name = "archive"
+            landed = land(top, f"{UPLOADS}/{temporary}", names.below(folder, name), "keep-both")
         except BaseException:
-            _gone(hidden, temporary)
+            # nobody reads any more, so nothing can be told; what stays is removed within a day
+            with contextlib.suppress(*FAILURES):
+                for _one_of_it in take_down(hidden, temporary):
+                    pass
             raise
     yield {
         "done": {
@@ -189,24 +202,3 @@ def _filled(fd: int, member: Member) -> Iterator[None]:
             yield
         if left:
             raise EOFError
-
-
-def _called(path: str) -> str:
-    """Return the folder for an archive: its name without what says that it is one."""
-    folder, name = names.split(path)
-    for end in archives.ENDS:
-        if name.lower().endswith(end):
-            name = name[: -len(end)]
-            break
-    else:
-        name = f"{name} unpacked"
-    if name in {"", ".", ".."} or (not folder and is_own(name)):
-        name = "archive"
-    return names.below(folder, name)
-
-
-def _gone(hidden: Folder, temporary: str) -> None:
-    """Nobody reads any more, so nothing can be told; what stays is removed within a day."""
-    with contextlib.suppress(*FAILURES):
-        for _one_of_it in take_down(hidden, temporary):
-            pass

@@ -220,7 +220,14 @@ class Handler(BaseHTTPRequestHandler):
             with contextlib.ExitStack() as self.held:
                 self._send(self._answered())
             if self.body_left:
-                self._linger()
+                # take the rest of a request that was refused, so that the refusal can be read
+                self.close_connection = True
+                self.wfile.flush()
+                self.connection.shutdown(socket.SHUT_WR)
+                self.connection.settimeout(LINGER_S)
+                left = LINGER
+                while left > 0 and (part := self.connection.recv(min(left, 256 * 1024))):
+                    left -= len(part)
         except (ConnectionError, TimeoutError):
             self.close_connection = True
 
@@ -234,19 +241,6 @@ class Handler(BaseHTTPRequestHandler):
             raise
         except (Refusal, *FAILURES) as error:
             return _no(error)
-
-    def _linger(self) -> None:
-        """Take the rest of a request that was refused, so that the refusal can be read.
-
-        Bounded; the connection ends, because the rest must not be taken for a request.
-        """
-        self.close_connection = True
-        self.wfile.flush()
-        self.connection.shutdown(socket.SHUT_WR)
-        self.connection.settimeout(LINGER_S)
-        left = LINGER
-        while left > 0 and (part := self.connection.recv(min(left, 256 * 1024))):
-            left -= len(part)
 
     def _require_gate(self) -> None:
         given = self.headers.get("Authorization", "").encode()

@@ -246,7 +246,16 @@ class Files:
             case ("GET", (upload_id,)):
                 return Sent(self.uploads.state(upload_id, person))
             case ("PATCH", (upload_id,)):
-                return self._append(asked, upload_id)
+                found = self.uploads.append(
+                    upload_id,
+                    asked.person,
+                    offset=asked.number("offset", -1),
+                    body=asked.body,
+                    length=asked.length,
+                    check=asked.headers.get("X-Berth-Checksum", ""),
+                )
+                asked.took_body()
+                return Sent(found)
             case ("DELETE", (upload_id,)):
                 self.uploads.drop(upload_id, person)
                 return Sent({"done": True})
@@ -259,18 +268,6 @@ class Files:
                 return Sent(lines=lines)
             case _:
                 raise Refusal(404, "no-such-act", "There is no such act.")
-
-    def _append(self, asked: Asked, upload_id: str) -> Sent:
-        found = self.uploads.append(
-            upload_id,
-            asked.person,
-            offset=asked.number("offset", -1),
-            body=asked.body,
-            length=asked.length,
-            check=asked.headers.get("X-Berth-Checksum", ""),
-        )
-        asked.took_body()
-        return Sent(found)
 
 
 def _item(said: Mapping[str, Any], name: str) -> str:

@@ -117,32 +117,26 @@ def walk(top: Folder, path: str, missed: Callable[[str, str], None]) -> Iterator
     What can't be read, or went away meanwhile, is told to ``missed`` with a word.
     """
     with contextlib.closing(Waiting(path, MOST_WAITING, memory.LARGE)) as waiting:
-        yield from _walked(top, waiting, missed)
-
-
-def _walked(
-    top: Folder, waiting: Waiting, missed: Callable[[str, str], None]
-) -> Iterator[Found | None]:
-    while waiting:
-        here = waiting.take()
-        try:
-            with top.folder(here) as folder, os.scandir(folder.fd) as entries:
-                for entry in entries:
-                    below = names.below(here, entry.name)
-                    if is_own(below):
-                        continue
-                    try:
-                        info = entry.stat(follow_symlinks=False)
-                    except OSError:
-                        continue  # it went away
-                    if stat.S_ISDIR(info.st_mode) and not waiting.put(below):
-                        missed(below, "too-many")
-                    yield Found(below, info)
-        except UnsafePath:
-            missed(here, "too-long")
-        except OSError:
-            missed(here, "denied")
-        yield None
+        while waiting:
+            here = waiting.take()
+            try:
+                with top.folder(here) as folder, os.scandir(folder.fd) as entries:
+                    for entry in entries:
+                        below = names.below(here, entry.name)
+                        if is_own(below):
+                            continue
+                        try:
+                            info = entry.stat(follow_symlinks=False)
+                        except OSError:
+                            continue  # it went away
+                        if stat.S_ISDIR(info.st_mode) and not waiting.put(below):
+                            missed(below, "too-many")
+                        yield Found(below, info)
+            except UnsafePath:
+                missed(here, "too-long")
+            except OSError:
+                missed(here, "denied")
+            yield None
 
 
 def place(path: str, conflict: str, move: Move) -> str:
@@ -221,14 +215,12 @@ class Behind:
         self._at += count
         while self._at - self._begun >= STEP:
             _sync(self._fd, self._begun, STEP, _WRITE)
-            self._finish(self._begun - STEP)
+            # wait until it is written and let go of its pages: nobody reads them soon
+            start = self._begun - STEP
+            if start >= 0:
+                _sync(self._fd, start, STEP, _WAIT_BEFORE | _WRITE | _WAIT_AFTER)
+                os.posix_fadvise(self._fd, start, STEP, os.POSIX_FADV_DONTNEED)
             self._begun += STEP
-
-    def _finish(self, start: int) -> None:
-        """Wait until it is written and let go of its pages: nobody reads them soon."""
-        if start >= 0:
-            _sync(self._fd, start, STEP, _WAIT_BEFORE | _WRITE | _WAIT_AFTER)
-            os.posix_fadvise(self._fd, start, STEP, os.POSIX_FADV_DONTNEED)
 
 
 def _sync(fd: int, start: int, count: int, how: int) -> None:

@@ -159,7 +159,9 @@ class Uploads:
         os.lseek(fd, at, os.SEEK_SET)
         try:
             while arrived < length and (piece := body.read(min(PIECE, length - arrived))):
-                _write_all(fd, piece)
+                view = memoryview(piece)
+                while view:
+                    view = view[os.write(fd, view) :]
                 behind.wrote(len(piece))
                 arrived += len(piece)
                 summed.update(piece)
@@ -170,18 +172,16 @@ class Uploads:
             if (not whole or not summed.fits()) and check:
                 os.ftruncate(fd, at)
             elif running is not None:
-                self._keep(one.id, at + arrived, running)
+                size = at + arrived
+                with self._lock:
+                    self._sums[one.id] = (size, running)
+                    self._sums.move_to_end(one.id)
+                    while len(self._sums) > _HASHES_KEPT:
+                        self._sums.popitem(last=False)
         if not whole:
             raise Refusal(400, "short", "Not all of this piece arrived.")
         if not summed.fits():
             raise Refusal(409, "checksum", "This piece was damaged on the way; send it again.")
-
-    def _keep(self, upload_id: str, size: int, running: Any) -> None:
-        with self._lock:
-            self._sums[upload_id] = (size, running)
-            self._sums.move_to_end(upload_id)
-            while len(self._sums) > _HASHES_KEPT:
-                self._sums.popitem(last=False)
 
     # --- end ----------------------------------------------------------------------------------
 
@@ -206,7 +206,10 @@ class Uploads:
                     yield from self._verify(fd, one, sha256)
                 os.fsync(fd)
                 landed = land(top, one.part(), names.item_of(one.path), conflict or one.conflict)
-                self._remember(one, landed)
+                with self._lock:
+                    self._landed[one.id] = (one.person, landed)
+                    while len(self._landed) > _ENDS_KEPT:
+                        self._landed.popitem(last=False)
                 if one.modified is not None:  # not before: a part that looks old is removed
                     with contextlib.suppress(OSError):
                         os.utime(fd, (one.modified, one.modified))
@@ -218,12 +221,6 @@ class Uploads:
                 os.close(fd)
             self._drop(top, one)
             yield _told(top, landed, sha256)
-
-    def _remember(self, one: Upload, landed: str) -> None:
-        with self._lock:
-            self._landed[one.id] = (one.person, landed)
-            while len(self._landed) > _ENDS_KEPT:
-                self._landed.popitem(last=False)
 
     def _verify(self, fd: int, one: Upload, wanted: str) -> Iterator[dict[str, Any]]:
         known, running = self._sums.get(one.id, (-1, None))
@@ -315,9 +312,3 @@ def _alone(fd: int) -> None:
         raise Refusal(409, "in-use", "Another request is writing this upload.") from None
     except OSError:  # a file system without locks: offsets still keep order
         return
-
-
-def _write_all(fd: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]

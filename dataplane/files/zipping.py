@@ -195,33 +195,35 @@ def archive(top: Folder, paths: Sequence[str]) -> Iterator[bytes]:
     zipped, missed = _Archive(), _Missed()
     with Share() as held:
         held.need(memory.LEAST_LARGE)
-        yield from _entries(zipped, top, paths, missed, held)
+        for path in paths:
+            base = len(names.split(path)[0]) + 1 if "/" in path else 0
+            for found in _all_of(top, path, missed):
+                if found is None:
+                    continue
+                if zipped.count >= MOST_ENTRIES or not zipped.table.fits(held):
+                    raise Refusal(413, "too-many", "There are too many files for one archive.")
+                name = os.fsencode(found.path[base:])
+                if found.kind == "folder":
+                    yield _folder(zipped, name, found.info)
+                elif found.kind == "file":
+                    yield from _file(zipped, top, found, name, missed)
+                else:
+                    missed(found.path, found.kind)
         if missed.lines:
             text = missed.text()
             now = os.stat_result((0o100644, 0, 0, 0, 0, 0, len(text), 0, int(time.time()), 0))
             yield _head(zipped, b"_not-in-this-archive.txt", now)
             yield zipped.sent(text)
             yield _tail(zipped, b"_not-in-this-archive.txt", now, zlib.crc32(text), len(text))
-        yield from _end(zipped)
-
-
-def _entries(
-    zipped: _Archive, top: Folder, paths: Sequence[str], missed: _Missed, held: Share
-) -> Iterator[bytes]:
-    for path in paths:
-        base = len(names.split(path)[0]) + 1 if "/" in path else 0
-        for found in _all_of(top, path, missed):
-            if found is None:
-                continue
-            if zipped.count >= MOST_ENTRIES or not zipped.table.fits(held):
-                raise Refusal(413, "too-many", "There are too many files for one archive.")
-            name = os.fsencode(found.path[base:])
-            if found.kind == "folder":
-                yield _folder(zipped, name, found.info)
-            elif found.kind == "file":
-                yield from _file(zipped, top, found, name, missed)
-            else:
-                missed(found.path, found.kind)
+        at, size, count = zipped.at, zipped.table.size, zipped.count
+        yield from zipped.table.parts()
+        yield (
+            struct.pack(
+                "<IQHHIIQQQQ", 0x06064B50, 44, _NEEDS | _UNIX, _NEEDS, 0, 0, count, count, size, at
+            )
+            + struct.pack("<IIQI", 0x07064B50, 0, at + size, 1)
+            + struct.pack("<IHHHHIIH", 0x06054B50, 0, 0, _MARK16, _MARK16, _MARK32, _MARK32, 0)
+        )
 
 
 def _all_of(top: Folder, path: str, missed: _Missed) -> Iterator[Found | None]:
@@ -307,15 +309,3 @@ def _tail(zipped: _Archive, name: bytes, info: os.stat_result, crc: int, size: i
     zipped.table.add(line + name + extra)
     zipped.count += 1
     return zipped.sent(struct.pack("<IIQQ", 0x08074B50, crc, size, size))
-
-
-def _end(zipped: _Archive) -> Iterator[bytes]:
-    at, size, count = zipped.at, zipped.table.size, zipped.count
-    yield from zipped.table.parts()
-    yield (
-        struct.pack(
-            "<IQHHIIQQQQ", 0x06064B50, 44, _NEEDS | _UNIX, _NEEDS, 0, 0, count, count, size, at
-        )
-        + struct.pack("<IIQI", 0x07064B50, 0, at + size, 1)
-        + struct.pack("<IHHHHIIH", 0x06054B50, 0, 0, _MARK16, _MARK16, _MARK32, _MARK32, 0)
-    )

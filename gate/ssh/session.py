@@ -15,7 +15,7 @@ from django.utils.translation import gettext as _
 
 from common.errors import BerthError
 from common.looks import look
-from gate.access import Demand, Target, running_target
+from gate.access import Demand, running_target
 from gate.callers import Caller, admitted
 from gate.terminal import record_opened, settle, shell_command
 from runtime.protocol import DriverError
@@ -64,7 +64,11 @@ class Forwarded:
             stream = await stack.enter_async_context(hold)
             made = await streams.forward(target.pod, self._port)
             remote = await stack.enter_async_context(made)
-            await self._tell_audit(target)
+            # once for each port and connection: a browser opens many for one page
+            if self._port not in self._entrance.forwarded:
+                self._entrance.forwarded.add(self._port)
+                told = {"port": self._port}
+                await look(lambda: record_opened(self._caller, target, "forward", told))
         except (BerthError, DriverError) as error:
             await stack.aclose()
             said = error.message if isinstance(error, BerthError) else str(error)
@@ -81,13 +85,6 @@ class Forwarded:
                 await _carry(remote, stream, reader, writer)
 
         return SSHTCPStreamSession(carry)
-
-    async def _tell_audit(self, target: Target) -> None:
-        """Once for each port and connection: a browser opens many for one page."""
-        if self._port not in self._entrance.forwarded:
-            self._entrance.forwarded.add(self._port)
-            told = {"port": self._port}
-            await look(lambda: record_opened(self._caller, target, "forward", told))
 
 
 async def _carry(remote: Forward, stream: Stream, reader: Any, writer: Any) -> None:
@@ -241,32 +238,26 @@ class Session(asyncssh.SSHServerSession[bytes]):
                 await look(lambda: record_opened(self._caller, target, "ssh"))
                 if self._size:
                     await running.resize(*self._size)
-                await self._bridge(running, stream)
+                outgoing = asyncio.create_task(self._to_client(running, stream))
+                incoming = asyncio.create_task(self._from_client(running, stream))
+                resizing = asyncio.create_task(self._resize(running))
+                cut = asyncio.create_task(stream.over.wait())
+                try:
+                    await asyncio.wait({outgoing, cut}, return_when=asyncio.FIRST_COMPLETED)
+                    if outgoing.done():
+                        outgoing.result()
+                finally:
+                    await settle({outgoing, incoming, resizing, cut})
                 if stream.over.is_set():
                     self._say(stream.why)
                     return NO_CODE
-                return self._code(running)
-
-    def _code(self, running: Exec) -> int:
-        if running.ended.code is None:
-            said = running.ended.message
-            if "no such file or directory" in said.lower():
-                said = _("The image has no shell.")
-            self._say(said)
-            return NO_CODE
-        return running.ended.code
-
-    async def _bridge(self, running: Exec, stream: Stream) -> None:
-        outgoing = asyncio.create_task(self._to_client(running, stream))
-        incoming = asyncio.create_task(self._from_client(running, stream))
-        resizing = asyncio.create_task(self._resize(running))
-        cut = asyncio.create_task(stream.over.wait())
-        try:
-            await asyncio.wait({outgoing, cut}, return_when=asyncio.FIRST_COMPLETED)
-            if outgoing.done():
-                outgoing.result()
-        finally:
-            await settle({outgoing, incoming, resizing, cut})
+                if running.ended.code is None:
+                    said = running.ended.message
+                    if "no such file or directory" in said.lower():
+                        said = _("The image has no shell.")
+                    self._say(said)
+                    return NO_CODE
+                return running.ended.code
 
     async def _to_client(self, running: Exec, stream: Stream) -> None:
         async for channel, data in running.output():
