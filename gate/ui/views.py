@@ -17,8 +17,8 @@ from accounts import tickets
 from clusters.in_cluster import kubectl_reaches
 from common.errors import Forbidden, NotFound
 from common.ui.views import PlatformView
-from gate import objects
-from gate.addresses import gate_url
+from gate import rpc
+from gate.access import gate_url
 from notebooks import selectors, where
 from notebooks.models import Workspace
 from notebooks.ssh import ssh_of
@@ -122,7 +122,7 @@ class Objects(GateView):
         if cluster is None:
             return self.shown(row, "objects")
         found = where.objects_of(row, cluster)
-        seen = objects.ask(row.cluster_key, found, with_env=mine)
+        seen = rpc.ask_objects(row.cluster_key, found, with_env=mine)
         events = [{**event, "at": _moment(event), "said_at": event["at"]} for event in seen.events]
         context: dict[str, Any] = {"seen": seen, "events": events, "objects": found}
         if not kubectl_reaches(cluster):

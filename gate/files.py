@@ -12,7 +12,7 @@ import contextlib
 import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote_from_bytes
 
 from django.utils.translation import gettext as _
@@ -21,15 +21,12 @@ from starlette.responses import JSONResponse, Response
 
 from common.errors import Conflict, Invalid, Unavailable
 from common.looks import look
+from gate import scripts
 from gate.access import Demand, Target, running_target
-from gate.callers import Caller
-from gate.denials import admitted
-from gate.files import listing, scripts
-from gate.files.running import Script, script, short
-from gate.files.scripts import command, escaped, folder, path_of, split
-from gate.piped import SLOW_S, Broken, Piped
+from gate.callers import Caller, admitted
+from gate.scripts import Script, command, escaped, folder, path_of, script, short, split
 from gate.terminal import record
-from gate.web import caller_of
+from gate.web import SLOW_S, Broken, Piped, caller_of
 from runtime.streams import Gone, Streams
 
 if TYPE_CHECKING:
@@ -53,12 +50,12 @@ async def list_(request: Request, gate: Gate) -> Response:
     given = request.query_params.get("path", "")
     parts = path_of(given)
     async with gate.guard.hold("files", caller, target, Demand.OPEN):
-        words = (folder(given), str(listing.MOST_BYTES))
+        words = (folder(given), str(scripts.MOST_LISTED))
         data = await short(streams, target.pod, command(scripts.LIST, *words))
-    entries, cut = listing.parse(data)
+    entries, cut = scripts.parse(data)
     body = {
         "path": scripts.shown(parts),
-        "parts": [{"name": listing.readable(p), "path": _upto(parts, i)} for i, p in _each(parts)],
+        "parts": [{"name": scripts.readable(p), "path": _upto(parts, i)} for i, p in _each(parts)],
         "entries": [entry.as_json(parts) for entry in entries],
         "truncated": cut,
     }
@@ -99,20 +96,16 @@ async def _give(request: Request, gate: Gate, what: str, *, suffix: str) -> Resp
         one = await stack.enter_async_context(script(streams, target.pod, run))
         await _tell_audit(caller, target, "file-downloaded", parts)
         name = (parts[-1] if parts else b"home") + suffix.encode()
-        return _file(stack, stream, one, name)
+        # answer with what the script writes; the answer closes ``stack``
+        size = int(one.answer) if one.answer.isdecimal() else None
+        headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{quote_from_bytes(name)}"}
+        if size is not None:
+            headers["Content-Length"] = str(size)
+        kind = "application/octet-stream"
+        return Piped(stack, stream, _contents(one, size), media_type=kind, headers=headers)
     except BaseException:
         await stack.aclose()
         raise
-
-
-def _file(stack: AsyncExitStack, stream: Stream, one: Script, name: bytes) -> Response:
-    """Answer with what the script writes; the answer closes ``stack``."""
-    size = int(one.answer) if one.answer.isdecimal() else None
-    headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{quote_from_bytes(name)}"}
-    if size is not None:
-        headers["Content-Length"] = str(size)
-    kind = "application/octet-stream"
-    return Piped(stack, stream, _contents(one, size), media_type=kind, headers=headers)
 
 
 async def _contents(one: Script, size: int | None) -> AsyncIterator[bytes]:
@@ -147,7 +140,7 @@ async def _tell_audit(
     caller: Caller, target: Target, kind: str, parts: tuple[bytes, ...], act: str = ""
 ) -> None:
     """What was carried or changed, by name: never what is in it."""
-    name = "/".join(listing.readable(part) for part in parts)[-AUDIT_NAME:]
+    name = "/".join(scripts.readable(part) for part in parts)[-AUDIT_NAME:]
     said = {"path": name, **({"act": act} if act else {})}
     await look(lambda: record(caller, target, kind, said))
 
@@ -186,7 +179,17 @@ def _require_access(stream: Stream) -> None:
 
 async def act(request: Request, gate: Gate) -> Response:
     caller, target, streams = await _enter(request, gate)
-    said = await _json(request)
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > MOST_BODY:
+            raise Invalid(_("The request is too large."))
+    try:
+        said = json.loads(bytes(body))
+    except ValueError as error:
+        raise Invalid(_("The request is not JSON.")) from error
+    if not isinstance(said, dict):
+        raise Invalid(_("The request is not a JSON object."))
     verb, path = str(said.get("act", "")), str(said.get("path", ""))
     if verb == "mkdir":
         run = command(scripts.MKDIR, *split(path))
@@ -200,21 +203,6 @@ async def act(request: Request, gate: Gate) -> Response:
         await short(streams, target.pod, run)
         await _tell_audit(caller, target, "file-changed", path_of(path), verb)
     return JSONResponse({"done": verb})
-
-
-async def _json(request: Request) -> dict[str, Any]:
-    body = bytearray()
-    async for part in request.stream():
-        body += part
-        if len(body) > MOST_BODY:
-            raise Invalid(_("The request is too large."))
-    try:
-        said = json.loads(bytes(body))
-    except ValueError as error:
-        raise Invalid(_("The request is not JSON.")) from error
-    if not isinstance(said, dict):
-        raise Invalid(_("The request is not a JSON object."))
-    return said
 
 
 ROUTES = (
