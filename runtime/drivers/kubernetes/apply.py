@@ -14,16 +14,15 @@ from typing import Any
 import structlog
 
 from runtime.drivers import mount_names
-from runtime.drivers.kubernetes import leftovers, names, observe, shapes
+from runtime.drivers.kubernetes import ending, names, observe, shapes
 from runtime.drivers.kubernetes.builders import workload as build
 from runtime.drivers.kubernetes.client import KubeClient, Object
 from runtime.drivers.kubernetes.cluster_cache import World
 from runtime.drivers.kubernetes.ending import ENDING, not_gone
-from runtime.drivers.kubernetes.keys import uid_of
-from runtime.drivers.kubernetes.locate import Locator
+from runtime.drivers.kubernetes.inspection import Locator, recent_events
 from runtime.drivers.kubernetes.logs import Logs
+from runtime.drivers.kubernetes.names import uid_of
 from runtime.drivers.kubernetes.options import KubernetesOptions
-from runtime.drivers.kubernetes.recent import recent_events
 from runtime.drivers.kubernetes.shapes import job, statefulset
 from runtime.drivers.kubernetes.shapes.base import Hands
 from runtime.drivers.kubernetes.volumes import Volumes
@@ -160,13 +159,13 @@ class Workloads:
         stray = self._locator.was_looked_for(uid)
         whose = self._options.installation
         if stray:
-            leftovers.remove_secrets(self._client, uid, name, namespace, whose)
+            ending.remove_secrets(self._client, uid, name, namespace, whose)
         self._remove_set(uid, name, namespace)
         made = self._get(job, name, namespace)
         if made is not None and self._is_ours(made, uid):
             self._remove_job(made)
         else:
-            leftovers.remove_meeting(self._client, uid, name, namespace, whose)
+            ending.remove_meeting(self._client, uid, name, namespace, whose)
         self._remove_pods(uid, namespace)
         # its files too: whoever removed its StatefulSet or Job by hand left nothing that names them
         kept = (name, names.files_secret(name), names.log_secret(name))

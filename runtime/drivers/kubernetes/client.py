@@ -19,10 +19,9 @@ from urllib.parse import quote
 
 import msgspec
 
-from runtime.drivers.kubernetes import decoding, names
-from runtime.drivers.kubernetes.access import KubeAccess
-from runtime.drivers.kubernetes.addresses import Check
-from runtime.drivers.kubernetes.api_errors import Answer, NoAnswer, raise_for
+from runtime.drivers.kubernetes import answers, names
+from runtime.drivers.kubernetes.access import Check, KubeAccess
+from runtime.drivers.kubernetes.answers import Answer, NoAnswer, raise_for
 from runtime.protocol import Unreachable
 
 if TYPE_CHECKING:
@@ -298,7 +297,7 @@ def _asked_pause(answer: Answer | None) -> float:
 
 def _page(body: bytes, plural: str) -> Object:
     try:
-        found = decoding.page_of(body, plural)
+        found = answers.page_of(body, plural)
     except (msgspec.DecodeError, RecursionError) as error:
         found = error
     if isinstance(found, dict):

@@ -12,21 +12,12 @@ from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from runtime.drivers.kubernetes import (
-    leftovers,
-    names,
-    observe,
-    observe_group,
-    observe_job,
-    shapes,
-    waiting,
-)
-from runtime.drivers.kubernetes.fitting import could_fit
-from runtime.drivers.kubernetes.keys import Key, key_of, owner_key, set_name, uid_of, version_of
-from runtime.drivers.kubernetes.namespace_cache import NamespaceCache
+from runtime.drivers.kubernetes import ending, names, observe, observe_job, shapes, waiting
+from runtime.drivers.kubernetes.names import Key, key_of, owner_key, set_name, uid_of, version_of
+from runtime.drivers.kubernetes.namespaces import NamespaceCache
+from runtime.drivers.kubernetes.nodes import SeenNodes, could_fit
 from runtime.drivers.kubernetes.prober import Prober, question_of
 from runtime.drivers.kubernetes.pruning import small_event, small_job, small_pod, small_set
-from runtime.drivers.kubernetes.seen_nodes import SeenNodes
 from runtime.protocol import NodeChanges, NodeFacts, Observation, Seen
 from runtime.reasons import Reason
 
@@ -118,7 +109,7 @@ class World:
     def lone_pods(self) -> list[Observation]:
         """Return what has a pod and nothing else."""
         with self._lock:
-            return list(leftovers.lone(self._pods.values(), self._sets, self._by_uid))
+            return list(ending.lone(self._pods.values(), self._sets, self._by_uid))
 
     def knows(self, uid: str) -> bool:
         with self._lock:
@@ -192,7 +183,7 @@ class World:
         if observe.is_ready(small):
             self._answered[small["metadata"].get("uid", "")] = None
             if not observe.is_going(small):
-                self._interrupted.get(key, {}).pop(observe_group.index_of(small), None)
+                self._interrupted.get(key, {}).pop(observe_job.index_of(small), None)
         self._ask(small)
         self._touch(key)
 
@@ -215,7 +206,7 @@ class World:
         launch = observe.launch_of(owner)
         if observe.launch_of(pod) == launch and observe.ending_of(pod) is None:
             known = self._interrupted.setdefault(key, {})
-            known[observe_group.index_of(pod)] = (launch, waiting.interruption(pod))
+            known[observe_job.index_of(pod)] = (launch, waiting.interruption(pod))
 
     def _put_event(self, obj: Object) -> None:
         about = obj.get("involvedObject") or {}

@@ -14,8 +14,8 @@ from typing import Any
 
 from runtime.capabilities import Attempt, Program, Tried
 from runtime.drivers.kubernetes import names, observe_job
-from runtime.drivers.kubernetes.builders import devices, placing
-from runtime.drivers.kubernetes.builders.pod import is_for_all
+from runtime.drivers.kubernetes.builders import pod_fields
+from runtime.drivers.kubernetes.builders.workload import is_for_all
 from runtime.drivers.kubernetes.client import KubeClient, Object, path_of
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.protocol import Denied
@@ -85,7 +85,7 @@ def build(options: KubernetesOptions, program: Program) -> Object:
         },
         "terminationGracePeriodSeconds": 1,
         "containers": [_container(program.image, program.command, _pull(program.image, options))],
-        **placing.nodes(program.placement),
+        **pod_fields.nodes(program.placement),
     }
     return {
         "apiVersion": "batch/v1",
@@ -111,7 +111,7 @@ def _container(image: str, command: Sequence[str], pull: str) -> Object:
         "image": image,
         "imagePullPolicy": pull,
         "command": [word.replace("$(", "$$(") for word in command],
-        "env": devices.named({"HOME": "/tmp", **devices.NONE}),  # noqa: S108 - inside the image
+        "env": pod_fields.named({"HOME": "/tmp", **pod_fields.NONE}),  # noqa: S108 - inside the image
         "resources": {
             "limits": {"cpu": "1", "memory": "512Mi", "ephemeral-storage": "1Gi"},
             "requests": {"cpu": "50m", "memory": "64Mi"},

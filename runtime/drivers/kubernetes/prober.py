@@ -19,7 +19,7 @@ from typing import Any
 import structlog
 
 from runtime.drivers.kubernetes import names
-from runtime.drivers.kubernetes.addresses import Check
+from runtime.drivers.kubernetes.access import Check
 from runtime.protocol import DriverError
 
 log = structlog.get_logger(__name__)

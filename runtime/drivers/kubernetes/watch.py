@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from runtime.drivers.kubernetes import cluster_cache, decoding, names
-from runtime.drivers.kubernetes.addresses import Check
-from runtime.drivers.kubernetes.api_errors import Answer, Expired, error_of
+from runtime.drivers.kubernetes import answers, cluster_cache, names
+from runtime.drivers.kubernetes.access import Check
+from runtime.drivers.kubernetes.answers import Answer, Expired, error_of
 from runtime.drivers.kubernetes.client import KubeClient, path_of
 from runtime.drivers.kubernetes.client import Object as KubeObject
 from runtime.drivers.kubernetes.cluster_cache import World
-from runtime.drivers.kubernetes.keys import Key, key_of
+from runtime.drivers.kubernetes.names import Key, key_of
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.drivers.kubernetes.prober import Prober
 from runtime.drivers.kubernetes.tenant import POLICY, WATCHED
@@ -215,7 +215,7 @@ class Stream:
             for line in _lines(response.stream()):
                 if self._stop():
                     return
-                self._take(decoding.event_of(line, self._kind.plural))
+                self._take(answers.event_of(line, self._kind.plural))
 
     def _take(self, event: KubeObject) -> None:
         word, obj = event.get("type"), event.get("object") or {}
