@@ -47,7 +47,13 @@ class KubeAccess:
         context = ssl.create_default_context(cadata=self.ca_pem)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         if self.client_cert_pem:
-            _load_pair(context, self.client_cert_pem + "\n" + self.client_key_pem)
+            # ``load_cert_chain`` wants a path: give it one that is only memory of ours
+            handle = os.memfd_create("pair", os.MFD_CLOEXEC)
+            try:
+                os.write(handle, (self.client_cert_pem + "\n" + self.client_key_pem).encode())
+                context.load_cert_chain(f"/proc/self/fd/{handle}")
+            finally:
+                os.close(handle)
         return context
 
 
@@ -81,16 +87,6 @@ class Bearer:
                     raise Unreachable(message) from error
                 self._read_at = time.monotonic()
             return self._token
-
-
-def _load_pair(context: ssl.SSLContext, pem: str) -> None:
-    """``load_cert_chain`` wants a path: give it one that is only memory of ours."""
-    handle = os.memfd_create("pair", os.MFD_CLOEXEC)
-    try:
-        os.write(handle, pem.encode())
-        context.load_cert_chain(f"/proc/self/fd/{handle}")
-    finally:
-        os.close(handle)
 
 
 Check = Callable[[str], None]

@@ -215,7 +215,9 @@ class KubeClient:
             answer, trouble = self._once(method, path, params, body, content_type)
             if answer is not None and not self._is_worth_repeating(answer):
                 return answer
-            wait = _asked_pause(answer) or pause * random.uniform(0.5, 1.5)  # noqa: S311
+            asked = "" if answer is None else answer.header("retry-after")
+            wait = float(asked) if asked.isdigit() else 0.0
+            wait = wait or pause * random.uniform(0.5, 1.5)  # noqa: S311
             over = time.monotonic() + wait > until or wait > self.patience.wait_max
             if attempt == attempts or over:
                 break
@@ -288,11 +290,6 @@ def path_of(api_version: str, plural: str, name: str = "", namespace: str = "") 
     root = "/api/v1" if api_version == "v1" else f"/apis/{api_version}"
     where = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
     return f"{root}{where}/{plural}" + (f"/{quote(name, safe='')}" if name else "")
-
-
-def _asked_pause(answer: Answer | None) -> float:
-    value = "" if answer is None else answer.header("retry-after")
-    return min(float(value), 3600.0) if value.isdigit() else 0.0
 
 
 def _page(body: bytes, plural: str) -> Object:

@@ -74,7 +74,9 @@ class World:
 
     def drop(self, kind: str, obj: Mapping[str, Any]) -> None:
         with self._lock:
-            self._bury(kind, obj)
+            self._gone[_grave(kind, obj)] = version_of(obj)
+            while len(self._gone) > _GONE_KEPT:
+                self._gone.popitem(last=False)
             self._drop(kind, dict(obj))
 
     def keep(self, kind: str, keys: Collection[Key]) -> None:
@@ -274,11 +276,6 @@ class World:
             if not rows:
                 del self._of_job[owner_key(pod)]
 
-    def _bury(self, kind: str, obj: Mapping[str, Any]) -> None:
-        self._gone[_grave(kind, obj)] = version_of(obj)
-        while len(self._gone) > _GONE_KEPT:
-            self._gone.popitem(last=False)
-
     # --- inside: who is touched -------------------------------------------------------------------
     def _touch(self, key: Key) -> None:
         found = self._sets.get(key)
@@ -327,12 +324,9 @@ class World:
             queued=self._queued.get(key, (Reason.QUEUED, "")),
             node_ready=self._nodes.is_ready(node),
             could_fit=None if node else self._could_fit(found),  # asked of what waits for a node
-            answered_at=self._answered_at(pod),
+            answered_at=self._answered.get((pod or {}).get("metadata", {}).get("uid", "")),
             interrupted=why if launch == observe.launch_of(found) else ("", ""),
         )
-
-    def _answered_at(self, pod: Object | None) -> float | None:
-        return self._answered.get((pod or {}).get("metadata", {}).get("uid", ""))
 
     def _of_pod(self, events: Iterable[Object], pod: Object | None) -> Iterable[Object]:
         """Only what is about this very pod: an older one of the same name had its own."""

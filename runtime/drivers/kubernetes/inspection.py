@@ -157,7 +157,10 @@ def clean(obj: Mapping[str, Any], *, for_owner: bool) -> dict[str, Any]:
     if not for_owner:
         shown.pop("status", None)  # how a program ended is its owner's
         (meta.get("annotations") or {}).pop(ENDED, None)
-        for containers in _container_lists(shown):
+        spec = shown.get("spec") or {}
+        if "template" in spec:
+            spec = (spec["template"] or {}).get("spec") or {}
+        for containers in [spec.get(kind) or [] for kind in ("containers", "initContainers")]:
             for container in containers:
                 for name in ("command", "args"):
                     if name in container:
@@ -166,13 +169,6 @@ def clean(obj: Mapping[str, Any], *, for_owner: bool) -> dict[str, Any]:
                     if "value" in one:
                         one["value"] = "…"
     return shown
-
-
-def _container_lists(obj: Mapping[str, Any]) -> list[list[dict[str, Any]]]:
-    spec = obj.get("spec") or {}
-    if "template" in spec:
-        spec = (spec["template"] or {}).get("spec") or {}
-    return [spec.get(kind) or [] for kind in ("containers", "initContainers")]
 
 
 def _event(one: Mapping[str, Any]) -> dict[str, Any]:

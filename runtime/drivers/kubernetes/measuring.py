@@ -162,7 +162,12 @@ class Measuring:
         if claim is None or claim["metadata"].get("deletionTimestamp"):
             return None
         if (claim.get("status") or {}).get("phase") != "Bound":
-            return Measured(0) if _is_untouched(claim) else None
+            # Nobody ever had it; the first one decides where it lies. Not so what comes from a
+            # snapshot, has its volume already (a move), or lost it.
+            spec = claim["spec"]
+            begun = any(spec.get(word) for word in ("dataSource", "dataSourceRef", "volumeName"))
+            waits = (claim.get("status") or {}).get("phase") == "Pending"
+            return Measured(0) if waits and not begun else None
         if _MANY_NODES in (claim["spec"].get("accessModes") or []):
             found: Placement | Beside | None = placement
         else:
@@ -220,16 +225,6 @@ def _number(found: object) -> float | int | None:
     if isinstance(found, bool) or not isinstance(found, int | float):
         return None
     return found if math.isfinite(found) and found >= 0 else None
-
-
-def _is_untouched(claim: Mapping[str, Any]) -> bool:
-    """Nobody ever had it; the first one decides where it lies.
-
-    Not so what comes from a snapshot, has its volume already (a move), or lost it.
-    """
-    spec = claim["spec"]
-    begun = any(spec.get(word) for word in ("dataSource", "dataSourceRef", "volumeName"))
-    return (claim.get("status") or {}).get("phase") == "Pending" and not begun
 
 
 def _uses(pod: Mapping[str, Any], claim: str) -> bool:

@@ -39,7 +39,7 @@ _VALUE_JUNK = re.compile(r"[^A-Za-z0-9._-]+")
 
 def namespace(prefix: str, slug: str, project_uid: str) -> str:
     """One per project: readable, distinct by the uid, a DNS label whatever the slug is."""
-    tail = _plain(project_uid)[:8] or "0"
+    tail = _JUNK.sub("", project_uid.lower())[:8] or "0"
     room = min(_SLUG_MAX, _LABEL_MAX - len(prefix) - len(tail) - 1)
     middle = _JUNK.sub("-", slug.lower()).strip("-")[: max(room, 0)].strip("-")
     return f"{prefix}{middle}-{tail}" if middle else f"{prefix}{tail}"
@@ -141,10 +141,6 @@ def _label(text: str, uid: str, limit: int) -> str:
     digest = hashlib.sha256(f"{uid}/{text}".encode()).hexdigest()[:10]
     slug = _JUNK.sub("-", text.lower()).strip("-")[: limit - 11].strip("-")
     return f"{slug}-{digest}" if slug else digest
-
-
-def _plain(uid: str) -> str:
-    return _JUNK.sub("", uid.lower())
 
 
 Key = tuple[str, str]  # namespace, name

@@ -110,16 +110,9 @@ class Leaving:
             return "not made for this project"
         if names.is_foreign(found, self._installation):
             return "made by another Berth"
-        self._end_tokens(found)
-        if why := self._held(namespace):
-            return why
-        self._client.delete("v1", "namespaces", namespace, uid=found["metadata"]["uid"])
-        return ""
-
-    def _end_tokens(self, namespace: Object) -> None:
-        """Also where the namespace stays: nobody is left who could end them later."""
-        name = namespace["metadata"]["name"]
-        keys = set(expected_of(namespace))
+        # Also where the namespace stays: nobody is left who could end them later
+        name = found["metadata"]["name"]
+        keys = set(expected_of(found))
         try:
             ours = f"{names.KIND}={PLACE}"
             accounts = self._client.list("v1", "serviceaccounts", name, ours)
@@ -129,6 +122,10 @@ class Leaving:
         for key in sorted(filter(tenant_access.holds_tokens, keys)):
             kind, _, called = key.partition("/")
             self._client.delete("v1", plural_of(kind), called, name)
+        if why := self._held(namespace):
+            return why
+        self._client.delete("v1", "namespaces", namespace, uid=found["metadata"]["uid"])
+        return ""
 
     def _held(self, namespace: str) -> str:
         if self._kinds is None:

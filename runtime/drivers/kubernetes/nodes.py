@@ -95,19 +95,14 @@ def choice_of(spec: Object) -> dict[str, Any]:
 
 def could_fit(spec: Object, nodes: Iterable[NodeFacts]) -> bool:
     """``spec``: of a pod; only nodes that it may choose, and whose taints it tolerates, count."""
-    wanted = _wanted(spec)
+    wanted: dict[str, float] = {}
+    for container in spec.get("containers") or []:
+        for name, text in ((container.get("resources") or {}).get("requests") or {}).items():
+            wanted[name] = wanted.get(name, 0.0) + quantity(str(text))
     return any(
         _holds(facts, wanted) and _may_choose(spec, facts.labels) and _may_stay(spec, facts.taints)
         for facts in nodes
     )
-
-
-def _wanted(spec: Object) -> dict[str, float]:
-    sums: dict[str, float] = {}
-    for container in spec.get("containers") or []:
-        for name, text in ((container.get("resources") or {}).get("requests") or {}).items():
-            sums[name] = sums.get(name, 0.0) + quantity(str(text))
-    return sums
 
 
 def _holds(facts: NodeFacts, wanted: Mapping[str, float]) -> bool:

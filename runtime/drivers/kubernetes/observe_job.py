@@ -143,7 +143,10 @@ def alive(sight: Sight) -> Found:
             return Found(Seen.CREATED, reason, message)
         return observe.again(sight) or Found(Seen.CREATED, Reason.SCHEDULING)
     if observe.is_going(pod):
-        return _once_more(pod)
+        end = own_end(pod)
+        if end is None:
+            return Found(Seen.STARTING, *waiting.interruption(pod))
+        return Found(Seen.STARTING, Reason.TRIED_AGAIN, f"exit code {end.exit_code}")
     if not (pod.get("spec") or {}).get("nodeName"):
         return observe.unplaced(sight, pod)
     found = observe.placed(sight, pod)
@@ -155,13 +158,6 @@ def held(sight: Sight) -> Found:
     if sight.pod is not None and not is_over(sight.pod):
         return Found(Seen.STARTING, Reason.PREEMPTED, sight.queued[1])
     return Found(Seen.CREATED, *sight.queued)
-
-
-def _once_more(pod: Object) -> Found:
-    end = own_end(pod)
-    if end is None:
-        return Found(Seen.STARTING, *waiting.interruption(pod))
-    return Found(Seen.STARTING, Reason.TRIED_AGAIN, f"exit code {end.exit_code}")
 
 
 def own_end(pod: Object) -> Found | None:

@@ -44,7 +44,10 @@ def step(client: KubeClient, options: KubernetesOptions, program: Program) -> Tr
     for pod in pods:
         found = _of(pod, program.command[0])
         if found.state is Attempt.DONE:
-            return Tried(Attempt.DONE, _output(client, namespace, pod["metadata"]["name"]))
+            path = path_of("v1", "pods", pod["metadata"]["name"], namespace) + "/log"
+            answer = client.read(path, {"limitBytes": str(OUTPUT_MAX), "container": names.MAIN})
+            output = answer.body.decode(errors="replace") if answer.status == _OK else ""
+            return Tried(Attempt.DONE, output)
         if found.state is Attempt.ABSENT:
             client.delete("batch/v1", "jobs", name, namespace)
         if found.state is not Attempt.RUNNING:
@@ -132,18 +135,14 @@ def _of(pod: Mapping[str, Any], program: str) -> Tried:
         if waiting.get("reason") in _NO_PULL:
             return Tried(Attempt.FAILED, str(waiting.get("message", ""))[:300])
         if ended := state.get("terminated"):
-            return _ended(ended, program)
+            code, text = int(ended.get("exitCode", 1)), str(ended.get("message", ""))
+            if code == 0:
+                return Tried(Attempt.DONE)
+            began = ended.get("reason") not in _NEVER_BEGAN
+            if (began and code == _NOT_FOUND) or (not began and lacks(text, program)):
+                return Tried(Attempt.ABSENT)
+            return Tried(Attempt.FAILED, text[:300])
     return Tried(Attempt.RUNNING)
-
-
-def _ended(ended: Mapping[str, Any], program: str) -> Tried:
-    code, text = int(ended.get("exitCode", 1)), str(ended.get("message", ""))
-    if code == 0:
-        return Tried(Attempt.DONE)
-    began = ended.get("reason") not in _NEVER_BEGAN
-    if (began and code == _NOT_FOUND) or (not began and lacks(text, program)):
-        return Tried(Attempt.ABSENT)
-    return Tried(Attempt.FAILED, text[:300])
 
 
 def lacks(text: str, program: str) -> bool:
@@ -154,9 +153,3 @@ def lacks(text: str, program: str) -> bool:
     name = rf"[\"'`]?(?:[^\s\"'`:]*/)?{re.escape(program)}[\"'`]?"
     found = rf"\b(?:exec:?|executable(?: file)?) {name}[: ].*(?:not found|no such file)"
     return re.search(found, text, re.IGNORECASE | re.DOTALL) is not None
-
-
-def _output(client: KubeClient, namespace: str, pod: str) -> str:
-    path = path_of("v1", "pods", pod, namespace) + "/log"
-    answer = client.read(path, {"limitBytes": str(OUTPUT_MAX), "container": names.MAIN})
-    return answer.body.decode(errors="replace") if answer.status == _OK else ""

@@ -46,7 +46,10 @@ class Pace:
             return []
         told, self._held = list(self._held.values()), {}
         for found in told:
-            self._note(found)
+            if found.seen == Seen.MISSING:
+                self._told.pop(found.uid, None)
+            else:
+                self._told[found.uid] = found.gist, found.detail.get("pod_uid")
         return told
 
     def seconds_left(self) -> float | None:
@@ -59,12 +62,6 @@ class Pace:
             return True
         gist, pod = known
         return gist != found.gist or _is_another(pod, found.detail.get("pod_uid"))
-
-    def _note(self, found: Observation) -> None:
-        if found.seen == Seen.MISSING:
-            self._told.pop(found.uid, None)
-        else:
-            self._told[found.uid] = found.gist, found.detail.get("pod_uid")
 
 
 def _is_another(pod: object, other: object) -> bool:

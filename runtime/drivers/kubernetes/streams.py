@@ -95,16 +95,12 @@ async def open_socket(endpoint: Endpoint, host: str, port: int) -> socket.socket
         except BaseException:
             made.close()
             raise
-        _tune(made)
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in _KEEPALIVE:
+            made.setsockopt(socket.IPPROTO_TCP, option, value)
         return made
     raise problem or OSError("no address")
-
-
-def _tune(made: socket.socket) -> None:
-    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in _KEEPALIVE:
-        made.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 class CheckedBackend(httpcore.AnyIOBackend):

@@ -184,7 +184,10 @@ class Tenants:
         try:
             made = self._client.apply(obj)
             if tenant.digest({**made, "kind": obj["kind"]}) != tenant.digest(obj):
-                self._overwrite(obj, made["metadata"]["resourceVersion"])
+                meta = {**obj["metadata"], "resourceVersion": made["metadata"]["resourceVersion"]}
+                path = path_of(*_PLURALS[obj["kind"]], meta["name"], meta["namespace"])
+                params = {"fieldManager": names.MANAGER}
+                raise_for(self._client.request("PUT", path, params, {**obj, "metadata": meta}))
         except InvalidSpec:
             if not self._is_fixed_otherwise(obj):
                 raise
@@ -206,12 +209,6 @@ class Tenants:
         self._client.apply(again, dry_run=True)
         self._delete(obj["kind"], meta["name"], meta["namespace"])
         self._client.apply(obj)
-
-    def _overwrite(self, obj: Object, resource_version: str) -> None:
-        meta = {**obj["metadata"], "resourceVersion": resource_version}
-        path = path_of(*_PLURALS[obj["kind"]], meta["name"], meta["namespace"])
-        params = {"fieldManager": names.MANAGER}
-        raise_for(self._client.request("PUT", path, params, {**obj, "metadata": meta}))
 
     def _write_secrets(
         self, spec: TenantSpec, expected: Mapping[str, str], before: Mapping[str, str]

@@ -203,7 +203,9 @@ class Volumes:
                 seen = _SIZE_NOT_SEEN
         else:
             self._make(volume_uid, where, on, project=project, owner=owner)
-        self._note(where, name, seen)
+        if len(self._there) > _THERE_KEPT:
+            self._there.clear()
+        self._there[where, name] = (time.monotonic(), seen)
 
     def claim(self, volume_uid: str, namespace: str) -> Object | None:
         return self._client.get("v1", CLAIMS, names.claim(volume_uid), namespace)
@@ -224,11 +226,6 @@ class Volumes:
         self._client.apply(
             build.claim(volume_uid, where, self._options, project=project, owner=owner, backing=on)
         )
-
-    def _note(self, namespace: str, name: str, size: int | None) -> None:
-        if len(self._there) > _THERE_KEPT:
-            self._there.clear()
-        self._there[namespace, name] = (time.monotonic(), size)
 
     # --- remove -------------------------------------------------------------------------------
     def remove(self, volume_uid: str) -> None:
@@ -272,31 +269,29 @@ class Volumes:
                 if not claim["metadata"].get("deletionTimestamp"):
                     self._client.delete("v1", CLAIMS, names.claim(volume_uid), before)
                 raise NotYet("The volume is leaving its project.", retry_in=0.5)
-            self._hand_over(found, volume_uid, where, project=project, owner=owner)
+            # One write, refused when somebody changed the volume since it was read
+            labels = {
+                names.PROJECT: names.label_value(project),
+                names.OWNER: names.label_value(owner),
+            }
+            change = {
+                "metadata": {
+                    "labels": {key: value or None for key, value in labels.items()},
+                    "resourceVersion": found["metadata"]["resourceVersion"],
+                },
+                "spec": {
+                    "claimRef": {
+                        **build.claim_of(volume_uid, where),
+                        "uid": None,
+                        "resourceVersion": None,
+                    }
+                },
+            }
+            self._client.patch("v1", VOLUMES, names.volume(volume_uid), "", change)
         on = build.resolved(backing, self._options)
         self._client.apply(
             build.claim(volume_uid, where, self._options, project=project, owner=owner, backing=on)
         )
-
-    def _hand_over(
-        self, found: Object, volume_uid: str, where: str, *, project: str, owner: str
-    ) -> None:
-        """One write, refused when somebody changed the volume since it was read."""
-        labels = {names.PROJECT: names.label_value(project), names.OWNER: names.label_value(owner)}
-        change = {
-            "metadata": {
-                "labels": {key: value or None for key, value in labels.items()},
-                "resourceVersion": found["metadata"]["resourceVersion"],
-            },
-            "spec": {
-                "claimRef": {
-                    **build.claim_of(volume_uid, where),
-                    "uid": None,
-                    "resourceVersion": None,
-                }
-            },
-        }
-        self._client.patch("v1", VOLUMES, names.volume(volume_uid), "", change)
 
     # --- inside ---------------------------------------------------------------------------------
     def refuse_foreign(self, found: Object | None) -> None:

@@ -154,7 +154,10 @@ class Stream:
                     self._rest(pause)
                 continue
             except DriverError as error:
-                if self._fails_for() > PATIENCE_S:
+                # Since the first failure: a silent connection was good until it was given up
+                now = time.monotonic()
+                self._failing_since = self._failing_since or now
+                if now - self._failing_since > PATIENCE_S:
                     self._out.put(Change(self._kind.kind, "error", error=error))
                     return
                 self._rest(pause, silent_since=begun)
@@ -166,12 +169,6 @@ class Stream:
                 self._out.put(Change(self._kind.kind, "error", error=trouble))
                 return
             pause = 0.1
-
-    def _fails_for(self) -> float:
-        """Since the first failure: a silent connection was good until it was given up."""
-        now = time.monotonic()
-        self._failing_since = self._failing_since or now
-        return now - self._failing_since
 
     def _is_denied_for_long(self) -> bool:
         now = time.monotonic()

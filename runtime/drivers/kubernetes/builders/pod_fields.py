@@ -114,7 +114,16 @@ def placing(spec: WorkloadSpec, options: KubernetesOptions) -> dict[str, Any]:
     found = nodes(spec.placement)
     # Where an order is asked for, being together must not outweigh it: both count the same.
     if spec.resources.gpus and not options.scheduler and not _liked(spec.placement):
-        found.setdefault("affinity", {})["podAffinity"] = _together()
+        # Without a packing scheduler: prefer nodes on which GPU pods already are
+        term = {
+            "labelSelector": {"matchLabels": {names.GPU: "true"}},
+            "namespaceSelector": {},
+            "topologyKey": _HOSTNAME,
+        }
+        weighted = {"weight": 100, "podAffinityTerm": term}
+        found.setdefault("affinity", {})["podAffinity"] = {
+            "preferredDuringSchedulingIgnoredDuringExecution": [weighted]
+        }
     if spec.resources.gpus and options.scheduler:
         found["schedulerName"] = options.scheduler
     return found
@@ -126,7 +135,16 @@ def nodes(placement: Placement) -> dict[str, Any]:
     if placement.node_labels:
         found["nodeSelector"] = dict(sorted(placement.node_labels.items()))
     affinity: dict[str, Any] = {}
-    if terms := _terms(placement):
+    # One term for each acceptable set of labels; each keeps off what must be avoided
+    machines = sorted(placement.architectures)
+    runs = [{"key": _ARCH, "operator": "In", "values": machines}] if machines else []
+    avoided = [
+        {"key": key, "operator": "NotIn", "values": sorted(values)}
+        for key, values in sorted(placement.avoid.items())
+    ]
+    kinds: Iterable[Mapping[str, str]] = placement.any_of or ({},)
+    wanted = [[*_carries(labels), *runs, *avoided] for labels in kinds]
+    if terms := [{"matchExpressions": term} for term in wanted if term]:
         affinity["requiredDuringSchedulingIgnoredDuringExecution"] = {"nodeSelectorTerms": terms}
     if liked := _liked(placement) or _near(placement):
         affinity["preferredDuringSchedulingIgnoredDuringExecution"] = liked
@@ -140,19 +158,6 @@ def nodes(placement: Placement) -> dict[str, Any]:
 def gpu_labels(spec: WorkloadSpec) -> dict[str, str]:
     """What others of the kind are drawn to, on pods that hold GPUs."""
     return {names.GPU: "true"} if spec.resources.gpus else {}
-
-
-def _terms(placement: Placement) -> list[dict[str, Any]]:
-    """One term for each acceptable set of labels; each keeps off what must be avoided."""
-    machines = sorted(placement.architectures)
-    runs = [{"key": _ARCH, "operator": "In", "values": machines}] if machines else []
-    avoided = [
-        {"key": key, "operator": "NotIn", "values": sorted(values)}
-        for key, values in sorted(placement.avoid.items())
-    ]
-    kinds: Iterable[Mapping[str, str]] = placement.any_of or ({},)
-    wanted = [[*_carries(labels), *runs, *avoided] for labels in kinds]
-    return [{"matchExpressions": term} for term in wanted if term]
 
 
 def _liked(placement: Placement) -> list[dict[str, Any]]:
@@ -192,17 +197,6 @@ def _near(placement: Placement) -> list[dict[str, Any]]:
 
 def _carries(labels: Mapping[str, str]) -> list[dict[str, Any]]:
     return [{"key": k, "operator": "In", "values": [v]} for k, v in sorted(labels.items())]
-
-
-def _together() -> dict[str, Any]:
-    """Without a packing scheduler: prefer nodes on which GPU pods already are."""
-    term = {
-        "labelSelector": {"matchLabels": {names.GPU: "true"}},
-        "namespaceSelector": {},
-        "topologyKey": _HOSTNAME,
-    }
-    weighted = {"weight": 100, "podAffinityTerm": term}
-    return {"preferredDuringSchedulingIgnoredDuringExecution": [weighted]}
 
 
 def _toleration(given: Mapping[str, str]) -> dict[str, Any]:

@@ -118,6 +118,18 @@ def _main(
     spec: WorkloadSpec, options: KubernetesOptions, name: str, *, files: bool
 ) -> dict[str, Any]:
     port = port_of(spec)
+    # Requests equal limits, so that nobody slows another and nobody is thrown out first. Only
+    # processors may be promised several times, where the operator says so.
+    asked = {"cpu": cpu(spec.resources.cpu_milli), "memory": f"{spec.resources.memory_mib}Mi"}
+    if spec.resources.gpus:
+        asked[spec.placement.resource] = str(spec.resources.gpus)
+    asked |= {key: str(count) for key, count in sorted(spec.network.resources.items())}
+    requests, limits = dict(asked), dict(asked)
+    requests["cpu"] = cpu(max(10, spec.resources.cpu_milli // max(1, options.cpu_overcommit)))
+    if options.scratch_gib:
+        # A limit alone would become a request too, which simulated and small nodes lack.
+        requests["ephemeral-storage"] = "0"
+        limits["ephemeral-storage"] = f"{options.scratch_gib}Gi"
     found: dict[str, Any] = {
         "envFrom": [{"secretRef": {"name": name}}],
         "image": spec.image,
@@ -125,7 +137,7 @@ def _main(
         # start here from the node's store without one.
         "imagePullPolicy": "IfNotPresent" if is_for_all(spec.image, options) else "Always",
         "name": names.MAIN,
-        "resources": _resources(spec, options),
+        "resources": {"limits": limits, "requests": requests},
         "securityContext": _LOCKED,
         # Not the end of the log: the pod's status is seen by the whole project, logs by the owner.
         "terminationMessagePolicy": "File",
@@ -136,7 +148,9 @@ def _main(
         found["command"] = [_said(word, spec) for word in spec.command]
     if spec.args:
         found["args"] = [_said(word, spec) for word in spec.args]
-    if ports := _ports(spec):
+    listens = [port_of(spec)] if spec.probe is not None or spec.port else []
+    wanted = dict.fromkeys([*listens, *spec.ports])
+    if ports := [{"containerPort": p, "name": f"p{p}", "protocol": "TCP"} for p in wanted]:
         found["ports"] = ports
     if spec.probe is not None:
         found["startupProbe"] = _probe(spec.probe, port)
@@ -196,33 +210,9 @@ def _probe(probe: Probe, port: int) -> dict[str, Any]:
     }
 
 
-def _resources(spec: WorkloadSpec, options: KubernetesOptions) -> dict[str, Any]:
-    """Requests equal limits, so that nobody slows another and nobody is thrown out first.
-
-    Only processors may be promised several times, where the operator says so.
-    """
-    asked = {"cpu": cpu(spec.resources.cpu_milli), "memory": f"{spec.resources.memory_mib}Mi"}
-    if spec.resources.gpus:
-        asked[spec.placement.resource] = str(spec.resources.gpus)
-    asked |= {key: str(count) for key, count in sorted(spec.network.resources.items())}
-    requests, limits = dict(asked), dict(asked)
-    requests["cpu"] = cpu(max(10, spec.resources.cpu_milli // max(1, options.cpu_overcommit)))
-    if options.scratch_gib:
-        # A limit alone would become a request too, which simulated and small nodes lack.
-        requests["ephemeral-storage"] = "0"
-        limits["ephemeral-storage"] = f"{options.scratch_gib}Gi"
-    return {"limits": limits, "requests": requests}
-
-
 def cpu(milli: int) -> str:
     """The API server's own spelling, so that what comes back equals what was sent."""
     return str(milli // 1000) if milli % 1000 == 0 else f"{milli}m"
-
-
-def _ports(spec: WorkloadSpec) -> list[dict[str, Any]]:
-    listens = [port_of(spec)] if spec.probe is not None or spec.port else []
-    wanted = dict.fromkeys([*listens, *spec.ports])
-    return [{"containerPort": p, "name": f"p{p}", "protocol": "TCP"} for p in wanted]
 
 
 def _mounts(spec: WorkloadSpec, *, files: bool) -> list[dict[str, Any]]:
