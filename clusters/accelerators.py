@@ -9,7 +9,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from common.ids import slugify
-from runtime.drivers.kubernetes.fitting import tolerates
+from runtime.drivers.kubernetes.nodes import tolerates
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

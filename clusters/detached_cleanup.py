@@ -20,7 +20,7 @@ from runtime import installation, leases, reconcilers
 from runtime.protocol import DriverError, NotYet, Unreachable
 
 if TYPE_CHECKING:
-    from runtime.drivers.kubernetes.namespace_cleanup import Leaving
+    from runtime.drivers.kubernetes.namespaces import Leaving
 
 log = structlog.get_logger(__name__)
 PLACE = "place"
@@ -138,12 +138,10 @@ def _end(row: Farewell, left: dict[str, str]) -> None:
 
 
 def _open(row: Farewell) -> tuple[Leaving, Any]:
-    from runtime.drivers.kubernetes import addresses, kubeconfig
+    from runtime.drivers.kubernetes import access, kubeconfig
     from runtime.drivers.kubernetes.client import KubeClient
-    from runtime.drivers.kubernetes.namespace_cleanup import Leaving
+    from runtime.drivers.kubernetes.namespaces import Leaving
 
     text = sealing.unseal(row.sealed_kubeconfig, settings.BERTH_CLUSTER_PRIVATE_KEY)
-    client = KubeClient(
-        kubeconfig.parse(text), check=addresses.check_from_settings(), connections=4
-    )
+    client = KubeClient(kubeconfig.parse(text), check=access.check_from_settings(), connections=4)
     return Leaving(client, installation.own_id()), client.close

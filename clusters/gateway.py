@@ -62,8 +62,8 @@ def client(access_of: Callable[[Cluster], Any]) -> KubeClient | None:
 
 @lru_cache(maxsize=1)
 def _client(access_of: Callable[[Cluster], Any], pk: int, _revision: int) -> KubeClient | None:
-    from runtime.drivers.kubernetes import addresses
+    from runtime.drivers.kubernetes.access import check_from_settings
     from runtime.drivers.kubernetes.client import KubeClient
 
     access = access_of(Cluster.objects.get(pk=pk))
-    return None if access is None else KubeClient(access, check=addresses.check_from_settings())
+    return None if access is None else KubeClient(access, check=check_from_settings())

@@ -89,9 +89,9 @@ def driver_options(cluster: Cluster) -> Any:
 def access_of(cluster: Cluster) -> Any:
     """Return the opened ``KubeAccess``; None where this process may not have it."""
     if in_cluster.is_own(cluster):
-        from runtime.drivers.kubernetes import incluster
+        from runtime.drivers.kubernetes.access import own_access
 
-        return incluster.access()
+        return own_access()
     if not settings.BERTH_CLUSTER_PRIVATE_KEY:
         return None
     from runtime.drivers.kubernetes import kubeconfig
@@ -106,14 +106,13 @@ def access_of(cluster: Cluster) -> Any:
 
 def streams_of(cluster: Cluster) -> Streams | None:
     """Return new streams into what runs there; None where this process may not have them."""
-    from runtime.drivers.kubernetes import addresses
-    from runtime.drivers.kubernetes.endpoint import Endpoint
-    from runtime.drivers.kubernetes.streams import KubeStreams
+    from runtime.drivers.kubernetes.access import check_from_settings
+    from runtime.drivers.kubernetes.streams import Endpoint, KubeStreams
 
     access = access_of(cluster)
     if access is None:
         return None
-    return KubeStreams(Endpoint.of(access, addresses.check_from_settings()))
+    return KubeStreams(Endpoint.of(access, check_from_settings()))
 
 
 def register_lookup(of: Lookup) -> None:

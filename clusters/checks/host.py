@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from clusters.checks.base import Subject
     from clusters.checks.probe_runner import Bench
-    from runtime.drivers.kubernetes.builders.tenant.policies import Front, Network
+    from runtime.drivers.kubernetes.builders.tenant_policies import Front, Network
 
 NAME = "host"
 KUBELET = 10250
@@ -67,11 +67,11 @@ def act(subject: Subject, bench: Bench) -> Finding:
 
 def closed(subject: Subject, bench: Bench, nodes: list[str]) -> tuple[str, Network]:
     """Return a namespace under the very policies of projects, with the operator's openings."""
-    from runtime.drivers.kubernetes.builders.tenant import policies
+    from runtime.drivers.kubernetes.builders import tenant_policies
 
     network = _network(subject, nodes)
     where, options = bench.namespace("c"), registry.driver_options(subject.cluster)
-    for policy in policies.build(where, bench.labels(), options, network):
+    for policy in tenant_policies.build(where, bench.labels(), options, network):
         bench.policy(where, policy["metadata"]["name"], policy["spec"])
     return where, network
 

@@ -171,13 +171,13 @@ def _clear(bench: Bench) -> None:
 
 def _asker(cluster: Cluster) -> _Closing | None:
     from clusters.checks.asking import ClientAsker
-    from runtime.drivers.kubernetes import addresses
+    from runtime.drivers.kubernetes.access import check_from_settings
     from runtime.drivers.kubernetes.client import KubeClient
 
     access = registry.access_of(cluster)
     if access is None:
         return None
-    return ClientAsker(KubeClient(access, check=addresses.check_from_settings(), connections=4))
+    return ClientAsker(KubeClient(access, check=check_from_settings(), connections=4))
 
 
 if TYPE_CHECKING:

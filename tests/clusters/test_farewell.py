@@ -13,7 +13,7 @@ from common import sealing
 from common.clock import now
 from events.models import Event
 from projects.models import ProjectPlace
-from runtime.drivers.kubernetes.namespace_cleanup import Leaving
+from runtime.drivers.kubernetes.namespaces import Leaving
 from runtime.protocol import Denied, NotYet
 from tests.clusters import kubeconfigs
 from tests.drivers.kubernetes.stub import Stub

@@ -14,8 +14,7 @@ from clusters.registry import access_of
 from common.clock import now
 from common.errors import Invalid
 from projects.models import ProjectPlace
-from runtime.drivers.kubernetes import incluster
-from runtime.drivers.kubernetes.access import Bearer
+from runtime.drivers.kubernetes.access import Bearer, own_access
 from tests.clusters.probing import Api, bench, subject
 
 
@@ -29,7 +28,7 @@ def mounted(folder: Path, token: str = "first") -> Path:
 def pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT_HTTPS", "443")
-    monkeypatch.setattr(incluster, "MOUNT", tmp_path)
+    monkeypatch.setattr("runtime.drivers.kubernetes.access.MOUNT", tmp_path)
     return tmp_path
 
 
@@ -117,7 +116,7 @@ def test_a_process_without_a_mounted_token_has_no_identity(
 
 def test_a_rotated_token_is_read_again_after_a_refusal(pod: Path) -> None:
     mounted(pod)
-    access = incluster.access()
+    access = own_access()
     assert access is not None
     bearer = Bearer(access)
     assert bearer.headers() == {"Authorization": "Bearer first"}

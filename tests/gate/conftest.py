@@ -127,8 +127,7 @@ async def serving(kube_url: str, *, patience_s: float = 30) -> AsyncIterator[Run
     from common.serving import for_browsers
     from gate.server import BACKLOG, Listener, config
     from gate.service import Connections, Gate, Located
-    from runtime.drivers.kubernetes.endpoint import Endpoint
-    from runtime.drivers.kubernetes.streams import KubeStreams
+    from runtime.drivers.kubernetes.streams import Endpoint, KubeStreams
 
     place = Located("1", KubeStreams(Endpoint(kube_url)))
     made = Gate(Connections(lambda _key, known: None if known == "1" else place))

@@ -9,7 +9,7 @@ import pytest
 
 from gate import rpc
 from runtime.drivers.kubernetes.client import KubeClient
-from runtime.drivers.kubernetes.recent import recent_events
+from runtime.drivers.kubernetes.inspection import recent_events
 
 PAGE = 500
 NAMES = ("ws-x", "ws-x-0")

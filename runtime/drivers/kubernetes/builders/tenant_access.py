@@ -87,18 +87,18 @@ def rules_of(user: KubeUser) -> list[Object]:
             {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": list(_READ)},
         ]
     if user.pods:
-        names = sorted(user.pods)
+        own_pods = sorted(user.pods)
         rules += [
             {
                 "apiGroups": [""],
                 "resources": ["pods/log"],
-                "resourceNames": names,
+                "resourceNames": own_pods,
                 "verbs": ["get"],
             },
             {
                 "apiGroups": [""],
                 "resources": ["pods/exec", "pods/portforward"],
-                "resourceNames": names,
+                "resourceNames": own_pods,
                 "verbs": ["create", "get"],
             },
         ]

@@ -1,18 +1,14 @@
-"""Where the secret files of workloads lie: in memory, gone when the workload ended.
-
-A folder of our own under ``/dev/shm``, with one folder per workload in it. That one is filled
-while it is still ours, then given to the workload's user and put in its place by one rename, so
-root never writes where a user may. The workload's parent removes it with the last process; what
-a killed parent left goes when the end is noticed. A machine without such memory keeps the files
-in the workload's space, and the isolation facts say so.
-"""
+"""Folders with owners of their own: those of secret files, and those that several users share."""
 
 import contextlib
 import os
+import stat
+import struct
 from collections.abc import Mapping
 from pathlib import Path
 
 from runtime.drivers.local.records import Trash, destroy, write_atomic
+from runtime.drivers.local.requests import Refused
 
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - a folder of our own inside it, checked
 _GONE, _NEW = ".gone-", ".new-"
@@ -121,3 +117,46 @@ def _is_memory(folder: Path) -> bool:
         return False
     kinds = [words[2] for line in lines if (words := line.split()) and words[1] == str(folder)]
     return bool(kinds) and kinds[-1] in ("tmpfs", "ramfs") and os.access(folder, os.W_OK)
+
+
+MODE = 0o2770
+CLOSED_UMASK, GROUP_UMASK = 0o077, 0o007
+_ACL = "system.posix_acl_default"
+_USER, _GROUP, _OTHER, _NOBODY = 0x01, 0x04, 0x20, 0xFFFFFFFF
+# Version 2, then (tag, permissions, id) for the owner, the group and everybody else.
+_DEFAULT = struct.pack("<I", 2) + b"".join(
+    struct.pack("<HHI", tag, bits, _NOBODY) for tag, bits in ((_USER, 7), (_GROUP, 7), (_OTHER, 0))
+)
+
+
+def make_shared(folder: Path, gid: int) -> None:
+    """Make it root's with this group; refuse one that is somebody else's. May be repeated."""
+    try:
+        folder.mkdir(mode=0o700)
+    except FileExistsError:
+        found = folder.lstat()
+        ours = stat.S_ISDIR(found.st_mode) and found.st_uid == 0 and found.st_gid in (0, gid)
+        if not ours:
+            raise Refused(
+                "error", f"folder {folder.name} belongs to another user", reason="start-failed"
+            ) from None
+        if found.st_gid == gid and found.st_mode & 0o7777 == MODE and has_acl(folder):
+            return
+    os.chown(folder, 0, gid, follow_symlinks=False)
+    folder.chmod(MODE)  # its parent is root's alone: nobody can have put a link here
+    try:
+        os.setxattr(folder, _ACL, _DEFAULT)
+    except OSError:
+        return  # no ACL on this disk: ``umask_for`` sees it
+
+
+def has_acl(folder: Path) -> bool:
+    try:
+        return os.getxattr(folder, _ACL) == _DEFAULT
+    except OSError:
+        return False
+
+
+def umask_for(folders: list[Path]) -> int:
+    """Return the umask of a process that sees these shared folders."""
+    return CLOSED_UMASK if all(has_acl(folder) for folder in folders) else GROUP_UMASK

@@ -1,15 +1,68 @@
-"""A request as it came over the socket, with every field of the type we rely on, or refused."""
+"""What goes over the supervisor's socket: one JSON object per line, both ways, or a refusal.
 
+Shared by the supervisor and its client. Of a request every field that is relied on has its type.
+"""
+
+import json
+from dataclasses import dataclass, field
 from typing import Any
 
 from runtime.drivers import secret_files
-from runtime.drivers.local.json_lines import Refused
-from runtime.drivers.local.launcher import Secrets, checked_name
-from runtime.drivers.local.workload import Facts
+from runtime.drivers.mount_names import is_plain
 from runtime.protocol import InvalidSpec
 
+LINE_LIMIT = 8 * 1024 * 1024  # a request; answers may be longer
+HEARTBEAT_S = 10.0
+
+
+def encode(message: dict[str, Any]) -> bytes:
+    return json.dumps(message, separators=(",", ":")).encode() + b"\n"
+
+
+def decode(line: bytes) -> dict[str, Any]:
+    message = json.loads(line)
+    if not isinstance(message, dict):
+        raise TypeError("a message is one JSON object")
+    return message
+
+
+class Refused(Exception):  # noqa: N818 - it is an answer, carried over the wire by its kind
+    """A request that can't be done; ``kind`` becomes the driver's exception."""
+
+    def __init__(
+        self, kind: str, message: str, *, reason: str = "", retry_in: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.kind, self.reason, self.retry_in = kind, reason, retry_in
+
+    def answer(self) -> dict[str, Any]:
+        return {
+            "error": self.kind,
+            "message": str(self),
+            "reason": self.reason,
+            "retry_in": self.retry_in,
+        }
+
+
+Facts = dict[str, Any]
 _REPLICAS = 256  # each is a process with a parent
 _ATTEMPTS, _BACKOFF_S = 100, 3600.0
+
+
+@dataclass(frozen=True)
+class Secrets:
+    """What only the workload may read; never in a record, never on a disk."""
+
+    env: dict[str, str] = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict)
+    placed: list[str] = field(default_factory=list)  # files that hold the path of their folder
+
+
+def checked_name(name: str, what: str) -> str:
+    """Return a name that is safe as one part of a path."""
+    if not is_plain(name):
+        raise Refused("invalid-spec", f"{what} {name[:40]!r} is not a plain name")
+    return name
 
 
 def parse_spec(raw: Any) -> Facts:
