@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from clusters import node_use
+from clusters import device_use
 from common.clock import now
 from credentials import references as keys
 from jobs.models import Job
@@ -31,7 +31,7 @@ def connect() -> None:
     volumes.register(_uses)
     keys.register(_keeps)
     waiting.loads_changed.register(_wake)
-    node_use.register(Job.KIND, _about)
+    device_use.register(Job.KIND, _about)
 
 
 def _uses(volume: Volume) -> list[volumes.Holder]:
@@ -51,12 +51,12 @@ def _keeps(credential: Credential) -> list[keys.Holder]:
     ]
 
 
-def _about(uids: Collection[UUID]) -> Mapping[UUID, node_use.Told]:
+def _about(uids: Collection[UUID]) -> Mapping[UUID, device_use.Told]:
     rows = Job.objects.filter(uid__in=uids).select_related("owner", "project")
     latest = metrics.latest(uids)
     means = metrics.means(uids, now() - _HOUR, "gpu_utilisation")
     return {
-        row.uid: node_use.Told(
+        row.uid: device_use.Told(
             name=row.name,
             url=row.get_absolute_url(),
             owner=row.owner.label,
