@@ -12,9 +12,9 @@ from uuid import UUID
 from django.core.cache import cache
 from django.utils.translation import get_language
 
-from clusters.architectures import architectures_of, kept_to
 from clusters.models import Cluster
 from clusters.options import options_of
+from clusters.where import architectures_of, kept_to
 from common.concurrency import turn
 from common.errors import BerthError, Invalid
 from common.oci.problems import ImageProblem, Problem

@@ -14,7 +14,7 @@ from django.utils.dateparse import parse_datetime
 from django.utils.translation import gettext as _
 
 from accounts import tickets
-from clusters.in_cluster import kubectl_reaches
+from clusters.installed import kubectl_reaches
 from common.errors import Forbidden, NotFound
 from common.ui.views import PlatformView
 from gate import rpc

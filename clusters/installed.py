@@ -5,16 +5,17 @@ Its credential is the mounted service account of worker and gate, never anything
 
 from django.conf import settings
 from django.db import transaction
+from django.utils.translation import gettext_noop
 
 from clusters import hooks
-from clusters.drivers import KUBERNETES
-from clusters.models import Cluster
+from clusters.models import KUBERNETES, Cluster
 from clusters.options import check, options_of
 from common.clock import now
+from runtime.models import ONE_MACHINE
 
 
 @transaction.atomic
-def ensure() -> Cluster | None:
+def ensure_in_cluster() -> Cluster | None:
     """Make or update the row; None when Berth runs outside of any cluster it uses."""
     key = settings.BERTH_IN_CLUSTER
     if not key:
@@ -41,3 +42,16 @@ def is_own(cluster: Cluster) -> bool:
 def kubectl_reaches(cluster: Cluster) -> bool:
     """Whether people's kubectl can be told an address: the one that we use here is a pod's."""
     return not is_own(cluster) or bool(options_of(cluster.options).kube_api_url)
+
+
+# The row of this machine itself, which nobody attaches.
+
+
+def ensure_local_cluster() -> Cluster:
+    """Return the row of this machine, made when missing, with the driver that settings name."""
+    made = {"name": gettext_noop("This machine"), "driver": settings.BERTH_LOCAL_DRIVER}
+    cluster, _made = Cluster.objects.get_or_create(key=ONE_MACHINE, defaults=made)
+    if cluster.driver != settings.BERTH_LOCAL_DRIVER:
+        cluster.driver = settings.BERTH_LOCAL_DRIVER
+        cluster.save(update_fields=["driver"])
+    return cluster
