@@ -16,8 +16,7 @@ from common.templatetags import berth as tags
 from console import selectors
 from console.views.base import Table
 from console.words import via_words
-from events.details import details_of
-from events.verbs import outcome_words, words_of
+from events.verbs import details_of, outcome_words, words_of
 
 END: dict[str, Any] = {"td": {"class": "end"}, "th": {"class": "end"}}
 

@@ -11,7 +11,7 @@ class ProjectsConfig(AppConfig):
         from accounts.ui.base import add_tab
         from clusters import hooks as clusters
         from common.drf.viewsets import register_idempotency
-        from events import details
+        from events import verbs
         from notifications.kinds import register_mail_url
         from projects import access, idempotency, namespaces, place_reconciler, selectors, services
         from projects.choices import roles_in_words
@@ -22,7 +22,7 @@ class ProjectsConfig(AppConfig):
         from runtime import ports, reconcilers
 
         register_idempotency(idempotency)
-        details.register(
+        verbs.register_details(
             ("member.added", "member.role-changed", "member.removed", "member.left"), roles_in_words
         )
         reconcilers.register(ProjectReconciler())

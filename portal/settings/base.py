@@ -173,6 +173,7 @@ TEMPLATES = [
                 "portal.context_processors.shell",
             ],
             "builtins": ["common.templatetags.berth"],
+            "libraries": {"events": "events.verbs"},
         },
     }
 ]
