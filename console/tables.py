@@ -10,7 +10,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 
-from accounts.choices import PlatformRole
+from accounts.models import PlatformRole
 from clusters.models import label_of
 from common.templatetags import berth as tags
 from console import selectors

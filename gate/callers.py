@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 
 from django.utils.translation import gettext as _
 
-from accounts import tickets
+from accounts import crypto
 from accounts.models import ApiToken, SshKey, User
 from accounts.principal import Principal
-from accounts.services import token_authenticate
+from accounts.services.tokens import token_authenticate
 from common.errors import BerthError
 from hubapi import sessions
 
@@ -43,7 +43,7 @@ class Caller:
 
 def from_ticket(sealed: str, name: str, ip: str, language: str = "en") -> Caller:
     """Return who was given this ticket for ``name``; ``language``: where they chose none."""
-    ticket = tickets.read(sealed)
+    ticket = crypto.read_ticket(sealed)
     if ticket is None or ticket.name != name:
         raise SignedOut(_("Sign in to the portal first, and open this from its page."))
     caller = Caller(ticket.user_pk, "", ip, session_key=ticket.session_key)

@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
-from accounts.services import record_denied
+from accounts.services.sessions import record_denied
 from common.errors import BerthError, Forbidden, NotFound
 from common.looks import look
 from gate.callers import Caller, principal_of

@@ -3,7 +3,7 @@
 from django.urls import URLPattern, URLResolver, include, path
 
 APIS = (
-    "accounts.api.urls",
+    "accounts.api.views",
     "projects.api.urls",
     "credentials.api.urls",
     "images.api.urls",

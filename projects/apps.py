@@ -7,8 +7,9 @@ class ProjectsConfig(AppConfig):
     def ready(self) -> None:
         from django.utils.translation import gettext_lazy
 
-        from accounts import groups, hooks, invitations, scopes
-        from accounts.ui.base import add_tab
+        from accounts import hooks
+        from accounts.principal import register_scope
+        from accounts.ui import add_tab
         from clusters import hooks as clusters
         from common.drf.viewsets import register_idempotency
         from events import verbs
@@ -36,11 +37,11 @@ class ProjectsConfig(AppConfig):
         services.kube.connect()
         clusters.cluster_changed.register(namespaces.cluster_changed)
         clusters.project_clusters.register(namespaces.clusters_of)
-        groups.register(services.groups_sync)
-        invitations.register(InvitationGate())
+        hooks.groups_known.register(services.groups_sync)
+        hooks.register_gate(InvitationGate())
         add_tab("projects:kubeconfigs", gettext_lazy("Kubeconfigs"), namespaces.any_tenant_cluster)
         hooks.project_choices.register(selectors.choices_for_tokens)
         register_mail_url("project.invited", mail_link)
         for permission, text in access.PERMISSION_TEXT.items():
-            scopes.register(permission, text)
-        scopes.register(SCOPE_CREATE, selectors.CREATE_TEXT)
+            register_scope(permission, text)
+        register_scope(SCOPE_CREATE, selectors.CREATE_TEXT)

@@ -192,7 +192,7 @@ def test_a_banner_that_ends_before_it_begins_is_refused(operator: Any, principal
 
 
 def test_a_changed_password_is_told(alice: Any, operator: Any, principal: Any) -> None:
-    from accounts.services import password_reset_by_operator
+    from accounts.services.people import password_reset_by_operator
 
     password_reset_by_operator(who=principal(operator), user=alice)
     assert not Notification.objects.exists()  # somebody new: this is the first one
