@@ -18,10 +18,11 @@ from typing import TypeVar
 import structlog
 from django.utils.translation import gettext as _
 
-from accounts import tickets
+from accounts import crypto
 from accounts.models import ApiToken, SshKey, User
 from accounts.principal import Principal
-from accounts.services import record_denied, token_authenticate
+from accounts.services.sessions import record_denied
+from accounts.services.tokens import token_authenticate
 from common.errors import BerthError, Forbidden, NotFound
 from common.looks import closing, look
 from hubapi import sessions
@@ -59,7 +60,7 @@ class Caller:
 
 def from_ticket(sealed: str, name: str, ip: str, language: str = "en") -> Caller:
     """Return who was given this ticket for ``name``; ``language``: where they chose none."""
-    ticket = tickets.read(sealed)
+    ticket = crypto.read_ticket(sealed)
     if ticket is None or ticket.name != name:
         raise SignedOut(_("Sign in to the portal first, and open this from its page."))
     caller = Caller(ticket.user_pk, "", ip, session_key=ticket.session_key)

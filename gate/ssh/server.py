@@ -24,7 +24,7 @@ from django.db import InterfaceError, OperationalError
 from django.utils.translation import gettext as _
 
 from accounts.models import SshKey
-from accounts.services import record_denied
+from accounts.services.sessions import record_denied
 from common.errors import BerthError
 from common.looks import look
 from gate import guard

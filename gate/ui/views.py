@@ -13,7 +13,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonRes
 from django.utils.dateparse import parse_datetime
 from django.utils.translation import gettext as _
 
-from accounts import tickets
+from accounts import crypto
 from clusters.installed import kubectl_reaches
 from common.errors import Forbidden, NotFound
 from common.ui.views import PlatformView
@@ -98,7 +98,7 @@ class Ticket(PlatformView):
         if found is None:
             raise NotFound(_("There is no such act."))
         session = request.session.session_key or ""
-        ticket = tickets.issue(tickets.Ticket(session, self.principal.user.pk, found[1]))
+        ticket = crypto.issue_ticket(crypto.Ticket(session, self.principal.user.pk, found[1]))
         if request.headers.get("Accept") == "application/json":
             response: HttpResponse = JsonResponse({"ticket": ticket})
         else:

@@ -26,7 +26,7 @@ from hubapi import activity, revocation
 from loaders import services as loaders
 from metrics import sampling
 from notebooks import services as notebooks
-from notifications import outbox
+from notifications import services as notifications
 from portal import beat, housekeeping
 from portal.celery import app, prepare_broker
 from portal.server import garbage
@@ -254,7 +254,7 @@ class Worker:
             # its name is that of the version before, which measured workspaces only
             Loop("workspace-usage", Usage().tick, SAMPLE_S, leased=True),
             Loop("audit-seal", sealer.seal, sealer.EVERY_S, leased=True),
-            Loop("mail", outbox.send_due, outbox.EVERY_S, leased=True),
+            Loop("mail", notifications.send_due, notifications.EVERY_S, leased=True),
             Loop("housekeeping", housekeeping.tick, housekeeping.EVERY_S, leased=True),
             Loop("garbage", garbage.thaw, THAW_S, first_s=THAW_S),
         ]

@@ -186,7 +186,7 @@ def test_it_gives_way_when_its_volume_goes(
 def test_a_token_that_only_reads_changes_nothing_in_a_home(
     bob: Any, home: Any, principal: Any
 ) -> None:
-    from accounts.services import token_create
+    from accounts.services.tokens import token_create
     from common.errors import Forbidden
     from files.selectors import place_get
 
@@ -229,7 +229,7 @@ def test_it_takes_no_place_in_the_line_and_counts_as_no_usage(
 def test_the_api_opens_asks_and_ends(
     project: Any, bob: Any, shared: Any, settle: Any, principal: Any
 ) -> None:
-    from accounts.services import token_create
+    from accounts.services.tokens import token_create
 
     def client(*, read_only: bool) -> Client:
         _token, secret = token_create(who=principal(bob), name=f"t{read_only}", read_only=read_only)
@@ -247,7 +247,7 @@ def test_the_api_opens_asks_and_ends(
 def test_a_token_that_only_reads_opens_a_shared_volume_and_ends_nobodys_work(
     as_user: Any, project: Any, bob: Any, vera: Any, shared: Any, settle: Any, principal: Any
 ) -> None:
-    from accounts.services import token_create
+    from accounts.services.tokens import token_create
     from common.errors import Forbidden
     from files.selectors import place_get
 

@@ -17,7 +17,7 @@ from asgiref.sync import sync_to_async
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
-from accounts import tickets
+from accounts import crypto
 from tests.gate.fake_kube import FakeKube
 
 ORIGIN = "http://localhost:8000"
@@ -71,7 +71,7 @@ _whose: dict[str, int] = {}  # session key → person
 def with_ticket(path: str, cookie: str) -> str:
     """The path as the portal's page of whoever has this cookie would ask for it."""
     name = [*path.partition("?")[0].split("/"), "", "", ""][3]
-    sealed = tickets.issue(tickets.Ticket(cookie, _whose.get(cookie, 0), name))
+    sealed = crypto.issue_ticket(crypto.Ticket(cookie, _whose.get(cookie, 0), name))
     return f"{path}{'&' if '?' in path else '?'}ticket={sealed}"
 
 

@@ -49,7 +49,7 @@ def berth(live_server: Any, gate: Running, settings: Any, tmp_path: Path, princi
     settings.BERTH_GATE_URL = gate.url
 
     async def of(user: Any) -> Berth:
-        from accounts.services import token_create
+        from accounts.services.tokens import token_create
 
         _row, secret = await sync_to_async(token_create)(who=principal(user), name="cli")
         env = {

@@ -55,7 +55,7 @@ def key_of(tmp_path: Path) -> Callable[[Any], Any]:
 
     async def make(user: Any, name: str = "key") -> Path:
         from accounts.principal import Principal
-        from accounts.services import ssh_key_add
+        from accounts.services.tokens import ssh_key_add
 
         file = tmp_path / f"{name}-{user.username}"
         done = await asyncio.create_subprocess_exec(

@@ -302,7 +302,7 @@ async def test_files_that_are_not_open_are_said_so(
 async def test_a_token_needs_no_origin_and_a_reading_one_only_reads_shared_files(
     gate: Running, alice: Any, files: httpx.AsyncClient, served: Served, volume: Any, principal: Any
 ) -> None:
-    from accounts.services import token_create
+    from accounts.services.tokens import token_create
 
     (served.root / "a").write_text("x")
     make = sync_to_async(token_create)

@@ -6,10 +6,9 @@ from django.conf import settings
 from django.core.management.base import BaseCommand
 from django.db import transaction
 
-from accounts.choices import PlatformRole
-from accounts.models import User
+from accounts.models import PlatformRole, User
 from accounts.principal import Principal
-from accounts.services import password_reset_by_operator, user_create
+from accounts.services.people import password_reset_by_operator, user_create
 from clusters import installed
 from clusters.services import ensure_local_cluster
 from notebooks.services.presets import ensure_default_presets

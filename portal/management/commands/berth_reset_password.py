@@ -6,7 +6,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from accounts.models import User
-from accounts.services import password_reset_by_operator, user_enable
+from accounts.services.people import password_reset_by_operator, user_enable
 
 
 class Command(BaseCommand):

@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import BaseCommand
 
 from common import csvsafe
-from events import export, sealer
+from events import sealer, selectors
 from events.models import Event
 
 
@@ -45,8 +45,8 @@ class Command(BaseCommand):
     def _export(self, form: str) -> None:
         rows = Event.objects.order_by("id")
         if form == "csv":
-            for text in csvsafe.lines(export.HEAD, export.csv_rows(rows)):
+            for text in csvsafe.lines(selectors.HEAD, selectors.csv_rows(rows)):
                 self.stdout.write(text, ending="")
             return
-        for line in export.json_lines(rows):
+        for line in selectors.json_lines(rows):
             self.stdout.write(line)

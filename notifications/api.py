@@ -3,6 +3,7 @@
 
 from typing import Any, ClassVar
 
+from django.urls import path
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -134,3 +135,13 @@ def _is_wish(value: Any) -> bool:
         and set(value) == {"page", "mail"}
         and all(isinstance(v, bool) for v in value.values())
     )
+
+
+app_name = "notifications-api"
+urlpatterns = [
+    path("me/notifications", NotificationsView.as_view(), name="list"),
+    path("me/notifications/read", NotificationsReadView.as_view(), name="read-all"),
+    path("me/notifications/<uuid:uid>/read", NotificationReadView.as_view(), name="read"),
+    path("me/notification-settings", WishesView.as_view(), name="settings"),
+    path("announcements", AnnouncementsView.as_view(), name="announcements"),
+]

@@ -4,6 +4,7 @@
 from typing import Any, ClassVar
 from uuid import UUID
 
+from django.urls import path
 from django.utils.dateparse import parse_datetime
 from django.utils.translation import gettext as _
 from drf_spectacular.utils import OpenApiParameter, extend_schema
@@ -90,3 +91,10 @@ def filters_of(params: Any) -> dict[str, Any]:
     except ValueError:
         raise Invalid(_("A filter is not right: a UUID or a moment with zone.")) from None
     return found
+
+
+app_name = "events-api"
+urlpatterns = [
+    path("audit", AuditView.as_view(), name="audit"),
+    path("audit/chain", AuditChainView.as_view(), name="chain"),
+]

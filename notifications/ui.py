@@ -1,11 +1,12 @@
 # ruff: noqa: ARG002 - handlers get what is in the URL, also when the base class has used it
-"""The bell, the list, and what one wants to hear."""
+"""The bell, the list, and what one wants to hear; mounted at the root."""
 
 from typing import Any, ClassVar
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
+from django.urls import path
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import gettext as _
 
@@ -89,3 +90,13 @@ class Settings(PlatformView):
                 )
         messages.success(request, _("Saved."))
         return redirect("notifications:settings")
+
+
+app_name = "notifications"
+urlpatterns = [
+    path("notifications/", NotificationList.as_view(), name="list"),
+    path("notifications/bell", Bell.as_view(), name="bell"),
+    path("notifications/read-all", ReadAll.as_view(), name="read-all"),
+    path("notifications/settings", Settings.as_view(), name="settings"),
+    path("notifications/<uuid:uid>/open", Open.as_view(), name="open"),
+]
