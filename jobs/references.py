@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from clusters import node_use
+from clusters import device_use
 from common.clock import now
 from jobs.models import Job
 from metrics import selectors as metrics
@@ -20,15 +20,15 @@ _HOUR = timedelta(hours=1)
 
 
 def connect() -> None:
-    node_use.register(Job.KIND, _about)
+    device_use.register(Job.KIND, _about)
 
 
-def _about(uids: Collection[UUID]) -> Mapping[UUID, node_use.Told]:
+def _about(uids: Collection[UUID]) -> Mapping[UUID, device_use.Told]:
     rows = Job.objects.filter(uid__in=uids).select_related("owner", "project")
     latest = metrics.latest(uids)
     means = metrics.means(uids, now() - _HOUR, "gpu_utilisation")
     return {
-        row.uid: node_use.Told(
+        row.uid: device_use.Told(
             name=row.name,
             url=row.get_absolute_url(),
             owner=row.owner.label,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.db.models import Count
 
-from clusters import node_use
+from clusters import device_use
 from common.clock import now
 from credentials import references as keys
 from hubapi.selectors import idle_states
@@ -36,7 +36,7 @@ def connect() -> None:
     volumes.register(_uses)
     work.counted.register(_homes)
     keys.register(_keeps)
-    node_use.register(Workspace.KIND, _about)
+    device_use.register(Workspace.KIND, _about)
 
 
 def _uses(volume: Volume) -> list[volumes.Holder]:
@@ -71,14 +71,14 @@ def _keeps(credential: Credential) -> list[keys.Holder]:
     ]
 
 
-def _about(uids: Collection[UUID]) -> Mapping[UUID, node_use.Told]:
+def _about(uids: Collection[UUID]) -> Mapping[UUID, device_use.Told]:
     """Tell operators whose they are and how their GPUs are used; what was not seen is None."""
     rows = Workspace.objects.filter(uid__in=uids).select_related("owner", "project")
     latest = metrics.latest(uids)
     means = metrics.means(uids, now() - _HOUR, "gpu_utilisation")
     idle = idle_states(list(uids))
     return {
-        row.uid: node_use.Told(
+        row.uid: device_use.Told(
             name=row.name,
             url=row.get_absolute_url(),
             owner=row.owner.label,

@@ -13,7 +13,7 @@ from django.utils.translation import gettext_lazy
 
 from clusters.accelerators import held_by_kind, ours_by_kind
 from clusters.demand import held_on
-from clusters.kind_use import KindUse, uses
+from clusters.device_use import KindUse, uses
 from clusters.models import CheckResult, Cluster, Flavor, NetworkProfile, Node, Pool
 from clusters.options import options_of
 from clusters.usable import unproved_among

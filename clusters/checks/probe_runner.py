@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from clusters.checks.node_groups import ANYWHERE, NodeGroup, placed
 from common.clock import now
 from runtime.drivers.kubernetes import names
-from runtime.drivers.kubernetes.builders import devices
+from runtime.drivers.kubernetes.builders import pod_fields
 from runtime.protocol import DriverError
 
 if TYPE_CHECKING:
@@ -264,7 +264,7 @@ class Bench:
             "image": needs.image or self.image,
             "command": ["python3", "-c", script],
             # first: what follows may name it as $(NODE_ADDRESS)
-            "env": [_NODE_ADDRESS, *devices.named({**(env or {}), **devices.NONE})],
+            "env": [_NODE_ADDRESS, *pod_fields.named({**(env or {}), **pod_fields.NONE})],
             "resources": {
                 "requests": {"cpu": "10m", "memory": "32Mi"},
                 "limits": {"cpu": "500m", "memory": "128Mi"},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from clusters.in_cluster import kubectl_reaches
+from clusters.installed import kubectl_reaches
 from clusters.options import options_of
 from hubapi.services import port_short_id, workload_url
 from notebooks.ssh import ssh_of

@@ -12,7 +12,7 @@ import pytest
 
 from devcluster.kube import Kube, KubeError, path_of
 from runtime.drivers.kubernetes import names
-from runtime.drivers.kubernetes.namespace_cleanup import Leaving
+from runtime.drivers.kubernetes.namespaces import Leaving
 from runtime.protocol import InvalidSpec, KubeUser, NotYet, TenantSpec
 from tests.cluster.pods import STRICT, pod
 from tests.cluster.tenants import World, world

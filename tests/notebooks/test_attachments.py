@@ -52,7 +52,7 @@ def _spec(body):
 
 
 def _volume(who, project, name):
-    from clusters.one_machine import ensure_local_cluster
+    from clusters.installed import ensure_local_cluster
     from volumes.services import NewVolume, volume_create
 
     ensure_local_cluster()

@@ -28,7 +28,7 @@ from notebooks.ui.home import cards
 from placement.fleet import Fleet, engine_decision
 from quotas.models import Limit
 from quotas.selectors import Account
-from runtime.drivers.kubernetes.fitting import tolerates
+from runtime.drivers.kubernetes.nodes import tolerates
 from runtime.models import ObservedWorkload
 from runtime.protocol import InvalidSpec, NodeChanges, Placement
 from tests.clusters.fleet import node

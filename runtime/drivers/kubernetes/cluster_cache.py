@@ -12,21 +12,12 @@ from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from runtime.drivers.kubernetes import (
-    leftovers,
-    names,
-    observe,
-    observe_group,
-    observe_job,
-    shapes,
-    waiting,
-)
-from runtime.drivers.kubernetes.fitting import could_fit
-from runtime.drivers.kubernetes.keys import Key, key_of, owner_key, set_name, uid_of, version_of
-from runtime.drivers.kubernetes.namespace_cache import NamespaceCache
+from runtime.drivers.kubernetes import ending, names, observe, observe_job, shapes, waiting
+from runtime.drivers.kubernetes.names import Key, key_of, owner_key, set_name, uid_of, version_of
+from runtime.drivers.kubernetes.namespaces import NamespaceCache
+from runtime.drivers.kubernetes.nodes import SeenNodes, could_fit
 from runtime.drivers.kubernetes.prober import Prober, question_of
 from runtime.drivers.kubernetes.pruning import small_event, small_job, small_pod, small_set
-from runtime.drivers.kubernetes.seen_nodes import SeenNodes
 from runtime.protocol import NodeChanges, NodeFacts, Observation, Seen
 from runtime.reasons import Reason
 
@@ -83,7 +74,9 @@ class World:
 
     def drop(self, kind: str, obj: Mapping[str, Any]) -> None:
         with self._lock:
-            self._bury(kind, obj)
+            self._gone[_grave(kind, obj)] = version_of(obj)
+            while len(self._gone) > _GONE_KEPT:
+                self._gone.popitem(last=False)
             self._drop(kind, dict(obj))
 
     def keep(self, kind: str, keys: Collection[Key]) -> None:
@@ -118,7 +111,7 @@ class World:
     def lone_pods(self) -> list[Observation]:
         """Return what has a pod and nothing else."""
         with self._lock:
-            return list(leftovers.lone(self._pods.values(), self._sets, self._by_uid))
+            return list(ending.lone(self._pods.values(), self._sets, self._by_uid))
 
     def knows(self, uid: str) -> bool:
         with self._lock:
@@ -192,7 +185,7 @@ class World:
         if observe.is_ready(small):
             self._answered[small["metadata"].get("uid", "")] = None
             if not observe.is_going(small):
-                self._interrupted.get(key, {}).pop(observe_group.index_of(small), None)
+                self._interrupted.get(key, {}).pop(observe_job.index_of(small), None)
         self._ask(small)
         self._touch(key)
 
@@ -215,7 +208,7 @@ class World:
         launch = observe.launch_of(owner)
         if observe.launch_of(pod) == launch and observe.ending_of(pod) is None:
             known = self._interrupted.setdefault(key, {})
-            known[observe_group.index_of(pod)] = (launch, waiting.interruption(pod))
+            known[observe_job.index_of(pod)] = (launch, waiting.interruption(pod))
 
     def _put_event(self, obj: Object) -> None:
         about = obj.get("involvedObject") or {}
@@ -283,11 +276,6 @@ class World:
             if not rows:
                 del self._of_job[owner_key(pod)]
 
-    def _bury(self, kind: str, obj: Mapping[str, Any]) -> None:
-        self._gone[_grave(kind, obj)] = version_of(obj)
-        while len(self._gone) > _GONE_KEPT:
-            self._gone.popitem(last=False)
-
     # --- inside: who is touched -------------------------------------------------------------------
     def _touch(self, key: Key) -> None:
         found = self._sets.get(key)
@@ -336,12 +324,9 @@ class World:
             queued=self._queued.get(key, (Reason.QUEUED, "")),
             node_ready=self._nodes.is_ready(node),
             could_fit=None if node else self._could_fit(found),  # asked of what waits for a node
-            answered_at=self._answered_at(pod),
+            answered_at=self._answered.get((pod or {}).get("metadata", {}).get("uid", "")),
             interrupted=why if launch == observe.launch_of(found) else ("", ""),
         )
-
-    def _answered_at(self, pod: Object | None) -> float | None:
-        return self._answered.get((pod or {}).get("metadata", {}).get("uid", ""))
 
     def _of_pod(self, events: Iterable[Object], pod: Object | None) -> Iterable[Object]:
         """Only what is about this very pod: an older one of the same name had its own."""

@@ -20,9 +20,8 @@ from urllib3.connectionpool import HTTPSConnectionPool
 from urllib3.exceptions import HTTPError, NewConnectionError
 from urllib3.util.connection import create_connection
 
-from runtime.drivers.kubernetes.access import Bearer, KubeAccess
-from runtime.drivers.kubernetes.addresses import Check
-from runtime.drivers.kubernetes.api_errors import NoAnswer
+from runtime.drivers.kubernetes.access import Bearer, Check, KubeAccess
+from runtime.drivers.kubernetes.answers import NoAnswer
 
 if TYPE_CHECKING:
     from urllib3 import BaseHTTPResponse

@@ -10,33 +10,23 @@ from dataclasses import replace
 import structlog
 
 from runtime.capabilities import Inspection, Program, Tried
-from runtime.drivers.kubernetes import (
-    addresses,
-    inspection,
-    leftovers,
-    observe,
-    oneshot,
-    shapes,
-)
-from runtime.drivers.kubernetes.access import KubeAccess
-from runtime.drivers.kubernetes.api_errors import in_words, raise_for
+from runtime.drivers.kubernetes import ending, inspection, observe, oneshot, shapes
+from runtime.drivers.kubernetes.access import Check, KubeAccess, PodAddresses, check_from_settings
+from runtime.drivers.kubernetes.answers import in_words, raise_for
 from runtime.drivers.kubernetes.apply import Workloads
 from runtime.drivers.kubernetes.builders.volume import OUR_OWN, resolved
 from runtime.drivers.kubernetes.client import KubeClient, Object
 from runtime.drivers.kubernetes.cluster_cache import World
-from runtime.drivers.kubernetes.exporters import Exporters
-from runtime.drivers.kubernetes.keys import key_of, uid_of
-from runtime.drivers.kubernetes.locate import Locator, Lookup, nowhere
+from runtime.drivers.kubernetes.inspection import Locator, Lookup, nowhere
 from runtime.drivers.kubernetes.logs import Logs
 from runtime.drivers.kubernetes.measuring import Measuring
-from runtime.drivers.kubernetes.metrics import Metrics
+from runtime.drivers.kubernetes.metrics import Exporters, Metrics
+from runtime.drivers.kubernetes.names import key_of, uid_of
 from runtime.drivers.kubernetes.nodes import facts_of
 from runtime.drivers.kubernetes.options import KubernetesOptions
-from runtime.drivers.kubernetes.pace import Pace
-from runtime.drivers.kubernetes.pod_addresses import PodAddresses
+from runtime.drivers.kubernetes.pace import Pace, Versions
 from runtime.drivers.kubernetes.snapshots import Snapshots
 from runtime.drivers.kubernetes.tenant import Tenants
-from runtime.drivers.kubernetes.versions import Versions
 from runtime.drivers.kubernetes.volumes import Volumes
 from runtime.drivers.kubernetes.watch import Watch
 from runtime.protocol import (
@@ -88,11 +78,11 @@ class KubernetesDriver:
         key: str,
         lookup: Lookup = nowhere,
         *,
-        check: addresses.Check | None = None,
+        check: Check | None = None,
     ) -> None:
         self.options = options
         self.key = key
-        self.client = KubeClient(access, check=check or addresses.check_from_settings())
+        self.client = KubeClient(access, check=check or check_from_settings())
         self._pods = PodAddresses(options.pod_cidrs)
         self._locator = Locator(self.client, options, lookup)
         self._volumes = Volumes(self.client, options, self._locator)
@@ -146,7 +136,7 @@ class KubernetesDriver:
             return [*(self._told(o) for o in world.workloads()), *world.lone_pods()]
         pairs, pods = self._work.all_with_pods()
         owners = {key_of(found): uid_of(found) for found, _pod in pairs}
-        lone = leftovers.lone(pods, owners, set(owners.values()))
+        lone = ending.lone(pods, owners, set(owners.values()))
         return [*self._judge_all(pairs), *lone]
 
     def adopt(self, uid: str) -> None:

@@ -14,8 +14,8 @@ from typing import Any
 
 from runtime.capabilities import Attempt, Program, Tried
 from runtime.drivers.kubernetes import names, observe_job
-from runtime.drivers.kubernetes.builders import devices, placing
-from runtime.drivers.kubernetes.builders.pod import is_for_all
+from runtime.drivers.kubernetes.builders import pod_fields
+from runtime.drivers.kubernetes.builders.workload import is_for_all
 from runtime.drivers.kubernetes.client import KubeClient, Object, path_of
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.protocol import Denied
@@ -44,7 +44,10 @@ def step(client: KubeClient, options: KubernetesOptions, program: Program) -> Tr
     for pod in pods:
         found = _of(pod, program.command[0])
         if found.state is Attempt.DONE:
-            return Tried(Attempt.DONE, _output(client, namespace, pod["metadata"]["name"]))
+            path = path_of("v1", "pods", pod["metadata"]["name"], namespace) + "/log"
+            answer = client.read(path, {"limitBytes": str(OUTPUT_MAX), "container": names.MAIN})
+            output = answer.body.decode(errors="replace") if answer.status == _OK else ""
+            return Tried(Attempt.DONE, output)
         if found.state is Attempt.ABSENT:
             client.delete("batch/v1", "jobs", name, namespace)
         if found.state is not Attempt.RUNNING:
@@ -85,7 +88,7 @@ def build(options: KubernetesOptions, program: Program) -> Object:
         },
         "terminationGracePeriodSeconds": 1,
         "containers": [_container(program.image, program.command, _pull(program.image, options))],
-        **placing.nodes(program.placement),
+        **pod_fields.nodes(program.placement),
     }
     return {
         "apiVersion": "batch/v1",
@@ -111,7 +114,7 @@ def _container(image: str, command: Sequence[str], pull: str) -> Object:
         "image": image,
         "imagePullPolicy": pull,
         "command": [word.replace("$(", "$$(") for word in command],
-        "env": devices.named({"HOME": "/tmp", **devices.NONE}),  # noqa: S108 - inside the image
+        "env": pod_fields.named({"HOME": "/tmp", **pod_fields.NONE}),  # noqa: S108 - inside the image
         "resources": {
             "limits": {"cpu": "1", "memory": "512Mi", "ephemeral-storage": "1Gi"},
             "requests": {"cpu": "50m", "memory": "64Mi"},
@@ -132,18 +135,14 @@ def _of(pod: Mapping[str, Any], program: str) -> Tried:
         if waiting.get("reason") in _NO_PULL:
             return Tried(Attempt.FAILED, str(waiting.get("message", ""))[:300])
         if ended := state.get("terminated"):
-            return _ended(ended, program)
+            code, text = int(ended.get("exitCode", 1)), str(ended.get("message", ""))
+            if code == 0:
+                return Tried(Attempt.DONE)
+            began = ended.get("reason") not in _NEVER_BEGAN
+            if (began and code == _NOT_FOUND) or (not began and lacks(text, program)):
+                return Tried(Attempt.ABSENT)
+            return Tried(Attempt.FAILED, text[:300])
     return Tried(Attempt.RUNNING)
-
-
-def _ended(ended: Mapping[str, Any], program: str) -> Tried:
-    code, text = int(ended.get("exitCode", 1)), str(ended.get("message", ""))
-    if code == 0:
-        return Tried(Attempt.DONE)
-    began = ended.get("reason") not in _NEVER_BEGAN
-    if (began and code == _NOT_FOUND) or (not began and lacks(text, program)):
-        return Tried(Attempt.ABSENT)
-    return Tried(Attempt.FAILED, text[:300])
 
 
 def lacks(text: str, program: str) -> bool:
@@ -154,9 +153,3 @@ def lacks(text: str, program: str) -> bool:
     name = rf"[\"'`]?(?:[^\s\"'`:]*/)?{re.escape(program)}[\"'`]?"
     found = rf"\b(?:exec:?|executable(?: file)?) {name}[: ].*(?:not found|no such file)"
     return re.search(found, text, re.IGNORECASE | re.DOTALL) is not None
-
-
-def _output(client: KubeClient, namespace: str, pod: str) -> str:
-    path = path_of("v1", "pods", pod, namespace) + "/log"
-    answer = client.read(path, {"limitBytes": str(OUTPUT_MAX), "container": names.MAIN})
-    return answer.body.decode(errors="replace") if answer.status == _OK else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from runtime.drivers.kubernetes import names
-from runtime.drivers.kubernetes.fitting import choice_of
+from runtime.drivers.kubernetes.nodes import choice_of
 
 Object = dict[str, Any]
 

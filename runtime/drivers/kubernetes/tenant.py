@@ -19,14 +19,13 @@ import structlog
 
 from runtime.capabilities import Settling
 from runtime.drivers.kubernetes import names
-from runtime.drivers.kubernetes.api_errors import raise_for
-from runtime.drivers.kubernetes.api_server import ApiServer
+from runtime.drivers.kubernetes.answers import raise_for
+from runtime.drivers.kubernetes.api_server import ApiServer, is_settling, may_look
+from runtime.drivers.kubernetes.builders import tenant, tenant_access
 from runtime.drivers.kubernetes.builders import tenant as builders
-from runtime.drivers.kubernetes.builders.group import is_meeting
-from runtime.drivers.kubernetes.builders.tenant import access, digest
+from runtime.drivers.kubernetes.builders.pod_fields import is_meeting
 from runtime.drivers.kubernetes.client import KubeClient, path_of
 from runtime.drivers.kubernetes.options import KubernetesOptions
-from runtime.drivers.kubernetes.settling import is_settling, may_look
 from runtime.protocol import (
     Denied,
     InvalidSpec,
@@ -57,7 +56,7 @@ WATCHED: tuple[tuple[str, str, str], ...] = (
 _PLURALS = {kind: (version, plural) for version, plural, kind in WATCHED} | {
     "Secret": ("v1", "secrets")
 }
-_PORTAL = f"RoleBinding/{access.PORTAL}"
+_PORTAL = f"RoleBinding/{tenant_access.PORTAL}"
 # What an API server never changes in an object that is there, by kind.
 _FIXED: dict[str, Callable[[Object], Any]] = {
     "RoleBinding": lambda o: o.get("roleRef"),
@@ -87,8 +86,8 @@ class Tenants:
         network = replace(self._server.network(), nodes=spec.closed)
         wanted = builders.bundle(spec, self._options, network)
         live = {} if found is None else self._live(spec.namespace, found)
-        expected = digest.digests(wanted) | {
-            f"Secret/{name}": digest.short(version) for name, version in secrets.items()
+        expected = tenant.digests(wanted) | {
+            f"Secret/{name}": tenant.short(version) for name, version in secrets.items()
         }
         if found is None:
             self._client.apply(wanted[0])
@@ -96,7 +95,7 @@ class Tenants:
         stale = ({*live, *before} - set(expected) - revoked) | left
         # The portal's own rights come first and go last; the API server may see them a moment
         # later.
-        own = [o for o in todo if digest.key_of(o) == _PORTAL]
+        own = [o for o in todo if tenant.key_of(o) == _PORTAL]
         written = [*(revoked - left), *self._write(own)]
         pauses = _PAUSES if own else ()
         with self._settling(spec.namespace):
@@ -128,7 +127,7 @@ class Tenants:
         try:
             yield
         except Denied as refusal:
-            if is_settling(self._client, access.PORTAL, namespace):
+            if is_settling(self._client, tenant_access.PORTAL, namespace):
                 message = "The project's place on the cluster is not ready."
                 raise NotYet(message, retry_in=1.0) from refusal
             raise
@@ -169,13 +168,13 @@ class Tenants:
             return [{**r, "kind": kind} for r in rows]
 
         groups = _parallel(ask, WATCHED[1:])
-        return {digest.key_of(o): o for group in groups for o in group} | {
+        return {tenant.key_of(o): o for group in groups for o in group} | {
             f"Namespace/{namespace}": {**found, "kind": "Namespace"}
         }
 
     def _write(self, objects: list[Object]) -> list[str]:
         _parallel(self._put, objects)
-        return [digest.key_of(o) for o in objects]
+        return [tenant.key_of(o) for o in objects]
 
     def _put(self, obj: Object) -> None:
         """Apply; where that leaves what somebody added, or can't change it, put ours in its place.
@@ -184,8 +183,11 @@ class Tenants:
         """
         try:
             made = self._client.apply(obj)
-            if digest.digest({**made, "kind": obj["kind"]}) != digest.digest(obj):
-                self._overwrite(obj, made["metadata"]["resourceVersion"])
+            if tenant.digest({**made, "kind": obj["kind"]}) != tenant.digest(obj):
+                meta = {**obj["metadata"], "resourceVersion": made["metadata"]["resourceVersion"]}
+                path = path_of(*_PLURALS[obj["kind"]], meta["name"], meta["namespace"])
+                params = {"fieldManager": names.MANAGER}
+                raise_for(self._client.request("PUT", path, params, {**obj, "metadata": meta}))
         except InvalidSpec:
             if not self._is_fixed_otherwise(obj):
                 raise
@@ -207,12 +209,6 @@ class Tenants:
         self._client.apply(again, dry_run=True)
         self._delete(obj["kind"], meta["name"], meta["namespace"])
         self._client.apply(obj)
-
-    def _overwrite(self, obj: Object, resource_version: str) -> None:
-        meta = {**obj["metadata"], "resourceVersion": resource_version}
-        path = path_of(*_PLURALS[obj["kind"]], meta["name"], meta["namespace"])
-        params = {"fieldManager": names.MANAGER}
-        raise_for(self._client.request("PUT", path, params, {**obj, "metadata": meta}))
 
     def _write_secrets(
         self, spec: TenantSpec, expected: Mapping[str, str], before: Mapping[str, str]
@@ -242,13 +238,13 @@ class Tenants:
         note = json.dumps(dict(expected), sort_keys=True, separators=(",", ":"))
         said = {builders.BUNDLE: note, **({builders.MARK: spec.mark} if spec.mark else {})}
         if found is not None and all(_annotation(found, k) == v for k, v in said.items()):
-            live = {digest.key_of(wanted): {**found, "kind": "Namespace"}}
+            live = {tenant.key_of(wanted): {**found, "kind": "Namespace"}}
             if _is_same(wanted, live):
                 return []
         meta = wanted["metadata"]
         notes = {**meta["annotations"], **said}
         self._client.apply({**wanted, "metadata": {**meta, "annotations": notes}})
-        return [digest.key_of(wanted)]
+        return [tenant.key_of(wanted)]
 
     def _prune(self, namespace: str, keys: Iterable[str]) -> list[str]:
         def drop(key: str) -> None:
@@ -272,7 +268,7 @@ class Tenants:
         namespace = rows[0]["metadata"]["name"]
         live = self._live(namespace, rows[0])
         policies = self._client.list(*_PLURALS[POLICY], namespace)
-        live |= {digest.key_of(o): o for o in ({**p, "kind": POLICY} for p in policies)}
+        live |= {tenant.key_of(o): o for o in ({**p, "kind": POLICY} for p in policies)}
         return place_observation(uid, rows[0], live.values())
 
     def remove(self, uid: str, namespace: str) -> None:
@@ -293,8 +289,8 @@ class Tenants:
 
         Settling while the API server does not know the account's rights, which were just given.
         """
-        account = access.account_name(user)
-        bound = {"apiVersion": "v1", "kind": "Secret", "name": access.grant_name(grant)}
+        account = tenant_access.account_name(user)
+        bound = {"apiVersion": "v1", "kind": "Secret", "name": tenant_access.grant_name(grant)}
         if self._client.get("v1", "secrets", bound["name"], namespace) is None:
             raise NotYet("The rights in the cluster are being made.", retry_in=1.0)
         asked = {"expirationSeconds": seconds, "boundObjectRef": bound}
@@ -328,7 +324,7 @@ def place_observation(
         seen = Seen.READY
         live = [*objects, {**namespace, "kind": "Namespace"}]
         ours, foreign = _openings(expected, live, namespace)
-        detail["drift"] = sorted({*digest.drift(expected, live), *ours})
+        detail["drift"] = sorted({*tenant.drift(expected, live), *ours})
         detail["foreign"] = foreign
     return Observation(uid, seen, version=version, kind=builders.PLACE, detail=detail)
 
@@ -346,7 +342,7 @@ def _openings(
     marks = names.MANAGED, names.INSTANCE, names.KIND
     own = namespace["metadata"].get("labels") or {}
     for obj in objects:
-        key, spec = digest.key_of(obj), obj.get("spec") or {}
+        key, spec = tenant.key_of(obj), obj.get("spec") or {}
         is_opening = bool(spec.get("ingress") or spec.get("egress"))
         if obj["kind"] == POLICY and key not in expected and is_opening and not is_meeting(obj):
             labels = obj["metadata"].get("labels") or {}
@@ -371,7 +367,7 @@ def _revoked(spec: TenantSpec, before: Mapping[str, str], secrets: Mapping[str, 
     The annotation knows what was made under an older row, the row what an older worker left out.
     """
     made = {k for k in before if k.startswith("Secret/")}
-    known = {f"Secret/{access.grant_name(g)}" for g in spec.revoked}
+    known = {f"Secret/{tenant_access.grant_name(g)}" for g in spec.revoked}
     return (made | known) - {f"Secret/{name}" for name in secrets}
 
 
@@ -380,8 +376,8 @@ def _annotation(namespace: Object, name: str) -> str:
 
 
 def _is_same(wanted: Object, live: Mapping[str, Object]) -> bool:
-    found = live.get(digest.key_of(wanted))
-    return found is not None and digest.digest(found) == digest.digest(wanted)
+    found = live.get(tenant.key_of(wanted))
+    return found is not None and tenant.digest(found) == tenant.digest(wanted)
 
 
 def _is_ending(obj: Object) -> bool:

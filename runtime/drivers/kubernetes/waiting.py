@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from runtime.drivers.kubernetes.api_errors import UNCOUNTED
+from runtime.drivers.kubernetes.answers import UNCOUNTED
 from runtime.reasons import Reason
 
 Object = Mapping[str, Any]

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from runtime.drivers.kubernetes import waiting
-from runtime.drivers.kubernetes.api_errors import Answer, error_of
-from runtime.drivers.kubernetes.fitting import could_fit
+from runtime.drivers.kubernetes.answers import Answer, error_of
+from runtime.drivers.kubernetes.nodes import could_fit
 from runtime.drivers.kubernetes.observe import Sight, judge
 from runtime.drivers.kubernetes.pruning import small_pod, small_set
 from runtime.protocol import Denied, NodeFacts, Seen, Unreachable

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from runtime.capabilities import Settling
+from runtime.drivers.kubernetes.api_server import SETTLES_S
 from runtime.drivers.kubernetes.driver import KubernetesDriver
-from runtime.drivers.kubernetes.settling import SETTLES_S
 from runtime.protocol import Denied, NotYet, TenantSpec
 from tests.drivers.kubernetes.stub import Stub
 

@@ -14,10 +14,9 @@ from typing import Any
 from runtime.drivers.kubernetes import names
 from runtime.drivers.kubernetes import observe as seeing
 from runtime.drivers.kubernetes.builders import workload
-from runtime.drivers.kubernetes.builders.pod import template
+from runtime.drivers.kubernetes.builders.workload import template
 from runtime.drivers.kubernetes.client import Object
-from runtime.drivers.kubernetes.ending import ENDING, not_gone
-from runtime.drivers.kubernetes.hurry import hurry
+from runtime.drivers.kubernetes.ending import ENDING, hurry, not_gone
 from runtime.drivers.kubernetes.observe import Sight
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.drivers.kubernetes.shapes.base import Hands, Pod
