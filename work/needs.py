@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from accounts.principal import Principal
     from projects.models import Project
+    from work.models import Workload
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +40,15 @@ changed: Hook[[Collection[UUID]], None] = Hook()
 
 def register(word: str, needable: Needable) -> None:
     _needables[word] = needable
+
+
+def missing(row: Workload) -> tuple[str, str] | None:
+    """Return reason and sentence of the first that it needs and that is not done; None: all is."""
+    wanted: dict[str, list[UUID]] = {}
+    for word, uid in row.needs.values_list("needed__kind", "needed__uid"):
+        wanted.setdefault(word, []).append(uid)
+    found = (_needables[word].missing(uids) for word, uids in wanted.items() if word in _needables)
+    return next((one for one in found if one is not None), None)
 
 
 def needables() -> Iterator[Needable]:

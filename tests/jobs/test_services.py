@@ -216,12 +216,20 @@ def test_a_volume_in_use_is_held_and_let_go(ran: Ran, asked: dict[str, Any], set
     assert not references.in_use(volume)
 
 
-def test_d13_a_credential_that_goes_wakes_who_has_it(
-    ran: Ran, project: Any, principal: Any, alice: Any
-) -> None:
+def test_d13_a_credential_that_goes_wakes_who_has_it(ran: Ran, project: Any, asked: Any) -> None:
     from credentials import references
-    from credentials.models import Credential
+    from credentials.services import Label, credential_add
 
-    key = Credential.objects.create(owner=alice, name="hub", kind="env", sealed="")
-    row = ran(None, credentials=[str(key.uid)])
+    key = credential_add(
+        principal=asked["principal"],
+        project=project,
+        kind="s3",
+        label=Label("bucket"),
+        fields={
+            "access_key": "AKIAIOSFODNN7EXAMPLE",
+            "secret_key": "s" * 40,
+            "region": "eu-west-1",
+        },
+    )
+    row = ran(None, credentials=["bucket"])
     assert [(one.kind, one.uid) for one in references.of(key)] == [("job", row.uid)]

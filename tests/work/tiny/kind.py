@@ -9,6 +9,7 @@ from runtime.protocol import WorkloadSpec
 from runtime.workload import WorkloadReconciler
 from tests.work.tiny.models import Tiny
 from work import fields as f
+from work import needs
 from work import standard_fields as s
 from work.kinds import Kind
 from work.runtime_spec import common_fields, keys_of
@@ -33,6 +34,9 @@ class TinyReconciler(WorkloadReconciler):
     kind = Tiny.KIND
     model = Tiny
     related: ClassVar[tuple[str, ...]] = ("project", "owner")
+
+    def waits_for(self, row: Any) -> tuple[str, str] | None:
+        return needs.missing(row)
 
     def spec_of(self, row: Any) -> WorkloadSpec:
         keys = keys_of(row)
