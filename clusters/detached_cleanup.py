@@ -16,7 +16,7 @@ from clusters.models import Cluster, Farewell
 from common import sealing
 from common.clock import now
 from events import services as events
-from runtime import installation, leases, reconcilers
+from runtime import leases, orphans, reconcilers
 from runtime.protocol import DriverError, NotYet, Unreachable
 
 if TYPE_CHECKING:
@@ -144,4 +144,4 @@ def _open(row: Farewell) -> tuple[Leaving, Any]:
 
     text = sealing.unseal(row.sealed_kubeconfig, settings.BERTH_CLUSTER_PRIVATE_KEY)
     client = KubeClient(kubeconfig.parse(text), check=access.check_from_settings(), connections=4)
-    return Leaving(client, installation.own_id()), client.close
+    return Leaving(client, orphans.own_id()), client.close

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
+from runtime.capabilities import Traits
 from runtime.drivers.kubernetes import names
-from runtime.traits import Traits
 
 KUBERNETES = "kubernetes"
 TRAITS: Mapping[str, Traits] = {

@@ -11,7 +11,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from clusters.models import Cluster
 from clusters.options import options_of
-from runtime import installation
+from runtime import orphans
 from runtime.protocol import Unreachable
 from runtime.reasons import Reason
 from runtime.routers.base import Router
@@ -35,7 +35,7 @@ def from_settings(lookup: Find, access_of: Callable[[Cluster], Any]) -> Router:
     try:
         prefix = options_of(cluster().options).namespace_prefix
         gateway = Gateway.parse(
-            settings.BERTH_GATEWAY, prefix, settings.BERTH_GATEWAY_PROXY, installation.own_id()
+            settings.BERTH_GATEWAY, prefix, settings.BERTH_GATEWAY_PROXY, orphans.own_id()
         )
     except ValueError as error:
         raise ImproperlyConfigured(str(error)) from error

@@ -8,8 +8,8 @@ from django.utils.translation import gettext as _
 
 from clusters import drivers
 from common.ids import new_uid
+from runtime.capabilities import Traits
 from runtime.models import ONE_MACHINE
-from runtime.traits import Traits
 
 
 def label_of(key: str, name: str) -> str:

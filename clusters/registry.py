@@ -16,7 +16,7 @@ from clusters.models import Cluster
 from clusters.one_machine import ensure_local_cluster
 from clusters.options import options_of
 from common import sealing
-from runtime import installation, reconcilers
+from runtime import orphans, reconcilers
 from runtime.models import ONE_MACHINE, ObservedWorkload
 from runtime.protocol import Driver, Unreachable
 from runtime.routers.base import Router
@@ -48,13 +48,13 @@ def _fake_path(name: str) -> Path | None:
 def _fake(_cluster: Cluster) -> Driver:
     from runtime.drivers.fake import FakeDriver
 
-    return FakeDriver(_fake_path("driver"), installation.own_id())
+    return FakeDriver(_fake_path("driver"), orphans.own_id())
 
 
 def _local(_cluster: Cluster) -> Driver:
     from runtime.drivers.local.driver import LocalDriver
 
-    made: Driver = LocalDriver(installation=installation.own_id())
+    made: Driver = LocalDriver(installation=orphans.own_id())
     return made
 
 
@@ -62,7 +62,7 @@ def _kubernetes(cluster: Cluster) -> Driver:
     """The driver where a credential can be opened; elsewhere one that asks the gate."""
     access = access_of(cluster)
     if access is None:
-        from runtime.drivers.remote import RemoteDriver
+        from runtime.gateway import RemoteDriver
 
         remote: Driver = RemoteDriver(cluster.key)
         return remote
@@ -82,7 +82,7 @@ def driver_options(cluster: Cluster) -> Any:
         f.name: getattr(options, f.name) for f in fields(KubernetesOptions) if f.name in names
     }
     values["hub_url"] = options.hub_url or settings.BERTH_INTERNAL_URL
-    values["installation"] = installation.own_id()
+    values["installation"] = orphans.own_id()
     return KubernetesOptions(**values)
 
 

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from clusters.models import Cluster
 from clusters.options import options_of
-from runtime.traits import Names
+from runtime.capabilities import Names
 
 
 class Named(Protocol):

@@ -17,9 +17,8 @@ from loaders import selectors as loads
 from runtime.models import Reconcilable
 from runtime.protocol import Desired, Observation, Phase, Seen, WorkloadSpec
 from runtime.reasons import Reason
-from runtime.status import Status
 from runtime.workload import WorkloadReconciler
-from runtime.workload_state import RESTARTED, ReconcileContext
+from runtime.workload_state import RESTARTED, ReconcileContext, Status
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

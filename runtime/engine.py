@@ -23,7 +23,7 @@ from django.db.models import Case, F, Q, Value, When
 
 from common.clock import now
 from common.updating import update_returning
-from runtime import bus, observe, reconcilers, worker_identity
+from runtime import bus, leases, observe, reconcilers
 from runtime.killpoints import killpoint
 from runtime.protocol import (
     Denied,
@@ -70,7 +70,7 @@ def claim(
     """Take the row if it is due and free. Exactly one of many callers wins."""
     reconciler = reconcilers.reconciler_for(kind)
     at = now()
-    token, until = token or worker_identity.new_token(), at + timedelta(seconds=LEASE_S)
+    token, until = token or leases.new_token(), at + timedelta(seconds=LEASE_S)
     taken = reconcilers.rows_of(kind).filter(
         Q(lease_until__isnull=True) | Q(lease_until__lt=at),
         pk=pk,
@@ -98,7 +98,7 @@ def reconcile_one(kind: str, pk: int, *, horizon_s: float = 0.0) -> bool:
     """Claim, step and apply until the row is not due. True when this call did something."""
     did = False
     for _round in range(ROUNDS):
-        token = worker_identity.new_token()
+        token = leases.new_token()
         try:
             held = claim(kind, pk, horizon_s=horizon_s, token=token)
             if held is None:
@@ -155,7 +155,9 @@ def attempt(held: Claim) -> tuple[Outcome, int]:  # noqa: PLR0911 - one line per
     except InvalidSpec as error:
         return Outcome(Phase.FAILED, error.reason or Reason.INVALID_SPEC, str(error)), 0
     except Denied as error:
-        return _refused(held, error.reason or Reason.DENIED, str(error)), 0
+        # What runs or ends goes on with that; only what has yet to begin waits
+        same = _same(held, error.reason or Reason.DENIED, str(error), jitter(DENIED_RETRY_S))
+        return (same if _has_begun(held) else replace(same, phase=Phase.PENDING)), 0
     except NoCapacity as error:
         again = jitter(NO_CAPACITY_RETRY_S)
         return Outcome(
@@ -177,12 +179,6 @@ def _same(held: Claim, reason: str, message: str, again: float) -> Outcome:
     told = getattr(held.reconciler, "phase_on_error", None)
     phase = told(held.row) if told else Phase(held.row.phase)
     return Outcome(phase, reason, message, requeue_s=again)
-
-
-def _refused(held: Claim, reason: str, message: str) -> Outcome:
-    """What runs or ends goes on with that; only what has yet to begin waits."""
-    same = _same(held, reason, message, jitter(DENIED_RETRY_S))
-    return same if _has_begun(held) else replace(same, phase=Phase.PENDING)
 
 
 def _has_begun(held: Claim) -> bool:

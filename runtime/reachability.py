@@ -17,7 +17,7 @@ from runtime import bus, reconcilers
 from runtime.models import ObservedWorkload
 from runtime.protocol import Desired, Phase, Seen
 from runtime.reasons import Reason
-from runtime.workload_kind import WorkloadKind
+from runtime.reconcilers import WorkloadKind
 
 _TOPICS = 100  # of one message, whose size is bounded
 

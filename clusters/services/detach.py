@@ -20,7 +20,7 @@ from clusters.services.base import require_operator
 from clusters.wording import counted
 from common.errors import Conflict, Invalid
 from events import services as events
-from runtime import parting
+from runtime import orphans
 from runtime.models import ObservedWorkload
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def _let_go(principal: Principal, row: Cluster, verb: str) -> list[Left]:
     message = _("Its cluster %(name)s was let go of; what was there stays there.")
     for reconciler, item in remains.rows(cluster_key=row.key, locked=True):
         left.append(remains.left(item))
-        parting.let_go(reconciler, item, message % {"name": row.name})
+        orphans.let_go(reconciler, item, message % {"name": row.name})
     said: dict[str, Any] = {"actor": principal, "target": row}
     for project, of_project in remains.by_project(left).items():
         told = remains.told(of_project)

@@ -21,8 +21,8 @@ from typing import Any
 
 from runtime import protocol as p
 from runtime.capabilities import CannotGrow, Held
-from runtime.drivers import mount_names
-from runtime.drivers.secret_files import checked
+from runtime.drivers import mounts
+from runtime.drivers.mounts import checked
 from runtime.store import Store
 
 _ERRORS: dict[str, Callable[[], Exception]] = {
@@ -123,7 +123,7 @@ class FakeDriver:
                 raise p.NotYet("The previous run is still ending.", retry_in=0.05)
             if spec.is_group and not spec.once:
                 raise p.InvalidSpec("Only what runs to its end can have several replicas.")
-            mount_names.check(spec.mounts)
+            mounts.check(spec.mounts)
             secrets, files = spec.secret_env(), checked(spec.secret_files())
             workloads[spec.uid] = {
                 "uid": spec.uid,
@@ -415,6 +415,23 @@ class FakeDriver:
         self._settle(world, uid)
         item = world["workloads"][uid]
         ready = item["seen"] == p.Seen.READY
+        # All are as the whole is; one that ended badly took the others with it
+        seen, code = p.Seen(item["seen"]), item.get("exit_code")
+        found = []
+        for number, role in enumerate(item.get("roles", ())):
+            own = not code or number == item.get("ended_first", 0)
+            found.append(
+                p.ReplicaSeen(
+                    index=number,
+                    role=role,
+                    seen=seen,
+                    exit_code=code if own else -15,
+                    reason=item.get("reason", "") if own else "stopped",
+                    node="fake",
+                    started_at=item.get("started_at"),
+                    ended_at=item.get("ended_at"),
+                )
+            )
         return p.Observation(
             uid=uid,
             seen=p.Seen(item["seen"]),
@@ -434,29 +451,8 @@ class FakeDriver:
                 "failed_attempts": item.get("attempt", 1) - 1,
             },
             installation=item.get("installation", ""),
-            replicas=_replicas(item),
+            replicas=tuple(found),
         )
-
-
-def _replicas(item: Mapping[str, Any]) -> tuple[p.ReplicaSeen, ...]:
-    """All are as the whole is; one that ended badly took the others with it."""
-    seen, code = p.Seen(item["seen"]), item.get("exit_code")
-    found = []
-    for number, role in enumerate(item.get("roles", ())):
-        own = not code or number == item.get("ended_first", 0)
-        found.append(
-            p.ReplicaSeen(
-                index=number,
-                role=role,
-                seen=seen,
-                exit_code=code if own else -15,
-                reason=item.get("reason", "") if own else "stopped",
-                node="fake",
-                started_at=item.get("started_at"),
-                ended_at=item.get("ended_at"),
-            )
-        )
-    return tuple(found)
 
 
 def _log_of(uid: str, replica: int) -> str:

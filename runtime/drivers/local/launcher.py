@@ -17,7 +17,7 @@ from runtime.drivers.local.isolation import Groups, nvidia_minors
 from runtime.drivers.local.records import Record, Trash, killpoint
 from runtime.drivers.local.requests import Refused, Secrets, checked_name
 from runtime.drivers.local.users import SystemUser, Users, VolumeGroups, own_user
-from runtime.drivers.secret_files import filled, placed
+from runtime.drivers.mounts import filled, placed
 
 
 def wants_port(spec: dict[str, Any]) -> bool:

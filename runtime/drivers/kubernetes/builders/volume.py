@@ -13,7 +13,7 @@ from typing import Any
 from runtime.drivers.kubernetes import names
 from runtime.drivers.kubernetes.builders.tenant import binary
 from runtime.drivers.kubernetes.options import KubernetesOptions
-from runtime.drivers.mount_names import is_plain
+from runtime.drivers.mounts import is_plain
 from runtime.protocol import Backing, InvalidSpec
 
 FINALIZER = names.DIRECTORY

@@ -12,12 +12,12 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from runtime.drivers import mount_names
+from runtime.drivers import mounts
 from runtime.drivers.kubernetes import names
 from runtime.drivers.kubernetes.builders import pod_fields
 from runtime.drivers.kubernetes.builders.pod_fields import gpu_labels, placing
 from runtime.drivers.kubernetes.options import KubernetesOptions
-from runtime.drivers.secret_files import placed
+from runtime.drivers.mounts import placed
 from runtime.protocol import Mount, Probe, Sidecar, WorkloadSpec
 
 _GROUP_READS = 0o440  # the node gives secret files to root and the pod's group
@@ -217,7 +217,7 @@ def cpu(milli: int) -> str:
 
 def _mounts(spec: WorkloadSpec, *, files: bool) -> list[dict[str, Any]]:
     """Each volume at its place. Nothing of a path is said by a person (C8)."""
-    mount_names.check(spec.mounts)
+    mounts.check(spec.mounts)
     found = [
         {
             "mountPath": where(mount),
