@@ -193,7 +193,32 @@ def _has_begun(held: Claim) -> bool:
 
 def apply(held: Claim, outcome: Outcome, *, failures: int = 0) -> bool:
     """Write the result under the token it was made with. True when the row is due again now."""
-    values = _values(held, outcome, failures)
+    at = now()
+    due = None if outcome.requeue_s is None else at + timedelta(seconds=outcome.requeue_s)
+    unchanged = When(
+        generation=held.generation, next_reconcile_at=held.until, then=Value(due, _MOMENT)
+    )
+    values: dict[str, Any] = {
+        **outcome.updates,
+        "phase": outcome.phase,
+        "reason": outcome.reason,
+        "message": outcome.message,
+        "failures": failures,
+        "lease_token": None,
+        "lease_until": None,
+        "lease_attempts": 0,
+        "updated_at": at,
+        "next_reconcile_at": Case(unchanged, default=Value(at, _MOMENT), output_field=_MOMENT),
+    }
+    if failures == 0:
+        values["observed_generation"] = held.generation
+        values["last_observed_at"] = at
+    if outcome.external_ref is not None:
+        values["external_ref"] = dict(outcome.external_ref)
+    if outcome.phase != held.row.phase:
+        values["phase_since"] = at
+    if outcome.gone:
+        values.update(deleted_at=at, next_reconcile_at=None)
     if _is_quiet(held, outcome):
         return _apply_quietly(held, values)
     with transaction.atomic():
@@ -275,36 +300,6 @@ def _with_related(held: Claim, row: Any) -> Any:
         if same and field.is_cached(held.row):
             field.set_cached_value(row, field.get_cached_value(held.row))
     return row
-
-
-def _values(held: Claim, outcome: Outcome, failures: int) -> dict[str, Any]:
-    at = now()
-    due = None if outcome.requeue_s is None else at + timedelta(seconds=outcome.requeue_s)
-    unchanged = When(
-        generation=held.generation, next_reconcile_at=held.until, then=Value(due, _MOMENT)
-    )
-    values: dict[str, Any] = {
-        **outcome.updates,
-        "phase": outcome.phase,
-        "reason": outcome.reason,
-        "message": outcome.message,
-        "failures": failures,
-        "lease_token": None,
-        "lease_until": None,
-        "lease_attempts": 0,
-        "updated_at": at,
-        "next_reconcile_at": Case(unchanged, default=Value(at, _MOMENT), output_field=_MOMENT),
-    }
-    if failures == 0:
-        values["observed_generation"] = held.generation
-        values["last_observed_at"] = at
-    if outcome.external_ref is not None:
-        values["external_ref"] = dict(outcome.external_ref)
-    if outcome.phase != held.row.phase:
-        values["phase_since"] = at
-    if outcome.gone:
-        values.update(deleted_at=at, next_reconcile_at=None)
-    return values
 
 
 def _tell(held: Claim, row: Any, outcome: Outcome) -> None:

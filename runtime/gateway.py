@@ -52,14 +52,9 @@ def handler_of(name: str) -> Handler:
         raise NotFound("Nothing answers to that.") from None
 
 
-def is_here() -> bool:
-    """Whether this process may itself speak to clusters."""
-    return bool(getattr(settings, "BERTH_CLUSTER_PRIVATE_KEY", ""))
-
-
 def ask(name: str, payload: Mapping[str, Any], *, timeout_s: float = 5.0) -> Mapping[str, Any]:
     """Return the answer of the handler ``name``; Unavailable when the gate does not answer."""
-    if is_here():
+    if bool(getattr(settings, "BERTH_CLUSTER_PRIVATE_KEY", "")):
         return handler_of(name)(payload)
     url = f"{settings.BERTH_GATE_INTERNAL_URL}/internal/{name}"
     headers = {

@@ -57,14 +57,6 @@ def awake() -> Installation | None:
     return own
 
 
-def note_unknown(own: Installation, found: list[dict[str, str]], *, whole: bool) -> None:
-    """Write down what was seen without a row. Nothing anywhere ends a hold for long silence."""
-    if own.held_why == Installation.Hold.QUIET and whole and not found:
-        Installation.objects.update(held_why="", held_since=None, unknown=[])
-    elif own.unknown != found[:SHOWN]:
-        Installation.objects.update(unknown=found[:SHOWN])
-
-
 @transaction.atomic
 def release(actor: Any = None, *, by: str = "") -> Installation:
     """An operator has looked: what carries our mark and has no row is removed from now on."""
@@ -110,7 +102,11 @@ def collect_orphans() -> int:
         except DriverError as error:
             whole = False
             log.info("orphans.cluster_skipped", cluster=key, error=str(error))
-    note_unknown(own, unknown, whole=whole)
+    # Write down what was seen without a row. Nothing anywhere ends a hold for long silence.
+    if own.held_why == Installation.Hold.QUIET and whole and not unknown:
+        Installation.objects.update(held_why="", held_since=None, unknown=[])
+    elif own.unknown != unknown[:SHOWN]:
+        Installation.objects.update(unknown=unknown[:SHOWN])
     # Our own notes about workloads that are no more: routes and observations
     old = now() - timedelta(seconds=GRACE_S)
     for rows in (

@@ -239,6 +239,19 @@ class Launcher:
         if self.machine.users and not self.machine.isolation.pids:
             pids = self.spec["resources"]["pids"]
             limits.append(("RLIMIT_NPROC", pids, pids))
+        wanted = self.spec["resources"]
+        groups = self.machine.groups
+        made = groups.create(
+            self.spec["uid"],
+            cpu_milli=wanted["cpu_milli"],
+            memory_mib=wanted["memory_mib"],
+            pids=wanted["pids"],
+        )
+        if self.machine.isolation.gpu:
+            minors = nvidia_minors()
+            groups.restrict_gpus(
+                self.spec["uid"], [minors[d] for d in self.spec["devices"] if d in minors]
+            )
         return {
             "dir": str(record.folder),
             "attempt": attempt,
@@ -254,7 +267,7 @@ class Launcher:
             "shm": self._shared_memory(),
             "volumes": self._shown(),
             "rlimits": limits,
-            "cgroups": self._groups(),
+            "cgroups": made,
             "kill_file": machine.groups.kill_file(self.spec["uid"]),
             "folders": layer.folders,
             "files": layer.files,
@@ -316,22 +329,6 @@ class Launcher:
         same_for_all = self.machine.isolation.read_only_volumes
         target = self.machine.here if same_for_all else self.volumes
         return [(f"{self.home()}/volumes", str(target))]
-
-    def _groups(self) -> list[str]:
-        wanted = self.spec["resources"]
-        groups = self.machine.groups
-        made = groups.create(
-            self.spec["uid"],
-            cpu_milli=wanted["cpu_milli"],
-            memory_mib=wanted["memory_mib"],
-            pids=wanted["pids"],
-        )
-        if self.machine.isolation.gpu:
-            minors = nvidia_minors()
-            groups.restrict_gpus(
-                self.spec["uid"], [minors[d] for d in self.spec["devices"] if d in minors]
-            )
-        return made
 
 
 def spawn(plan: dict[str, Any]) -> subprocess.Popen[bytes]:

@@ -82,7 +82,20 @@ def template(
         pod["subdomain"] = name
     if options.user_namespaces:
         pod["hostUsers"] = False
-    if volumes := _volumes(spec, name, files=files):
+    found: list[dict[str, Any]] = [
+        {
+            "name": f"v{number}",
+            "persistentVolumeClaim": {"claimName": names.claim(mount.volume_uid)},
+        }
+        for number, mount in enumerate(spec.mounts)
+    ]
+    if spec.shm_mib:
+        memory = {"medium": "Memory", "sizeLimit": f"{spec.shm_mib}Mi"}
+        found.append({"emptyDir": memory, "name": "shm"})
+    if files:
+        source = {"defaultMode": _GROUP_READS, "secretName": names.files_secret(name)}
+        found.append({"name": "secrets", "secret": source})
+    if volumes := found:
         pod["volumes"] = volumes
     meta = {"annotations": annotations, "labels": {**labels, **gpu_labels(spec)}}
     return {"metadata": meta, "spec": pod}
@@ -230,23 +243,6 @@ def _mounts(spec: WorkloadSpec, *, files: bool) -> list[dict[str, Any]]:
         found.append({"mountPath": "/dev/shm", "name": "shm"})  # noqa: S108 - shared memory
     if files:
         found.append({"mountPath": names.SECRETS, "name": "secrets", "readOnly": True})
-    return found
-
-
-def _volumes(spec: WorkloadSpec, name: str, *, files: bool) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = [
-        {
-            "name": f"v{number}",
-            "persistentVolumeClaim": {"claimName": names.claim(mount.volume_uid)},
-        }
-        for number, mount in enumerate(spec.mounts)
-    ]
-    if spec.shm_mib:
-        memory = {"medium": "Memory", "sizeLimit": f"{spec.shm_mib}Mi"}
-        found.append({"emptyDir": memory, "name": "shm"})
-    if files:
-        source = {"defaultMode": _GROUP_READS, "secretName": names.files_secret(name)}
-        found.append({"name": "secrets", "secret": source})
     return found
 
 
