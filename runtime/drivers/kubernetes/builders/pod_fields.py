@@ -17,11 +17,67 @@ from runtime.drivers.kubernetes import names
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.protocol import Placement, WorkloadSpec
 
+Object = dict[str, Any]
+
 # What those hooks would load from an image's own environment: emptied.
 _LOADED = {"LD_AUDIT": "", "LD_PRELOAD": ""}
 # Their device plugin names the given ones.
 GIVEN: Mapping[str, str] = {**_LOADED, "NVIDIA_DRIVER_CAPABILITIES": "compute,utility"}
 NONE: Mapping[str, str] = {**_LOADED, "NVIDIA_VISIBLE_DEVICES": "void"}
+
+
+# What every container of ours is kept from.
+LOCKED: Mapping[str, Any] = {
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "runAsNonRoot": True,
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+
+
+def as_user(user: int, *, owns_volumes: bool) -> Object:
+    """Return the security context of a pod; with ``owns_volumes`` its group owns files there."""
+    owner = {"fsGroup": user, "fsGroupChangePolicy": "OnRootMismatch"} if owns_volumes else {}
+    return {
+        **owner,
+        "runAsGroup": user,
+        "runAsNonRoot": True,
+        "runAsUser": user,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+
+
+def short_job(
+    meta: Mapping[str, Any],
+    container: Mapping[str, Any],
+    user: int,
+    *,
+    longest_s: int,
+    kept_s: int,
+    tries: int = 0,
+    owns_volumes: bool = False,
+    **pod: Any,
+) -> Object:
+    """Return a Job that removes itself, of one container as locked as any other."""
+    template = {
+        "automountServiceAccountToken": False,
+        "containers": [{"name": names.MAIN, "securityContext": LOCKED, **container}],
+        "enableServiceLinks": False,
+        "restartPolicy": "Never",
+        "securityContext": as_user(user, owns_volumes=owns_volumes),
+        **pod,
+    }
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": dict(meta),
+        "spec": {
+            "activeDeadlineSeconds": longest_s,
+            "backoffLimit": tries,
+            "template": {"metadata": {"labels": meta["labels"]}, "spec": template},
+            "ttlSecondsAfterFinished": kept_s,
+        },
+    }
 
 
 def is_refused(name: str) -> bool:
@@ -33,8 +89,6 @@ def named(values: Mapping[str, str]) -> list[dict[str, str]]:
     """As a container's ``env``, where it has no Secret."""
     return [{"name": name, "value": value} for name, value in values.items()]
 
-
-Object = dict[str, Any]
 
 MEETING_PORT = 29500  # a pod's network is its own, so the usual one is free
 _NUMBER = {"fieldRef": {"fieldPath": f"metadata.annotations['{names.INDEX}']"}}

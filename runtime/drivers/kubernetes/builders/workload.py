@@ -33,12 +33,6 @@ _SIDECAR = {
     "requests": {"cpu": "20m", "memory": "96Mi"},
     "limits": {"cpu": "500m", "memory": "256Mi"},
 }
-_LOCKED = {
-    "allowPrivilegeEscalation": False,
-    "capabilities": {"drop": ["ALL"]},
-    "runAsNonRoot": True,
-    "seccompProfile": {"type": "RuntimeDefault"},
-}
 
 
 def template(
@@ -56,7 +50,6 @@ def template(
     if spec.network.attachments:
         annotations[_NETWORKS] = ",".join(spec.network.attachments)
     name = names.workload(spec.name, spec.uid)
-    user = options.run_as_user
     pod: dict[str, Any] = {
         "automountServiceAccountToken": False,
         "containers": [
@@ -65,14 +58,7 @@ def template(
         ],
         "enableServiceLinks": False,
         "imagePullSecrets": [{"name": names.REGISTRIES}],
-        "securityContext": {
-            "fsGroup": user,
-            "fsGroupChangePolicy": "OnRootMismatch",
-            "runAsGroup": user,
-            "runAsNonRoot": True,
-            "runAsUser": user,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        "securityContext": pod_fields.as_user(options.run_as_user, owns_volumes=True),
         "terminationGracePeriodSeconds": max(1, math.ceil(spec.stop_grace_s)),
         **placing(spec, options),
     }
@@ -82,7 +68,7 @@ def template(
         pod["subdomain"] = name
     if options.user_namespaces:
         pod["hostUsers"] = False
-    found: list[dict[str, Any]] = [
+    volumes: list[dict[str, Any]] = [
         {
             "name": f"v{number}",
             "persistentVolumeClaim": {"claimName": names.claim(mount.volume_uid)},
@@ -91,11 +77,11 @@ def template(
     ]
     if spec.shm_mib:
         memory = {"medium": "Memory", "sizeLimit": f"{spec.shm_mib}Mi"}
-        found.append({"emptyDir": memory, "name": "shm"})
+        volumes.append({"emptyDir": memory, "name": "shm"})
     if files:
         source = {"defaultMode": _GROUP_READS, "secretName": names.files_secret(name)}
-        found.append({"name": "secrets", "secret": source})
-    if volumes := found:
+        volumes.append({"name": "secrets", "secret": source})
+    if volumes:
         pod["volumes"] = volumes
     meta = {"annotations": annotations, "labels": {**labels, **gpu_labels(spec)}}
     return {"metadata": meta, "spec": pod}
@@ -151,7 +137,7 @@ def _main(
         "imagePullPolicy": "IfNotPresent" if is_for_all(spec.image, options) else "Always",
         "name": names.MAIN,
         "resources": {"limits": limits, "requests": requests},
-        "securityContext": _LOCKED,
+        "securityContext": pod_fields.LOCKED,
         # Not the end of the log: the pod's status is seen by the whole project, logs by the owner.
         "terminationMessagePolicy": "File",
     }
@@ -198,7 +184,7 @@ def _sidecar(sidecar: Sidecar, name: str) -> dict[str, Any]:
         "name": sidecar.name,
         "ports": [{"containerPort": sidecar.port, "name": f"p{sidecar.port}", "protocol": "TCP"}],
         "resources": _SIDECAR,
-        "securityContext": _LOCKED,
+        "securityContext": pod_fields.LOCKED,
     }
     if sidecar.probe is not None:
         found["startupProbe"] = _probe(sidecar.probe, sidecar.port)
