@@ -31,10 +31,7 @@ class AdmissionRequest:
         """What all replicas take together; none of them starts without the others."""
         size, n = self.resources, self.replicas
         return replace(
-            size,
-            cpu_milli=size.cpu_milli * n,
-            memory_mib=size.memory_mib * n,
-            gpus=size.gpus * n,
+            size, cpu_milli=size.cpu_milli * n, memory_mib=size.memory_mib * n, gpus=size.gpus * n
         )
 
 

@@ -260,9 +260,7 @@ class GatewayRouter:
             self._known, self._listed = found, time.monotonic()
 
     def _doubt_unlike(
-        self,
-        found: dict[str, tuple[RouteEntry, str]],
-        carried: Mapping[str, tuple[str, str]],
+        self, found: dict[str, tuple[RouteEntry, str]], carried: Mapping[str, tuple[str, str]]
     ) -> None:
         """A host that lacks its way for WebSockets, or has but that, is there with no target: who
         wants it puts it again, and else it is dropped.

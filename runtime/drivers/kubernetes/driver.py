@@ -241,13 +241,7 @@ class KubernetesDriver:
         return resolved(backing, self.options).kind in OUR_OWN
 
     def move_volume(
-        self,
-        volume_uid: str,
-        *,
-        project: str,
-        owner: str,
-        backing: Backing,
-        namespace: str = "",
+        self, volume_uid: str, *, project: str, owner: str, backing: Backing, namespace: str = ""
     ) -> None:
         if not self.can_move(backing):
             raise InvalidSpec("What this volume lies on can't be handed to another project.")

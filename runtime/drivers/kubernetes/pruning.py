@@ -24,13 +24,7 @@ _META = (
 )
 _NOTES = {names.LAUNCH, names.ENDED, names.ROLE, names.FAILURES}
 # What a Job's ends are judged by, and how many pods it has.
-_JOB = (
-    "backoffLimit",
-    "backoffLimitPerIndex",
-    "completionMode",
-    "completions",
-    "podFailurePolicy",
-)
+_JOB = ("backoffLimit", "backoffLimitPerIndex", "completionMode", "completions", "podFailurePolicy")
 
 
 def _small_meta(obj: Object) -> Object:

@@ -214,10 +214,7 @@ class KubeStreams:
         }
         try:
             async with self._pool.stream(
-                "GET",
-                self.endpoint.url(path, query),
-                headers=headers,
-                extensions=extensions,
+                "GET", self.endpoint.url(path, query), headers=headers, extensions=extensions
             ) as response:
                 if response.status != 200:  # noqa: PLR2004 - HTTP
                     body = bytearray()

@@ -25,15 +25,7 @@ from runtime.drivers.kubernetes.builders import tenant, tenant_access
 from runtime.drivers.kubernetes.builders.pod_fields import is_meeting
 from runtime.drivers.kubernetes.client import KubeClient, path_of
 from runtime.drivers.kubernetes.options import KubernetesOptions
-from runtime.protocol import (
-    Denied,
-    InvalidSpec,
-    KubeToken,
-    NotYet,
-    Observation,
-    Seen,
-    TenantSpec,
-)
+from runtime.protocol import Denied, InvalidSpec, KubeToken, NotYet, Observation, Seen, TenantSpec
 
 log = structlog.get_logger(__name__)
 
@@ -295,8 +287,7 @@ class Tenants:
         asked = {"expirationSeconds": seconds, "boundObjectRef": bound}
         path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
         status = self._client.post(
-            path,
-            {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": asked},
+            path, {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": asked}
         )["status"]
         made = KubeToken(str(status["token"]), _unix(str(status["expirationTimestamp"])))
         is_new = is_settling(self._client, account, namespace)

@@ -283,10 +283,7 @@ class Launcher:
         """Return the groups of the shared volumes it sees, and the umask these need."""
         shared = [mount for mount in self._data() if mount["group"] is not None]
         folders = [self.machine.volume(mount["volume_uid"]) for mount in shared]
-        return {
-            "groups": sorted({mount["group"] for mount in shared}),
-            "umask": umask_for(folders),
-        }
+        return {"groups": sorted({mount["group"] for mount in shared}), "umask": umask_for(folders)}
 
     def _shared_memory(self) -> tuple[int, str] | None:
         """Return the size of its own /dev/shm and what stays visible there; None: it has none.

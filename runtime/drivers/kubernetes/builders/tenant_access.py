@@ -125,11 +125,7 @@ def registries(
 ) -> Object:
     """Return the sign-ins of private registries as the kubelet reads them."""
     auths = {
-        host: {
-            "username": user,
-            "password": password,
-            "auth": _b64(f"{user}:{password}"),
-        }
+        host: {"username": user, "password": password, "auth": _b64(f"{user}:{password}")}
         for host, (user, password) in sorted(logins.items())
     }
     return {

@@ -201,12 +201,7 @@ def _probe(probe: Probe, port: int) -> dict[str, Any]:
         if probe.path
         else {"tcpSocket": {"port": port}}
     )
-    return {
-        **asks,
-        "failureThreshold": START_S,
-        "periodSeconds": 1,
-        "timeoutSeconds": 2,
-    }
+    return {**asks, "failureThreshold": START_S, "periodSeconds": 1, "timeoutSeconds": 2}
 
 
 def cpu(milli: int) -> str:
