@@ -6,8 +6,6 @@ fails costs freshness of pages, never an action: all errors end here. A wake-up 
 goes by Celery instead (runtime.tasks.wake); one that is lost costs the time until the next sweep.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

@@ -3,8 +3,6 @@
 Asked by ``isinstance``, never by name. The contracts are those of ``runtime.protocol``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum

@@ -32,7 +32,6 @@ from runtime.protocol import (
     InvalidSpec,
     NoCapacity,
     NotYet,
-    Observation,
     Phase,
     Unreachable,
 )
@@ -146,7 +145,8 @@ def attempt(held: Claim) -> tuple[Outcome, int]:  # noqa: PLR0911 - one line per
             quarantine(row)
         return Outcome(Phase.FAILED, Reason.QUARANTINED), 0
     try:
-        return held.reconciler.step(row, _observation(held)), 0
+        seen = observe.cached(held.row) if getattr(held.reconciler, "observes", False) else None
+        return held.reconciler.step(row, seen), 0
     except NotYet as error:
         return _same(held, row.reason, row.message, error.retry_in), row.failures
     except Unreachable as error:
@@ -166,12 +166,6 @@ def attempt(held: Claim) -> tuple[Outcome, int]:  # noqa: PLR0911 - one line per
     except (DriverError, Exception) as error:
         log.exception("engine.step_failed", kind=row.KIND, uid=str(row.uid), error=repr(error))
         return _same(held, Reason.INTERNAL_ERROR, "", backoff(row.failures)), row.failures + 1
-
-
-def _observation(held: Claim) -> Observation | None:
-    if not getattr(held.reconciler, "observes", False):
-        return None
-    return observe.cached(held.row)
 
 
 def _same(held: Claim, reason: str, message: str, again: float) -> Outcome:

@@ -6,8 +6,6 @@ of them on one machine) the handler runs at once; elsewhere the question goes to
 internal listener. Errors of ``common.errors`` come back as what they were.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Callable, Iterable, Mapping
@@ -163,8 +161,7 @@ class RemoteDriver:
         self._not_here()
 
     def _not_here(self) -> NoReturn:
-        message = f"Only the workers act on the cluster {self.key}."
-        raise Unreachable(message)
+        raise Unreachable(f"Only the workers act on the cluster {self.key}.")
 
     def _ask(self, name: str, **payload: Any) -> Mapping[str, Any]:
         try:

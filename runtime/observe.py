@@ -120,7 +120,19 @@ def store(
         if full:
             reachability.take_back(cluster_key, known, {o.uid for o in changed})
         acted_on = [o for o in changed if _is_acted_on(known.get(o.uid), o)]
-        due = _mark_due(cluster_key, acted_on, known)
+        by_kind: dict[str, list[str]] = {}
+        for o in acted_on:
+            row = known.get(o.uid)
+            by_kind.setdefault(o.kind or (row.kind if row else ""), []).append(o.uid)
+        due = []
+        for kind, uids in by_kind.items():
+            if kind not in reconcilers.registered():
+                continue
+            rows = reconcilers.rows_of(kind).filter(
+                uid__in=uids, cluster_key=cluster_key, deleted_at__isnull=True
+            )
+            marked = update_returning(rows, {"next_reconcile_at": now()}, ("pk",))
+            due += [(kind, pk) for (pk,) in marked]
         _write(cluster_key, changed, known)
         if full:
             due += _mark_unseen(cluster_key, seen.keys())
@@ -187,25 +199,6 @@ def _write(
         unique_fields=["cluster_key", "uid"],
         update_fields=["kind", "seen", "launch", "version", "seen_at", "data"],
     )
-
-
-def _mark_due(
-    cluster_key: str, changed: list[Observation], known: dict[str, ObservedWorkload]
-) -> list[tuple[str, int]]:
-    by_kind: dict[str, list[str]] = {}
-    for o in changed:
-        row = known.get(o.uid)
-        by_kind.setdefault(o.kind or (row.kind if row else ""), []).append(o.uid)
-    due = []
-    for kind, uids in by_kind.items():
-        if kind not in reconcilers.registered():
-            continue
-        rows = reconcilers.rows_of(kind).filter(
-            uid__in=uids, cluster_key=cluster_key, deleted_at__isnull=True
-        )
-        marked = update_returning(rows, {"next_reconcile_at": now()}, ("pk",))
-        due += [(kind, pk) for (pk,) in marked]
-    return due
 
 
 def _mark_unseen(cluster_key: str, seen: Iterable[str]) -> list[tuple[str, int]]:

@@ -8,8 +8,6 @@ very installation goes, and nothing while the rows may be older than the world
 The other way round (a row without its thing) is the reconciler's: it reports ``vanished``.
 """
 
-from __future__ import annotations
-
 import copy
 from datetime import timedelta
 from typing import Any
@@ -97,7 +95,9 @@ def collect_orphans() -> int:
             ours = {uid for uid in lost if owned[uid].installation == str(own.uid)}
             left = lost if own.held_why else lost - ours
             unknown += [_unknown(key, owned[uid], uid in ours) for uid in sorted(left)]
-            _end_parked(key, driver, owned)
+            for uid in _of_rows(set(owned), deleted_at__isnull=True, reason=Reason.QUARANTINED):
+                if _seen_twice(key, uid):
+                    _end(driver, owned[uid])
             removed += 0 if own.held_why else _collect(key, driver, owned, ours)
         except DriverError as error:
             whole = False
@@ -156,12 +156,6 @@ def _of_rows(uids: set[str], **conditions: object) -> set[str]:
         rows = table.filter(**conditions)
         found |= {str(uid) for uid in rows.values_list("uid", flat=True)}
     return found & uids
-
-
-def _end_parked(key: str, driver: Driver, owned: dict[str, Observation]) -> None:
-    for uid in _of_rows(set(owned), deleted_at__isnull=True, reason=Reason.QUARANTINED):
-        if _seen_twice(key, uid):
-            _end(driver, owned[uid])
 
 
 def _collect(key: str, driver: Driver, owned: dict[str, Observation], lost: set[str]) -> int:

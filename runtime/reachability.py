@@ -4,8 +4,6 @@ A step for each of thousands of rows would keep the changed ones waiting. When i
 that run on exactly as they did are answered here; all others get their step.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 

@@ -5,8 +5,6 @@ applied by the engine in one guarded UPDATE (``runtime.engine``); transition lis
 that same transaction, so timelines, usage intervals and quota releases are exact.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol

@@ -89,7 +89,9 @@ class FakeDriver:
 
     def set_devices(self, devices: Iterable[p.Device]) -> None:
         with self._store.open() as world:
-            world["devices"] = [_device_dict(d) for d in devices]
+            world["devices"] = [
+                {name: getattr(d, name) for name in d.__dataclass_fields__} for d in devices
+            ]
 
     def set_capacity(self, *, cpu_milli: int, memory_mib: int) -> None:
         with self._store.open() as world:
@@ -462,7 +464,3 @@ def _log_of(uid: str, replica: int) -> str:
 def _port(uid: str, launch: int) -> int:
     low, high = _PORTS
     return low + (int(uid.replace("-", "")[:8], 16) + launch) % (high - low)
-
-
-def _device_dict(device: p.Device) -> dict[str, Any]:
-    return {name: getattr(device, name) for name in device.__dataclass_fields__}

@@ -5,8 +5,6 @@ with secret files, two more for a group whose pods meet; the first with a new vo
 Job's next launch removes the Job of the one before.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """The Kubernetes driver: ``runtime.protocol.Driver`` and every capability, over one client."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

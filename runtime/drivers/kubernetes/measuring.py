@@ -6,8 +6,6 @@ there, so nobody else can say a size: only the pod that the Job itself made is a
 volume that the Job is named after.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping, Sequence

@@ -5,8 +5,6 @@ Berth's own, as the user that workloads run as (so root squash stands in nobody'
 the whole export is mounted; in no other namespace can it be claimed.
 """
 
-from __future__ import annotations
-
 import hashlib
 from typing import Any
 

@@ -13,8 +13,6 @@ The rules:
   ended is how the whole did, and the Job controller takes the others down.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar

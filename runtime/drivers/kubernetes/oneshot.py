@@ -6,8 +6,6 @@ long. No more than ``MOST`` run at once in a namespace, and fetch images. The po
 any other there and has no network but what the namespace's policies give everybody.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -37,7 +35,11 @@ def step(client: KubeClient, options: KubernetesOptions, program: Program) -> Tr
     namespace, name = program.namespace, program.name
     job = client.get("batch/v1", "jobs", name, namespace)
     if job is None:
-        _require_room(client, namespace)
+        # Who asks about a hundred images would have every node fetch them beside everybody's work.
+        known = client.list("batch/v1", "jobs", namespace, selector=f"{names.KIND}={KIND}")
+        if sum(not observe_job.is_finished(job) for job in known) >= MOST:
+            message = f"{MOST} images are being looked into in this project."
+            raise Denied(message, reason=Reason.QUOTA_DENIED)
         client.apply(build(options, program))
         return Tried(Attempt.RUNNING)
     pods = client.list("v1", "pods", namespace, selector=f"{PROBE}={name}")
@@ -58,14 +60,6 @@ def step(client: KubeClient, options: KubernetesOptions, program: Program) -> Tr
     if not pods and ("Complete" in over or "Failed" in over):
         return Tried(Attempt.FAILED, str(over.get("Failed", {}).get("message", ""))[:300])
     return Tried(Attempt.RUNNING)
-
-
-def _require_room(client: KubeClient, namespace: str) -> None:
-    """Else who asks about a hundred images has every node fetch them, beside everybody's work."""
-    known = client.list("batch/v1", "jobs", namespace, selector=f"{names.KIND}={KIND}")
-    if sum(not observe_job.is_finished(job) for job in known) >= MOST:
-        message = f"{MOST} images are being looked into in this project."
-        raise Denied(message, reason=Reason.QUOTA_DENIED)
 
 
 def build(options: KubernetesOptions, program: Program) -> Object:

@@ -1,7 +1,5 @@
 """Objects cut down to what ``observe`` reads: ten thousand of them stay small. Pure."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from runtime.drivers.kubernetes import names

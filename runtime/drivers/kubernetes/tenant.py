@@ -4,8 +4,6 @@
 when all is as it should be. A namespace that is not this project's is never touched.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -132,11 +130,9 @@ class Tenants:
             raise InvalidSpec(f"The namespace {spec.namespace} was made by another Berth.")
         labels = found["metadata"].get("labels") or {}
         if labels.get(names.PROJECT) != spec.project:
-            message = f"The namespace {spec.namespace} exists and is not this project's."
-            raise InvalidSpec(message)
+            raise InvalidSpec(f"The namespace {spec.namespace} exists and is not this project's.")
         if _is_ending(found):
-            message = f"The namespace {spec.namespace} is still being removed."
-            raise NotYet(message, retry_in=2.0)
+            raise NotYet(f"The namespace {spec.namespace} is still being removed.", retry_in=2.0)
         return found
 
     def _refuse_beside_another(self) -> None:

@@ -1,7 +1,5 @@
 """Why something on a cluster waits, from the words that Kubernetes writes. Pure."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any

@@ -171,10 +171,6 @@ class Launcher:
             *(self.space / name for name in ("env", "jupyter", "runtime", "tmp")),
         ):
             self.machine.own_folder(folder, self.user)
-        self._make_volumes()
-
-    def _make_volumes(self) -> None:
-        """Make a folder with an entry for each volume: a place to mount it, or a link."""
         self.machine.trash.take(self.volumes)
         self.volumes.mkdir(mode=0o755)
         self.volumes.chmod(0o755 if self.machine.users else 0o700)

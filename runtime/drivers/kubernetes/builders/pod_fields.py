@@ -8,8 +8,6 @@ Pods of a namespace do not reach each other (``builders/tenant_policies``); poli
 a group's opens each pod of a workload to the others of the same workload, and to nobody else's.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -200,7 +198,14 @@ def nodes(placement: Placement) -> dict[str, Any]:
     wanted = [[*_carries(labels), *runs, *avoided] for labels in kinds]
     if terms := [{"matchExpressions": term} for term in wanted if term]:
         affinity["requiredDuringSchedulingIgnoredDuringExecution"] = {"nodeSelectorTerms": terms}
-    if liked := _liked(placement) or _near(placement):
+    # Work is drawn to its data as much as GPU pods to each other, but not where somebody asked for
+    # an order of kinds: the weights are summed, and would upset it.
+    near = [
+        {"weight": _HEAVIEST, "preference": {"matchExpressions": _carries(labels)}}
+        for labels in placement.near
+        if labels
+    ]
+    if liked := _liked(placement) or near:
         affinity["preferredDuringSchedulingIgnoredDuringExecution"] = liked
     if affinity:
         found["affinity"] = {"nodeAffinity": affinity}
@@ -235,18 +240,6 @@ def _weight(rank: int, kinds: int) -> int:
     if rank >= kinds - 1:
         return 0
     return round(_HEAVIEST ** (1 - rank / (kinds - 2))) if rank else _HEAVIEST
-
-
-def _near(placement: Placement) -> list[dict[str, Any]]:
-    """What draws work to its data, as much as GPU pods to each other.
-
-    Not where somebody asked for an order of kinds: the weights are summed, and would upset it.
-    """
-    return [
-        {"weight": _HEAVIEST, "preference": {"matchExpressions": _carries(labels)}}
-        for labels in placement.near
-        if labels
-    ]
 
 
 def _carries(labels: Mapping[str, str]) -> list[dict[str, Any]]:

@@ -9,8 +9,6 @@ that belongs there. Whoever watches can tell from live objects alone what is mis
 changed by hand; nobody needs to know what we would build.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterable, Mapping

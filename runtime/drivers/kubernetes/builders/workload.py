@@ -4,8 +4,6 @@ Nothing here can be privileged: every field is ours, and what a person typed onl
 image, a command, arguments, environment (in a Secret) and numbers (hostile cases C3, C4).
 """
 
-from __future__ import annotations
-
 import base64
 import math
 import re
