@@ -12,13 +12,16 @@ import hashlib
 import json
 import os
 import pwd
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from runtime.drivers.local.records import write_atomic
 from runtime.drivers.local.requests import Refused
 
 _TRIES = 10
+Entry = Sequence[Any]
 
 
 class Numbers:
@@ -34,18 +37,25 @@ class Numbers:
         with contextlib.suppress(FileNotFoundError):
             self._known = json.loads(path.read_text())
 
-    # -- the machine's list --------------------------------------------------------------
+    # -- the machine's list: an entry begins with its name, its number is the third -------------
+
+    by_name: Callable[[str], Entry]
+    by_number: Callable[[int], Entry]
+    everybody: Callable[[], Sequence[Entry]]
 
     def existing(self, name: str) -> int | None:
         """Return the number the machine's list has for ``name``."""
-        raise NotImplementedError
+        try:
+            return int(self.by_name(name)[2])
+        except KeyError:
+            return None
 
     def holder(self, number: int) -> str | None:
-        """Return who has ``number`` in the machine's list."""
-        raise NotImplementedError
-
-    def used(self) -> list[int]:
-        raise NotImplementedError
+        """Return who has ``number``; where no list can be written, the number alone isolates."""
+        try:
+            return str(self.by_number(number)[0])
+        except KeyError:
+            return None
 
     def commands(self, name: str, number: int) -> tuple[tuple[str, ...], ...]:
         """Return what enters it in the list. Where that fails only the name is missing."""
@@ -76,7 +86,7 @@ class Numbers:
         write_atomic(self._path, json.dumps(self._known))
 
     def _next(self) -> int:
-        used = [number for number in self.used() if self._in_range(number)]
+        used = [entry[2] for entry in self.everybody() if self._in_range(entry[2])]
         return max([*used, *self._known.values(), self.first - 1]) + 1
 
 
@@ -116,6 +126,8 @@ class Users(Numbers):
     """Finds or makes the system user of a (project, owner)."""
 
     first, last = FIRST_UID, LAST_UID
+    by_name, by_number = staticmethod(pwd.getpwnam), staticmethod(pwd.getpwuid)
+    everybody = staticmethod(pwd.getpwall)
 
     def __init__(self, state: Path) -> None:
         super().__init__(state / "users.json")
@@ -124,21 +136,6 @@ class Users(Numbers):
         name = name_for(project, owner)
         uid = await self.number(name)
         return SystemUser(name, uid, uid)
-
-    def existing(self, name: str) -> int | None:
-        try:
-            return pwd.getpwnam(name).pw_uid
-        except KeyError:
-            return None
-
-    def holder(self, number: int) -> str | None:
-        try:
-            return pwd.getpwuid(number).pw_name
-        except KeyError:
-            return None  # no list of users can be written here: the number alone isolates too
-
-    def used(self) -> list[int]:
-        return [user.pw_uid for user in pwd.getpwall()]
 
     def commands(self, name: str, number: int) -> tuple[tuple[str, ...], ...]:
         group = ("groupadd", "--gid", str(number), name)
@@ -155,27 +152,14 @@ class VolumeGroups(Numbers):
     """
 
     first, last = FIRST_GID, LAST_GID
+    by_name, by_number = staticmethod(grp.getgrnam), staticmethod(grp.getgrgid)
+    everybody = staticmethod(grp.getgrall)
 
     def __init__(self, state: Path) -> None:
         super().__init__(state / "volume-groups.json")
 
     async def get(self, volume_uid: str) -> int:
         return await self.number(group_name_for(volume_uid))
-
-    def existing(self, name: str) -> int | None:
-        try:
-            return grp.getgrnam(name).gr_gid
-        except KeyError:
-            return None
-
-    def holder(self, number: int) -> str | None:
-        try:
-            return grp.getgrgid(number).gr_name
-        except KeyError:
-            return None
-
-    def used(self) -> list[int]:
-        return [group.gr_gid for group in grp.getgrall()]
 
     def commands(self, name: str, number: int) -> tuple[tuple[str, ...], ...]:
         return (("groupadd", "--gid", str(number), name),)
