@@ -12,11 +12,18 @@ from typing import Any
 
 from runtime.drivers.local import environ, records
 from runtime.drivers.local import isolation as isolating
-from runtime.drivers.local.folders import SecretFolders, make_shared, umask_for
 from runtime.drivers.local.isolation import Groups, nvidia_minors
 from runtime.drivers.local.records import Record, Trash, killpoint
 from runtime.drivers.local.requests import Refused, Secrets, checked_name
-from runtime.drivers.local.users import SystemUser, Users, VolumeGroups, own_user
+from runtime.drivers.local.users import (
+    SecretFolders,
+    SystemUser,
+    Users,
+    VolumeGroups,
+    make_shared,
+    own_user,
+    umask_for,
+)
 from runtime.drivers.mounts import filled, placed
 
 
@@ -226,24 +233,24 @@ class Launcher:
         machine, user = self.machine, self.user
         layer = environ.python_layer(self.space, self.base) if self.base else environ.Furniture()
         tmp = str(self.space / "tmp")
-        shared = isolating.shared_folders() if machine.isolation.tmp else ()
+        shared = isolating.SHARED_FOLDERS if machine.isolation.tmp else ()
         words = self.spec["command"][1:]
         if not self.spec.get("verbatim"):
             filled_in = (placed(word, str(self.secrets)) for word in words)
             words = [environ.substitute(word, port) for word in filled_in]
         limits = [("RLIMIT_CORE", 0, 0), ("RLIMIT_NOFILE", 65536, 65536)]
-        if self.machine.users and not self.machine.isolation.pids:
+        if machine.users and not machine.isolation.pids:
             pids = self.spec["resources"]["pids"]
             limits.append(("RLIMIT_NPROC", pids, pids))
         wanted = self.spec["resources"]
-        groups = self.machine.groups
+        groups = machine.groups
         made = groups.create(
             self.spec["uid"],
             cpu_milli=wanted["cpu_milli"],
             memory_mib=wanted["memory_mib"],
             pids=wanted["pids"],
         )
-        if self.machine.isolation.gpu:
+        if machine.isolation.gpu:
             minors = nvidia_minors()
             groups.restrict_gpus(
                 self.spec["uid"], [minors[d] for d in self.spec["devices"] if d in minors]
