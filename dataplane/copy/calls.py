@@ -21,7 +21,7 @@ from dataplane.copy.lanes import Lane
 from dataplane.copy.pace import Backoff
 from dataplane.copy.problems import Code, Denied, Final, Skewed, Stop, Trouble, Unknown
 from dataplane.copy.progress import Log
-from dataplane.copy.stores.base import Reading
+from dataplane.copy.stores.base import Store
 from dataplane.copy.transport import MOST, Call
 
 T = TypeVar("T")
@@ -207,7 +207,7 @@ class _Stale(Broken):
 class Calls:
     """Everything that is asked of the store goes through here."""
 
-    def __init__(self, client: Client, store: Reading, prefix: str, log: Log) -> None:
+    def __init__(self, client: Client, store: Store, prefix: str, log: Log) -> None:
         self.client = client
         self.store = store
         self._prefix = prefix

@@ -18,7 +18,7 @@ from dataplane.copy.keys import is_text, walk
 from dataplane.copy.large import Larges
 from dataplane.copy.pace import FILE_WORTH, Unit
 from dataplane.copy.pages import Pages, guess_of
-from dataplane.copy.problems import Code, Denied, Stop, Trouble, of_os, stopped
+from dataplane.copy.problems import Code, Denied, Stop, Trouble, stopped, trouble_of
 from dataplane.copy.pull import Puller, Target
 from dataplane.copy.state import Folders, Ready
 from dataplane.copy.stores.base import Item, Page
@@ -330,10 +330,7 @@ def _delete(engine: Engine, paths: list[str]) -> None:
             _kept(engine, path, Trouble(Code.BAD_KEY, "The path is too long to be opened."))
             continue
         except OSError as error:
-            meant = of_os(error)
-            if isinstance(meant, Stop):
-                raise meant from None
-            _kept(engine, path, meant)
+            _kept(engine, path, trouble_of(error))
             continue
         engine.progress.deleted += 1
         gone.append(path)

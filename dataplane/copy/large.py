@@ -19,7 +19,7 @@ from dataplane.copy.engine import Engine
 from dataplane.copy.http1 import Connection, Head
 from dataplane.copy.journal import Partial
 from dataplane.copy.pace import Unit
-from dataplane.copy.problems import Code, Stop, Trouble, of_os
+from dataplane.copy.problems import Code, Stop, Trouble, trouble_of
 from dataplane.copy.pull import TRIES, WRONG_SUM, Fetch, Follower, NoRanges, Puller, Target
 from dataplane.copy.stores.base import Item, Multipart
 
@@ -202,10 +202,7 @@ class Larges:
         except Trouble as trouble:
             large.trouble = trouble
         except OSError as error:
-            meant = of_os(error)
-            if isinstance(meant, Stop):
-                raise meant from None
-            large.trouble = meant
+            large.trouble = trouble_of(error)
         finally:
             self._open.pop(large.target.path, None)
             if large.follower is not None:

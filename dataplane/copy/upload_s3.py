@@ -17,7 +17,7 @@ from dataplane.copy.engine import Engine
 from dataplane.copy.http1 import Head
 from dataplane.copy.journal import Partial
 from dataplane.copy.pace import Unit
-from dataplane.copy.problems import Code, Stop, Trouble, of_os
+from dataplane.copy.problems import Code, Trouble, trouble_of
 from dataplane.copy.stores.s3 import S3, version_of
 from dataplane.copy.uploads import (
     CHANGED,
@@ -237,10 +237,7 @@ class S3Uploader:
         except Trouble as trouble:
             upload.trouble = upload.trouble or trouble
         except OSError as error:
-            meant = of_os(error)
-            if isinstance(meant, Stop):
-                raise meant from None
-            upload.trouble = upload.trouble or meant
+            upload.trouble = upload.trouble or trouble_of(error)
         await self._ended(upload)
 
     async def _part(self, upload: Upload, part: Part) -> None:
