@@ -62,7 +62,6 @@ class Fetch:
         self._fd = fd
         self._start = start
         self._end = end
-        self.head: Head | None = None
         self.sink: FileSink | None = None
         self._lane: Lane | None = None
 
@@ -88,7 +87,6 @@ class Fetch:
         if head.status not in _GOOD:
             return None
         check_head(self._engine.calls.store, self._item, head, self._start, self._end)
-        self.head = head
         updates, crcs, hashing = self.into(line, head)
         hands = self._engine.hands
         scratch = hands.scratch if self._lane is None else self._lane.scratch

@@ -25,9 +25,9 @@ from dataplane.copy.uploads import (
     WRONG,
     Book,
     Local,
-    Nobody,
     Sent,
     Slice,
+    Uploader,
     unchanged,
 )
 
@@ -57,12 +57,10 @@ class Upload:
     trouble: Trouble | None = None
 
 
-class S3Uploader:
+class S3Uploader(Uploader):
     def __init__(self, engine: Engine, store: S3, book: Book | None) -> None:
-        self._engine = engine
-        self._calls = engine.calls
+        super().__init__(engine, book)
         self._store = store
-        self._book = book or Nobody()
         self._open: set[int] = set()
 
     async def send(self, local: Local, fd: int) -> None:
