@@ -96,8 +96,7 @@ def target_for(who: Principal, short_id: str, demand: Demand) -> Target:
         )
     if not cluster.enabled:
         raise Conflict(
-            _("The cluster %(name)s is switched off.") % {"name": cluster.label},
-            code="cluster-off",
+            _("The cluster %(name)s is switched off.") % {"name": cluster.label}, code="cluster-off"
         )
     objects = where.objects_of(row, cluster)
     pod = Pod(objects["namespace"], objects["pod"])
