@@ -10,7 +10,7 @@ from django.utils.translation import gettext as _
 from clusters.options import options_of
 from clusters.where import image_cluster, namespace_of
 from files.models import FileSession
-from hubapi import keys
+from hubapi import services
 from runtime.pods import PORT
 from runtime.protocol import InvalidSpec, Probe, Resources, WorkloadSpec
 from volumes.mounting import mount_of
@@ -62,11 +62,11 @@ def _command(root: str, bind: str, row: FileSession) -> tuple[str, ...]:
 
 def token_of(row: FileSession) -> str:
     """Return what the gate says to this session's server; a rotated key does not change it."""
-    return keys.derive_matching(PURPOSE, row.uid, row.launch, row.token_digest)
+    return services.derive_matching(PURPOSE, row.uid, row.launch, row.token_digest)
 
 
 def new_digest(uid: UUID) -> str:
-    return keys.digest(keys.derive(PURPOSE, uid, FileSession.launch))
+    return services.digest(services.derive(PURPOSE, uid, FileSession.launch))
 
 
 def name_of(row: FileSession) -> str:

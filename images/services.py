@@ -34,8 +34,8 @@ from images.findings import (
 )
 from images.lookup import SECONDS, look
 from images.models import ImageFacts
+from placement.decision import Request
 from placement.fleet import decision_on
-from placement.request import Request
 from projects.access import Permission, require
 from projects.models import ProjectPlace
 from runtime import gateway

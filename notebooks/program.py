@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from django.utils.translation import gettext as _
 
 from common.errors import wrong
-from placement.request import names_in
+from placement.decision import names_in
 from work.standard_fields import ARGS, COMMAND, IMAGE
 
 if TYPE_CHECKING:

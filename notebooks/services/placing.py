@@ -20,8 +20,8 @@ from clusters.usable import refused, usable_clusters
 from common.errors import BerthError, Conflict, wrong
 from notebooks.choices import WorkspaceKind
 from notebooks.program import clean_slug
+from placement.decision import names_in
 from placement.fleet import Fleet
-from placement.request import names_in
 from quotas.policies import amounts_of
 from runtime.models import ONE_MACHINE
 

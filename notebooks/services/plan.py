@@ -30,7 +30,7 @@ from notebooks.services.placing import Placed
 from notebooks.services.resolve import changed_fields, edited, resolved, spec_of
 from notebooks.spec import LISTS, PUBLIC, Spec, Wanted, clean_name
 from notebooks.topology import far_from_its_data
-from placement.request import names_in
+from placement.decision import names_in
 from quotas import selectors as quotas
 from quotas.choices import label_of, words
 

@@ -19,8 +19,8 @@ from notebooks.services.placing import clusters_of
 from notebooks.spec import MAX_MINUTES, MAX_NAME
 from notebooks.ui.attach_form import AttachForm
 from notebooks.ui.program_form import ProgramForm, program_initial
+from placement.decision import names_in
 from placement.fleet import Fleet
-from placement.request import names_in
 from runtime.models import ONE_MACHINE
 from runtime.protocol import Phase
 from work.fields import MAX_GPUS
