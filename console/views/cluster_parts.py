@@ -16,8 +16,7 @@ from common.errors import BerthError, Invalid
 from common.ui.responses import show_error
 from console import cluster_part_forms as forms
 from console import cluster_selectors
-from console.cluster_tables import FlavorTable, NodeTable
-from console.node_rows import NodeData
+from console.cluster_tables import FlavorTable, NodeData, NodeTable
 from console.views.base import ROWS, ConsoleView, ListView
 from console.views.clusters import page_of
 
