@@ -93,6 +93,8 @@ class PartForm(forms.Form):
 
 
 class PoolForm(PartForm):
+    part = "pool"  # as the service calls it
+
     name = forms.SlugField(label=_("Name"), max_length=40)
     description = description_field()
     node_labels = area(
@@ -147,6 +149,8 @@ class PoolForm(PartForm):
 
 
 class NetworkForm(PartForm):
+    part = "network"
+
     name = forms.SlugField(label=_("Name"), max_length=40)
     description = description_field()
     attachment = exact(

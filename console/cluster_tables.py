@@ -41,10 +41,7 @@ class NodeRows:
     """
 
     def __init__(
-        self,
-        cluster: Cluster,
-        nodes: QuerySet[Node],
-        keep: Callable[[NodeUse], bool] | None = None,
+        self, cluster: Cluster, nodes: QuerySet[Node], keep: Callable[[NodeUse], bool] | None = None
     ) -> None:
         self._cluster, self._nodes = cluster, nodes
         self._judged: list[NodeUse] | None = None

@@ -170,9 +170,7 @@ class PresetForm(GroupedForm):
         initial=WorkspaceKind.NOTEBOOK.value,
     )
     cluster_key = forms.ChoiceField(
-        label=_("Cluster"),
-        required=False,
-        help_text=_("Empty: where it starts first."),
+        label=_("Cluster"), required=False, help_text=_("Empty: where it starts first.")
     )
     image = exact(
         _("Image"), max_length=512, help_text=_("Empty: the cluster's own, for notebooks.")

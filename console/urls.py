@@ -2,9 +2,7 @@
 
 from django.urls import path
 
-from console.views import (
-    cluster_parts as parts,
-)
+from console.views import cluster_parts as parts
 from console.views import clusters, machines, overview, people, storage, system, workspaces
 
 app_name = "console"

@@ -10,13 +10,13 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 
 from accounts.models import ApiToken, User
-from accounts.selectors import device_of, refusal_of
+from accounts.selectors import device_of, refusal_of, user_get
 from accounts.services import operators, people
 from clusters.models import Flavor
 from common.errors import BerthError, Invalid, NotFound
 from common.ui.responses import show_error
 from console import forms, selectors, tables
-from console.views.base import ConsoleView, ListView, user_from
+from console.views.base import ConsoleView, ListView
 from events.models import Event
 from notebooks.models import Workspace
 from projects import services as roles
@@ -168,7 +168,7 @@ class PersonView(ConsoleView):
 
     @property
     def person(self) -> User:
-        return user_from(self.kwargs["user"])
+        return user_get(self.kwargs["user"])
 
     def here(self, person: User) -> HttpResponse:
         return HttpResponseRedirect(reverse("console:user", kwargs={"user": person.uid}))

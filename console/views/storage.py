@@ -8,17 +8,14 @@ import django_tables2 as tables
 from django import forms
 from django.contrib import messages
 from django.db.models import Count, Q, QuerySet
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 
 from clusters.models import Cluster
-from common.errors import BerthError, Invalid
 from common.money import price
 from common.templatetags import berth as tags
-from common.ui.responses import show_error
 from console import fields
 from console.fields import (
     GroupedForm,
@@ -29,7 +26,7 @@ from console.fields import (
     search_field,
 )
 from console.tables import END
-from console.views.base import ConsoleView, FilterForm, ListView, Table
+from console.views.base import DeletePage, FilterForm, FormPage, ListView, Table
 from volumes import selectors, services, topology
 from volumes.choices import BackingKind, Medium
 from volumes.ui.forms import bare, size_field, to_gib, to_mib
@@ -257,69 +254,57 @@ class VolumeClassList(ListView):
         }
 
 
-class VolumeClassEdit(ConsoleView):
+class VolumeClassEdit(FormPage):
     """One form for a new or a known class."""
 
     template_name = "console/part.html"
+    names = NAMES
 
-    def get(self, request: HttpRequest, volume_class: str = "") -> HttpResponse:  # noqa: ARG002
-        known = selectors.class_get(volume_class) if volume_class else None
-        return self._page(known, VolumeClassForm(row=known))
+    def row(self) -> VolumeClass | None:
+        key = self.kwargs.get("volume_class")
+        return selectors.class_get(key) if key else None
 
-    def post(self, request: HttpRequest, volume_class: str = "") -> HttpResponse:
-        known = selectors.class_get(volume_class) if volume_class else None
-        form = VolumeClassForm(request.POST, row=known)
-        if not form.is_valid():
-            return self._page(known, form, 400)
-        try:
-            saved = services.class_save(
-                principal=self.principal, values=form.values(), volume_class=known
-            )
-        except BerthError as error:
-            show_error(form, error, NAMES)
-            return self._page(known, form, error.status)
-        messages.success(
-            request, _t("“%(name)s” is saved. Volumes stay where they are.") % {"name": saved.name}
+    def form(self, row: VolumeClass | None, data: Any = None) -> VolumeClassForm:
+        return VolumeClassForm(data, row=row)
+
+    def save(self, row: VolumeClass | None, form: Any) -> str:
+        saved = services.class_save(
+            principal=self.principal, values=form.values(), volume_class=row
         )
-        return HttpResponseRedirect(reverse("console:volume-classes"))
+        said = _t("“%(name)s” is saved. Volumes stay where they are.")
+        messages.success(self.request, said % {"name": saved.name})
+        return reverse("console:volume-classes")
 
-    def _page(
-        self, known: VolumeClass | None, form: VolumeClassForm, status: int = 200
-    ) -> HttpResponse:
-        for name, field in form.fields.items():
-            field.disabled = not self.principal.is_operator
-            if known is not None and name == "key":
-                field.widget.attrs["readonly"] = True
-        context = {
-            "form": form,
-            "part": known,
-            "heading": known.name if known else _t("New class of storage"),
+    def page(self, row: VolumeClass | None, form: Any) -> dict[str, Any]:
+        context: dict[str, Any] = {
+            "part": row,
+            "heading": row.name if row else _t("New class of storage"),
             "back_url": reverse("console:volume-classes"),
             "back_label": _t("Storage"),
         }
-        if known:
-            address = "console:volume-class-delete"
+        if row:
+            form.fields["key"].widget.attrs["readonly"] = True
             context |= {
-                "delete_url": reverse(address, kwargs={"volume_class": known.key}),
-                "delete_title": _t("Delete the class “%(name)s”?") % {"name": known.name},
+                "delete_url": reverse(
+                    "console:volume-class-delete", kwargs={"volume_class": row.key}
+                ),
+                "delete_title": _t("Delete the class “%(name)s”?") % {"name": row.name},
                 "delete_text": _t(
                     "Its price and options are forgotten. Refused while a volume is of this class"
                     " or a cluster takes it unasked."
                 ),
             }
-        return self.render(context, status=status)
+        return context
 
 
-class VolumeClassDelete(ConsoleView):
-    """Behind the typed name."""
-
+class VolumeClassDelete(DeletePage):
     stands_on = VolumeClassEdit
-    required_platform: ClassVar[Any] = {"POST": "operator"}
 
-    def post(self, request: HttpRequest, volume_class: str) -> HttpResponse:
-        row = selectors.class_get(volume_class)
-        if request.POST.get("confirm", "").strip() != row.name:
-            raise Invalid(_t("The typed name is not this one's. Nothing was changed."))
+    def row(self) -> VolumeClass:
+        return selectors.class_get(self.kwargs["volume_class"])
+
+    def remove(self, row: VolumeClass) -> None:
         services.class_delete(principal=self.principal, volume_class=row)
-        messages.success(request, _t("“%(name)s” is deleted.") % {"name": row.name})
-        return HttpResponseRedirect(reverse("console:volume-classes"))
+
+    def after(self, row: VolumeClass) -> str:  # noqa: ARG002
+        return reverse("console:volume-classes")

@@ -21,12 +21,11 @@ from django.utils.translation import gettext as _
 from clusters.models import Flavor
 from common import csvsafe
 from common.clock import now
-from common.errors import Invalid, NotFound
+from common.errors import NotFound
 from common.ui.columns import BAR, HEIGHT, LINE, STEP, left, mark, scale
-from common.ui.responses import show_error
 from console import forms, selectors, tables
 from console.health import check_all
-from console.views.base import ConsoleView, ListView
+from console.views.base import ConsoleView, FormPage, ListView
 from events.export import HEAD, csv_rows, json_lines
 from events.sealer import verify_chain
 from notifications import services
@@ -105,48 +104,31 @@ class AnnouncementList(ListView):
         }
 
 
-class AnnouncementEdit(ConsoleView):
+class AnnouncementEdit(FormPage):
     """Make one (no ``uid``) or change one."""
 
     required_platform: ClassVar[Any] = "operator"
     template_name = "console/announcement.html"
 
-    def _row(self) -> Announcement | None:
+    def row(self) -> Announcement | None:
         uid = self.kwargs.get("uid")
-        if uid is None:
-            return None
-        row = Announcement.objects.filter(uid=uid).first()
-        if row is None:
+        row = Announcement.objects.filter(uid=uid).first() if uid else None
+        if uid and row is None:
             raise NotFound(_("There is no such announcement."))
         return row
 
-    def get(self, request: HttpRequest, uid: Any = None) -> HttpResponse:  # noqa: ARG002
-        row = self._row()
-        initial: dict[str, Any] = {"severity": "info"}
-        if row:
-            initial = {
-                "message": row.message,
-                "severity": row.severity,
-                "starts_at": row.starts_at,
-                "ends_at": row.ends_at,
-            }
-        form = forms.AnnouncementForm(initial=initial)
-        return self.render({"form": form, "announcement": row})
+    def form(self, row: Announcement | None, data: Any = None) -> forms.AnnouncementForm:
+        names = ("message", "severity", "starts_at", "ends_at")
+        initial = {name: getattr(row, name) for name in names} if row else {"severity": "info"}
+        return forms.AnnouncementForm(data, initial=initial)
 
-    def post(self, request: HttpRequest, uid: Any = None) -> HttpResponse:  # noqa: ARG002
-        row = self._row()
-        form = forms.AnnouncementForm(request.POST)
-        if form.is_valid():
-            try:
-                services.announcement_save(
-                    actor=self.principal, announcement=row, **form.cleaned_data
-                )
-            except Invalid as error:
-                show_error(form, error)
-            else:
-                messages.success(request, _("The announcement is saved."))
-                return HttpResponseRedirect(reverse("console:announcements"))
-        return self.render({"form": form, "announcement": row}, status=400)
+    def save(self, row: Announcement | None, form: Any) -> str:
+        services.announcement_save(actor=self.principal, announcement=row, **form.cleaned_data)
+        messages.success(self.request, _("The announcement is saved."))
+        return reverse("console:announcements")
+
+    def page(self, row: Announcement | None, form: Any) -> dict[str, Any]:  # noqa: ARG002
+        return {"announcement": row}
 
 
 class AnnouncementDelete(ConsoleView):

@@ -8,10 +8,9 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.utils.translation import gettext as _
 
-from common.errors import Conflict, Invalid, NotFound
-from common.ui.responses import show_error
+from common.errors import NotFound
 from console import forms, selectors, tables
-from console.views.base import ConsoleView, ListView
+from console.views.base import ConsoleView, DeletePage, FormPage, ListView
 from notebooks.models import Preset, Workspace
 from notebooks.services import lifecycle
 from notebooks.services import presets as services
@@ -33,84 +32,62 @@ class PresetList(ListView):
         }
 
 
-def preset_of(uid: Any) -> Preset:
-    row = Preset.objects.filter(uid=uid).first()
-    if row is None:
-        raise NotFound(_("There is no such preset."))
-    return row
-
-
-class PresetCreate(ConsoleView):
+class PresetCreate(FormPage):
     required_platform: ClassVar[Any] = "operator"
-    template_name = "console/form.html"
 
-    def get(self, request: HttpRequest) -> HttpResponse:  # noqa: ARG002
-        return self._page(forms.PresetForm())
+    def form(self, row: Preset | None, data: Any = None) -> forms.PresetForm:  # noqa: ARG002
+        return forms.PresetForm(data)
 
-    def post(self, request: HttpRequest) -> HttpResponse:
-        form = forms.PresetForm(request.POST)
-        if not form.is_valid():
-            return self._page(form, 400)
+    def save(self, row: Preset | None, form: Any) -> str:  # noqa: ARG002
         fields = services.PresetFields(form.values(), list(form.cleaned_data["projects"]))
-        try:
-            preset = services.preset_create(principal=self.principal, fields=fields)
-        except (Invalid, Conflict) as error:
-            show_error(form, error)
-            return self._page(form, error.status)
-        messages.success(request, _("“%(name)s” is offered now.") % {"name": preset.name})
-        return HttpResponseRedirect(reverse("console:presets"))
+        preset = services.preset_create(principal=self.principal, fields=fields)
+        messages.success(self.request, _("“%(name)s” is offered now.") % {"name": preset.name})
+        return reverse("console:presets")
 
-    def _page(self, form: forms.PresetForm, status: int = 200) -> HttpResponse:
-        context = {
-            "form": form,
+    def page(self, row: Preset | None, form: Any) -> dict[str, Any]:  # noqa: ARG002
+        return {
             "heading": _("New preset"),
             "submit": _("Make the preset"),
             "back_url": reverse("console:presets"),
             "back_label": _("Presets"),
         }
-        return self.render(context, status=status)
 
 
-class PresetEdit(ConsoleView):
+class PresetEdit(FormPage):
     template_name = "console/preset.html"
 
-    def get(self, request: HttpRequest, preset: Any) -> HttpResponse:  # noqa: ARG002
-        row = preset_of(preset)
-        form = forms.PresetForm(initial=_initial(row))
-        return self._page(row, form)
+    def row(self) -> Preset:
+        row = Preset.objects.filter(uid=self.kwargs["preset"]).first()
+        if row is None:
+            raise NotFound(_("There is no such preset."))
+        return row
 
-    def post(self, request: HttpRequest, preset: Any) -> HttpResponse:
-        row = preset_of(preset)
-        form = forms.PresetForm(request.POST)
-        if not form.is_valid():
-            return self._page(row, form, 400)
+    def form(self, row: Preset, data: Any = None) -> forms.PresetForm:
+        return forms.PresetForm(data, initial=_initial(row))
+
+    def save(self, row: Preset, form: Any) -> str:
         fields = services.PresetFields(form.values(), list(form.cleaned_data["projects"]))
-        try:
-            services.preset_update(principal=self.principal, preset=row, fields=fields)
-        except (Invalid, Conflict) as error:
-            show_error(form, error)
-            return self._page(row, form, error.status)
-        messages.success(request, _("Saved. Workspaces made before keep what they have."))
-        return HttpResponseRedirect(reverse("console:presets"))
+        services.preset_update(principal=self.principal, preset=row, fields=fields)
+        said = _("Saved. Workspaces made before keep what they have.")
+        messages.success(self.request, said)
+        return reverse("console:presets")
 
-    def _page(self, row: Preset, form: forms.PresetForm, status: int = 200) -> HttpResponse:
-        if not self.principal.is_operator:
-            for field in form.fields.values():
-                field.disabled = True
-        return self.render({"form": form, "preset": row}, status=status)
+    def page(self, row: Preset, form: Any) -> dict[str, Any]:  # noqa: ARG002
+        return {"preset": row}
 
 
-class PresetDelete(ConsoleView):
+class PresetDelete(DeletePage):
     stands_on = PresetEdit
-    required_platform: ClassVar[Any] = {"POST": "operator"}
+    row = PresetEdit.row
 
-    def post(self, request: HttpRequest, preset: Any) -> HttpResponse:
-        row = preset_of(preset)
-        if request.POST.get("confirm", "").strip() != row.name:
-            raise Invalid(_("The typed name is not the preset's. Nothing was changed."))
+    def refusal(self) -> str:
+        return _("The typed name is not the preset's. Nothing was changed.")
+
+    def remove(self, row: Preset) -> None:
         services.preset_delete(principal=self.principal, preset=row)
-        messages.success(request, _("“%(name)s” is deleted.") % {"name": row.name})
-        return HttpResponseRedirect(reverse("console:presets"))
+
+    def after(self, row: Preset) -> str:  # noqa: ARG002
+        return reverse("console:presets")
 
 
 def _initial(row: Preset) -> dict[str, Any]:
