@@ -181,7 +181,4 @@ def _end(row: FileSession) -> None:
 
 def _changed(row: FileSession) -> None:
     hint(row)
-    publish(
-        [f"user:{row.person.uid}"],
-        {"kind": row.KIND, "id": row.short_id, "uid": str(row.uid)},
-    )
+    publish([f"user:{row.person.uid}"], {"kind": row.KIND, "id": row.short_id, "uid": str(row.uid)})

@@ -74,8 +74,7 @@ def provide(places_: ClusterProvider) -> None:
 
 def cluster_provider() -> ClusterProvider:
     if not _provided:
-        message = "No app has provided clusters (clusters.apps.ready)."
-        raise RuntimeError(message)
+        raise RuntimeError("No app has provided clusters (clusters.apps.ready).")
     return _provided[0]
 
 
@@ -98,8 +97,7 @@ def provide_admission(admission_: Admission) -> None:
 
 def admission() -> Admission:
     if not _admission:
-        message = "No app has provided queues (queues.apps.ready)."
-        raise RuntimeError(message)
+        raise RuntimeError("No app has provided queues (queues.apps.ready).")
     return _admission[0]
 
 

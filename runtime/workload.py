@@ -15,7 +15,7 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from runtime import observe, workload_routes
+from runtime import observe, routes
 from runtime.capabilities import Held, SupportsSecretRefresh, SupportsTenants, SupportsVolumes
 from runtime.killpoints import killpoint
 from runtime.models import ObservedWorkload
@@ -38,10 +38,8 @@ from runtime.protocol import (
     Unreachable,
 )
 from runtime.reasons import Fault, Reason, info
-from runtime.reconcilers import Outcome
-from runtime.status import Status, status_of
-from runtime.workload_kind import WorkloadKind
-from runtime.workload_state import ReconcileContext, WorkloadRow
+from runtime.reconcilers import Outcome, WorkloadKind
+from runtime.workload_state import ReconcileContext, Status, WorkloadRow, status_of
 
 __all__ = ["WorkloadReconciler", "WorkloadRow"]
 
@@ -71,7 +69,7 @@ class WorkloadReconciler(WorkloadKind):
         Its place stays taken until the process is seen to be gone (``runtime.orphans``).
         """
         self.before_stop(row)
-        workload_routes.drop_all(row, dict(row.external_ref))
+        routes.drop_all(row, dict(row.external_ref))
 
     def step(self, row: Any, observation: Observation | None) -> Outcome:
         state = ReconcileContext(row, dict(row.external_ref))
@@ -213,7 +211,11 @@ class WorkloadReconciler(WorkloadKind):
         if status.phase == Phase.RUNNING:
             return self._open(state, seen)
         if status.phase in {Phase.FAILED, Phase.STOPPED}:
-            return self._ended_by_itself(state, seen, status)
+            code, reason, at = seen.exit_code, str(status.reason), seen.ended_at
+            if at is None and (unseen := observe.unseen_since(state.row)):
+                at = unseen.timestamp()
+            state.ref["exit"] = {"code": code, "reason": reason, "at": at}
+            return self._close(state, status, seen)
         if status.phase == Phase.STARTING:
             state.note("starting")
         if state.is_late(status, self.start_timeout_s):
@@ -237,10 +239,10 @@ class WorkloadReconciler(WorkloadKind):
         row = state.row
         state.note("ready")
         try:
-            workload_routes.want(state, self.routes_of(row, seen))
+            routes.want(state, self.routes_of(row, seen))
         except Unreachable as error:
             return self._outcome(state, Phase.STARTING, Reason.PROXY_UNREACHABLE, str(error), 1.0)
-        except workload_routes.TakenError as taken:  # it may be given up
+        except routes.TakenError as taken:  # it may be given up
             return self._outcome(state, Phase.STARTING, Reason.ROUTING, str(taken), 10.0)
         if row.phase != Phase.RUNNING:
             self.on_ready(row, seen)
@@ -258,15 +260,6 @@ class WorkloadReconciler(WorkloadKind):
         known = info(status.reason).fault == Fault.USER
         reason, message = (status.reason, status.message) if known else (Reason.START_TIMEOUT, "")
         return self._close(state, Status(Phase.FAILED, reason, message))
-
-    def _ended_by_itself(
-        self, state: ReconcileContext, seen: Observation, status: Status
-    ) -> Outcome:
-        code, reason, at = seen.exit_code, str(status.reason), seen.ended_at
-        if at is None and (unseen := observe.unseen_since(state.row)):
-            at = unseen.timestamp()
-        state.ref["exit"] = {"code": code, "reason": reason, "at": at}
-        return self._close(state, status, seen)
 
     def _close(
         self, state: ReconcileContext, status: Status | None = None, seen: Observation | None = None
@@ -302,7 +295,7 @@ class WorkloadReconciler(WorkloadKind):
         row = state.row
         self.before_stop(row)
         killpoint("tokens-revoked")
-        workload_routes.drop_all(state.row, state.ref)
+        routes.drop_all(state.row, state.ref)
         killpoint("route-dropped")
         admission().release(str(row.uid))
         killpoint("released")
@@ -342,7 +335,7 @@ class WorkloadReconciler(WorkloadKind):
         uid = str(row.uid)
         self.before_stop(row)
         killpoint("tokens-revoked")
-        workload_routes.drop_all(state.row, state.ref)
+        routes.drop_all(state.row, state.ref)
         killpoint("route-dropped")
         driver = cluster_provider().driver_for(row.cluster_key)
         try:

@@ -13,12 +13,7 @@ from django.utils.translation import gettext as _
 from clusters.registry import driver_for
 from common.clock import now
 from projects.namespaces import tenant_ready
-from runtime.capabilities import (
-    SupportsGrowth,
-    SupportsMoves,
-    SupportsSnapshots,
-    SupportsVolumes,
-)
+from runtime.capabilities import SupportsGrowth, SupportsMoves, SupportsSnapshots, SupportsVolumes
 from runtime.killpoints import killpoint
 from runtime.models import Reconcilable
 from runtime.protocol import Desired, NotYet, Phase

@@ -30,7 +30,7 @@ from clusters.models import CheckResult, Cluster
 from clusters.options import options_of
 from clusters.services.health import checks_store
 from common.clock import now
-from runtime import installation, leases
+from runtime import leases, orphans
 from runtime.protocol import DriverError
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ def run(
         options,
         wait_s,
         tolerations=node_groups.tolerations(cluster),
-        installation=installation.own_id(),
+        installation=orphans.own_id(),
     )
     subject = Subject(cluster, options, api)
     findings: list[Finding] = []

@@ -28,7 +28,7 @@ from common import sealing
 from common.clock import now
 from common.errors import Conflict, Invalid
 from events import services as events
-from runtime import installation, leases, parting, reconcilers
+from runtime import leases, orphans, reconcilers
 from runtime.models import ObservedWorkload
 from runtime.protocol import DriverError, NotYet, Unreachable
 
@@ -85,7 +85,7 @@ def _let_go(principal: Principal, row: Cluster, verb: str) -> list[Left]:
     message = _("Its cluster %(name)s was let go of; what was there stays there.")
     for reconciler, item in live_rows(cluster_key=row.key, locked=True):
         left.append(left_of(item))
-        parting.let_go(reconciler, item, message % {"name": row.name})
+        orphans.let_go(reconciler, item, message % {"name": row.name})
     said: dict[str, Any] = {"actor": principal, "target": row}
     for project, of_project in by_project(left).items():
         told = told_of(of_project)
@@ -309,4 +309,4 @@ def _open(row: Farewell) -> tuple[Leaving, Any]:
 
     text = sealing.unseal(row.sealed_kubeconfig, settings.BERTH_CLUSTER_PRIVATE_KEY)
     client = KubeClient(kubeconfig.parse(text), check=check_from_settings(), connections=4)
-    return Leaving(client, installation.own_id()), client.close
+    return Leaving(client, orphans.own_id()), client.close

@@ -40,7 +40,7 @@ def orphans(*, collect: bool, is_sure: bool) -> int:
     from django.db import DatabaseError
 
     from portal.server.restored import who
-    from runtime import installation
+    from runtime import orphans
     from runtime.models import Installation
 
     try:
@@ -72,6 +72,6 @@ def orphans(*, collect: bool, is_sure: bool) -> int:
             " `berth orphans --collect --yes` does it."
         )
         raise Refusal(message)
-    installation.release(by=who())
+    orphans.release(by=who())
     print("Released: what is this installation's and has no row is removed within minutes.")
     return 0

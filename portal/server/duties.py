@@ -31,8 +31,8 @@ from portal import beat, housekeeping
 from portal.celery import app, prepare_broker
 from portal.server import garbage
 from portal.server.standby import turn_file, wanted_file
-from runtime import due_scheduler, gateway, leases, observe, orphans, routes, worker_identity
-from runtime.wakeup_listener import EngineEar
+from runtime import due_scheduler, gateway, leases, observe, orphans, routes
+from runtime.bus import EngineEar
 from work import services as work
 
 log = structlog.get_logger(__name__)
@@ -264,7 +264,7 @@ class Worker:
         if settings.BERTH_LOCAL_CLUSTER:
             clusters.ensure_local_cluster()
         installed.ensure_in_cluster()
-        worker_identity.beat()
+        leases.beat()
         self.ear.start()
         self.sweeper.start()
         for loop in self.loops:
@@ -327,5 +327,5 @@ class Worker:
         for loop in self.loops:
             loop.join(1)
         if ended:
-            worker_identity.leave()
+            leases.leave()
         log.info("worker.ended", drained=ended)

@@ -142,16 +142,16 @@ def require_one(found: Found) -> None:
 
 def settle(found: Found, record: Record, *, anew: bool = False) -> str:
     """After the migrations: the row, what proves the secrets, and the record say the same."""
-    from runtime import installation
+    from runtime import orphans
     from runtime.models import Installation
 
     fresh = new_uid() if anew else found.recorded or new_uid()
     row, _made = Installation.objects.get_or_create(defaults={"uid": fresh})
     if anew and not found.is_empty:
-        installation.hold(Installation.Hold.ANEW)
+        orphans.hold(Installation.Hold.ANEW)
     elif found.has_people and not found.uid and found.recorded:
         # set up already, and yet the database is from before there were marks: an older copy
-        installation.hold(Installation.Hold.OLDER)
+        orphans.hold(Installation.Hold.OLDER)
     if row.proofs != (wanted := proofs()):
         Installation.objects.update(proofs=wanted)
     if record.read() != str(row.uid):

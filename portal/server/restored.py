@@ -37,7 +37,7 @@ def restored(*, made_at: str, before: set[str] | None = None, keep_access: bool 
     from portal.server.database_files import belong
     from portal.server.installation import FileRecord
     from portal.server.preflight import migrate, pending_migrations, unknown_migrations
-    from runtime import installation
+    from runtime import orphans
     from runtime.models import Installation
 
     if unknown_migrations():
@@ -51,7 +51,7 @@ def restored(*, made_at: str, before: set[str] | None = None, keep_access: bool 
     with transaction.atomic():
         uid = record.read() or new_uid()
         own, _made = Installation.objects.get_or_create(defaults={"uid": uid})
-        installation.hold(Installation.Hold.RESTORED)
+        orphans.hold(Installation.Hold.RESTORED)
         ended = _end_sessions() | ({} if keep_access else _end_access())
         revived = sorted(
             name

@@ -235,7 +235,7 @@ else:
         "control_folder": str(_broker / "control"),
         "processed_folder": str(_broker / "processed"),
         "store_processed": False,
-        # Wake-ups go straight to the worker (runtime.bus_backends); this is for the rest.
+        # Wake-ups go straight to the worker (runtime.bus); this is for the rest.
         "polling_interval": 0.5,
     }
 # bus: "" = no bus (tests), "unix" = datagram sockets in BERTH_BUS_DIR, else Redis pub/sub

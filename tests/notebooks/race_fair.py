@@ -27,7 +27,7 @@ from notebooks.models import Workspace
 from notebooks.services import workspace_delete, workspace_launch
 from projects.models import Project
 from runtime import due_scheduler, observe
-from runtime.wakeup_listener import EngineEar
+from runtime.bus import EngineEar
 from tests.support.workloads import insert
 from volumes.services import project_volume_ensure
 

@@ -76,7 +76,7 @@ def sent(monkeypatch: Any) -> Iterator[list[str]]:
     """Everything that goes to the worker or to browsers as a message."""
     from celery.signals import before_task_publish
 
-    from runtime import bus, bus_backends
+    from runtime import bus
 
     found: list[str] = []
 
@@ -85,7 +85,7 @@ def sent(monkeypatch: Any) -> Iterator[list[str]]:
 
     def message(topics: list[str], data: dict[str, Any]) -> None:
         found.append(f"{topics} {data!r}")
-        bus_backends.send(topics, data)
+        bus.send(topics, data)
 
     before_task_publish.connect(task, weak=False)
     monkeypatch.setattr(bus, "_send", message)

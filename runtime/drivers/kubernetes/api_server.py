@@ -8,8 +8,6 @@ long ago is asked of the cluster, by its own clock: another of our processes may
 binding, and ours may have just begun.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import socket
 import time

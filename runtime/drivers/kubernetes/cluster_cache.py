@@ -4,8 +4,6 @@ Objects are cut down to what ``observe`` reads. A change that is older than what
 comes twice, changes nothing.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections import OrderedDict

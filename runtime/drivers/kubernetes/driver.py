@@ -1,7 +1,5 @@
 """The Kubernetes driver: ``runtime.protocol.Driver`` and every capability, over one client."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -241,13 +239,7 @@ class KubernetesDriver:
         return resolved(backing, self.options).kind in OUR_OWN
 
     def move_volume(
-        self,
-        volume_uid: str,
-        *,
-        project: str,
-        owner: str,
-        backing: Backing,
-        namespace: str = "",
+        self, volume_uid: str, *, project: str, owner: str, backing: Backing, namespace: str = ""
     ) -> None:
         if not self.can_move(backing):
             raise InvalidSpec("What this volume lies on can't be handed to another project.")

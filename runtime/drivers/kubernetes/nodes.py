@@ -4,8 +4,6 @@ The scheduler's words name what is lacking on how many nodes, not whether it cou
 "four cards are taken" and "no node of that kind has four" read alike.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
