@@ -252,6 +252,7 @@ class Ports(Field):
     low: int = 1024
     high: int = 65535
     reserved: range = range(0)
+    has_usual: bool = False
     document: ClassVar[type] = list
     metavar: ClassVar[str] = "PORT"
 

@@ -6,7 +6,7 @@ have yet there is nothing, and what it still has of the one before is not told a
 
 from __future__ import annotations
 
-from clusters.logs import PART, LogPart, log_read
+from clusters.streams import PART, LogPart, log_read
 from runtime.workload_state import ReconcileContext
 from work.models import Workload
 

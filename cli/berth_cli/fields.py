@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from berth_cli import completing
-from berth_cli.program import Memory
+from berth_cli.program import Memory, port_of
 
 Said = dict[str, Any]
 _ANY = "any"  # kind of GPU
@@ -62,7 +62,7 @@ def field_body(kind: str, said: Said) -> Said:
     return body
 
 
-def _options(field: dict[str, Any]) -> list[Any]:
+def _options(field: dict[str, Any]) -> list[Any]:  # noqa: C901 - one case per type
     name, kind = field["name"], field["type"]
     given: dict[str, Any] = {"help": _help(field)}
     match kind:
@@ -76,6 +76,8 @@ def _options(field: dict[str, Any]) -> list[Any]:
             given |= {"type": click.IntRange(0, field["high"]), "metavar": "MINUTES"}
         case "count":
             given |= {"type": click.IntRange(field["low"], field["high"]), "metavar": "N"}
+        case "ports":
+            given |= {"multiple": True, "metavar": "PORT[:NAME[:private]]"}
         case "names" | "devices" | "variables":
             given |= {"multiple": True, "metavar": field["metavar"]}
         case _:
@@ -93,7 +95,7 @@ def _options(field: dict[str, Any]) -> list[Any]:
     return made
 
 
-def _help(field: dict[str, Any]) -> str:
+def _help(field: dict[str, Any]) -> str:  # noqa: PLR0911 - one per type
     """Return the words of the form, and how it is said here."""
     label, told = f"{field['label']}.", field["help"]
     match field["type"]:
@@ -105,13 +107,15 @@ def _help(field: dict[str, Any]) -> str:
             return f"Variable of its environment. {_AGAIN}"
         case "words":
             return f"{label} {told} {_QUOTED}"
+        case "ports":
+            return f"Port that opens behind the sign-in; private: declared only. {_AGAIN}"
         case "names":
             return " ".join(filter(None, (label, told, _AGAIN)))
         case _:
             return f"{label} {told}".rstrip()
 
 
-def _value(field: dict[str, Any], value: Any) -> Any:
+def _value(field: dict[str, Any], value: Any) -> Any:  # noqa: PLR0911 - one per type
     match field["type"]:
         case "cores":
             return round(value * 1000)
@@ -121,6 +125,8 @@ def _value(field: dict[str, Any], value: Any) -> Any:
             return dict(_pair(item, field["option"]) for item in value)
         case "words":
             return _words(value, field["option"])
+        case "ports":
+            return [port_of(text) for text in value]
         case "names":
             return list(value)
         case _:

@@ -21,6 +21,7 @@ TABLE = [
     {"name": "limit", "type": "minutes", "high": 60},
     {"name": "args", "type": "words"},
     {"name": "volumes", "type": "names", "option": "volume", "has_usual": True},
+    {"name": "ports", "type": "ports", "option": "port", "has_usual": True},
     {"name": "env", "type": "variables"},
     {"name": "gpu_flavor", "type": "devices", "option": "gpu"},
     {"name": "pool", "type": "text"},
@@ -37,6 +38,13 @@ ASKED = {
     "--args '--title \"a b\"'": {"args": ["--title", "a b"]},
     "--volume data:ro --volume set": {"volumes": ["data:ro", "set"]},
     "--no-volumes": {"volumes": []},
+    "--port 80 --port 5432:db:private": {
+        "ports": [
+            {"port": 80, "name": "", "web": True},
+            {"port": 5432, "name": "db", "web": False},
+        ]
+    },
+    "--no-ports": {"ports": []},
     "--env A=1=2 --env B=": {"env": {"A": "1=2", "B": ""}},
     "--gpu h100 --gpu l40s": {"gpu_flavor": "h100,l40s"},
     "--gpu any": {"gpu_flavor": ""},
@@ -47,6 +55,7 @@ REFUSED = {
     "--cpu 5": "not in the range",
     "--retries 21": "not in the range",
     "--memory much": "not a size",
+    "--port web": "not PORT",
     "--env A": "not NAME=VALUE",
     "--args '\"a'": "quotation mark",
     "--volume data --no-volumes": "not both",

@@ -16,6 +16,7 @@ _TYPES: dict[type[f.Field], str] = {
     f.Flag: "flag",
     f.Words: "words",
     f.Names: "names",
+    f.Ports: "ports",
     f.Environment: "variables",
     f.Devices: "devices",
 }
@@ -42,7 +43,7 @@ def _option(field: f.Field) -> dict[str, Any]:
             found["label"] = found["label"].removesuffix(f" in {field.unit.value[0]}")
         case f.Choice():
             found["choices"] = [word for word, _label in field.choices]
-        case f.Names() if field.has_usual:
+        case f.Names() | f.Ports() if field.has_usual:
             found["has_usual"] = True
         case _:
             pass

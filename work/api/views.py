@@ -19,7 +19,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from clusters import streams
-from clusters.logs import PART
+from clusters.streams import PART
 from common.drf.etag import check_if_match, with_etag
 from common.drf.streams import PART_OF_A_LOG, EventStreamRenderer, offset_of, wants_stream, whole
 from common.errors import Forbidden, Invalid, NotFound
