@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -26,7 +28,6 @@ from berth_cli.naming import confirm, given, one_of, telling_credentials_apart, 
 from berth_cli.output import age, cpus, emit, mib, moment
 
 _OVER = frozenset({"succeeded", "failed", "cancelled"})
-_AHEAD = frozenset({"queued", "starting"})
 _DAY_S = 86400.0
 _EVERY_S = 0.5
 _COLUMNS: Any = (
@@ -128,10 +129,21 @@ def run(
 def _settle(s: Session, row: dict[str, Any], *, wait: bool, timeout: float) -> None:
     """Print it, after it has ended where that was asked; then its own end is the command's."""
     if wait:
-        row = _follow(s, row, timeout=timeout)
+        with _going_on(row):
+            row = _follow(s, row, timeout=timeout)
     emit(row, fmt=s.fmt, columns=_ONE)
     if wait:
         _end_as(row)
+
+
+@contextmanager
+def _going_on(row: dict[str, Any]) -> Iterator[None]:
+    """Say that a job does not end with the command that follows it."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        click.echo(f"\n{row['name']} goes on. To end it: berth job cancel {row['id']}", err=True)
+        raise
 
 
 def _follow(
@@ -147,21 +159,32 @@ def _follow(
             told.tell(line, counts_since=(status["pull"] or {}).get("since"))
             if state in until or row["desired"] == "absent":
                 return row
-            if time.monotonic() > deadline:
-                said = f"Still {state} after {timeout:.0f} s; it goes on. {status['message']}"
-                raise ApiError(said.rstrip(), EXIT_TIMEOUT)
+            _require_time(row, deadline, timeout)
             time.sleep(_EVERY_S)
             row = patiently(partial(s.client.get, f"{_base(s)}/{row['id']}"), deadline=deadline)
 
 
+def _require_time(row: dict[str, Any], deadline: float, timeout: float) -> None:
+    if time.monotonic() > deadline:
+        status = row["status"]
+        said = f"Still {status['state']} after {timeout:.0f} s; it goes on. {status['message']}"
+        raise ApiError(said.rstrip(), EXIT_TIMEOUT)
+
+
 def _print_log(s: Session, row: dict[str, Any], *, timeout: float) -> None:
     """Print the log of its first replica until all has ended; of what never began there is none."""
-    began = _OVER | {"running", "cancelling"}
-    row = _follow(s, row, timeout=timeout, until=began)
-    if row["started_at"]:
-        path = f"{_base(s)}/{row['id']}/logs"
-        show_log(s, path, follow=True, is_over=lambda part: part["over"])
-    row = _follow(s, row, timeout=timeout)
+    began, deadline = _OVER | {"running", "cancelling"}, time.monotonic() + timeout
+
+    def is_over(part: dict[str, Any]) -> bool:
+        if not part["over"]:
+            _require_time(row, deadline, timeout)
+        return bool(part["over"])
+
+    with _going_on(row):
+        row = _follow(s, row, timeout=timeout, until=began)
+        if row["started_at"]:
+            show_log(s, f"{_base(s)}/{row['id']}/logs", follow=True, is_over=is_over)
+        row = _follow(s, row, timeout=deadline - time.monotonic())
     if s.fmt != "table":
         emit(row, fmt=s.fmt)
     _end_as(row)

@@ -186,6 +186,26 @@ def test_waiting_ends_in_time_and_the_job_goes_on(berth: Run, me: Any, ends: lis
     assert read(berth("job", "show", "long", "-o", "json", **me))["desired"] == "running"
 
 
+def test_so_does_printing_its_log(berth: Run, me: Any, ends: list[Any]) -> None:
+    driving.run_due()
+    done = berth("job", "run", "--name", "long", "--follow", "--timeout", "3", *PROGRAM, **me)
+    assert (done.exit_code, "Still running after 3 s" in str(done.exception)) == (6, True)
+
+
+def test_interrupted_it_says_how_to_end_the_job(
+    berth: Run, me: Any, ends: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(_seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(jobs.time, "sleep", interrupted)
+    done = berth("job", "run", "--name", "long", "--wait", *PROGRAM, **me)
+    row = read(berth("job", "show", "long", "-o", "json", **me))
+    assert done.exit_code == 1  # of click's runner; of the program 130
+    assert f"long goes on. To end it: berth job cancel {row['id']}" in done.stderr
+    assert row["desired"] == "running"
+
+
 def test_a_plan_makes_nothing(berth: Run, me: Any) -> None:
     from jobs.models import Job
 
