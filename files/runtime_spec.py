@@ -13,7 +13,7 @@ from files.models import FileSession
 from hubapi import keys
 from runtime.pods import PORT
 from runtime.protocol import InvalidSpec, Probe, Resources, WorkloadSpec
-from volumes.mounting import mount_of
+from volumes.backing import mount_of
 from volumes.topology import placement_beside
 
 PURPOSE = "files"

@@ -8,7 +8,7 @@ APIS = (
     "credentials.api.urls",
     "images.api.urls",
     "quotas.api.urls",
-    "volumes.api.urls",
+    "volumes.api.views",
     "loaders.api.urls",
     "files.api.urls",
     "notebooks.api.urls",

@@ -7,8 +7,8 @@ from notifications import services as notifications
 from projects import idempotency
 from quotas import listeners as quotas
 from usage import capacity
-from volumes import history
-from volumes import services as volumes
+from volumes import measuring
+from volumes.services import create
 
 log = structlog.get_logger(__name__)
 
@@ -19,8 +19,8 @@ def tick() -> None:
     repaired = quotas.repair()
     if repaired:
         log.warning("quota.repaired", workloads=repaired)
-    volumes.shared_volumes_repair()
-    history.prune()
+    create.shared_volumes_repair()
+    measuring.prune_days()
     idempotency.purge()
     notifications.housekeeping()
     expiry.tell_due()

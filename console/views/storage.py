@@ -12,8 +12,9 @@ from common.errors import BerthError, Invalid
 from common.ui.responses import show_error
 from console import storage_forms as forms
 from console.views.base import ConsoleView, ListView
-from volumes import selectors, services
+from volumes import selectors
 from volumes.models import VolumeClass
+from volumes.services import classes
 
 
 class VolumeClassList(ListView):
@@ -53,7 +54,7 @@ class VolumeClassEdit(ConsoleView):
         if not form.is_valid():
             return self._page(known, form, 400)
         try:
-            saved = services.class_save(
+            saved = classes.class_save(
                 principal=self.principal, values=form.values(), volume_class=known
             )
         except BerthError as error:
@@ -101,6 +102,6 @@ class VolumeClassDelete(ConsoleView):
         row = selectors.class_get(volume_class)
         if request.POST.get("confirm", "").strip() != row.name:
             raise Invalid(_("The typed name is not this one's. Nothing was changed."))
-        services.class_delete(principal=self.principal, volume_class=row)
+        classes.class_delete(principal=self.principal, volume_class=row)
         messages.success(request, _("“%(name)s” is deleted.") % {"name": row.name})
         return HttpResponseRedirect(reverse("console:volume-classes"))

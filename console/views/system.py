@@ -15,7 +15,7 @@ from console.health import check_all
 from console.views.base import ConsoleView
 from runtime import leases
 from runtime.reconcilers import registered, rows_of
-from volumes.where import largest_here
+from volumes.backing import largest_here
 
 PACKAGES = ("djangorestframework", "celery", "django-allauth", "httpx", "uvicorn")
 

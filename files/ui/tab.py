@@ -8,8 +8,8 @@ from django.utils.translation import gettext as _
 
 from projects.access import Permission, permissions_of
 from volumes.choices import VolumeKind
-from volumes.ui import tabs
-from volumes.ui.tabs import Tab
+from volumes.ui import present
+from volumes.ui.present import Tab
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def register() -> None:
-    tabs.register(of)
+    present.register_tab(of)
 
 
 def of(who: Principal, row: Volume) -> Sequence[Tab]:

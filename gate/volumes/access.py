@@ -18,7 +18,7 @@ from gate.access import Demand
 from gate.callers import Caller, principal_of
 from gate.db import later
 from runtime.protocol import Phase
-from volumes import services as volumes
+from volumes.services import base
 
 NOTED_EVERY = timedelta(seconds=60)
 
@@ -80,7 +80,7 @@ def _why(row: FileSession | None) -> str:
 
 def note_written(volume_uid: str) -> None:
     """Its size is to be measured anew; nobody waits for that."""
-    later(f"written {volume_uid}", lambda: volumes.volume_measure_soon(uids=[volume_uid]))
+    later(f"written {volume_uid}", lambda: base.volume_measure_soon(uids=[volume_uid]))
 
 
 def note_deleted(caller: Caller, volume_uid: str) -> None:

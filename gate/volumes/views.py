@@ -19,7 +19,7 @@ from gate.piped import Piped
 from gate.volumes.access import VolumeTarget, note_deleted, note_written, volume_target
 from gate.volumes.carrying import back, contents
 from gate.web import BODIES, SAFE, caller_of
-from volumes.where import lies_here
+from volumes.backing import lies_here
 
 if TYPE_CHECKING:
     from gate.callers import Caller

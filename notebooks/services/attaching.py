@@ -21,7 +21,8 @@ from notebooks.spec import ATTACHED
 from projects.access import Permission, permissions_of
 from volumes import selectors as volumes
 from volumes.choices import VolumeKind
-from volumes.services import project_volume_ensure, volume_note_use, volumes_hold
+from volumes.services.base import volume_note_use, volumes_hold
+from volumes.services.create import project_volume_ensure
 from work.fields import is_storable
 from work.models import WorkloadCredential, WorkloadNeed, WorkloadVolume
 
