@@ -5,7 +5,7 @@ from django.urls import URLPattern, URLResolver, include, path
 APIS = (
     "accounts.api.views",
     "projects.api.urls",
-    "credentials.api.urls",
+    "credentials.api",
     "images.api.urls",
     "quotas.api.urls",
     "volumes.api.views",

@@ -2,7 +2,8 @@
 
 import structlog
 
-from credentials import expiry, rekey
+from credentials import rekey
+from credentials.rules import tell_due
 from notifications import services as notifications
 from projects import idempotency
 from quotas import listeners as quotas
@@ -23,6 +24,6 @@ def tick() -> None:
     measuring.prune_days()
     idempotency.purge()
     notifications.housekeeping()
-    expiry.tell_due()
+    tell_due()
     rekey.seal_plain()
     capacity.sample()
