@@ -1,6 +1,10 @@
 """Secrets at rest: Fernet with keys derived from SECRET_KEY and its fallbacks."""
 
+from __future__ import annotations
+
 import base64
+import json
+from dataclasses import astuple, dataclass
 
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -31,3 +35,31 @@ def _box(purpose: bytes) -> MultiFernet:
 def _key(secret: str, purpose: bytes) -> Fernet:
     derived = HKDF(SHA256(), 32, salt=None, info=purpose).derive(secret.encode())
     return Fernet(base64.urlsafe_b64encode(derived))
+
+
+# What lets a page of the portal through the gate: a ticket for one thing, good for a minute.
+#
+# The gate may lie at another host than the portal, and whoever listens there is never to see the
+# portal's cookie. So a page asks the portal for a ticket. It names the session it came from,
+# sealed, and stands only while that session does.
+
+
+TICKET_AGE_S = 60
+_PURPOSE = b"berth gate ticket v1"
+
+
+@dataclass(frozen=True)
+class Ticket:
+    session_key: str
+    user_pk: int
+    name: str  # the workspace or volume that it is for, as the gate's addresses have it
+
+
+def issue_ticket(ticket: Ticket) -> str:
+    return seal(json.dumps(astuple(ticket)), purpose=_PURPOSE)
+
+
+def read_ticket(sealed: str) -> Ticket | None:
+    """Return it; None when it is not ours or too old. Whether its session stands is not asked."""
+    text = unseal(sealed, purpose=_PURPOSE, max_age_s=TICKET_AGE_S)
+    return Ticket(*json.loads(text)) if text else None

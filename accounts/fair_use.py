@@ -9,9 +9,13 @@ import time
 from collections import OrderedDict
 from dataclasses import dataclass
 from threading import Lock
+from typing import Any
 
 from django.conf import settings
 from django.http import HttpRequest
+from rest_framework.throttling import BaseThrottle
+
+from common.middleware import client_ip
 
 _MOST = 20_000
 _ATTRIBUTE = "_berth_fair_use"
@@ -73,3 +77,20 @@ def _make_room() -> None:
     for key in list(_callers)[: max(0, len(_callers) - _MOST)]:
         if _callers[key].running == 0:
             del _callers[key]
+
+
+class FairUseThrottle(BaseThrottle):
+    """Keyed on the person, else on the peer's address; never on a header."""
+
+    def __init__(self) -> None:
+        self._wait = 0.0
+
+    def allow_request(self, request: Any, view: Any) -> bool:  # noqa: ARG002
+        plain = request._request  # noqa: SLF001 - the counter must be released on the real one
+        who = getattr(plain, "principal", None)
+        key = f"user:{who.user.pk}" if who is not None else f"ip:{client_ip(plain)}"
+        self._wait = enter(plain, key)
+        return self._wait == 0.0
+
+    def wait(self) -> float:
+        return self._wait

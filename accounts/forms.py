@@ -9,9 +9,10 @@ from django.conf import settings
 from django.utils.translation import get_language_info, gettext
 from django.utils.translation import gettext_lazy as _
 
-from accounts import invitations, scopes, timezones
-from accounts.choices import Theme
-from accounts.services.device import DAYS
+from accounts import hooks, timezones
+from accounts.models import Theme
+from accounts.principal import known_scopes
+from accounts.services.sessions import DAYS
 from common.errors import Invalid
 
 MAX_LOGIN = 254
@@ -46,7 +47,7 @@ class SignupForm(allauth_forms.SignupForm):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.permit = invitations.permit_of(context.request)
+        self.permit = hooks.permit_of(context.request)
         for name in ("username", "email", "password1", "password2"):
             self.fields[name].widget.attrs.pop("placeholder", None)
         if self.permit is not None:
@@ -126,7 +127,7 @@ class TokenForm(forms.Form):
         self.fields["project_uids"].choices = projects  # type: ignore[attr-defined]
         if not projects:
             del self.fields["project_uids"]
-        self.fields["scopes"].choices = list(scopes.known().items())  # type: ignore[attr-defined]
+        self.fields["scopes"].choices = list(known_scopes().items())  # type: ignore[attr-defined]
 
 
 class SshKeyForm(forms.Form):

@@ -7,9 +7,21 @@ from django.db import models
 from django.utils.crypto import salted_hmac
 from django.utils.translation import gettext_lazy as _
 
-from accounts.choices import PlatformRole, Theme
 from common.clock import now
 from common.ids import new_uid
+
+
+class PlatformRole(models.TextChoices):
+    NONE = "", _("User")
+    OPERATOR = "operator", _("Operator")
+    AUDITOR = "auditor", _("Auditor")
+
+
+class Theme(models.TextChoices):
+    AUTO = "auto", _("Like the system")
+    LIGHT = "light", _("Light")
+    DARK = "dark", _("Dark")
+
 
 username_validator = RegexValidator(
     r"\A[a-zA-Z0-9][a-zA-Z0-9._@+-]{0,63}\Z",

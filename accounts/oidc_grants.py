@@ -10,6 +10,7 @@ sessions only), a no to nearly everybody at once, and a no to a token that a que
 was lost, or a long time without any, may have ended: the person is warned a day before.
 """
 
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
@@ -18,27 +19,20 @@ from typing import Any
 
 import requests
 import structlog
+from allauth.socialaccount.adapter import get_adapter
 from allauth.socialaccount.models import SocialAccount
+from allauth.socialaccount.providers.oauth2.client import OAuth2Error
 from django.conf import settings
 from django.db import transaction
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from urllib3.exceptions import NewConnectionError, SSLError
 
-from accounts import groups
+from accounts import hooks
 from accounts.crypto import seal, unseal
 from accounts.models import ProviderGrant, User
-from accounts.oidc.adapter import OidcAdapter
-from accounts.oidc.renewal import (
-    TROUBLE,
-    Refused,
-    SomebodyElse,
-    claims_of,
-    good_until,
-    groups_of,
-    renew,
-)
-from accounts.services.refusals import user_refuse, user_warn
+from accounts.oidc.provider import OidcAdapter
+from accounts.services.people import user_refuse, user_warn
 from common.clock import now
 
 BATCH = 32
@@ -52,6 +46,94 @@ GROUPS_EVERY = timedelta(minutes=5)  # how often a usual token would have brough
 TOO_MANY = 10
 _PAST = datetime(2000, 1, 1, tzinfo=UTC)
 _log = structlog.get_logger(__name__)
+
+
+# A no to this person (RFC 6749 5.2, OpenID Connect Core 3.1.2.6). Every other error tells of the
+# client, of the provider or of what stands before it, as a rate limit does.
+_NO = frozenset({"invalid_grant", "interaction_required", "login_required", "consent_required"})
+_DEFAULT_LIFE = 8 * 3600  # the provider says nothing about time
+TIMEOUT = 5
+# What may go wrong without a yes or a no.
+TROUBLE = (requests.RequestException, OAuth2Error, ValueError, KeyError)
+
+
+class Refused(Exception):  # noqa: N818 - an answer, and no fault
+    """The provider says no to this person. ``error`` is its word for it."""
+
+    def __init__(self, error: str, description: str = "") -> None:
+        super().__init__(error)
+        self.error = error
+        self.description = description
+
+
+class SomebodyElse(OAuth2Error):  # noqa: N818 - as Refused
+    """The new tokens are another person's."""
+
+
+def renew(adapter: OidcAdapter, refresh: str) -> dict[str, Any]:
+    """Return the provider's new tokens; Refused is its no, one of TROUBLE is neither."""
+    app = adapter.get_provider().app
+    body = {"grant_type": "refresh_token", "refresh_token": refresh}
+    auth = (app.client_id, app.secret) if adapter.basic_auth else None
+    if auth is None:
+        body |= {"client_id": app.client_id, "client_secret": app.secret}
+    with get_adapter().get_requests_session() as session:
+        response = session.post(
+            adapter.access_token_url, data=body, auth=auth, timeout=TIMEOUT, allow_redirects=False
+        )
+    _raise_for_no(response)
+    response.raise_for_status()
+    answer: dict[str, Any] = response.json()
+    if not isinstance(answer, dict):
+        raise OAuth2Error("What answers there is not where tokens are renewed.")
+    return answer
+
+
+def claims_of(adapter: OidcAdapter, tokens: dict[str, Any], sub: str) -> dict[str, Any]:
+    """Return the claims of the new id_token, if there is one; it must tell of the same person."""
+    if not isinstance(tokens.get("id_token"), str):
+        return {}
+    claims = adapter.verified_claims(adapter.get_provider().app, tokens["id_token"])
+    if claims.get("sub") != sub:
+        raise SomebodyElse("The renewed token tells of somebody else.")
+    return claims
+
+
+def groups_of(
+    adapter: OidcAdapter, tokens: dict[str, Any], claims: dict[str, Any], sub: str
+) -> list[str] | None:
+    """Return the person's groups by renewed tokens with these ``claims``; None: nothing was said.
+
+    Many providers tell groups at userinfo only, and some bring no id_token here.
+    """
+    if not settings.BERTH_OIDC_GROUPS_CLAIM or settings.BERTH_OIDC_GROUPS_CLAIM in claims:
+        return hooks.groups_in(claims)
+    said = adapter.userinfo(str(tokens.get("access_token") or ""), sub) | claims
+    return hooks.groups_in(said) if said else None
+
+
+def good_until(tokens: dict[str, Any], claims: dict[str, Any]) -> float:
+    """Return when new tokens end, in seconds since the epoch."""
+    life = int(tokens.get("expires_in") or 0)
+    return time.time() + life if life > 0 else end_of(None, claims)
+
+
+def end_of(expires_at: datetime | None, claims: dict[str, Any]) -> float:
+    said = [float(claims["exp"])] if claims.get("exp") else []
+    if expires_at is not None:
+        said.append(expires_at.timestamp())
+    return max(said) if said else time.time() + _DEFAULT_LIFE
+
+
+def _raise_for_no(response: requests.Response) -> None:
+    if not 400 <= response.status_code < 500:  # noqa: PLR2004 - HTTP
+        return
+    try:
+        said = response.json()
+    except ValueError:
+        return
+    if isinstance(said, dict) and str(said.get("error")) in _NO:
+        raise Refused(said["error"], str(said.get("error_description") or ""))
 
 
 @dataclass(frozen=True)
@@ -241,7 +323,7 @@ def _act(answers: list[tuple[_Held, _Answer]]) -> None:
         try:
             if answer.no is None:
                 if answer.groups is not None and held.change(groups_at=now()):
-                    groups.sync(held.row.user, answer.groups)
+                    hooks.sync_groups(held.row.user, answer.groups)
             elif lost:
                 held.change(is_unsure=held.row.is_unsure)
             else:

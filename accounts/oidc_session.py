@@ -20,11 +20,11 @@ from django.contrib.auth import logout
 from django.core.cache import cache
 from django.http import HttpRequest
 
-from accounts import groups, oidc_grants
+from accounts import hooks, oidc_grants
 from accounts.crypto import seal, unseal
 from accounts.models import User
-from accounts.oidc.adapter import OidcAdapter
-from accounts.oidc.renewal import TROUBLE, Refused, claims_of, end_of, good_until, groups_of, renew
+from accounts.oidc.provider import OidcAdapter
+from accounts.oidc_grants import TROUBLE, Refused, claims_of, end_of, good_until, groups_of, renew
 from accounts.services.sessions import session_forget
 
 KEY = "berth_oidc"
@@ -37,7 +37,7 @@ def begin(request: HttpRequest, user: User, sociallogin: SocialLogin) -> None:
     extra = sociallogin.account.extra_data or {}
     claims = extra.get("id_token") or {}
     said = (extra.get("userinfo") or {}) | claims
-    groups.sync(user, groups.said_in(said))
+    hooks.sync_groups(user, hooks.groups_in(said))
     token = sociallogin.token
     refresh = token.token_secret if token is not None else ""
     expires = token.expires_at if token is not None else None
@@ -115,7 +115,7 @@ def _renew(request: HttpRequest, state: dict[str, Any], refresh: str) -> None:
         _log.warning("oidc_groups_not_told", error=type(error).__name__)
         return
     if isinstance(request.user, User):
-        groups.sync(request.user, found)
+        hooks.sync_groups(request.user, found)
 
 
 def _until(expires_at: datetime | None, claims: dict[str, Any]) -> float:

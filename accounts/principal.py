@@ -9,7 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from accounts.choices import PlatformRole
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
+
+from accounts.models import PlatformRole
 
 if TYPE_CHECKING:
     from django.http import HttpRequest
@@ -64,3 +67,24 @@ class Principal:
 def principal_of(request: HttpRequest) -> Principal:
     """Return the principal that PrincipalMiddleware or the API's authentication made."""
     return cast("Principal", request.principal)  # type: ignore[attr-defined]
+
+
+ACCOUNT_READ = "account:read"
+ACCOUNT_MANAGE = "account:manage"
+# What opens the routes of the own account, by verb: ``limited_tokens`` of their views.
+ACCOUNT = {"GET": ACCOUNT_READ, **dict.fromkeys(("POST", "PUT", "PATCH", "DELETE"), ACCOUNT_MANAGE)}
+
+_scopes: dict[str, Promise | str] = {
+    ACCOUNT_READ: _("See the own profile, tokens, keys and sessions"),
+    ACCOUNT_MANAGE: _("Change the own profile, tokens, keys and sessions"),
+    "platform:audit": _("Read across all projects, as an auditor or operator"),
+    "platform:operate": _("Act on the whole platform, as an operator"),
+}
+
+
+def register_scope(scope: str, text: Promise | str) -> None:
+    _scopes[str(scope)] = text
+
+
+def known_scopes() -> dict[str, Promise | str]:
+    return dict(sorted(_scopes.items()))

@@ -1,5 +1,8 @@
 """Reading accounts."""
 
+import re
+import secrets
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,8 +13,7 @@ from django.contrib.sessions.models import Session
 from django.db.models import Q, QuerySet
 from django.utils.translation import gettext as _
 
-from accounts.choices import PlatformRole
-from accounts.models import ApiToken, ProviderGrant, SshKey, User
+from accounts.models import ApiToken, PlatformRole, ProviderGrant, SshKey, User
 from accounts.principal import Principal
 from common.clock import now
 from common.errors import NotFound
@@ -128,3 +130,24 @@ def device_of(user_agent: str) -> str:
 
 def _first(table: Mapping[str, str], user_agent: str) -> str:
     return next((name for mark, name in table.items() if mark in user_agent), "")
+
+
+_JUNK = re.compile(r"[^a-zA-Z0-9._@+-]+")
+_NUMBERED = 100
+
+
+def free_username(wanted: str) -> str:
+    """Return ``wanted`` made valid, with a number behind it when somebody has it already."""
+    plain = unicodedata.normalize("NFKD", wanted or "").encode("ascii", "ignore").decode()
+    base = _JUNK.sub("-", plain).lstrip("._@+-").rstrip("-")[:56] or "user"
+    taken = {
+        name.lower()
+        for name in User.objects.filter(username__istartswith=base).values_list(
+            "username", flat=True
+        )[:5000]
+    }
+    for number in range(1, _NUMBERED):
+        name = base if number == 1 else f"{base}{number}"
+        if name.lower() not in taken:
+            return name
+    return f"{base}-{secrets.token_hex(3)}"

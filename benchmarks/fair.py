@@ -25,7 +25,7 @@ SMALL = {"cpu_milli": 1000, "memory_mib": 512}
 _PEOPLE = """
 from accounts.models import User
 from accounts.principal import Principal
-from accounts.services import token_create
+from accounts.services.tokens import token_create
 from projects.services import project_create
 answer = []
 for name in ("greedy", "patient"):

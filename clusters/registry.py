@@ -1,26 +1,35 @@
 """Which driver and router serve a cluster. A closed list of names; code, never data, runs."""
 
+from __future__ import annotations
+
 import os
 import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
 
-from clusters import gateway, in_cluster
-from clusters.drivers import KUBERNETES
-from clusters.models import Cluster
-from clusters.one_machine import ensure_local_cluster
+from clusters import installed
+from clusters.installed import ensure_local_cluster
+from clusters.models import KUBERNETES, Cluster
 from clusters.options import options_of
 from common import sealing
 from runtime import orphans, reconcilers
 from runtime.models import ONE_MACHINE, ObservedWorkload
 from runtime.protocol import Driver, Unreachable
-from runtime.routers.base import Router
-from runtime.streams import Streams
+from runtime.reasons import Reason
+
+if TYPE_CHECKING:
+    from runtime.drivers.kubernetes.client import KubeClient
+    from runtime.routers.base import Router
+    from runtime.routers.gateway import Find
+    from runtime.streams import Streams
+
 
 REVISION_EVERY_S = 5.0  # how long a process may use a driver whose row was changed elsewhere
 
@@ -88,7 +97,7 @@ def driver_options(cluster: Cluster) -> Any:
 
 def access_of(cluster: Cluster) -> Any:
     """Return the opened ``KubeAccess``; None where this process may not have it."""
-    if in_cluster.is_own(cluster):
+    if installed.is_own(cluster):
         from runtime.drivers.kubernetes.access import own_access
 
         return own_access()
@@ -161,7 +170,7 @@ def _chp() -> Router:
 
 
 def _gateway() -> Router:
-    return gateway.from_settings(lookup, access_of)
+    return gateway_router(lookup, access_of)
 
 
 ROUTERS: dict[str, Callable[[], Router]] = {
@@ -247,3 +256,56 @@ def reset() -> None:
     with _lock:
         _drivers.clear()
         _routers.clear()
+
+
+# The router of an installation whose workspaces are reached through a Gateway of the cluster.
+
+
+def gateway_router(lookup: Find, access_of: Callable[[Cluster], Any]) -> Router:
+    """Return the router that settings describe.
+
+    ``lookup`` finds the workload of a route, ``access_of`` opens a cluster's credential.
+    """
+    from runtime.routers.chp import ChpRouter
+    from runtime.routers.gateway import Gateway, GatewayRouter
+
+    if settings.BERTH_NOTEBOOK_ROUTING != "host":
+        message = "BERTH_ROUTER=gateway needs BERTH_NOTEBOOK_ROUTING=host."
+        raise ImproperlyConfigured(message)
+    try:
+        prefix = options_of(gateway_cluster().options).namespace_prefix
+        gateway = Gateway.parse(
+            settings.BERTH_GATEWAY, prefix, settings.BERTH_GATEWAY_PROXY, orphans.own_id()
+        )
+    except ValueError as error:
+        raise ImproperlyConfigured(str(error)) from error
+    router = GatewayRouter(gateway, partial(gateway_client, access_of), lookup)
+    if gateway.proxy is None:
+        return router
+    return ChpRouter([*ChpRouter.from_settings().members, router])  # it carries the WebSockets
+
+
+def gateway_cluster() -> Cluster:
+    key = settings.BERTH_GATEWAY_CLUSTER or settings.BERTH_IN_CLUSTER
+    found = Cluster.objects.filter(key=key).first()
+    if found is None:
+        message = f"There is no cluster {key!r}; BERTH_GATEWAY_CLUSTER names it."
+        raise Unreachable(message, reason=Reason.PROXY_UNREACHABLE)
+    return found
+
+
+def gateway_client(access_of: Callable[[Cluster], Any]) -> KubeClient | None:
+    """Return one for this process, as long as the cluster's row is the same."""
+    row = gateway_cluster()
+    return _gateway_client(access_of, row.pk, row.revision)
+
+
+@lru_cache(maxsize=1)
+def _gateway_client(
+    access_of: Callable[[Cluster], Any], pk: int, _revision: int
+) -> KubeClient | None:
+    from runtime.drivers.kubernetes.access import check_from_settings
+    from runtime.drivers.kubernetes.client import KubeClient
+
+    access = access_of(Cluster.objects.get(pk=pk))
+    return None if access is None else KubeClient(access, check=check_from_settings())

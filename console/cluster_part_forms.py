@@ -7,9 +7,9 @@ from typing import Any
 from django import forms
 from django.utils.translation import gettext_lazy as _
 
+from clusters.accelerators import known_of
 from clusters.models import Cluster, Flavor, Pool
 from clusters.services.base import KINDS_OF_WORK
-from clusters.use_sources import known_of
 from clusters.wording import WORK
 from console import lines
 from console.fields import (

@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext, pgettext_lazy
 
-from clusters.node_use import Holder, Told, with_holders
+from clusters.device_use import Holder, Told, with_holders
 from common.money import price
 from common.templatetags import berth as tags
 from console.tables import END
@@ -75,7 +75,7 @@ def _state(use: Any) -> Any:
 
 
 class NodeTable(Table):
-    """Rows are ``clusters.node_use.NodeUse``; who holds them is asked for the page's only.
+    """Rows are ``clusters.device_use.NodeUse``; who holds them is asked for the page's only.
 
     A cell has a second line where the two belong together: all columns are seen at once.
     """

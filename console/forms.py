@@ -5,7 +5,7 @@ from typing import Any
 from django import forms
 from django.utils.translation import gettext_lazy as _
 
-from accounts.choices import PlatformRole
+from accounts.models import PlatformRole
 from clusters.models import Cluster
 from console.fields import (
     ANY,

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 from django_tables2.data import TableQuerysetData
 from django_tables2.utils import OrderByTuple
 
-from clusters.node_use import node_uses
+from clusters.device_use import node_uses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from django.db.models import QuerySet
 
+    from clusters.device_use import NodeUse
     from clusters.models import Cluster, Node
-    from clusters.node_use import NodeUse
 
 _NODE = "node__"
 _COLUMNS = frozenset(("name", "ready", "cpu_milli", "memory_mib"))

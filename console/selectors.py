@@ -26,7 +26,7 @@ from django.utils.translation import gettext as _
 from accounts.models import User
 from clusters import selectors as clusters
 from clusters.demand import HELD
-from clusters.kind_use import KindUse, uses
+from clusters.device_use import KindUse, uses
 from clusters.models import Claim, Cluster, Device
 from clusters.wording import work_words
 from events.models import Event, Seal

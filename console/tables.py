@@ -10,14 +10,13 @@ from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 
-from accounts.choices import PlatformRole
+from accounts.models import PlatformRole
 from clusters.models import label_of
 from common.templatetags import berth as tags
 from console import selectors
 from console.views.base import Table
 from console.words import via_words
-from events.details import details_of
-from events.verbs import outcome_words, words_of
+from events.verbs import details_of, outcome_words, words_of
 
 END: dict[str, Any] = {"td": {"class": "end"}, "th": {"class": "end"}}
 

@@ -6,7 +6,7 @@ class CredentialsConfig(AppConfig):
     name = "credentials"
 
     def ready(self) -> None:
-        from accounts.ui.base import add_tab
+        from accounts.ui import add_tab
         from credentials import probe, rules, selectors
         from projects import registries
         from runtime import gateway

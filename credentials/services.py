@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from django.db import IntegrityError, transaction
 from django.utils.translation import gettext as _
 
-from accounts import scopes
+from accounts.principal import ACCOUNT_MANAGE
 from common.clock import now
 from common.errors import Conflict, Forbidden, Invalid, NotFound, wrong
 from common.ids import new_uid
@@ -219,8 +219,8 @@ def _may_add(principal: Principal, project: Project | None) -> None:
 
 
 def _require_account(principal: Principal) -> None:
-    if not principal.allows_scope(scopes.ACCOUNT_MANAGE):
-        raise Forbidden(_("This token lacks the scope “%s”.") % scopes.ACCOUNT_MANAGE)
+    if not principal.allows_scope(ACCOUNT_MANAGE):
+        raise Forbidden(_("This token lacks the scope “%s”.") % ACCOUNT_MANAGE)
 
 
 def _locked(principal: Principal, credential: Credential, *, remove: bool = False) -> Credential:

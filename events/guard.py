@@ -17,28 +17,17 @@ def install(connection: BaseDatabaseWrapper) -> None:
 
 def remove(connection: BaseDatabaseWrapper) -> None:
     if connection.vendor == "sqlite":
-        run(
-            connection,
-            [
-                f"DROP TRIGGER IF EXISTS {t}_no_{verb.lower()}"
-                for t in TABLES
-                for verb in ("UPDATE", "DELETE")
-            ],
-        )
+        names = [f"{t}_no_{verb}" for t in TABLES for verb in ("update", "delete")]
+        run(connection, [f"DROP TRIGGER IF EXISTS {name}" for name in names])
         return
-    run(
-        connection,
-        [
-            statement
-            for t in TABLES
-            for statement in (
-                f"DROP TRIGGER IF EXISTS {t}_append_only ON {t}",
-                f"DROP TRIGGER IF EXISTS {t}_no_truncate ON {t}",
-                f"GRANT UPDATE, DELETE, TRUNCATE ON {t} TO CURRENT_USER",
-            )
+    statements: list[str] = []
+    for t in TABLES:
+        statements += [
+            f"DROP TRIGGER IF EXISTS {t}_append_only ON {t}",
+            f"DROP TRIGGER IF EXISTS {t}_no_truncate ON {t}",
+            f"GRANT UPDATE, DELETE, TRUNCATE ON {t} TO CURRENT_USER",
         ]
-        + ["DROP FUNCTION IF EXISTS events_refuse_change()"],
-    )
+    run(connection, [*statements, "DROP FUNCTION IF EXISTS events_refuse_change()"])
 
 
 def run(connection: BaseDatabaseWrapper, statements: list[str]) -> None:

@@ -34,6 +34,7 @@ def record(  # noqa: PLR0913 - one column each
 ) -> Event:
     """Append one event. ``actor`` None means Berth itself; never put a secret into ``data``."""
     context = structlog.contextvars.get_contextvars()
+    kind = "" if target is None else type(target).__name__.lower()
     return Event.objects.create(
         at=now(),
         actor_uid=actor.user.uid if actor else None,
@@ -44,16 +45,12 @@ def record(  # noqa: PLR0913 - one column each
         verb=verb,
         outcome=outcome,
         project_uid=project_uid,
-        target_kind=target_kind or getattr(target, "KIND", "") or _kind_of(target),
+        target_kind=target_kind or getattr(target, "KIND", "") or kind,
         target_uid=str(getattr(target, "uid", "") or ""),
         target_name=(target_name or str(target if target is not None else ""))[:160],
         message=message[:500],
         data=data or {},
     )
-
-
-def _kind_of(target: Any) -> str:
-    return "" if target is None else type(target).__name__.lower()
 
 
 def _via(actor: Actor | None, context: dict[str, Any]) -> str:

@@ -1,6 +1,11 @@
-"""What a verb means in words. A verb without words is shown as it is."""
+"""What a verb means in words, and an event's details. A verb without words is shown as it is."""
 
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from django import template
 from django.utils.functional import Promise
+from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 
 WORDS: dict[str, Promise] = {
@@ -37,6 +42,11 @@ WORDS: dict[str, Promise] = {
     "invitation.revoked": _("withdrew the invitation of"),
     "kubeconfig.created": _("made a kubeconfig"),
     "kubeconfig.revoked": _("revoked the kubeconfig"),
+    "job.deleted": _("deleted the job"),
+    "job.edited": _("changed the job"),
+    "job.launched": _("started the job"),
+    "job.started": _("started again the job"),
+    "job.stopped": _("cancelled the job"),
     "job.ended-cancelled": _("saw end, cancelled, the job"),
     "job.ended-failed": _("saw fail the job"),
     "job.ended-succeeded": _("saw succeed the job"),
@@ -169,3 +179,34 @@ def verbs_said_as(text: str) -> list[str]:
     """Return the verbs whose words, in the reader's language, contain ``text``."""
     wanted = text.casefold()
     return [verb for verb, words in WORDS.items() if wanted in str(words).casefold()]
+
+
+# What an event says besides its verb, in the words of whoever reads it.
+#
+# The message was written once, for everybody. Where it names things that have words for people
+# (roles, kinds of limits), the app that wrote it says here how they are read.
+
+
+class Told(Protocol):
+    verb: str
+    message: str
+
+
+_readers: dict[str, Callable[[str], str]] = {}
+
+
+def register_details(verbs: Iterable[str], read: Callable[[str], str]) -> None:
+    """``read`` turns the message of these verbs into the reader's words."""
+    _readers.update(dict.fromkeys(verbs, read))
+
+
+def details_of(event: Told) -> str:
+    """Return the message as the reader reads it; a sentence of ours in their language."""
+    read = _readers.get(event.verb, _t)
+    return read(event.message) if event.message else ""
+
+
+register = template.Library()
+register.filter("event_details", details_of)
+register.filter("verb_words", words_of)
+register.filter("outcome_words", outcome_words)

@@ -16,7 +16,7 @@ from common.errors import Conflict
 from common.ids import new_uid
 from events import services as events
 from files.models import FileSession
-from files.runtime_spec import new_digest
+from files.reconciler import new_digest
 from files.selectors import place_get, session_of
 from projects.access import permissions_for, roles_in
 from projects.services import require_active

@@ -1,12 +1,17 @@
-"""What HTTP and WebSocket handlers share: who asks, from which page, and how a no is told."""
+"""What HTTP and WebSocket handlers share: who asks, from which page, how a no is told, and answers
+that stream: bounded by their reader, ended when their stream must.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import contextlib
 import hashlib
 import json
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from django.conf import settings
@@ -17,20 +22,25 @@ from django.utils.safestring import mark_safe
 from django.utils.translation import gettext as _
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.types import Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from common.errors import BerthError, Forbidden, NotFound, Unavailable
 from common.looks import look
 from common.problems import CONTENT_TYPE, problem_body
-from gate import callers
+from gate import callers, guard
 from gate.callers import Caller, SignedOut
 from runtime.protocol import DriverError
 from runtime.streams import Gone
+
+if TYPE_CHECKING:
+    from gate.guard import Stream
 
 MAX_HEADER = 256
 MAX_TICKET = 1024
 SAFE = frozenset({"GET", "HEAD"})
 BODIES = frozenset({"POST", "PUT", "PATCH"})
+SLOW_S = 60.0
 
 
 def portal_origin() -> str:
@@ -52,7 +62,11 @@ async def caller_of(conn: HTTPConnection) -> Caller:
 
     From here on the request is answered in that person's language, as the portal's pages are.
     """
-    ip, language = address_of(conn), _asked_language(conn)
+    # what the browser asks for, by the portal's cookie or its own header
+    asked = HttpRequest()
+    asked.COOKIES = dict(conn.cookies)
+    asked.META["HTTP_ACCEPT_LANGUAGE"] = conn.headers.get("accept-language", "")
+    ip, language = address_of(conn), translation.get_language_from_request(asked)
     translation.activate(language)  # every request runs in a context of its own
     header = conn.headers.get("authorization", "")
     scheme, _sep, secret = header.partition(" ")
@@ -68,14 +82,6 @@ async def caller_of(conn: HTTPConnection) -> Caller:
     caller = await look(lambda: callers.from_ticket(ticket, name, ip, language))
     translation.activate(caller.language)
     return caller
-
-
-def _asked_language(conn: HTTPConnection) -> str:
-    """What the browser asks for, by the portal's cookie or its own header."""
-    asked = HttpRequest()
-    asked.COOKIES = dict(conn.cookies)
-    asked.META["HTTP_ACCEPT_LANGUAGE"] = conn.headers.get("accept-language", "")
-    return translation.get_language_from_request(asked)
 
 
 def as_error(error: Exception) -> BerthError:
@@ -150,3 +156,72 @@ async def close_with(ws: WebSocket, error: BerthError) -> None:
     """On an open socket: say it in words, then close with 4000 + the HTTP status."""
     await tell(ws, "error", code=error.code, message=error.message)
     await ws.close(4000 + error.status, error.code[:100])
+
+
+class Broken(Exception):  # noqa: N818 - named as what it is
+    """The rest does not come: the answer must not look whole."""
+
+
+class Piped(Response):
+    """Sends what ``body`` yields, then closes ``stack``, which holds the stream and its source.
+
+    When the body breaks, the reader is slow or access ends, the connection is cut, so that no
+    half of a file looks like all of it.
+    """
+
+    def __init__(
+        self,
+        stack: contextlib.AsyncExitStack,
+        stream: Stream,
+        body: AsyncIterator[bytes],
+        *,
+        media_type: str,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(media_type=media_type, headers=dict(headers or {}))
+        if "content-length" not in (headers or {}):
+            del self.headers["content-length"]
+        self._stack, self._stream, self._body = stack, stream, body
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        del scope
+        async with self._stack:
+            whole = asyncio.create_task(self._send_all(send))
+            gone = asyncio.create_task(_until_gone(receive))
+            cut = asyncio.create_task(self._stream.over.wait())
+            try:
+                await asyncio.wait({whole, gone, cut}, return_when=asyncio.FIRST_COMPLETED)
+                if whole.done():
+                    with contextlib.suppress(Broken, DriverError):
+                        whole.result()
+            finally:
+                for task in (whole, gone, cut):
+                    task.cancel()
+                await asyncio.gather(whole, gone, cut, return_exceptions=True)
+
+    async def _send_all(self, send: Send) -> None:
+        started: Message = {
+            "type": "http.response.start",
+            "status": self.status_code,
+            "headers": self.raw_headers,
+        }
+        await send(started)
+        async with contextlib.aclosing(self._body) as parts:  # type: ignore[type-var]
+            async for part in parts:
+                self._stream.touch()
+                await _in_time(send, part, more=True)
+        await _in_time(send, b"", more=False)
+
+
+async def _in_time(send: Send, part: bytes, *, more: bool) -> None:
+    try:
+        async with asyncio.timeout(SLOW_S):
+            await send({"type": "http.response.body", "body": part, "more_body": more})
+    except TimeoutError:
+        guard.STREAMS_CUT.labels("slow").inc()
+        raise Broken from None
+
+
+async def _until_gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from clusters import registry
 from hubapi import services as hub
-from loaders import selectors as loads
 from notebooks.choices import StopReason
+from notebooks.kind import sidecar_port
 from notebooks.models import Workspace
-from notebooks.program import sidecar_port
 from notebooks.runtime_spec import pod_spec, process_spec
 from runtime.models import Reconcilable
 from runtime.protocol import Observation, Phase, WorkloadSpec
 from runtime.reasons import Reason
 from runtime.routers.base import RouteEntry
 from runtime.workload import WorkloadReconciler
+from work import needs
 from work.image_pull import image_bytes
 
 if TYPE_CHECKING:
@@ -42,8 +42,7 @@ class WorkspaceReconciler(WorkloadReconciler):
         return pod_spec(row, cluster) if cluster.runs_images else process_spec(row)
 
     def waits_for(self, row: Workspace) -> tuple[str, str] | None:
-        uids = list(row.needs.values_list("needed__uid", flat=True))
-        return loads.missing(uids) if uids else None
+        return needs.missing(row)
 
     def secrets_of(self, row: Workspace) -> str:
         return ",".join(str(pk) for pk, _uid in row.keys_read)

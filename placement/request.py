@@ -39,14 +39,28 @@ class Request:
     memory_mib: int = 0
     pool: str = ""
     network: str = ""
+    replicas: int = 1  # each of this size; none of them starts without the others
 
     @classmethod
     def of_size(
-        cls, work_class: str, size: Resources, *, pool: str = "", network: str = ""
+        cls,
+        work_class: str,
+        size: Resources,
+        *,
+        pool: str = "",
+        network: str = "",
+        replicas: int = 1,
     ) -> Request:
         devices = DeviceRequest(size.gpus, names_in(size.gpu_flavor) if size.gpus else ())
-        return cls(work_class, devices, size.cpu_milli, size.memory_mib, pool, network)
+        cpu_milli, memory_mib = size.cpu_milli, size.memory_mib
+        return cls(work_class, devices, cpu_milli, memory_mib, pool, network, replicas)
 
     @property
     def size(self) -> Resources:
+        """What one replica has."""
         return Resources(self.cpu_milli, self.memory_mib, self.devices.count, self.devices.text)
+
+    @property
+    def total(self) -> Resources:
+        """What all replicas take together."""
+        return self.size.times(self.replicas)

@@ -1,27 +1,21 @@
 """The API below /api/v1/: one include per app."""
 
-from importlib.util import find_spec
-
 from django.urls import URLPattern, URLResolver, include, path
 
-APPS = (
-    "accounts",
-    "projects",
-    "credentials",
-    "images",
-    "quotas",
-    "volumes",
-    "loaders",
-    "files",
-    "notebooks",
-    "gate",
-    "usage",
-    "events",
-    "notifications",
-    "clusters",
+APIS = (
+    "accounts.api.views",
+    "projects.api.urls",
+    "credentials.api.urls",
+    "images.api.urls",
+    "quotas.api.urls",
+    "volumes.api.urls",
+    "loaders.api.urls",
+    "files.api.urls",
+    "notebooks.api.urls",
+    "gate.api.urls",
+    "usage.api.urls",
+    "events.api",
+    "notifications.api",
+    "clusters.api.urls",
 )
-urlpatterns: list[URLPattern | URLResolver] = [
-    path("", include(f"{app}.api.urls"))
-    for app in APPS
-    if find_spec(f"{app}.api") and find_spec(f"{app}.api.urls")
-]
+urlpatterns: list[URLPattern | URLResolver] = [path("", include(module)) for module in APIS]

@@ -6,7 +6,7 @@ from django.conf import settings
 from django.http import HttpRequest
 from django.utils.functional import SimpleLazyObject
 
-from accounts.choices import Theme
+from accounts.models import Theme
 from accounts.principal import Principal
 from common import disk
 from portal import navigation

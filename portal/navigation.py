@@ -9,7 +9,7 @@ from django.urls import NoReverseMatch, reverse
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
-from accounts.choices import Theme
+from accounts.models import Theme
 
 THEME_ICONS = {Theme.AUTO: "contrast-2", Theme.LIGHT: "sun", Theme.DARK: "moon"}
 

@@ -10,8 +10,7 @@ from django.urls import NoReverseMatch, reverse
 from django.utils.translation import get_language_info
 from django.utils.translation import gettext as _
 
-from accounts.choices import Theme
-from accounts.models import User
+from accounts.models import Theme, User
 from accounts.principal import Principal
 from portal import navigation
 from projects.access import Permission, permissions_of, projects_visible_to, scoped

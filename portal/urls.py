@@ -1,7 +1,5 @@
 """Where everything is mounted; nothing else."""
 
-from importlib.util import find_spec
-
 from django.urls import URLPattern, URLResolver, include, path
 
 from portal import streams, views
@@ -18,10 +16,9 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("events/stream", streams.stream, name="events-stream"),  # type: ignore[arg-type]
     path("", include("portal.api_docs")),
     path("palette", views.Palette.as_view(), name="palette"),
+    # Before the pages: else each call of a script is compared with every page's address first.
+    path("api/v1/", include("portal.api_urls")),
 ]
-# Before the pages: else each call of a script is compared with every page's address first.
-if find_spec("portal.api_urls"):
-    urlpatterns.append(path("api/v1/", include("portal.api_urls")))
 
 # Mounted in this order; each app keeps its own names and prefixes.
 APPS = (
@@ -29,7 +26,6 @@ APPS = (
     "projects.urls",
     "credentials.urls",
     "images.urls",
-    "quotas.urls",
     "volumes.urls",
     "hubapi.urls",
     "loaders.urls",
@@ -37,11 +33,10 @@ APPS = (
     "notebooks.urls",
     "gate.urls",
     "usage.urls",
-    "events.urls",
-    "notifications.urls",
+    "notifications.ui",
     "console.urls",
 )
-urlpatterns += [path("", include(module)) for module in APPS if find_spec(module)]
+urlpatterns += [path("", include(module)) for module in APPS]
 
 handler400 = "portal.views.bad_request"
 handler403 = "portal.views.denied"

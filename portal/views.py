@@ -17,7 +17,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 from django.views import View
 
-from accounts.choices import Theme
+from accounts.models import Theme
 from accounts.services.people import profile_update
 from common.database import said_of
 from common.errors import (

@@ -7,11 +7,12 @@ class ProjectsConfig(AppConfig):
     def ready(self) -> None:
         from django.utils.translation import gettext_lazy
 
-        from accounts import groups, hooks, invitations, scopes
-        from accounts.ui.base import add_tab
+        from accounts import hooks
+        from accounts.principal import register_scope
+        from accounts.ui import add_tab
         from clusters import hooks as clusters
         from common.drf.viewsets import register_idempotency
-        from events import details
+        from events import verbs
         from notifications.kinds import register_mail_url
         from projects import access, idempotency, namespaces, place_reconciler, selectors, services
         from projects.choices import roles_in_words
@@ -22,7 +23,7 @@ class ProjectsConfig(AppConfig):
         from runtime import ports, reconcilers
 
         register_idempotency(idempotency)
-        details.register(
+        verbs.register_details(
             ("member.added", "member.role-changed", "member.removed", "member.left"), roles_in_words
         )
         reconcilers.register(ProjectReconciler())
@@ -36,11 +37,11 @@ class ProjectsConfig(AppConfig):
         services.kube.connect()
         clusters.cluster_changed.register(namespaces.cluster_changed)
         clusters.project_clusters.register(namespaces.clusters_of)
-        groups.register(services.groups_sync)
-        invitations.register(InvitationGate())
+        hooks.groups_known.register(services.groups_sync)
+        hooks.register_gate(InvitationGate())
         add_tab("projects:kubeconfigs", gettext_lazy("Kubeconfigs"), namespaces.any_tenant_cluster)
         hooks.project_choices.register(selectors.choices_for_tokens)
         register_mail_url("project.invited", mail_link)
         for permission, text in access.PERMISSION_TEXT.items():
-            scopes.register(permission, text)
-        scopes.register(SCOPE_CREATE, selectors.CREATE_TEXT)
+            register_scope(permission, text)
+        register_scope(SCOPE_CREATE, selectors.CREATE_TEXT)

@@ -11,7 +11,7 @@ from uuid import UUID
 from django.http import HttpRequest, HttpResponse
 
 from accounts.principal import Principal
-from accounts.services import record_denied
+from accounts.services.sessions import record_denied
 from common.errors import BerthError, Forbidden, LimitExceeded, NotFound
 from common.middleware import client_ip
 from projects.models import Project

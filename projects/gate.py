@@ -1,9 +1,9 @@
-"""Lets an invited person make an account although sign-up is closed (accounts.invitations)."""
+"""Lets an invited person make an account although sign-up is closed (accounts.hooks)."""
 
 from django.http import HttpRequest
 
 from accounts.crypto import seal, unseal
-from accounts.invitations import Permit
+from accounts.hooks import Permit
 from accounts.models import User
 from common.errors import NotFound
 from common.middleware import client_ip

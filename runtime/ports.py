@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 from runtime.protocol import Driver, NodeChanges, Resources
@@ -29,10 +29,7 @@ class AdmissionRequest:
     @property
     def total(self) -> Resources:
         """What all replicas take together; none of them starts without the others."""
-        size, n = self.resources, self.replicas
-        return replace(
-            size, cpu_milli=size.cpu_milli * n, memory_mib=size.memory_mib * n, gpus=size.gpus * n
-        )
+        return self.resources.times(self.replicas)
 
 
 @dataclass(frozen=True)
@@ -77,7 +74,8 @@ def provide(places_: ClusterProvider) -> None:
 
 def cluster_provider() -> ClusterProvider:
     if not _provided:
-        raise RuntimeError("No app has provided clusters (clusters.apps.ready).")
+        message = "No app has provided clusters (clusters.apps.ready)."
+        raise RuntimeError(message)
     return _provided[0]
 
 
@@ -100,7 +98,8 @@ def provide_admission(admission_: Admission) -> None:
 
 def admission() -> Admission:
     if not _admission:
-        raise RuntimeError("No app has provided queues (queues.apps.ready).")
+        message = "No app has provided queues (queues.apps.ready)."
+        raise RuntimeError(message)
     return _admission[0]
 
 

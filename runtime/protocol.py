@@ -11,7 +11,7 @@ Contracts (every driver passes ``tests/contract/test_driver_contract.py``):
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Protocol
 
@@ -58,6 +58,15 @@ class Resources:
     gpus: int = 0
     gpu_flavor: str = ""  # "" = any kind
     pids: int = 1024
+
+    def times(self, number: int) -> Resources:
+        """Return what so many of this size take together."""
+        return replace(
+            self,
+            cpu_milli=self.cpu_milli * number,
+            memory_mib=self.memory_mib * number,
+            gpus=self.gpus * number,
+        )
 
 
 @dataclass(frozen=True)

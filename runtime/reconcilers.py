@@ -70,6 +70,11 @@ def register(reconciler: Reconciler) -> None:
     _reconcilers[reconciler.kind] = reconciler
 
 
+def unregister(kind: str) -> None:
+    """Forget a kind; for tests that have one of their own."""
+    del _reconcilers[kind]
+
+
 def reconciler_for(kind: str) -> Reconciler:
     return _reconcilers[kind]
 

@@ -11,7 +11,8 @@ from rest_framework.request import Request
 
 from accounts.models import ApiToken, User
 from accounts.principal import Principal
-from accounts.services import record_denied, token_authenticate
+from accounts.services.sessions import record_denied
+from accounts.services.tokens import token_authenticate
 from common.disk import DiskFull
 from common.errors import Forbidden
 from common.middleware import client_ip

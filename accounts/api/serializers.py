@@ -5,8 +5,7 @@ from typing import Any
 from django.utils.translation import gettext_lazy as _
 from rest_framework import serializers
 
-from accounts.choices import PlatformRole, Theme
-from accounts.models import ApiToken, SshKey, User
+from accounts.models import ApiToken, PlatformRole, SshKey, Theme, User
 from common.drf.serializers import StrictSerializer
 
 

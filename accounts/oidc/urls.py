@@ -1,8 +1,8 @@
 from django.urls import path
 
-from accounts.oidc import views
+from accounts.oidc import provider
 
 urlpatterns = [
-    path("oidc/login/", views.login, name="oidc_login"),
-    path("oidc/callback/", views.callback, name="oidc_callback"),
+    path("oidc/login/", provider.login, name="oidc_login"),
+    path("oidc/callback/", provider.callback, name="oidc_callback"),
 ]

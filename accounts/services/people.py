@@ -1,6 +1,7 @@
-"""Making, changing, disabling people."""
+"""People: made, changed, disabled, refused by the identity provider, let in again."""
 
 import secrets
+from uuid import UUID
 
 from allauth.account.models import EmailAddress
 from django.conf import settings
@@ -11,16 +12,23 @@ from django.db import transaction
 from django.http import HttpRequest
 from django.utils.translation import gettext as _
 
-from accounts import hooks, invitations
-from accounts.choices import PlatformRole, Theme
-from accounts.models import ApiToken, DeviceLogin, ProviderGrant, User, username_validator
+from accounts import hooks
+from accounts.models import (
+    ApiToken,
+    DeviceLogin,
+    PlatformRole,
+    ProviderGrant,
+    Theme,
+    User,
+    username_validator,
+)
 from accounts.principal import Principal
 from accounts.services.sessions import sessions_end_all
 from accounts.timezones import is_timezone
 from common.clock import now
-from common.errors import Conflict, Forbidden, Invalid, wrong
+from common.errors import Conflict, Forbidden, Invalid, NotFound, wrong
 from events import services as events
-from notifications.services import notify
+from notifications.services import mail_queue, notify
 
 # No l, o, 0, 1: an operator reads it aloud.
 _PASSWORD_ALPHABET = "abcdefghijkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789"  # noqa: S105 - letters
@@ -63,7 +71,7 @@ def user_create(
 @transaction.atomic
 def invited_user_accept(*, request: HttpRequest, user: User) -> None:
     """Use up the invitation that let ``user`` sign up; raises Conflict if it was used."""
-    invitations.accept(request, user)
+    hooks.accept_invitation(request, user)
 
 
 @transaction.atomic
@@ -246,3 +254,99 @@ def _check_password(password: str, user: User) -> None:
         validate_password(password, user)
     except ValidationError as error:
         raise Invalid(error.messages[0], fields={"password": error.messages}) from error
+
+
+# Kept out because the identity provider says no, let in again when it says yes.
+#
+# The same as disabled (``is_active`` is False), but nothing that the next sign-in can't give back
+# is taken away: API tokens and SSH keys are refused, not revoked.
+
+
+_SAID = 200
+
+
+@transaction.atomic
+def user_refuse(*, user: User, said: str) -> None:
+    """Keep the person out: the provider refused him. Called again, it changes nothing.
+
+    The last active operator stays: a provider that lost its people must not take the portal along.
+    """
+    try:
+        keep_one_operator(user, _("The last active operator can't be disabled."))
+    except Conflict as error:
+        _note_last_operator(user, said, error.message)
+        return
+    changed = User.objects.filter(pk=user.pk, is_active=True).update(
+        is_active=False, disabled_by_provider=True, disabled_at=now()
+    )
+    if not changed:
+        return
+    user.refresh_from_db(fields=["is_active", "disabled_by_provider", "disabled_at"])
+    ProviderGrant.objects.filter(user=user).update(refresh="", refuse_at=None, said=said[:_SAID])
+    DeviceLogin.objects.filter(user=user, used_at__isnull=True).update(denied_at=now())
+    sessions_end_all(user=user)
+    hooks.user_disabled(user, None)
+    events.record(actor=None, verb="user.refused", target=user, message=said[:_SAID])
+    if user.email:  # what is for the account itself waits until he may come again
+        mail_queue(
+            to=user.email,
+            kind="account.refused",
+            params={},
+            url="/accounts/login/",
+            language=user.language,
+        )
+
+
+@transaction.atomic
+def user_readmit(*, user: User, ip: str = "") -> None:
+    """Lift the provider's no: it just said yes. What an operator disabled stays disabled."""
+    changed = User.objects.filter(pk=user.pk, is_active=False, disabled_by_provider=True).update(
+        is_active=True, disabled_by_provider=False, disabled_at=None
+    )
+    if not changed:
+        return
+    user.refresh_from_db(fields=["is_active", "disabled_by_provider", "disabled_at"])
+    ProviderGrant.objects.filter(user=user).delete()
+    events.record(actor=Principal(user=user, ip=ip), verb="user.readmitted", target=user)
+
+
+def user_warn(*, user: User) -> None:
+    """Tell the person that he will be kept out unless he signs in."""
+    with transaction.atomic():
+        events.record(actor=None, verb="user.sign-in-asked", target=user)
+        notify(users=[user], kind="account.sign-in-again", url="/accounts/login/")
+
+
+def _note_last_operator(user: User, said: str, why: str) -> None:
+    """Once, however often the provider is asked."""
+    told = ProviderGrant.objects.filter(user=user, said="").update(said=said[:_SAID])
+    if told:
+        events.record(
+            actor=None, verb="user.refused", outcome="denied", target=user, message=f"{why} {said}"
+        )
+
+
+@transaction.atomic
+def sessions_end_by_operator(*, who: Principal, user: User) -> None:
+    """End every session of ``user``; he may sign in again."""
+    require_operator(who)
+    sessions_end_all(user=user)
+    events.record(actor=who, verb="user.sessions-ended", target=user)
+
+
+@transaction.atomic
+def token_revoke_by_operator(*, who: Principal, user: User, uid: UUID | str) -> ApiToken:
+    """Revoke one token of ``user``; revoking twice is no error."""
+    require_operator(who)
+    try:
+        token = ApiToken.objects.filter(uid=UUID(str(uid)), user=user).first()
+    except ValueError:
+        token = None
+    if token is None:
+        raise NotFound(_("There is no such token."))
+    if token.revoked_at is None:
+        token.revoked_at = now()
+        token.save(update_fields=["revoked_at"])
+        events.record(actor=who, verb="token.revoked", target=token, message=user.username)
+        hooks.token_revoked(token, who)
+    return token

@@ -20,8 +20,7 @@ from django.utils.translation import gettext as _
 
 from clusters import hooks, registry
 from clusters.demand import live_on
-from clusters.drivers import KUBERNETES
-from clusters.models import CheckResult, Cluster
+from clusters.models import KUBERNETES, CheckResult, Cluster
 from clusters.options import ClusterOptions, changed, options_of
 from clusters.services.base import clean_name, require_operator
 from common import sealing

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from django.db import transaction
 
 from clusters import accelerators, hooks
-from clusters.architectures import commonest
 from clusters.models import Cluster, Flavor, Node, Pool
+from clusters.where import commonest
 from common.clock import now
 from common.outbound.addresses import is_public
 from runtime import bus

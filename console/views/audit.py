@@ -9,9 +9,9 @@ from django.utils.translation import gettext as _
 from common import csvsafe
 from console import forms, selectors, tables
 from console.views.base import ConsoleView, ListView
-from events.export import HEAD, csv_rows, json_lines
 from events.models import Event
 from events.sealer import verify_chain
+from events.selectors import HEAD, csv_rows, json_lines
 
 
 class AuditLog(ListView):

@@ -10,7 +10,7 @@ from django.urls import reverse
 from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 
-from accounts.choices import PlatformRole
+from accounts.models import PlatformRole
 from common.errors import BerthError, NotFound
 from common.ui.responses import show_error
 from console.fields import search_field

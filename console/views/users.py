@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _
 
 from accounts.models import ApiToken, User
 from accounts.selectors import device_of, refusal_of
-from accounts.services import operators, people
+from accounts.services import people
 from common.errors import Invalid
 from common.ui.responses import show_error
 from console import forms, selectors, tables
@@ -156,10 +156,10 @@ class UserSessions(PersonView):
     def post(self, request: HttpRequest, user: Any) -> HttpResponse:  # noqa: ARG002
         person = self.person
         if uid := request.POST.get("token"):
-            operators.token_revoke_by_operator(who=self.principal, user=person, uid=uid)
+            people.token_revoke_by_operator(who=self.principal, user=person, uid=uid)
             messages.success(request, _("The token is revoked."))
         else:
-            operators.sessions_end_by_operator(who=self.principal, user=person)
+            people.sessions_end_by_operator(who=self.principal, user=person)
             messages.success(request, _("All sessions of this person are ended."))
         return self.here(person)
 

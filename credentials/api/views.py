@@ -12,7 +12,7 @@ from rest_framework import status
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from accounts.api.base import AccountView
+from accounts.api.views import AccountView
 from accounts.principal import Principal
 from common.drf.serializers import StrictSerializer
 from credentials import references, selectors, services

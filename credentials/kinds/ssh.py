@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives.serialization import (
 from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 
-from accounts.services.ssh_keys import ssh_key_parse
+from accounts.services.tokens import ssh_key_parse
 from common.errors import Invalid, wrong
 from common.outbound import split_host
 from credentials.choices import CredentialKind

@@ -10,7 +10,7 @@ from uuid import UUID
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
-from accounts.ui.base import SettingsView
+from accounts.ui import SettingsView
 from credentials import selectors
 from credentials.choices import CredentialKind
 from credentials.models import Credential

@@ -16,15 +16,12 @@ from typing import Any
 from dataplane.copy import checksums
 from dataplane.copy.checksums import CRCS, LENGTH, MULTIPART, READ, Check, Update, combine
 from dataplane.copy.engine import Engine
-from dataplane.copy.fetch import Fetch, NoRanges
-from dataplane.copy.follow import Follower
-from dataplane.copy.head import Head
-from dataplane.copy.http1 import Connection
+from dataplane.copy.http1 import Connection, Head
 from dataplane.copy.journal import Partial
+from dataplane.copy.pace import Unit
 from dataplane.copy.problems import Code, Stop, Trouble, of_os
-from dataplane.copy.pull import TRIES, WRONG_SUM, Puller, Target
+from dataplane.copy.pull import TRIES, WRONG_SUM, Fetch, Follower, NoRanges, Puller, Target
 from dataplane.copy.stores.base import Item, Multipart
-from dataplane.copy.work import Unit
 
 PIECES = 32
 PIECE_LEAST, PIECE_MOST = 16 * 1024 * 1024, 128 * 1024 * 1024

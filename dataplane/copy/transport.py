@@ -19,8 +19,7 @@ from urllib3.connectionpool import HTTPConnectionPool
 from urllib3.exceptions import HTTPError
 
 from dataplane.copy.connector import SCHEMES, Dialer, Endpoint
-from dataplane.copy.head import Broken
-from dataplane.copy.http1 import COLLECT_MAX
+from dataplane.copy.http1 import COLLECT_MAX, Broken
 from dataplane.copy.problems import Code, Final, Stop
 from dataplane.sending import Received
 

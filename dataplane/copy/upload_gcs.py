@@ -16,7 +16,7 @@ from requests import Response
 from dataplane.copy import checksums
 from dataplane.copy.checksums import LENGTH
 from dataplane.copy.engine import Engine
-from dataplane.copy.head import number_of
+from dataplane.copy.http1 import number_of
 from dataplane.copy.journal import Partial
 from dataplane.copy.problems import Code, Trouble
 from dataplane.copy.stores.base import Item
@@ -44,7 +44,12 @@ class GcsUploader:
             else:
                 item = await self._whole(local, fd, crc)
             unchanged(local, fd)
-            self._book.sent(local, _sent(item, local, crc))
+            if item.size != local.size:
+                raise Trouble(Code.LENGTH, WRONG)
+            said = item.sums.get("crc32c")
+            if said and said != crc:
+                raise Trouble(Code.CHECKSUM, WRONG)
+            self._book.sent(local, Sent(item.etag, item.version, crc, "crc32c" if said else LENGTH))
             if local.size > SMALL:
                 self._engine.state.journal.finish(local.path)
         finally:
@@ -178,12 +183,3 @@ class GcsUploader:
 
     async def close(self) -> None:
         return
-
-
-def _sent(item: Item, local: Local, crc: str) -> Sent:
-    if item.size != local.size:
-        raise Trouble(Code.LENGTH, WRONG)
-    said = item.sums.get("crc32c")
-    if said and said != crc:
-        raise Trouble(Code.CHECKSUM, WRONG)
-    return Sent(item.etag, item.version, crc, "crc32c" if said else LENGTH)

@@ -14,8 +14,9 @@ from typing import Any
 from dataplane.copy import checksums
 from dataplane.copy.checksums import LENGTH, MULTIPART, combine
 from dataplane.copy.engine import Engine
-from dataplane.copy.head import Head
+from dataplane.copy.http1 import Head
 from dataplane.copy.journal import Partial
+from dataplane.copy.pace import Unit
 from dataplane.copy.problems import Code, Stop, Trouble, of_os
 from dataplane.copy.stores.s3 import S3, version_of
 from dataplane.copy.uploads import (
@@ -29,7 +30,6 @@ from dataplane.copy.uploads import (
     Slice,
     unchanged,
 )
-from dataplane.copy.work import Unit
 
 TINY = 128 * 1024  # is sent without the library
 PART = 16 * 1024 * 1024
@@ -70,24 +70,21 @@ class S3Uploader:
             await self._begin(local, fd)
             return
         try:
-            self._book.sent(local, await self._whole(local, fd))
+            if local.size <= TINY:
+                head, sums = await self._tiny(local, fd)
+            else:
+                sums = await self._sums(fd, 0, local.size)
+                said = await self._put("put_object", local.key, fd, (0, local.size), sums)
+                head = Head(200, said["ResponseMetadata"]["HTTPHeaders"])
+            unchanged(local, fd)
+            etag = self._store.state_of(head)
+            version = head.fields.get("x-amz-version-id", "").replace("null", "")
+            verified = await self._verified(local, head, sums)
+            self._book.sent(local, Sent(etag, version, sums["crc32c"], verified))
         finally:
             os.close(fd)
 
     # --- at one go --------------------------------------------------------------------------
-
-    async def _whole(self, local: Local, fd: int) -> Sent:
-        if local.size <= TINY:
-            head, sums = await self._tiny(local, fd)
-        else:
-            sums = await self._sums(fd, 0, local.size)
-            said = await self._put("put_object", local.key, fd, (0, local.size), sums)
-            head = Head(200, said["ResponseMetadata"]["HTTPHeaders"])
-        unchanged(local, fd)
-        etag = self._store.state_of(head)
-        version = head.fields.get("x-amz-version-id", "").replace("null", "")
-        verified = await self._verified(local, head, sums)
-        return Sent(etag, version, sums["crc32c"], verified)
 
     async def _tiny(self, local: Local, fd: int) -> tuple[Head, dict[str, str]]:
         """Send over a connection of ours: the library takes twice as long."""
@@ -177,7 +174,7 @@ class S3Uploader:
         upload_id = said.get("UploadId")
         if not upload_id:
             raise Trouble(Code.IO, "The store does not begin an upload in parts.")
-        size = _part_size(local.size)
+        size = max(PART, -(-local.size // PARTS_MOST // 2**20) * 2**20)
         self._engine.state.journal.begin(
             Partial(local.path, local.key, local.size, local.state, size, upload_id)
         )
@@ -207,7 +204,20 @@ class S3Uploader:
     async def _there(self, key: str, upload: str) -> dict[int, str] | None:
         """Return the parts that the store has; None when it will never tell."""
         try:
-            return await self._listed(key, upload)
+            found: dict[int, str] = {}
+            marker = 0
+            while True:
+                at = {"UploadId": upload, **({"PartNumberMarker": marker} if marker else {})}
+                said = await self._asked("list_parts", key, lambda at=at: at)  # type: ignore[misc]
+                rows = said.get("Parts", ())
+                try:
+                    found.update((row["PartNumber"], row["ETag"].strip('"')) for row in rows)
+                except KeyError:
+                    raise Trouble(Code.IO, "The store's list of parts can't be read.") from None
+                following = said.get("NextPartNumberMarker")
+                if not said.get("IsTruncated") or not rows or following == marker:
+                    return found
+                marker = following
         except Trouble as trouble:
             if trouble.again:  # the store is away: its parts are for a later run
                 raise
@@ -219,22 +229,6 @@ class S3Uploader:
             self._engine.state.journal.finish(path)
         else:
             self._engine.state.journal.set_aside(path)
-
-    async def _listed(self, key: str, upload: str) -> dict[int, str]:
-        found: dict[int, str] = {}
-        marker = 0
-        while True:
-            at = {"UploadId": upload, **({"PartNumberMarker": marker} if marker else {})}
-            said = await self._asked("list_parts", key, lambda at=at: at)  # type: ignore[misc]
-            rows = said.get("Parts", ())
-            try:
-                found.update((row["PartNumber"], row["ETag"].strip('"')) for row in rows)
-            except KeyError:
-                raise Trouble(Code.IO, "The store's list of parts can't be read.") from None
-            following = said.get("NextPartNumberMarker")
-            if not said.get("IsTruncated") or not rows or following == marker:
-                return found
-            marker = following
 
     async def fetch(self, upload: Upload, part: Part) -> None:
         try:
@@ -335,10 +329,6 @@ def _etag(said: dict[str, Any]) -> str:
 
 def _unit(uploader: S3Uploader, upload: Upload, part: Part) -> Unit:
     return lambda: uploader.fetch(upload, part)
-
-
-def _part_size(size: int) -> int:
-    return max(PART, -(-size // PARTS_MOST // 2**20) * 2**20)
 
 
 def _parts(size: int, each: int) -> list[Part]:

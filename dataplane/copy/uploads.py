@@ -9,8 +9,6 @@ from typing import Any, NamedTuple, Protocol
 from dataplane.copy.engine import Engine
 from dataplane.copy.journal import Partial, mtime_of
 from dataplane.copy.problems import Code, Trouble
-from dataplane.copy.stores.gcs import Gcs
-from dataplane.copy.stores.s3 import S3
 
 SMALL = 16 * 1024 * 1024  # is sent at one go
 CHANGED = "The file changed while it was copied."
@@ -117,15 +115,3 @@ def unchanged(local: Local, fd: int) -> None:
     seen = os.fstat(fd)
     if (seen.st_size, mtime_of(seen)) != (local.size, local.mtime):
         raise Trouble(Code.CHANGED, CHANGED)
-
-
-def open_uploader(engine: Engine, book: Book | None) -> Uploader:
-    from dataplane.copy.upload_gcs import GcsUploader
-    from dataplane.copy.upload_s3 import S3Uploader
-
-    store = engine.calls.store
-    if isinstance(store, Gcs):
-        return GcsUploader(engine, store, book)
-    if isinstance(store, S3):
-        return S3Uploader(engine, store, book)
-    raise TypeError

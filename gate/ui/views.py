@@ -13,12 +13,12 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonRes
 from django.utils.dateparse import parse_datetime
 from django.utils.translation import gettext as _
 
-from accounts import tickets
-from clusters.in_cluster import kubectl_reaches
+from accounts import crypto
+from clusters.installed import kubectl_reaches
 from common.errors import Forbidden, NotFound
 from common.ui.views import PlatformView
-from gate import objects
-from gate.addresses import gate_url
+from gate import rpc
+from gate.access import gate_url
 from notebooks import selectors, where
 from notebooks.models import Workspace
 from notebooks.ssh import ssh_of
@@ -98,7 +98,7 @@ class Ticket(PlatformView):
         if found is None:
             raise NotFound(_("There is no such act."))
         session = request.session.session_key or ""
-        ticket = tickets.issue(tickets.Ticket(session, self.principal.user.pk, found[1]))
+        ticket = crypto.issue_ticket(crypto.Ticket(session, self.principal.user.pk, found[1]))
         if request.headers.get("Accept") == "application/json":
             response: HttpResponse = JsonResponse({"ticket": ticket})
         else:
@@ -122,7 +122,7 @@ class Objects(GateView):
         if cluster is None:
             return self.shown(row, "objects")
         found = where.objects_of(row, cluster)
-        seen = objects.ask(row.cluster_key, found, with_env=mine)
+        seen = rpc.ask_objects(row.cluster_key, found, with_env=mine)
         events = [{**event, "at": _moment(event), "said_at": event["at"]} for event in seen.events]
         context: dict[str, Any] = {"seen": seen, "events": events, "objects": found}
         if not kubectl_reaches(cluster):

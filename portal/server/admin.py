@@ -15,7 +15,7 @@ def reset_password(name: str) -> int:
     from django.db import DatabaseError
 
     from accounts.models import User
-    from accounts.services import password_reset_by_operator
+    from accounts.services.people import password_reset_by_operator
 
     try:
         user = User.objects.filter(username=name).first()

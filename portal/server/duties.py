@@ -15,10 +15,10 @@ from django.conf import settings
 from django.db import DatabaseError, close_old_connections, connection
 
 from accounts import oidc_grants
-from clusters import detached_cleanup, in_cluster
+from clusters import checks, installed
 from clusters import services as clusters
-from clusters.checks import run as checks
 from clusters.models import Cluster
+from clusters.services import detach
 from common import disk
 from events import sealer
 from files import services as files
@@ -26,13 +26,14 @@ from hubapi import activity, revocation
 from loaders import services as loaders
 from metrics import sampling
 from notebooks import services as notebooks
-from notifications import outbox
+from notifications import services as notifications
 from portal import beat, housekeeping
 from portal.celery import app, prepare_broker
 from portal.server import garbage
 from portal.server.standby import turn_file, wanted_file
 from runtime import due_scheduler, gateway, leases, observe, orphans, routes
 from runtime.bus import EngineEar
+from work import services as work
 
 log = structlog.get_logger(__name__)
 
@@ -239,7 +240,7 @@ class Worker:
             Loop("disk-reserve", disk.keep_reserve, CHECK_S),
             Loop("files-idle", files.sessions_tidy, 15.0, leased=True),
             Loop("cluster-checks", checks.run_due, CHECK_S, leased=True),
-            Loop("cluster-farewells", detached_cleanup.run_due, CHECK_S, leased=True),
+            Loop("cluster-farewells", detach.run_due, CHECK_S, leased=True),
             Loop("orphans", orphans.collect_orphans, 60.0, leased=True, first_s=LATER_S),
             Loop(
                 "notebook-tokens", revocation.Keeper().tick, revocation.Keeper.EVERY_S, leased=True
@@ -247,12 +248,13 @@ class Worker:
             Loop("notebook-activity", activity.poll, activity.POLL_S, leased=True),
             Loop("people-at-provider", oidc_grants.ask_due, CHECK_S, leased=True),
             Loop("workspace-limits", notebooks.limits_enforce, 15.0, leased=True),
+            Loop("work-limits", work.limits_enforce, 15.0, leased=True),
             Loop("load-schedules", loaders.loads_enforce, 15.0, leased=True),
             Loop("load-retries", loaders.retries_run, CHECK_S, leased=True),
             # its name is that of the version before, which measured workspaces only
             Loop("workspace-usage", Usage().tick, SAMPLE_S, leased=True),
             Loop("audit-seal", sealer.seal, sealer.EVERY_S, leased=True),
-            Loop("mail", outbox.send_due, outbox.EVERY_S, leased=True),
+            Loop("mail", notifications.send_due, notifications.EVERY_S, leased=True),
             Loop("housekeeping", housekeeping.tick, housekeeping.EVERY_S, leased=True),
             Loop("garbage", garbage.thaw, THAW_S, first_s=THAW_S),
         ]
@@ -261,7 +263,7 @@ class Worker:
         prepare_broker()
         if settings.BERTH_LOCAL_CLUSTER:
             clusters.ensure_local_cluster()
-        in_cluster.ensure()
+        installed.ensure_in_cluster()
         leases.beat()
         self.ear.start()
         self.sweeper.start()

@@ -82,7 +82,7 @@ def _end_sessions() -> dict[str, int]:
     from django.contrib.sessions.models import Session
 
     from accounts.models import User
-    from accounts.services import sessions_end_all
+    from accounts.services.sessions import sessions_end_all
 
     count = Session.objects.count()
     for user in User.objects.all():

@@ -173,6 +173,7 @@ TEMPLATES = [
                 "portal.context_processors.shell",
             ],
             "builtins": ["common.templatetags.berth"],
+            "libraries": {"accounts_tags": "accounts.ui", "events": "events.verbs"},
         },
     }
 ]
@@ -382,7 +383,7 @@ REST_FRAMEWORK = {
         "accounts.api.authentication.SessionAuthentication",
     ],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
-    "DEFAULT_THROTTLE_CLASSES": ["accounts.api.throttling.FairUseThrottle"],
+    "DEFAULT_THROTTLE_CLASSES": ["accounts.fair_use.FairUseThrottle"],
     "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PAGINATION_CLASS": "common.drf.pagination.CursorPagination",

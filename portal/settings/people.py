@@ -4,7 +4,7 @@ from portal.settings.env import flag, number, text, words
 
 _SECURE = text("PUBLIC_URL", "").startswith("https://")
 
-ACCOUNT_ADAPTER = "accounts.adapters.account.AccountAdapter"
+ACCOUNT_ADAPTER = "accounts.adapters.AccountAdapter"
 ACCOUNT_LOGIN_METHODS = {"username", "email"}
 ACCOUNT_SIGNUP_FIELDS = ["username*", "email*", "password1*", "password2*"]
 ACCOUNT_EMAIL_VERIFICATION = "optional"  # an address proves nothing until it is verified
@@ -29,7 +29,7 @@ ACCOUNT_RATE_LIMITS = {
     "reset_password": "10/m/ip,3/10m/key",
 }
 
-SOCIALACCOUNT_ADAPTER = "accounts.adapters.social.SocialAccountAdapter"
+SOCIALACCOUNT_ADAPTER = "accounts.adapters.SocialAccountAdapter"
 SOCIALACCOUNT_STORE_TOKENS = False
 SOCIALACCOUNT_EMAIL_AUTHENTICATION_AUTO_CONNECT = True  # once linked by address, then by subject
 SOCIALACCOUNT_EMAIL_VERIFICATION = "none"  # said by the provider, or not stored at all
@@ -45,7 +45,7 @@ BERTH_OIDC_REFUSED = text("OIDC_REFUSED")
 # With "person": how often the provider is asked about each person.
 BERTH_OIDC_ASK_SECONDS = number("OIDC_ASK_SECONDS")
 
-MFA_ADAPTER = "accounts.adapters.mfa.MFAAdapter"
+MFA_ADAPTER = "accounts.adapters.MFAAdapter"
 MFA_SUPPORTED_TYPES = ["totp", "recovery_codes", "webauthn"]
 MFA_TOTP_ISSUER = "Berth"
 MFA_TOTP_TOLERANCE = 1

@@ -11,7 +11,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from accounts.api.base import NeverStored
+from accounts.api.views import NeverStored
 from common.drf.serializers import StrictSerializer
 from projects import namespaces, selectors, services
 from projects.access import Permission

@@ -7,7 +7,7 @@ from django.utils.translation import gettext as _
 
 from accounts.models import User
 from accounts.principal import Principal
-from accounts.services import set_platform_role
+from accounts.services.people import set_platform_role
 from common.errors import Conflict, Forbidden, Invalid
 from events.services import record
 from projects import hooks

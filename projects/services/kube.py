@@ -19,7 +19,7 @@ from django.utils.translation import gettext as _
 
 from accounts import hooks as accounts
 from clusters import registry
-from clusters.in_cluster import kubectl_reaches
+from clusters.installed import kubectl_reaches
 from clusters.models import Cluster
 from clusters.options import ClusterOptions, options_of
 from common.clock import now

@@ -15,7 +15,7 @@ from django.utils.formats import date_format
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from accounts.ui.base import SettingsView
+from accounts.ui import SettingsView
 from projects import namespaces, selectors, services
 from projects.access import Permission
 from projects.choices import GrantKind

@@ -90,7 +90,7 @@ class ChpProxy:
 class ChpRouter:
     """All proxies together: a route is there only when every one has it.
 
-    One of them may be a Gateway (``clusters.gateway``).
+    One of them may be a Gateway (``clusters.registry``).
     """
 
     def __init__(self, members: Sequence[Router]) -> None:

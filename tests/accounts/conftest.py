@@ -9,9 +9,8 @@ import pytest
 from django.core.cache import cache
 from django.test import Client
 
-from accounts import activity, fair_use
-from accounts.oidc import renewal
-from accounts.services import denials
+from accounts import fair_use, middleware, oidc_grants
+from accounts.services import sessions
 from tests.accounts.provider import Provider
 
 PASSWORD = "correct horse battery"
@@ -21,8 +20,8 @@ PASSWORD = "correct horse battery"
 def fresh_counters() -> Iterator[None]:
     cache.clear()
     fair_use.forget()
-    activity.forget()
-    denials._minute = denials._Minute()
+    middleware.forget_seen()
+    sessions._minute = sessions._Minute()
     yield
     cache.clear()
 
@@ -45,7 +44,7 @@ def sign_in():
 def token_of():
     """Return an API token's secret for a person."""
     from accounts.principal import Principal
-    from accounts.services import token_create
+    from accounts.services.tokens import token_create
 
     def make(user, **options):
         return token_create(who=Principal(user=user), name="test", **options)[1]
@@ -85,7 +84,7 @@ def provider(provider_process, settings, monkeypatch):
     provider_process.lie()
     # it is another process of this machine, which may stand still: that is no silent provider
     settings.SOCIALACCOUNT_REQUESTS_TIMEOUT = 60
-    monkeypatch.setattr(renewal, "TIMEOUT", 60)
+    monkeypatch.setattr(oidc_grants, "TIMEOUT", 60)
     settings.BERTH_OIDC_ISSUER = provider_process.url
     settings.BERTH_OIDC_CLIENT_ID = "berth"
     settings.BERTH_OIDC_CLIENT_SECRET = "provider-secret"

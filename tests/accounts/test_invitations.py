@@ -3,7 +3,7 @@
 import pytest
 from allauth.account.models import EmailAddress
 
-from accounts import invitations
+from accounts import hooks
 from accounts.models import User
 from common.errors import Conflict
 
@@ -17,7 +17,7 @@ class Gate:
     def permit(self, request):
         if request.GET.get("code") == "good" or request.session.get("code") == "good":
             request.session["code"] = "good"
-            return invitations.Permit(email="guest@example.org")
+            return hooks.Permit(email="guest@example.org")
         return None
 
     def accept(self, request, user):
@@ -29,7 +29,7 @@ class Gate:
 @pytest.fixture
 def gate(monkeypatch):
     made = Gate()
-    monkeypatch.setattr(invitations, "_gates", [made])
+    monkeypatch.setattr(hooks, "_gates", [made])
     return made
 
 

@@ -9,7 +9,7 @@ from django.test import Client
 from accounts import hooks
 from accounts.models import ApiToken, User
 from accounts.principal import Principal
-from accounts.services import (
+from accounts.services.people import (
     password_reset_by_operator,
     set_platform_role,
     user_create,

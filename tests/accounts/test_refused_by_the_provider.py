@@ -9,10 +9,11 @@ from allauth.socialaccount.models import SocialAccount
 from django.test import Client
 from django.urls import reverse
 
-from accounts import groups, hooks, oidc_grants
+from accounts import hooks, oidc_grants
 from accounts.models import ApiToken, ProviderGrant, SshKey, User
 from accounts.principal import Principal
-from accounts.services import set_platform_role, ssh_key_add, user_disable, user_enable
+from accounts.services.people import set_platform_role, user_disable, user_enable
+from accounts.services.tokens import ssh_key_add
 from common.clock import now
 from events.models import Event
 from gate.callers import SignedOut, from_ssh_key, principal_of
@@ -317,7 +318,7 @@ def test_c4_sessions_last_while_the_worker_hears_yes_and_a_little_longer(provide
 
 def test_groups_of_the_provider_are_told_when_it_is_asked(provider, asks, ask, monkeypatch):
     told = []
-    monkeypatch.setattr(groups, "_syncs", [lambda user, names: told.append(names)])
+    monkeypatch.setattr(hooks, "groups_known", lambda user, names: told.append(names))
     provider.person("dora-1", preferred_username="dora", groups=["gpu"])
     sign_in(provider)
     provider.lie(renewed={"sub": "dora-1", "groups": ["staff"]})

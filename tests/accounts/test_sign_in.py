@@ -8,7 +8,7 @@ from django.core import mail
 from django.test import Client
 
 from accounts.models import User
-from accounts.services import denials
+from accounts.services import sessions
 from common.clock import now
 from events.models import Event
 
@@ -171,8 +171,8 @@ def test_a11_ten_megabytes_of_name_are_refused_unread(db, caplog):
 
 def test_a11_refused_sign_ins_are_events_but_do_not_flood_the_log(db, sign_in, monkeypatch):
     this_minute = now()  # the next may begin meanwhile, and others were refused in this one
-    monkeypatch.setattr(denials, "now", lambda: this_minute)
-    monkeypatch.setattr(denials, "_minute", denials._Minute())
+    monkeypatch.setattr(sessions, "now", lambda: this_minute)
+    monkeypatch.setattr(sessions, "_minute", sessions._Minute())
     for n in range(15):
         sign_in(Client(), f"user{n}", "wrong")
     denied = Event.objects.filter(verb="user.sign-in-denied")

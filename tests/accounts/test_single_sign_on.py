@@ -9,7 +9,7 @@ from allauth.account.models import EmailAddress
 from allauth.socialaccount.models import SocialAccount
 from django.test import Client
 
-from accounts import groups, hooks
+from accounts import hooks
 from accounts.models import User
 from accounts.principal import Principal
 from events.models import Event
@@ -183,13 +183,15 @@ def test_a_disabled_person_does_not_come_in_by_single_sign_on(provider):
 def told(monkeypatch):
     """What was said of groups, each time."""
     found = []
-    monkeypatch.setattr(groups, "_syncs", [lambda user, names: found.append(names)])
+    monkeypatch.setattr(hooks, "groups_known", lambda user, names: found.append(names))
     return found
 
 
 def test_groups_of_the_provider_are_told_at_every_sign_in(provider, monkeypatch):
     told = []
-    monkeypatch.setattr(groups, "_syncs", [lambda user, names: told.append((user.username, names))])
+    monkeypatch.setattr(
+        hooks, "groups_known", lambda user, names: told.append((user.username, names))
+    )
     provider.person("dora-1", preferred_username="dora", groups=["gpu", "staff"])
     sign_in(provider)
     provider.person("dora-1", preferred_username="dora", groups=[])

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from accounts.models import SshKey
-from accounts.services.ssh_keys import ssh_key_parse
+from accounts.services.tokens import ssh_key_parse
 from common.errors import Invalid
 from events.models import Event
 

@@ -97,7 +97,7 @@ def test_a_terminal_that_asks_too_often_is_told_so(terminal):
 
 
 def test_a_person_who_was_disabled_after_approving_gives_no_token(alice, as_user, terminal):
-    from accounts.services import user_disable
+    from accounts.services.people import user_disable
 
     approve(as_user(alice), terminal.codes["user_code"])
     user_disable(who=None, user=alice)

@@ -8,7 +8,7 @@ from django.test import Client
 
 from accounts.models import ApiToken
 from accounts.principal import Principal
-from accounts.services import token_authenticate, token_create
+from accounts.services.tokens import token_authenticate, token_create
 from common.clock import now
 from common.errors import Forbidden
 from events.models import Event

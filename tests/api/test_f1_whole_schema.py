@@ -135,7 +135,7 @@ def with_ids(case: schemathesis.Case, ids: dict[str, str]) -> dict[str, Any]:
 
 @pytest.fixture
 def secrets_of(operator: Any, alice: Any, principal: Any) -> dict[str, str]:
-    from accounts.services import token_create
+    from accounts.services.tokens import token_create
 
     return {u.username: token_create(who=principal(u), name="f1")[1] for u in (operator, alice)}
 

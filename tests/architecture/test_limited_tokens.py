@@ -9,9 +9,8 @@ import pytest
 from django.db import transaction
 from django.test import Client
 
-from accounts import scopes
-from accounts.principal import Principal
-from accounts.services import token_create
+from accounts.principal import ACCOUNT_MANAGE, ACCOUNT_READ, Principal, known_scopes
+from accounts.services.tokens import token_create
 from common.drf.viewsets import ANY_TOKEN
 from projects.models import Membership, Project
 from tests.architecture import world
@@ -27,7 +26,7 @@ OPEN_TO_EVERY_TOKEN = {
     "GET /api/v1/^flavors",
     "GET /api/v1/^announcements",
 }
-ACCOUNT = {scopes.ACCOUNT_READ, scopes.ACCOUNT_MANAGE}
+ACCOUNT = {ACCOUNT_READ, ACCOUNT_MANAGE}
 
 
 def api_routes(*, in_project: bool) -> list[tuple[Route, str]]:
@@ -55,7 +54,7 @@ def test_what_every_token_opens_is_this_list() -> None:
 
 def test_what_a_route_names_is_a_scope_that_tokens_can_have() -> None:
     for route, verb in api_routes(in_project=False):
-        assert opened_by(route, verb) in {"", ANY_TOKEN, *scopes.known()}, f"{verb} {route.path}"
+        assert opened_by(route, verb) in {"", ANY_TOKEN, *known_scopes()}, f"{verb} {route.path}"
 
 
 @pytest.fixture
@@ -106,7 +105,7 @@ def test_a7_a_token_limited_to_projects_opens_nothing_of_the_person_or_the_platf
 def test_a7_a_token_limited_to_scopes_opens_what_they_name(
     operator: Any, ids: dict[str, str]
 ) -> None:
-    for held in ("workspace:read", scopes.ACCOUNT_READ, scopes.ACCOUNT_MANAGE):
+    for held in ("workspace:read", ACCOUNT_READ, ACCOUNT_MANAGE):
         client = client_of(operator, scopes=[held])
         wrong = refused(
             client,

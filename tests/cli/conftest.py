@@ -43,7 +43,7 @@ def berth(
 
 @pytest.fixture
 def token_of(principal: Any) -> Callable[[Any], str]:
-    from accounts.services import token_create
+    from accounts.services.tokens import token_create
 
     def make(user: Any, **extra: Any) -> str:
         return str(token_create(who=principal(user), name="cli", **extra)[1])

@@ -13,8 +13,7 @@ import pytest
 import yaml
 
 from clusters.checks import rights, simple
-from clusters.checks.asking import ClientAsker
-from clusters.checks.base import Finding, Subject
+from clusters.checks.base import ClientAsker, Finding, Subject
 from clusters.checks.probe_runner import Bench
 from clusters.models import Cluster
 from clusters.options import ClusterOptions

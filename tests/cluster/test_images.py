@@ -151,7 +151,7 @@ def test_the_program_of_an_image_says_whether_it_is_a_notebook(
         project=project, cluster_key="dev", namespace=spec.namespace, phase="running"
     )
     monkeypatch.setitem(drivers._drivers, "dev", there.driver)
-    monkeypatch.setattr("images.singleuser.driver_for", lambda _key: there.driver)
+    monkeypatch.setattr("images.lookup.driver_for", lambda _key: there.driver)
     client = as_user(bob)
 
     def ended(name: str) -> dict[str, Any] | None:

@@ -5,7 +5,7 @@ from uuid import uuid4
 import pytest
 from django.urls import reverse
 
-from clusters.kind_use import kinds_for
+from clusters.device_use import kinds_for
 from clusters.models import Cluster, Flavor
 from clusters.selectors import use_sources
 from clusters.services import nodes_store

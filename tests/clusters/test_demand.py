@@ -4,7 +4,7 @@ from uuid import uuid4
 
 import pytest
 
-from clusters.kind_use import kinds_for
+from clusters.device_use import kinds_for
 from clusters.models import Cluster
 from clusters.services import nodes_store
 from common.clock import now

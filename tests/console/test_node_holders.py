@@ -7,7 +7,7 @@ import pytest
 from django.urls import reverse
 from django.utils.html import strip_tags
 
-from clusters import accelerators, node_use
+from clusters import accelerators, device_use
 from clusters.models import Cluster, Node, Pool
 from clusters.services import nodes_store
 from common.clock import now
@@ -195,7 +195,7 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         found.append(taints)
         return accelerators.closed_by(taints, *more)
 
-    monkeypatch.setattr(node_use, "closed_by", closed_by)
+    monkeypatch.setattr(device_use, "closed_by", closed_by)
     return found
 
 

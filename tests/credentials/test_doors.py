@@ -192,7 +192,7 @@ def test_names_are_ones_own_per_person_and_per_project(
 def test_a_token_needs_the_scope_of_the_account(
     bob: Any, as_user: Any, principal: Any, client: Any
 ) -> None:
-    from accounts.services import token_create
+    from accounts.services.tokens import token_create
 
     who = principal(bob)
     _row, small = token_create(who=who, name="a", scopes=["workspace:read"])

@@ -2,10 +2,10 @@ from typing import Any
 
 import pytest
 
-from accounts.services import denials
+from accounts.services import sessions
 
 
 @pytest.fixture(autouse=True)
 def _nobody_was_refused_yet(monkeypatch: Any) -> None:
     """Earlier tests of this minute must not throttle what is recorded here."""
-    monkeypatch.setattr(denials, "_minute", denials._Minute())
+    monkeypatch.setattr(sessions, "_minute", sessions._Minute())

@@ -75,7 +75,7 @@ def test_a1_a_volume_of_another_project_is_not_there(
 def test_who_may_only_read_gets_a_volume_that_is_mounted_so(
     as_user: Any, project: Any, bob: Any, alice: Any, shared: Any
 ) -> None:
-    from files.runtime_spec import workload_spec
+    from files.reconciler import workload_spec
     from volumes.models import Volume
 
     Volume.objects.filter(pk=shared.pk).update(write_policy="managers")
@@ -186,7 +186,7 @@ def test_it_gives_way_when_its_volume_goes(
 def test_a_token_that_only_reads_changes_nothing_in_a_home(
     bob: Any, home: Any, principal: Any
 ) -> None:
-    from accounts.services import token_create
+    from accounts.services.tokens import token_create
     from common.errors import Forbidden
     from files.selectors import place_get
 
@@ -229,7 +229,7 @@ def test_it_takes_no_place_in_the_line_and_counts_as_no_usage(
 def test_the_api_opens_asks_and_ends(
     project: Any, bob: Any, shared: Any, settle: Any, principal: Any
 ) -> None:
-    from accounts.services import token_create
+    from accounts.services.tokens import token_create
 
     def client(*, read_only: bool) -> Client:
         _token, secret = token_create(who=principal(bob), name=f"t{read_only}", read_only=read_only)
@@ -247,7 +247,7 @@ def test_the_api_opens_asks_and_ends(
 def test_a_token_that_only_reads_opens_a_shared_volume_and_ends_nobodys_work(
     as_user: Any, project: Any, bob: Any, vera: Any, shared: Any, settle: Any, principal: Any
 ) -> None:
-    from accounts.services import token_create
+    from accounts.services.tokens import token_create
     from common.errors import Forbidden
     from files.selectors import place_get
 
@@ -308,7 +308,7 @@ def test_the_gate_is_wanted_while_somebody_looks(
 def test_on_a_cluster_it_is_a_pod_with_one_volume(project: Any, bob: Any, principal: Any) -> None:
     from clusters.models import Cluster, Pool
     from clusters.registry import lookup
-    from files.runtime_spec import workload_spec
+    from files.reconciler import workload_spec
     from files.services import session_open
     from runtime.protocol import InvalidSpec
     from volumes.models import ClassPlace, Volume, VolumeClass

@@ -17,7 +17,7 @@ from asgiref.sync import sync_to_async
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
-from accounts import tickets
+from accounts import crypto
 from tests.gate.fake_kube import FakeKube
 
 ORIGIN = "http://localhost:8000"
@@ -71,7 +71,7 @@ _whose: dict[str, int] = {}  # session key → person
 def with_ticket(path: str, cookie: str) -> str:
     """The path as the portal's page of whoever has this cookie would ask for it."""
     name = [*path.partition("?")[0].split("/"), "", "", ""][3]
-    sealed = tickets.issue(tickets.Ticket(cookie, _whose.get(cookie, 0), name))
+    sealed = crypto.issue_ticket(crypto.Ticket(cookie, _whose.get(cookie, 0), name))
     return f"{path}{'&' if '?' in path else '?'}ticket={sealed}"
 
 
@@ -125,12 +125,11 @@ class Running:
 async def serving(kube_url: str, *, patience_s: float = 30) -> AsyncIterator[Running]:
     """A gate whose only cluster is at ``kube_url``; ``patience_s``: with who answers no ping."""
     from common.serving import for_browsers
-    from gate.connections import Connections
     from gate.server import BACKLOG, Listener, config
-    from gate.service import Gate, Place
+    from gate.service import Connections, Gate, Located
     from runtime.drivers.kubernetes.streams import Endpoint, KubeStreams
 
-    place = Place("1", KubeStreams(Endpoint(kube_url)))
+    place = Located("1", KubeStreams(Endpoint(kube_url)))
     made = Gate(Connections(lambda _key, known: None if known == "1" else place))
     one = socket.socket()
     one.bind(("127.0.0.1", 0))

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from accounts import tickets
+from accounts import crypto
 from gate import terminal
 from tests.gate.conftest import ORIGIN, Running, serving, told, with_ticket
 
@@ -58,7 +58,7 @@ async def gate(workspace: Any, settings: Any, monkeypatch: Any) -> AsyncIterator
     settings.BERTH_PUBLIC_URL = ORIGIN
     settings.BERTH_GATE_STREAMS_PER_USER = 2 * SOCKETS
     monkeypatch.setattr(terminal, "SLOW_S", 600.0)  # all of them at once, none cut meanwhile
-    monkeypatch.setattr(tickets, "AGE_S", 600)  # one for all: to open them takes over a minute
+    monkeypatch.setattr(crypto, "AGE_S", 600)  # one for all: to open them takes over a minute
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     if before[1] < FILES:
         pytest.skip(f"this machine allows {before[1]} open files, the gate needs {FILES}")

@@ -65,7 +65,7 @@ async def test_strangers_members_and_operators_are_kept_out(
 async def test_a_token_may_run_commands_unless_it_only_reads(
     gate: Running, workspace: Any, alice: Any, principal: Any
 ) -> None:
-    from accounts.services import token_create
+    from accounts.services.tokens import token_create
 
     path = f"/gate/exec/{workspace.short_id}?command=sh&command=-c&command=cat;exit%205"
     _token, secret = await sync_to_async(token_create)(who=principal(alice), name="all")

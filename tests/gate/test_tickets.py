@@ -16,7 +16,7 @@ import pytest
 from asgiref.sync import sync_to_async
 from websockets.exceptions import InvalidStatus
 
-from accounts import tickets
+from accounts import crypto
 from tests.gate.conftest import PATIENCE_S, Running, told
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -55,7 +55,7 @@ async def test_it_is_for_one_workspace_one_minute_and_one_session(
     way = f"files/{workspace.short_id}"
     ticket = await sync_to_async(given)(client, way)
     other = await sync_to_async(given)(client, "files/another")
-    theirs = tickets.Ticket(client.cookies["berth_session"].value, bob.pk, workspace.short_id)
+    theirs = crypto.Ticket(client.cookies["berth_session"].value, bob.pk, workspace.short_id)
     async with httpx.AsyncClient(base_url=gate.url, timeout=PATIENCE_S) as page:
 
         async def status(sealed: str) -> int:
@@ -63,7 +63,7 @@ async def test_it_is_for_one_workspace_one_minute_and_one_session(
 
         assert await status(ticket) == 200
         assert await status(other) == 401
-        assert await status(tickets.issue(theirs)) == 401
+        assert await status(crypto.issue_ticket(theirs)) == 401
         assert await status(ticket[:-4] + "AAA=") == 401
         await sync_to_async(client.post)("/accounts/logout/")
         assert await status(ticket) == 401
@@ -73,20 +73,20 @@ async def test_it_is_for_one_workspace_one_minute_and_one_session(
 
 
 def test_it_is_over_after_a_minute_and_hides_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    one = tickets.Ticket("a-secret-session-key", 7, "abc")
-    sealed = tickets.issue(one)
-    assert tickets.read(sealed) == one
+    one = crypto.Ticket("a-secret-session-key", 7, "abc")
+    sealed = crypto.issue_ticket(one)
+    assert crypto.read_ticket(sealed) == one
     assert "secret" not in sealed
-    later = (datetime.now(UTC) + timedelta(seconds=tickets.AGE_S + 2)).timestamp()
+    later = (datetime.now(UTC) + timedelta(seconds=crypto.TICKET_AGE_S + 2)).timestamp()
     monkeypatch.setattr("time.time", lambda: later)
-    assert tickets.read(sealed) is None
+    assert crypto.read_ticket(sealed) is None
 
 
 def test_what_is_sealed_at_rest_is_no_ticket() -> None:
     from accounts import crypto
 
-    assert tickets.read(crypto.seal('["key", 7, "abc"]')) is None
-    assert crypto.unseal(tickets.issue(tickets.Ticket("key", 7, "abc"))) is None
+    assert crypto.read_ticket(crypto.seal('["key", 7, "abc"]')) is None
+    assert crypto.unseal(crypto.issue_ticket(crypto.Ticket("key", 7, "abc"))) is None
 
 
 async def test_a_link_of_a_page_leads_through_the_portal_to_the_gate(

@@ -39,11 +39,11 @@ def opened(volume: Any, project: Any, alice: Any, principal: Any) -> Callable[..
 @pytest.fixture
 def served(tmp_path: Path, volume: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
     """One server; every session's token is the one it knows."""
-    from files import runtime_spec
-    from gate.volumes import access
+    from files import reconciler
+    from gate import access
     from tests.support.files_served import TOKEN
 
-    assert runtime_spec.token_of is access.token_of
+    assert reconciler.token_of is access.token_of
     monkeypatch.setattr(access, "token_of", lambda _row: TOKEN)
     base = tmp_path / "volumes"
     base.mkdir()
@@ -302,7 +302,7 @@ async def test_files_that_are_not_open_are_said_so(
 async def test_a_token_needs_no_origin_and_a_reading_one_only_reads_shared_files(
     gate: Running, alice: Any, files: httpx.AsyncClient, served: Served, volume: Any, principal: Any
 ) -> None:
-    from accounts.services import token_create
+    from accounts.services.tokens import token_create
 
     (served.root / "a").write_text("x")
     make = sync_to_async(token_create)
@@ -339,7 +339,7 @@ async def test_nobody_waits_for_what_is_only_noted(
 
     from common.clock import now
     from files.models import FileSession
-    from gate.volumes import access
+    from gate import access
 
     held, notes = threading.Event(), []
 

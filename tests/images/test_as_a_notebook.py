@@ -34,7 +34,7 @@ def stub(tmp_path: Path, project: Any, monkeypatch: pytest.MonkeyPatch) -> Itera
     """The project has its place on a cluster."""
     made = Stub(tmp_path)
     driver = made.driver()
-    monkeypatch.setattr("images.singleuser.driver_for", lambda _key: driver)
+    monkeypatch.setattr("images.lookup.driver_for", lambda _key: driver)
     Cluster.objects.create(key="gpu", name="GPU", driver="kubernetes")
     ProjectPlace.objects.create(
         project=project, cluster_key="gpu", namespace="ns", phase=Phase.RUNNING

@@ -20,7 +20,7 @@ from django.conf import settings
 from django.db import connections
 
 from accounts.models import User
-from clusters.one_machine import ensure_local_cluster
+from clusters.installed import ensure_local_cluster
 from common.clock import now
 from loaders.models import Load
 from notebooks.models import Workspace

@@ -9,7 +9,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from accounts.principal import Principal
-from accounts.services import token_create
+from accounts.services.tokens import token_create
 from clusters import registry
 from notebooks.models import Workspace
 from notebooks.services.presets import PresetFields, preset_create

@@ -4,7 +4,7 @@ from uuid import uuid4
 
 import pytest
 
-from clusters.kind_use import uses
+from clusters.device_use import uses
 from clusters.models import CheckResult, Flavor
 from clusters.services import nodes_store
 from common.clock import now

@@ -169,7 +169,7 @@ def test_a_workspace_that_is_being_deleted_cannot_be_resumed(launch, alice, prin
 def test_a_disabled_owner_has_nothing_running_and_nothing_shared(
     launch, alice, bob, operator, settle, principal
 ):
-    from accounts.services import user_disable
+    from accounts.services.people import user_disable
 
     mine, shared = settle(launch(bob)), launch(alice)
     services.workspace_share(principal=principal(alice), workspace=shared, username="bob")

@@ -8,7 +8,8 @@ import time_machine
 from django.core import mail
 
 from common.clock import now
-from notifications import outbox, selectors
+from notifications import selectors
+from notifications import services as notifications
 from notifications.kinds import text_of
 from notifications.models import Announcement, Mail, Notification
 from notifications.services import announcement_save, notify, preference_set
@@ -23,12 +24,12 @@ def tell(user: Any, kind: str = "workspace.ending", key: str = "w1") -> None:
 def test_one_is_told_in_the_page_and_by_mail_as_the_kind_says(alice: Any) -> None:
     tell(alice)
     assert selectors.text_for(Notification.objects.get()).startswith("“Lab” stops in 15 minutes")
-    assert outbox.send_due() == 1
+    assert notifications.send_due() == 1
     message = mail.outbox[0]
     assert message.to == ["alice@example.org"]
     assert "Lab" in message.subject
     assert "http://localhost" in message.body
-    assert outbox.send_due() == 0
+    assert notifications.send_due() == 0
 
 
 def test_settings_switch_page_and_mail_off_and_on(alice: Any) -> None:
@@ -66,7 +67,7 @@ def test_a_disabled_person_is_told_nothing(alice: Any) -> None:
     alice.save()
     tell(alice, key="other")
     assert Notification.objects.count() == 1
-    assert outbox.send_due() == 0
+    assert notifications.send_due() == 0
     assert Mail.objects.get().state == "failed"
 
 
@@ -77,22 +78,22 @@ def test_a_mail_that_can_not_be_sent_is_tried_again_later_and_given_up_at_last(
     settings.EMAIL_HOST, settings.EMAIL_PORT = "127.0.0.1", 9
     with time_machine.travel("2026-01-01T10:05:00Z", tick=False) as clock:
         tell(alice)
-        assert outbox.send_due() == 0
+        assert notifications.send_due() == 0
         row = Mail.objects.get()
         assert (row.state, row.attempts, row.error) == ("queued", 1, "ConnectionRefusedError")
         assert row.due_at > now()
-        for _ in range(outbox.MOST_ATTEMPTS):
+        for _ in range(notifications.MOST_ATTEMPTS):
             clock.shift(timedelta(hours=2))
-            outbox.send_due()
+            notifications.send_due()
     assert Mail.objects.get().state == "failed"
 
 
 def test_a_mail_whose_sender_died_is_not_sent_again_before_its_claim_ends(alice: Any) -> None:
     tell(alice)
-    Mail.objects.update(state="sending", due_at=now() + timedelta(seconds=outbox.CLAIM_S))
-    assert outbox.send_due() == 0
+    Mail.objects.update(state="sending", due_at=now() + timedelta(seconds=notifications.CLAIM_S))
+    assert notifications.send_due() == 0
     Mail.objects.update(due_at=now())
-    assert outbox.send_due() == 1
+    assert notifications.send_due() == 1
 
 
 def test_a_mail_is_written_in_the_readers_language(alice: Any) -> None:
@@ -120,7 +121,7 @@ def test_an_invitations_link_is_made_only_when_the_mail_is_sent(
         {"email": "new@example.org"},
         content_type="application/json",
     )
-    outbox.send_due()
+    notifications.send_due()
     assert invitation_link(Invitation.objects.get()) in mail.outbox[0].body
 
 
@@ -191,7 +192,7 @@ def test_a_banner_that_ends_before_it_begins_is_refused(operator: Any, principal
 
 
 def test_a_changed_password_is_told(alice: Any, operator: Any, principal: Any) -> None:
-    from accounts.services import password_reset_by_operator
+    from accounts.services.people import password_reset_by_operator
 
     password_reset_by_operator(who=principal(operator), user=alice)
     assert not Notification.objects.exists()  # somebody new: this is the first one

@@ -126,7 +126,7 @@ def test_strangers_are_asked_who_they_are_first(project: Any, full: None) -> Non
 def test_a_token_is_told_of_the_full_disk(
     project: Any, full: None, alice: Any, principal: Any
 ) -> None:
-    from accounts.services import token_create
+    from accounts.services.tokens import token_create
 
     _row, secret = token_create(who=principal(alice), name="t")
     answer = Client().post(

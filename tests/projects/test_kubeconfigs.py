@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from accounts.services import token_create, token_revoke, user_disable
-from accounts.services.refusals import user_readmit, user_refuse
+from accounts.services.people import user_disable, user_readmit, user_refuse
+from accounts.services.tokens import token_create, token_revoke
 from clusters import registry
 from clusters.models import Cluster
 from common.clock import now

@@ -218,7 +218,7 @@ def _terminal(browser: Client, done: Planted) -> None:
     browser.get(f"/device?code={start['user_code']}")
     from accounts.models import User
     from accounts.principal import Principal
-    from accounts.services.device import device_approve
+    from accounts.services.sessions import device_approve
 
     owner = User.objects.get(pk=browser.session["_auth_user_id"])
     device_approve(who=Principal(user=owner), user_code=start["user_code"])

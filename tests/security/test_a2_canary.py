@@ -253,7 +253,7 @@ def test_a2_logs_and_messages_hold_no_secret(
 
 
 def test_a2_mail_carries_only_its_own_link(planted: Planted, mailoutbox: Any) -> None:
-    from notifications.outbox import send_due
+    from notifications.services import send_due
 
     send_due()
     assert mailoutbox

@@ -66,7 +66,7 @@ async def test_a3_a_stream_ends_with_its_token(
     column: str, what: str, paths: dict[str, str], alice: Any
 ) -> None:
     from accounts.principal import Principal
-    from accounts.services import token_create
+    from accounts.services.tokens import token_create
 
     _, secret = await sync_to_async(token_create)(who=Principal(user=alice), name="t")
     client = AsyncClient()

@@ -140,7 +140,7 @@ class Mixed:
             self.shell(
                 version,
                 "from accounts.models import User; from accounts.principal import Principal\n"
-                "from accounts.services import token_create\n"
+                "from accounts.services.tokens import token_create\n"
                 "user = User.objects.get(username='admin')\n"
                 "answer = token_create(who=Principal(user=user), name='tests')[1]",
             )

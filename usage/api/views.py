@@ -11,7 +11,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from accounts import scopes
+from accounts.principal import ACCOUNT_READ
 from common import csvsafe
 from projects.access import Permission
 from projects.api.base import PlatformAPIView, ProjectAPIView
@@ -120,7 +120,7 @@ class ProjectUsageCsvView(ProjectAPIView):
 
 class MyUsageView(PlatformAPIView):
     required_platform: ClassVar = {"GET": "user"}
-    limited_tokens: ClassVar = {"GET": scopes.ACCOUNT_READ}
+    limited_tokens: ClassVar = {"GET": ACCOUNT_READ}
 
     @extend_schema(parameters=_SPAN, responses=ReportSerializer)
     def get(self, request: Request) -> Response:

@@ -8,12 +8,11 @@ from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from dataplane.copy.connector import Endpoint
-from dataplane.copy.head import Head
+from dataplane.copy.http1 import Head
 from dataplane.copy.problems import Code, Trouble
 
 if TYPE_CHECKING:
-    from dataplane.copy.calls import Calls
-    from dataplane.copy.client import Client
+    from dataplane.copy.calls import Calls, Client
 
 NO_SUMS: Mapping[str, str] = {}
 SIZE_MAX = 1 << 53  # bytes: eight thousand disks of a terabyte; sums of many still fit a column

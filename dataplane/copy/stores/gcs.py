@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
 from dataplane.copy.connector import Dialer
-from dataplane.copy.head import Broken, Head
+from dataplane.copy.http1 import Broken, Head
 from dataplane.copy.keys import is_text
 from dataplane.copy.plan import Plan
 from dataplane.copy.problems import Code, Denied, Final, Stop, Trouble, Unknown, shown
@@ -21,8 +21,7 @@ from dataplane.copy.transport import ELSEWHERE, Transport
 from dataplane.sending import Received, Send
 
 if TYPE_CHECKING:
-    from dataplane.copy.calls import Calls
-    from dataplane.copy.client import Client
+    from dataplane.copy.calls import Calls, Client
     from dataplane.gcs_client import ServiceAccount
 
 ENDPOINT = "https://storage.googleapis.com"

@@ -14,8 +14,7 @@ from urllib.parse import unquote_to_bytes
 
 from dataplane.copy.checksums import CRCS
 from dataplane.copy.connector import Dialer, Endpoint
-from dataplane.copy.head import Broken, Head
-from dataplane.copy.http1 import now
+from dataplane.copy.http1 import Broken, Head, now
 from dataplane.copy.plan import StorePlan
 from dataplane.copy.problems import Code, Denied, Final, Skewed, Stop, Trouble, shown
 from dataplane.copy.stores.base import Item, Multipart, NoStore, Page, Plain, seconds_of, size_of
@@ -144,7 +143,35 @@ class S3(Plain):
             raise NoStore(_NO_STORE) from None
         if "IsTruncated" not in said and "Contents" not in said and "Name" not in said:
             raise NoStore(_NO_STORE)
-        return _page(said)
+        token = str(said.get("NextContinuationToken", "")) if said.get("IsTruncated") else ""
+        if said.get("IsTruncated") and not token:
+            raise Broken("The store's listing goes on without saying where.")
+        encoded = said.get("EncodingType") == "url"
+        items: list[Item] = []
+        bad: list[tuple[str, Trouble]] = []
+        for entry in said.get("Contents", ()):
+            key, raw = entry.get("Key"), None
+            if key is None:
+                raise Broken("The store's listing can't be read.")
+            if encoded and ("%" in key or "+" in key):
+                # A blank comes as “+” (S3) or “%20”; a plus as “%2B” always.
+                raw = unquote_to_bytes(key.replace("+", " "))
+            try:
+                key = key if raw is None else raw.decode()
+            except UnicodeDecodeError:
+                text = "The key can't be the name of a file: it is not valid text."
+                bad.append((shown(raw or b""), Trouble(Code.BAD_KEY, text)))
+                continue
+            etag = entry.get("ETag", "").strip('"')
+            try:
+                size = size_of(entry.get("Size"))
+            except Trouble as trouble:
+                bad.append((shown(key), trouble))
+                continue
+            items.append(
+                Item(key, size, etag, "", seconds_of(entry.get("LastModified", "")), md5_of(etag))
+            )
+        return Page(items, bad, token)
 
     async def described(self, calls: Calls, key: str) -> Item:
         said = await calls.made(lambda: self.head(key))
@@ -265,38 +292,6 @@ class S3(Plain):
         self._skew = at - time.time()
         self._corrected_at = now()
         return True
-
-
-def _page(said: dict[str, Any]) -> Page:
-    token = str(said.get("NextContinuationToken", "")) if said.get("IsTruncated") else ""
-    if said.get("IsTruncated") and not token:
-        raise Broken("The store's listing goes on without saying where.")
-    encoded = said.get("EncodingType") == "url"
-    items: list[Item] = []
-    bad: list[tuple[str, Trouble]] = []
-    for entry in said.get("Contents", ()):
-        key, raw = entry.get("Key"), None
-        if key is None:
-            raise Broken("The store's listing can't be read.")
-        if encoded and ("%" in key or "+" in key):
-            # A blank comes as “+” (S3) or “%20”; a plus as “%2B” always.
-            raw = unquote_to_bytes(key.replace("+", " "))
-        try:
-            key = key if raw is None else raw.decode()
-        except UnicodeDecodeError:
-            text = "The key can't be the name of a file: it is not valid text."
-            bad.append((shown(raw or b""), Trouble(Code.BAD_KEY, text)))
-            continue
-        etag = entry.get("ETag", "").strip('"')
-        try:
-            size = size_of(entry.get("Size"))
-        except Trouble as trouble:
-            bad.append((shown(key), trouble))
-            continue
-        items.append(
-            Item(key, size, etag, "", seconds_of(entry.get("LastModified", "")), md5_of(etag))
-        )
-    return Page(items, bad, token)
 
 
 def version_of(said: Mapping[str, Any]) -> str:

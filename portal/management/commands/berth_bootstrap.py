@@ -6,11 +6,10 @@ from django.conf import settings
 from django.core.management.base import BaseCommand
 from django.db import transaction
 
-from accounts.choices import PlatformRole
-from accounts.models import User
+from accounts.models import PlatformRole, User
 from accounts.principal import Principal
-from accounts.services import password_reset_by_operator, user_create
-from clusters import in_cluster
+from accounts.services.people import password_reset_by_operator, user_create
+from clusters import installed
 from clusters.services import ensure_local_cluster
 from notebooks.services.presets import ensure_default_presets
 from projects.services import project_create
@@ -24,7 +23,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         del args, options
-        in_cluster.ensure()  # before the project, which wants its place there
+        installed.ensure_in_cluster()  # before the project, which wants its place there
         password = first_administrator()
         if settings.BERTH_LOCAL_CLUSTER:
             ensure_local_cluster()
