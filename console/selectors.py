@@ -313,9 +313,7 @@ def users(chosen: dict[str, Any]) -> QuerySet[User]:
 
     state = {"active": True, "disabled": False}.get(chosen.get("state") or "")
     rows = users_all(
-        search=chosen.get("q") or "",
-        is_active=state,
-        platform_role=chosen.get("role") or None,
+        search=chosen.get("q") or "", is_active=state, platform_role=chosen.get("role") or None
     )
     return rows.annotate(project_count=Count("memberships", distinct=True))
 

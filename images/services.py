@@ -23,19 +23,11 @@ from common.oci.registry import Login
 from credentials.choices import Use
 from credentials.selectors import registry_login, registry_version
 from images import lookup
-from images.findings import (
-    NOTEBOOK,
-    Finding,
-    Verdict,
-    finding_of,
-    judged,
-    refused,
-    unlearned,
-)
+from images.findings import NOTEBOOK, Finding, Verdict, finding_of, judged, refused, unlearned
 from images.lookup import SECONDS, look
 from images.models import ImageFacts
+from placement.decision import Request
 from placement.fleet import decision_on
-from placement.request import Request
 from projects.access import Permission, require
 from projects.models import ProjectPlace
 from runtime import gateway

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from notebooks.choices import WorkspaceKind
-from placement.request import Request
+from placement.decision import Request
 from runtime.protocol import Resources
 
 if TYPE_CHECKING:

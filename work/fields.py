@@ -20,7 +20,7 @@ from django.utils.translation import ngettext
 
 from common.envnames import is_name, is_refused
 from common.errors import wrong
-from placement.request import names_in
+from placement.decision import names_in
 
 MAX_CPU_MILLI = 1_024_000
 MAX_MEMORY_MIB = 16 * 1024 * 1024

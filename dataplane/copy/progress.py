@@ -28,6 +28,7 @@ _SECRET = 8  # what is shorter would be found in every line
 _OUT = 1
 ERRORS = 50
 WINDOW_S = 10.0
+_COUNTED = ("found", "done", "unchanged", "skipped", "failed", "deleted")  # of files
 
 
 class Log:
@@ -163,19 +164,8 @@ class Progress:
         eta = self.eta()
         return {
             "phase": self.phase,
-            "files": {
-                "found": self.found,
-                "done": self.done,
-                "unchanged": self.unchanged,
-                "skipped": self.skipped,
-                "failed": self.failed,
-                "deleted": self.deleted,
-            },
-            "bytes": {
-                "found": self.bytes_found,
-                "done": self.bytes_done,
-                "read": self.bytes_read,
-            },
+            "files": {name: getattr(self, name) for name in _COUNTED},
+            "bytes": {"found": self.bytes_found, "done": self.bytes_done, "read": self.bytes_read},
             "rate_bytes_s": int(self.rates()[0]),
             "eta_s": None if eta is None else round(eta, 1),
             "listed": self.listed,

@@ -15,7 +15,7 @@ from dataplane.copy.journal import Row, mtime_of
 from dataplane.copy.keys import Found, is_text, walk
 from dataplane.copy.pace import Unit
 from dataplane.copy.pages import Pages, guess_of
-from dataplane.copy.problems import Code, Stop, Trouble, of_opening, of_os, stopped
+from dataplane.copy.problems import Code, Stop, Trouble, of_opening, stopped, trouble_of
 from dataplane.copy.stores.gcs import Gcs
 from dataplane.copy.stores.s3 import S3
 from dataplane.copy.upload_s3 import S3Uploader
@@ -148,10 +148,7 @@ class Outward:
             try:
                 fd, seen = self._engine.state.folder.open_file(local.path)
             except OSError as error:
-                meant = of_opening(error)
-                if isinstance(meant, Stop):
-                    raise meant from None
-                self.failed(local, meant)
+                self.failed(local, trouble_of(error, of_opening))
                 return
             local = local._replace(size=seen.st_size, mtime=mtime_of(seen), inode=seen.st_ino)
             try:
@@ -162,10 +159,7 @@ class Outward:
                     continue
                 self.failed(local, trouble)
             except OSError as error:
-                meant = of_os(error)
-                if isinstance(meant, Stop):
-                    raise meant from None
-                self.failed(local, meant)
+                self.failed(local, trouble_of(error))
             return
 
     async def _is_same(self, local: Local, fd: int, there: Remote | None) -> bool:

@@ -27,7 +27,16 @@ from typing import Any, Self, TextIO
 from dataplane.copy.http1 import now
 from dataplane.copy.journal import Journal, Row
 from dataplane.copy.plan import Plan
-from dataplane.copy.problems import Code, Final, Stop, Trouble, of_journal, of_os, stopped
+from dataplane.copy.problems import (
+    Code,
+    Final,
+    Stop,
+    Trouble,
+    of_journal,
+    of_os,
+    stopped,
+    trouble_of,
+)
 from dataplane.copy.progress import Progress
 from dataplane.safepath import OWN, Folder, UnsafePath
 
@@ -331,15 +340,9 @@ class Settler:
                 progress.bytes_done += ready.row.size
                 progress.bytes_copied += ready.row.size
                 progress.verified[ready.row.verified] += 1
-            except OSError as error:
-                meant = of_os(error)
-                if isinstance(meant, Stop):
-                    raise
+            except (OSError, Trouble) as error:
                 failed.append(ready.row.path)
-                self._failed(ready.row, meant)
-            except Trouble as trouble:
-                failed.append(ready.row.path)
-                self._failed(ready.row, trouble)
+                self._failed(ready.row, trouble_of(error) if isinstance(error, OSError) else error)
         if failed:
             self._state.journal.drop(failed)
 

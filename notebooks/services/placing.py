@@ -18,8 +18,8 @@ from clusters.usable import refused
 from common.errors import BerthError, Conflict, wrong
 from notebooks.choices import WorkspaceKind
 from placement.clusters import clusters_of, known_cluster, require_cluster
+from placement.decision import names_in
 from placement.fleet import Fleet
-from placement.request import names_in
 from quotas.policies import amounts_of
 from work.standard_fields import CLUSTER
 

@@ -21,7 +21,7 @@ from notebooks.spec import (
     Spec,
     Wanted,
 )
-from placement.request import names_in
+from placement.decision import names_in
 from work.services.attachments import cluster_of_volumes
 from work.standard_fields import ENV, TIME_LIMIT
 

@@ -9,8 +9,8 @@ from clusters.device_use import kinds_for
 from clusters.models import Cluster, Flavor
 from clusters.selectors import use_sources
 from clusters.services import nodes_store
+from placement.decision import Request
 from placement.fleet import decision_on
-from placement.request import Request
 from runtime.drivers.kubernetes.nodes import facts_of
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.protocol import NodeChanges, Resources, WorkloadSpec

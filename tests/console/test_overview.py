@@ -9,7 +9,7 @@ from django.urls import reverse
 from clusters.models import Claim, Cluster, Device, Flavor, Hold
 from common.clock import now
 from common.ids import new_uid
-from console.overview import overview
+from console.views.overview import overview
 from runtime import leases
 from runtime.models import ONE_MACHINE
 

@@ -11,8 +11,8 @@ from django.test import Client
 
 from credentials.choices import EMBEDDED
 from credentials.kinds import KINDS, Part
-from hubapi import keys
-from hubapi.addresses import callback_url
+from hubapi import services
+from hubapi.registry import callback_url
 from tests.credentials import samples
 
 PASSWORD = "canary-password-Yw2qPz"
@@ -59,7 +59,7 @@ def plant(*, owner: Any, project: Any, launch: Any, settle: Any, settings: Any) 
     done.workspace = row
     done.secrets["env"] = ENV_VALUE
     for purpose in ("server", "service"):
-        done.secrets[f"{purpose}-token"] = keys.derive(purpose, row.uid, row.launch)
+        done.secrets[f"{purpose}-token"] = services.derive(purpose, row.uid, row.launch)
     _visit(browser, row, done)
     return done
 

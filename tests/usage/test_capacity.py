@@ -10,7 +10,7 @@ import time_machine
 from clusters.models import Cluster
 from clusters.services import nodes_store
 from common.clock import now
-from console.capacity_chart import HEIGHT, chart
+from console.views.system import HEIGHT, chart
 from runtime.protocol import NodeChanges
 from tests.clusters.fleet import fleet
 from tests.engineapp.models import Thing

@@ -13,7 +13,7 @@ from clusters.usable import launch_check
 from common.changes import Change
 from common.errors import BerthError
 from common.money import price
-from placement.request import names_in
+from placement.decision import names_in
 from quotas import selectors as quotas
 from quotas.choices import label_of, words
 from volumes.topology import usable_near

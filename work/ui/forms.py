@@ -15,7 +15,7 @@ from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 
 from common.errors import Invalid
-from placement.request import names_in
+from placement.decision import names_in
 from work import fields as f
 
 Offers = Mapping[str, Sequence[tuple[str, Any]]]  # field → (word, label); none: leave it out
