@@ -10,13 +10,14 @@ from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from runtime.capabilities import NodeChanges, NodeFacts
 from runtime.drivers.kubernetes import ending, names, observe, observe_job, shapes, waiting
 from runtime.drivers.kubernetes.names import Key, key_of, owner_key, set_name, uid_of, version_of
 from runtime.drivers.kubernetes.namespaces import NamespaceCache
 from runtime.drivers.kubernetes.nodes import SeenNodes, could_fit
 from runtime.drivers.kubernetes.prober import Prober, question_of
 from runtime.drivers.kubernetes.pruning import small_event, small_job, small_pod, small_set
-from runtime.protocol import NodeChanges, NodeFacts, Observation, Seen
+from runtime.protocol import Observation, Seen
 from runtime.reasons import Reason
 
 Object = dict[str, Any]

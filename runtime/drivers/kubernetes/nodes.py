@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from runtime.capabilities import NodeChanges, NodeFacts
 from runtime.drivers.kubernetes.metrics import quantity
-from runtime.protocol import NodeChanges, NodeFacts
 
 _NOT_ACCELERATORS = ("hugepages-", "attachable-volumes-")
 _ADDRESSES = ("InternalIP", "ExternalIP")
