@@ -17,8 +17,7 @@ from typing import Any
 
 from clusters.logs import LogPart
 from common.errors import BerthError
-from common.looks import look
-from common.streams import Place, Places
+from common.streams import Place, Places, look
 from runtime import bus
 
 POLL_S = 0.7

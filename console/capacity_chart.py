@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING
 
-from common.ui.columns import BAR, HEIGHT, LINE, STEP, left, mark, scale
+from common.ui.components import BAR, HEIGHT, LINE, STEP, column_left, column_scale, limit_mark
 
 __all__ = ["HEIGHT", "Chart", "Column", "chart"]
 
@@ -40,7 +40,7 @@ def chart(kind: Kind) -> Chart:
     """Draw ``kind`` with its highest day, or what there was, at the upper edge."""
     days = [day.figures for day in kind.days]
     top = max([max(f.supply, f.requested) for f in days], default=0) or 1.0
-    unit = scale(top)
+    unit = column_scale(top)
     columns = []
     for number, day in enumerate(kind.days):
         held = round(day.figures.attached * unit)
@@ -49,12 +49,12 @@ def chart(kind: Kind) -> Chart:
             Column(
                 day=day.day,
                 figures=day.figures,
-                x=left(number),
+                x=column_left(number),
                 held=HEIGHT - held,
                 held_height=held,
                 waiting=HEIGHT - held - waiting,
                 waiting_height=waiting,
-                supply=mark(day.figures.supply, unit),
+                supply=limit_mark(day.figures.supply, unit),
             )
         )
     return Chart(columns, max(1, len(columns)) * STEP, top)

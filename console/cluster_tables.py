@@ -12,8 +12,8 @@ from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext, pgettext_lazy
 
 from clusters.node_use import Holder, Told, with_holders
-from common.money import price
 from common.templatetags import berth as tags
+from common.templatetags.berth import price
 from console.tables import END
 from console.views.base import Table
 

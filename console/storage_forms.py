@@ -12,8 +12,8 @@ from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 
 from clusters.models import Cluster
-from common.money import price
 from common.templatetags import berth as tags
+from common.templatetags.berth import price
 from console import lines
 from console.fields import area, description_field, position_field, price_field, search_field
 from console.grouped import GroupedForm

@@ -1,6 +1,6 @@
 """Who is at the other end of a connection, and whether that is still so.
 
-Synchronous: everything here reads the database and is called through ``common.looks.look``.
+Synchronous: everything here reads the database and is called through ``common.streams.look``.
 """
 
 from __future__ import annotations

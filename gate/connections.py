@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
-from common.looks import look
+from common.streams import look
 from runtime.streams import Streams
 
 

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import structlog
 
-from common.looks import closing
+from common.streams import closing
 
 _notes = ThreadPoolExecutor(1, thread_name_prefix="gate-notes")
 _due: set[str] = set()

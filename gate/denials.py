@@ -1,4 +1,4 @@
-"""Who was refused at the gate is recorded, as who was refused by the portal (projects.denials)."""
+"""Who was refused at the gate is recorded, as by the portal (projects.middleware)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from accounts.services.sessions import record_denied
 from common.errors import BerthError, Forbidden, NotFound
-from common.looks import look
+from common.streams import look
 from gate.callers import Caller, principal_of
 from gate.db import later
 

@@ -23,7 +23,7 @@ from django.utils.translation import gettext as _
 
 from common import memory
 from common.errors import BerthError
-from common.looks import look
+from common.streams import look
 from gate import metrics
 from gate.access import FILES, Demand, Target, target_of
 from gate.callers import Caller

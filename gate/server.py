@@ -18,7 +18,7 @@ from typing import Any
 import uvicorn
 
 from common import serving
-from common.loading import loading
+from common.memory import loading
 from common.serving import BACKLOG, Listener
 from gate.sockets import SocketProtocol
 

@@ -19,9 +19,8 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.websockets import WebSocket
 
-from common.errors import BerthError, Forbidden, NotFound, Unavailable
-from common.looks import look
-from common.problems import CONTENT_TYPE, problem_body
+from common.errors import CONTENT_TYPE, BerthError, Forbidden, NotFound, Unavailable, problem_body
+from common.streams import look
 from gate import callers
 from gate.callers import Caller, SignedOut
 from runtime.protocol import DriverError

@@ -9,9 +9,18 @@ from typing import Any
 from django.conf import settings
 
 from common.clock import now
-from common.oci.problems import ImageProblem, Problem
-from common.oci.reference import Reference
-from common.oci.registry import INDEXES, MANIFESTS, OLD, Document, Login, Registry, is_digest
+from common.oci import (
+    INDEXES,
+    MANIFESTS,
+    OLD,
+    Document,
+    ImageProblem,
+    Login,
+    Problem,
+    Reference,
+    Registry,
+    is_digest,
+)
 from common.outbound import OutboundError, Trouble, policy_from_settings
 from images.models import ImageFacts
 

@@ -15,11 +15,9 @@ from django.utils.translation import get_language
 from clusters.architectures import architectures_of, kept_to
 from clusters.models import Cluster
 from clusters.options import options_of
-from common.concurrency import turn
 from common.errors import BerthError, Invalid
-from common.oci.problems import ImageProblem, Problem
-from common.oci.reference import BadReference, Reference, parse
-from common.oci.registry import Login
+from common.oci import BadReference, ImageProblem, Login, Problem, Reference, parse_reference
+from common.streams import turn
 from credentials.choices import Use
 from credentials.selectors import registry_login, registry_version
 from images import singleuser
@@ -84,7 +82,7 @@ def image_check(
     """
     require(principal, project, Permission.WORKSPACE_CREATE)
     try:
-        name = parse(reference.strip())
+        name = parse_reference(reference.strip())
     except BadReference:
         return refused(reference.strip()[:200], ImageProblem(Problem.BAD_REFERENCE))
     asked = _question(project, cluster_key, name, kind)
@@ -141,7 +139,7 @@ def pinned(reference: str, digest: str) -> str:
     """Return the name that means exactly these bytes; as it is while no digest is known."""
     if not digest or "@" in reference:
         return reference
-    return parse(reference).pinned(digest)
+    return parse_reference(reference).pinned(digest)
 
 
 def architectures_for(cluster: Cluster, digest: str) -> tuple[str, ...]:
@@ -157,7 +155,7 @@ def architectures_for(cluster: Cluster, digest: str) -> tuple[str, ...]:
 
 def answer(asked: Mapping[str, Any]) -> Mapping[str, Any]:
     """Handle the question where registries may be asked: in the gate."""
-    name = parse(str(asked["reference"]))
+    name = parse_reference(str(asked["reference"]))
     found = registry_login(UUID(str(asked["project"])), name.host, Use.CHECK)
     login = Login(*found) if found else None
     try:

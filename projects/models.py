@@ -150,7 +150,7 @@ class GroupRole(models.Model):
 
 
 class IdempotencyKey(models.Model):
-    """A POST that was answered: the same key gets the same answer (projects.idempotency)."""
+    """A POST that was answered: the same key gets the same answer (projects.middleware)."""
 
     user_uid = models.UUIDField()
     key = models.CharField(max_length=128)

@@ -6,12 +6,17 @@ the first launch need not wait). The reconciler keeps the namespace as it should
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import base64
+import hashlib
+import json
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
@@ -21,18 +26,19 @@ from clusters.in_cluster import kubectl_reaches
 from clusters.models import Cluster
 from common.clock import now
 from common.hooks import Hook
-from projects import contents, hooks
-from projects.contents import ContentSummary
+from projects import hooks
+from projects.hooks import ContentSummary
 from projects.models import KubeGrant, Project, ProjectPlace
 from runtime.hints import hint, hint_uids
 from runtime.models import ONE_MACHINE
-from runtime.protocol import Desired, Phase
+from runtime.protocol import Denied, Desired, Phase
 
 if TYPE_CHECKING:
     from accounts.models import User
     from accounts.principal import Principal
     from projects.choices import Role
     from runtime.reconcilers import Transition
+
 
 WAITING = "preparing"  # reason of work that waits for its place
 # A worker may use the driver with the old options for some seconds after a change.
@@ -207,7 +213,7 @@ def cluster_changed(cluster_key: str) -> None:
 
 
 def connect() -> None:
-    contents.register(ProjectPlace.KIND, _summarize, request_delete=_request_delete)
+    hooks.register_contents(ProjectPlace.KIND, _summarize, request_delete=_request_delete)
     hooks.role_changed.register(_role_changed)
 
 
@@ -243,3 +249,51 @@ def _request_delete(project: Project, who: Principal | None) -> None:
 
 def _has_project(model: Any) -> bool:
     return any(f.name == "project" for f in model._meta.get_fields())  # noqa: SLF001 - any model
+
+
+# The registry sign-ins of a project, told by the app that keeps them, and the operator's own.
+#
+# ``credentials`` lies above and provides the answer in ``AppConfig.ready``; the reconciler of a
+# project's places asks here. Passwords are only opened when the callable is called.
+
+
+Logins = Mapping[str, tuple[str, str]]
+Feed = Callable[[UUID], tuple[Callable[[], Logins], str]]
+
+_feeds: list[Feed] = []
+
+
+def provide_registries(feed: Feed) -> None:
+    """Name the one who knows; the last one wins."""
+    _feeds[:] = [feed]
+
+
+def registries_of(project_uid: UUID) -> tuple[Callable[[], Logins], str]:
+    """Return (registry host → (user, password) when called, version of that answer)."""
+    logins, version = _feeds[0](project_uid) if _feeds else (dict, "")
+    if not settings.BERTH_IMAGE_SIGN_INS_FILE:
+        return logins, version
+    everybodys, mark = _of_the_operator(Path(settings.BERTH_IMAGE_SIGN_INS_FILE))
+    return lambda: {**everybodys, **logins()}, f"{version}-{mark}"
+
+
+def _of_the_operator(file: Path) -> tuple[Logins, str]:
+    """Read a ``config.json`` as Docker and a Secret for pulling images have it."""
+    try:
+        raw = file.read_bytes()
+        said = json.loads(raw)["auths"]
+        return {str(host): _login(entry) for host, entry in said.items()}, _mark(raw)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        message = f"The operator's sign-ins for images can't be read ({type(error).__name__})."
+        raise Denied(message) from None
+
+
+def _login(entry: Mapping[str, Any]) -> tuple[str, str]:
+    if "username" in entry:
+        return str(entry["username"]), str(entry["password"])
+    user, _colon, password = base64.b64decode(str(entry["auth"])).decode().partition(":")
+    return user, password
+
+
+def _mark(raw: bytes) -> str:
+    return hashlib.sha256(raw).hexdigest()[:16]

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from projects.ui import invitations, kube, views
+from projects.ui import kube, views
 
 app_name = "projects"
 urlpatterns = [
@@ -50,6 +50,6 @@ urlpatterns = [
     path("projects/<slug:project>/archive", views.Archive.as_view(), name="archive"),
     path("projects/<slug:project>/unarchive", views.Unarchive.as_view(), name="unarchive"),
     path("projects/<slug:project>/delete", views.Delete.as_view(), name="delete"),
-    path("invitations/accept", invitations.AcceptInvitation.as_view(), name="invitation-accept"),
-    path("invitations/<str:secret>/", invitations.OpenInvitation.as_view(), name="invitation-open"),
+    path("invitations/accept", views.AcceptInvitation.as_view(), name="invitation-accept"),
+    path("invitations/<str:secret>/", views.OpenInvitation.as_view(), name="invitation-open"),
 ]

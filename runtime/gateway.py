@@ -17,9 +17,9 @@ from django.conf import settings
 from django.utils.translation import get_language
 from django.utils.translation import gettext as _
 
+from common import trust
 from common.errors import BerthError, NotFound, Unavailable
 from common.hooks import Hook
-from common.outbound import trust
 
 Handler = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 MAX_ANSWER = 16 * 1024 * 1024

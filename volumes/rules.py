@@ -8,9 +8,9 @@ from django.db.models import Count, Q
 from django.utils.translation import ngettext
 
 from notifications.services import notify
-from projects import contents, hooks
+from projects import hooks
 from projects.choices import Role
-from projects.contents import ContentSummary
+from projects.hooks import ContentSummary
 from projects.models import Membership, ProjectPlace
 from runtime.protocol import Phase
 from runtime.reconcilers import on_transition
@@ -32,7 +32,7 @@ NEARLY_FULL = "nearly-full"  # noted by the reconciler
 
 
 def connect() -> None:
-    contents.register(Volume.KIND, _summarize, request_delete=_request_delete)
+    hooks.register_contents(Volume.KIND, _summarize, request_delete=_request_delete)
     hooks.project_created.register(_project_created)
     on_transition(place_made)
     on_transition(nearly_full)

@@ -15,8 +15,7 @@ from accounts.services.sessions import record_denied
 from accounts.services.tokens import token_authenticate
 from common.disk import DiskFull
 from common.errors import Forbidden
-from common.middleware import client_ip
-from common.own_page import is_foreign
+from common.middleware import client_ip, is_foreign
 
 SAFE = {"GET", "HEAD", "OPTIONS"}
 _MAX_HEADER = 256

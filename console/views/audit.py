@@ -6,7 +6,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, StreamingHttpResponse
 from django.utils.translation import gettext as _
 
-from common import csvsafe
+from common.ui import responses
 from console import forms, selectors, tables
 from console.views.base import ConsoleView, ListView
 from events.models import Event
@@ -42,7 +42,7 @@ class AuditExport(ConsoleView):
         form = forms.AuditFilter(request.GET or None)
         rows = selectors.events(form.cleaned_data if form.is_valid() else {})
         if request.GET.get("format") != "jsonl":
-            return csvsafe.download("audit.csv", HEAD, csv_rows(rows))
+            return responses.csv_download("audit.csv", HEAD, csv_rows(rows))
         lines = (f"{line}\n" for line in json_lines(rows))
         answer = StreamingHttpResponse(lines, content_type="application/x-ndjson")
         answer["Content-Disposition"] = 'attachment; filename="audit.jsonl"'

@@ -8,8 +8,8 @@ from django.http.response import HttpResponseBase
 from django.utils import timezone
 
 from clusters.models import Flavor
-from common import csvsafe
 from common.clock import now
+from common.ui import responses
 from console.capacity_chart import chart
 from console.views.base import ConsoleView
 from usage import capacity
@@ -26,7 +26,7 @@ class Capacity(ConsoleView):
         span = range_of(request.GET)
         kinds = capacity.report(span)
         if request.GET.get("format") == "csv":
-            return csvsafe.download("capacity.csv", capacity.HEAD, capacity.csv_rows(kinds))
+            return responses.csv_download("capacity.csv", capacity.HEAD, capacity.csv_rows(kinds))
         labels = dict(Flavor.objects.values_list("name", "label"))
         today = timezone.localdate(now())
         return self.render(

@@ -13,9 +13,10 @@ from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 
 from common.errors import wrong
-from common.outbound import OutboundError, Policy, policy_from_settings, split_host
+from common.outbound import OutboundError, policy_from_settings, split_host
 from credentials.choices import CredentialKind
 from credentials.kinds.base import Field, Given, Kind, Part, Read, Shape, flag, line, word
+from dataplane.addresses import Policy
 
 PLAIN = 80
 

@@ -13,24 +13,25 @@ from typing import Any
 import httpcore
 from django.utils.translation import gettext as _
 
-from common.oci.problems import SENTENCES, ImageProblem, Problem
-from common.oci.registry import Login, Registry
+from common.oci import SENTENCES, ImageProblem, Login, Problem, Registry
 from common.outbound import (
     Answer,
     Bounds,
     Client,
+    Deadline,
+    GuardedBackend,
     OutboundError,
-    Policy,
     Trouble,
     policy_from_settings,
     split_host,
+    system_resolve,
 )
-from common.outbound.network import Deadline, GuardedBackend, system_resolve
 from credentials.kinds.git import PORT, known_host
 from credentials.kinds.stores import policy_of_stores
 from credentials.models import Sentence
 from credentials.probe import verdict
 from credentials.probe.verdict import SECONDS, Verdict
+from dataplane.addresses import Policy
 
 _OK, _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND = 200, 401, 403, 404
 _SERVICE = "application/x-git-upload-pack-advertisement"

@@ -10,7 +10,7 @@ import asyncssh
 from asyncssh.stream import SSHTCPStreamSession
 
 from common.errors import BerthError
-from common.looks import look
+from common.streams import look
 from gate.access import Demand, Target, running_target
 from gate.callers import Caller
 from gate.denials import admitted

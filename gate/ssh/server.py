@@ -19,7 +19,7 @@ from django.conf import settings
 from django.utils.translation import gettext as _
 
 from common.errors import BerthError
-from common.looks import look
+from common.streams import look
 from gate import metrics
 from gate.callers import Caller
 from gate.ssh import keys

@@ -10,7 +10,7 @@ import structlog
 from django.utils.translation import gettext as _
 
 from common.errors import BerthError
-from common.looks import look
+from common.streams import look
 from gate.access import Demand, running_target
 from gate.callers import Caller
 from gate.denials import admitted

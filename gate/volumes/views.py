@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from common import disk
 from common.errors import Invalid, NotFound
-from common.looks import look
+from common.streams import look
 from gate.access import Demand
 from gate.denials import admitted
 from gate.piped import Piped

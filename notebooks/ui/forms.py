@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 
 from clusters.selectors import flavor_use
-from common.money import price
+from common.templatetags.berth import price
 from notebooks import selectors, services
 from notebooks.choices import WorkspaceKind
 from notebooks.services import Spec, Wanted

@@ -7,12 +7,15 @@ handed out ends within a minute of the revocation, and with the membership or th
 
 from __future__ import annotations
 
+import base64
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+import yaml
 from django.db import transaction
 from django.db.models import F
 from django.utils.translation import gettext as _
@@ -25,7 +28,7 @@ from clusters.options import ClusterOptions, options_of
 from common.clock import now
 from common.errors import Conflict, Invalid, NotFound, Unavailable, wrong
 from events.services import record
-from projects import hooks, kubeconfig, namespaces
+from projects import hooks, namespaces
 from projects.access import Permission, require
 from projects.choices import GrantKind
 from projects.models import KubeGrant, Membership, Project, ProjectPlace
@@ -38,6 +41,7 @@ from runtime.protocol import DriverError, KubeToken, NotYet, Phase
 if TYPE_CHECKING:
     from accounts.models import ApiToken, User
     from accounts.principal import Principal
+
 
 EXEC_LIFE = timedelta(days=90)  # of the file; its tokens live a quarter of an hour
 EXEC_TOKEN_S = 900
@@ -177,7 +181,7 @@ def file_of(*, principal: Principal, grant: KubeGrant, portal: str, patience_s: 
     place = grant.place
     _reached(place.cluster_key)
     server, ca, server_name = server_of(place.cluster_key)
-    target = kubeconfig.Target(
+    target = Target(
         server=server,
         ca=ca,
         server_name=server_name,
@@ -187,9 +191,9 @@ def file_of(*, principal: Principal, grant: KubeGrant, portal: str, patience_s: 
         username=principal.user.username,
     )
     if grant.kind == GrantKind.EXEC:
-        return kubeconfig.with_plugin(target, portal=portal, grant=str(grant.uid))
+        return with_plugin(target, portal=portal, grant=str(grant.uid))
     made = token_issue(principal=principal, grant=grant, patience_s=patience_s)
-    return kubeconfig.with_token(target, token=made.token)
+    return with_token(target, token=made.token)
 
 
 def server_of(cluster_key: str) -> tuple[str, str, str]:
@@ -361,3 +365,74 @@ def _uid(value: Any) -> UUID:
         return UUID(str(value))
     except ValueError:
         raise NotFound(_("This kubeconfig was revoked, has ended, or is not yours.")) from None
+
+
+# kubectl prints it where it finds no berth: as the pages say it
+HINT = "Install Berth's command line (pip install ./cli in its checkout), then run: berth login {}"
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a file points at."""
+
+    server: str
+    ca: str  # PEM
+    cluster: str
+    project: str
+    namespace: str
+    username: str
+    server_name: str = ""  # that its certificate proves, where that is not the server's own
+
+
+def with_plugin(target: Target, *, portal: str, grant: str) -> str:
+    """Return a file without a secret: the berth command signs in with what it holds."""
+    args = ["--server", portal, "kube-credential", "--cluster", target.cluster]
+    user = {
+        "exec": {
+            "apiVersion": "client.authentication.k8s.io/v1",
+            "command": "berth",
+            "args": [*args, "--project", target.project, "--grant", grant],
+            "interactiveMode": "Never",
+            "provideClusterInfo": False,
+            "installHint": HINT.format(portal),
+        }
+    }
+    return _file(target, user)
+
+
+def with_token(target: Target, *, token: str) -> str:
+    return _file(target, {"token": token})
+
+
+def _file(target: Target, user: dict[str, Any]) -> str:
+    context = f"{target.project}@{target.cluster}"
+    who = f"{target.username}@{target.cluster}/{target.project}"
+    authority = base64.b64encode(target.ca.encode()).decode()
+    name = {"tls-server-name": target.server_name} if target.server_name else {}
+    said = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [
+            {
+                "name": target.cluster,
+                "cluster": {
+                    "server": target.server,
+                    "certificate-authority-data": authority,
+                    **name,
+                },
+            }
+        ],
+        "contexts": [
+            {
+                "name": context,
+                "context": {
+                    "cluster": target.cluster,
+                    "namespace": target.namespace,
+                    "user": who,
+                },
+            }
+        ],
+        "current-context": context,
+        "users": [{"name": who, "user": user}],
+    }
+    return yaml.safe_dump(said, sort_keys=False)

@@ -14,7 +14,7 @@ from clusters.models import Cluster
 from common.clock import now
 from events.models import Event
 from notebooks.models import Workspace
-from projects import place_reconciler, services
+from projects import reconciler, services
 from projects.models import KubeGrant, ProjectPlace
 from runtime.drivers.kubernetes.access import KubeAccess
 from tests.projects.cluster_double import KEY, TenantFake, alpha
@@ -143,7 +143,7 @@ def test_rights_name_ones_own_pods_only(
             project=project, owner=user, name=name, home=home, cluster_key=KEY, short_id=f"{name}1"
         )
     _make(as_user(bob))
-    assert {u.user: u.pods for u in place_reconciler.kube_users(ProjectPlace.objects.get())} == {
+    assert {u.user: u.pods for u in reconciler.kube_users(ProjectPlace.objects.get())} == {
         str(bob.uid): ("ws-ba1-0",)
     }
 

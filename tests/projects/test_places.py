@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from clusters import hooks
+from clusters import hooks as clusters
 from clusters.models import Cluster
 from events.models import Event
-from projects import contents, namespaces, services
-from projects.contents import ContentSummary
+from projects import hooks, namespaces, services
+from projects.hooks import ContentSummary
 from projects.models import Project, ProjectPlace
 from runtime import observe, ports
 from runtime.protocol import Observation, Seen
@@ -155,7 +155,7 @@ def test_changed_options_are_applied_to_every_namespace(
 ) -> None:
     asked = alpha.ensured
     alpha.options = "options 2"
-    hooks.cluster_changed(KEY)
+    clusters.cluster_changed(KEY)
     place.refresh_from_db()
     assert place.next_reconcile_at is not None  # after the workers have heard of it
     ProjectPlace.objects.update(next_reconcile_at=place.created_at)
@@ -168,8 +168,8 @@ def test_a_deleted_project_goes_with_its_namespace_after_all_that_is_in_it(
     alpha: TenantFake, place: ProjectPlace, alice: Any, principal: Any, monkeypatch: Any
 ) -> None:
     left = [ContentSummary("workspace", "1 workspace", 1)]
-    source = contents.Source(lambda _p: left, lambda _p, _w: None)
-    monkeypatch.setitem(contents._sources, "test", source)
+    source = hooks.Source(lambda _p: left, lambda _p, _w: None)
+    monkeypatch.setitem(hooks._sources, "test", source)
     services.project_request_delete(
         principal=principal(alice), project=place.project, confirm="vision"
     )
@@ -186,7 +186,7 @@ def test_a_deleted_project_goes_with_its_namespace_after_all_that_is_in_it(
 
 def test_a_detached_cluster_takes_its_places_along(place: ProjectPlace) -> None:
     Cluster.objects.filter(key=KEY).delete()
-    hooks.cluster_changed(KEY)
+    clusters.cluster_changed(KEY)
     place.refresh_from_db()
     assert place.deleted_at is not None
 

@@ -16,11 +16,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from clusters.usable import usable_clusters
-from common.drf.etag import check_if_match, with_etag
+from common.drf.viewsets import check_if_match, with_etag
 from common.errors import Forbidden, NotFound
 from projects.access import Permission
-from projects.api.base import PlatformAPIView, ProjectAPIView
-from projects.api.reasons import REASON, ReasonIn, reason_in
+from projects.api.base import REASON, PlatformAPIView, ProjectAPIView, ReasonIn, reason_in
 from volumes import selectors
 from volumes.api import serializers
 from volumes.api import serializers as s

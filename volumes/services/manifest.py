@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from django.utils.translation import gettext as _
 
 from common import manifests
-from common.changes import Change
 from common.errors import BerthError, Invalid
-from common.money import money
+from common.manifests import Change
+from common.templatetags.berth import money
 from projects.access import Permission, require
 from projects.services import require_active
 from quotas import selectors as quotas

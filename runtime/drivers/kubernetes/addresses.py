@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from django.conf import settings
 
-from common.outbound.addresses import IPAddress, unwrapped
+from dataplane.addresses import IPAddress, unwrapped
 from runtime.protocol import Unreachable
 
 Check = Callable[[str], None]

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import structlog
 
-from common.outbound.addresses import unwrapped
+from dataplane.addresses import unwrapped
 from runtime.drivers.kubernetes.builders.tenant.policies import Front, Network, port_of
 from runtime.drivers.kubernetes.client import KubeClient
 from runtime.drivers.kubernetes.options import KubernetesOptions

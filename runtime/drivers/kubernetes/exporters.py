@@ -19,7 +19,7 @@ from typing import Any
 import httpx
 import structlog
 
-from common.outbound import trust
+from common import trust
 from runtime.drivers.kubernetes.client import KubeClient
 from runtime.drivers.kubernetes.options import KubernetesOptions
 from runtime.drivers.kubernetes.pod_addresses import PodAddresses
