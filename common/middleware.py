@@ -70,7 +70,10 @@ class ListenerMiddleware(MiddlewareMixin):
         internal = port == str(settings.BERTH_INTERNAL_PORT)
         request.is_internal = internal  # type: ignore[attr-defined]
         if internal:
-            return None if _for_workloads(request.path) else _only_hub()
+            if _for_workloads(request.path):
+                return None
+            text = "Only /hub/api is served here.\n"
+            return HttpResponseNotFound(text, content_type="text/plain")
         if _is_notebook_host(request.META.get("HTTP_HOST", "")):
             return _not_here(request)
         return None
@@ -80,10 +83,6 @@ def _for_workloads(path: str) -> bool:
     if path.startswith("/hub/api/oauth2/authorize"):  # for browsers, on the portal's own host
         return False
     return path in {"/hub/api", "/hub/424"} or path.startswith("/hub/api/")
-
-
-def _only_hub() -> HttpResponse:
-    return HttpResponseNotFound("Only /hub/api is served here.\n", content_type="text/plain")
 
 
 def _is_notebook_host(host: str) -> bool:
@@ -117,35 +116,25 @@ _CSP = (
 )
 
 
-def _gate_sources() -> str:
-    """The gate as pages reach it, where it is another origin than theirs."""
-    gate = str(getattr(settings, "BERTH_GATE_PAGES_URL", ""))
-    if not gate or gate == settings.BERTH_PUBLIC_URL:
-        return ""
-    return f" {gate} ws{gate.removeprefix('http')}"
-
-
 class ContentSecurityPolicyMiddleware(MiddlewareMixin):
     """One strict policy for every page: nothing inline, nothing foreign but the gate's streams."""
 
     def process_response(self, request: HttpRequest, response: HttpResponse) -> HttpResponse:
         extra = getattr(request, "csp_form_action", "")
         form_action = f" {extra}" if extra else ""
-        policy = _CSP.format(form_action=form_action, gate=_gate_sources())
+        # the gate as pages reach it, where it is another origin than theirs
+        gate = str(getattr(settings, "BERTH_GATE_PAGES_URL", ""))
+        if gate and gate != settings.BERTH_PUBLIC_URL:
+            gate = f" {gate} ws{gate.removeprefix('http')}"
+        else:
+            gate = ""
+        policy = _CSP.format(form_action=form_action, gate=gate)
         response.headers.setdefault("Content-Security-Policy", policy)
         response.headers.setdefault("X-Content-Type-Options", "nosniff")
         response.headers.setdefault(
             "Permissions-Policy", "camera=(), microphone=(), geolocation=()"
         )
         return response
-
-
-__all__ = [
-    "ContentSecurityPolicyMiddleware",
-    "ListenerMiddleware",
-    "RequestContextMiddleware",
-    "client_ip",
-]
 
 
 # Whether a request with a person's cookies was made by a page of the portal itself.

@@ -235,7 +235,8 @@ class Registry:
         self._policy = policy
         self._client = Client(policy, Bounds(seconds=seconds))
         self._insecure = split_host(host, default_port=80) in policy.hosts
-        self._base = f"{'http' if self._insecure else 'https'}://{_api_host(host)}"
+        scheme = "http" if self._insecure else "https"
+        self._base = f"{scheme}://{DOCKER_API if host == DOCKER else host}"
         self._authorization = ""
 
     def __enter__(self) -> Self:
@@ -349,7 +350,3 @@ class Registry:
         if status == _TOO_MANY or status >= _ERRORS:
             return ImageProblem(Problem.BUSY)
         return ImageProblem(Problem.NOT_A_REGISTRY)
-
-
-def _api_host(host: str) -> str:
-    return DOCKER_API if host == DOCKER else host

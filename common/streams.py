@@ -118,7 +118,8 @@ class TooManyAtOnce(BerthError):  # noqa: N818 - named like its siblings in comm
 def turn(who: int, *, wait_s: float = 0.0) -> Iterator[None]:
     """Hold one of a person's turns; TooManyAtOnce when none is free within ``wait_s``."""
     until = time.monotonic() + wait_s
-    while (key := _taken(who)) is None:
+    keys = [f"outside-turn:{who}:{number}" for number in range(MOST_TURNS)]
+    while (key := next((k for k in keys if cache.add(k, 1, LONGEST_TURN_S)), None)) is None:
         if time.monotonic() >= until:
             raise TooManyAtOnce(
                 _("You have %(most)d such questions under way; wait for their answers.")
@@ -129,8 +130,3 @@ def turn(who: int, *, wait_s: float = 0.0) -> Iterator[None]:
         yield
     finally:
         cache.delete(key)
-
-
-def _taken(who: int) -> str | None:
-    keys = (f"outside-turn:{who}:{number}" for number in range(MOST_TURNS))
-    return next((key for key in keys if cache.add(key, 1, LONGEST_TURN_S)), None)

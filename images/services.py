@@ -35,7 +35,7 @@ from images.models import ImageFacts
 from placement.fleet import decision_on
 from placement.request import Request
 from projects.access import Permission, require
-from projects.models import ProjectPlace
+from projects.models import ProjectNamespace
 from runtime import gateway
 from runtime.protocol import Phase
 
@@ -184,7 +184,7 @@ def _placement(asked: Mapping[str, Any], facts: ImageFacts) -> Placement:
 
 def _namespace(project: Project, cluster_key: str) -> str:
     """Return where the project's own work may run there; "" where it may not yet."""
-    place = ProjectPlace.objects.filter(
+    place = ProjectNamespace.objects.filter(
         project=project, cluster_key=cluster_key, phase=Phase.RUNNING, deleted_at__isnull=True
     ).first()
     return place.namespace if place else ""

@@ -19,7 +19,7 @@ from clusters.selectors import node_ranges
 from common.clock import now
 from events.services import record
 from projects import hooks, namespaces
-from projects.models import Invitation, KubeGrant, Membership, Project, ProjectPlace
+from projects.models import Invitation, KubeGrant, Membership, Project, ProjectNamespace
 from runtime import observe
 from runtime.capabilities import SupportsTenants
 from runtime.models import ObservedWorkload, Reconcilable
@@ -72,7 +72,7 @@ def _is_out_of_reach(row: Project, kinds: set[str]) -> bool:
         return False
     silent = remains.silent()
     found = [item for _reconciler, item in remains.rows(project=row)] if silent else []
-    found += list(ProjectPlace.objects.filter(project=row, deleted_at__isnull=True))
+    found += list(ProjectNamespace.objects.filter(project=row, deleted_at__isnull=True))
     return kinds <= {item.KIND for item in found} and all(
         item.cluster_key in silent
         and (item.desired == Desired.ABSENT or item.KIND not in kinds)  # goes with its volume
@@ -114,16 +114,16 @@ FORM = 3  # raised when the same wishes are to be built otherwise: every place i
 
 
 class PlaceReconciler:
-    kind = ProjectPlace.KIND
-    model: type[Reconcilable] = ProjectPlace
+    kind = ProjectNamespace.KIND
+    model: type[Reconcilable] = ProjectNamespace
     observes = True
     closes_when_denied = True  # nothing new starts where its guards may not be put back
     related = ("project",)
 
-    def phase_on_error(self, row: ProjectPlace) -> Phase:
+    def phase_on_error(self, row: ProjectNamespace) -> Phase:
         return Phase.DELETING if row.desired == Desired.ABSENT else Phase(row.phase)
 
-    def step(self, row: ProjectPlace, observation: Observation | None) -> Outcome:
+    def step(self, row: ProjectNamespace, observation: Observation | None) -> Outcome:
         driver = cluster_provider().driver_for(row.cluster_key)
         if not isinstance(driver, SupportsTenants):
             message = "This process has no credential for the cluster."
@@ -134,7 +134,7 @@ class PlaceReconciler:
 
     # --- wanted -------------------------------------------------------------------------------
     def _keep(
-        self, driver: SupportsTenants, row: ProjectPlace, observation: Observation | None
+        self, driver: SupportsTenants, row: ProjectNamespace, observation: Observation | None
     ) -> Outcome:
         spec = spec_of(row)
         mark = _mark(spec, driver)
@@ -157,7 +157,7 @@ class PlaceReconciler:
         ref["repairs"] = [*_recent(ref), time.time()]
         return replace(outcome, timeline=((REPAIRED, ", ".join(written)), *opened))
 
-    def _rest(self, row: ProjectPlace, ref: dict[str, Any]) -> Outcome:
+    def _rest(self, row: ProjectNamespace, ref: dict[str, Any]) -> Outcome:
         """As it should be; come back when a kubeconfig ends, or to look where nobody watches."""
         waits = [] if observe.is_watched(row.cluster_key) else [VERIFY_S]
         ends = (
@@ -171,7 +171,7 @@ class PlaceReconciler:
         return Outcome(Phase.RUNNING, external_ref=ref, requeue_s=min(waits, default=None))
 
     # --- not wanted ---------------------------------------------------------------------------
-    def _remove(self, driver: SupportsTenants, row: ProjectPlace) -> Outcome:
+    def _remove(self, driver: SupportsTenants, row: ProjectNamespace) -> Outcome:
         """After everything in it: workspaces, then volumes."""
         left = [s for s in hooks.summaries(row.project) if s.kind != self.kind]
         if left:
@@ -185,11 +185,11 @@ class PlaceReconciler:
         ObservedWorkload.objects.filter(uid=row.uid).delete()
         return Outcome(Phase.DELETED, gone=True)
 
-    def topics(self, row: ProjectPlace) -> list[str]:
+    def topics(self, row: ProjectNamespace) -> list[str]:
         return [f"project:{row.project.uid}", "operators"]
 
 
-def spec_of(row: ProjectPlace) -> TenantSpec:
+def spec_of(row: ProjectNamespace) -> TenantSpec:
     logins, version = namespaces.registries_of(row.project.uid)
     return TenantSpec(
         uid=str(row.uid),
@@ -204,7 +204,7 @@ def spec_of(row: ProjectPlace) -> TenantSpec:
     )
 
 
-def kube_users(row: ProjectPlace) -> tuple[KubeUser, ...]:
+def kube_users(row: ProjectNamespace) -> tuple[KubeUser, ...]:
     """Members who hold a kubeconfig that is alive, with what is their own."""
     grants = KubeGrant.objects.filter(
         place=row, revoked_at__isnull=True, expires_at__gt=now(), user__is_active=True
@@ -231,7 +231,7 @@ def kube_users(row: ProjectPlace) -> tuple[KubeUser, ...]:
 def note_repairs(transition: Transition) -> None:
     """Listener: what was put back is told, in the transaction that says so."""
     row = transition.row
-    if not isinstance(row, ProjectPlace):
+    if not isinstance(row, ProjectNamespace):
         return
     for word, names in transition.outcome.timeline:
         if word in {REPAIRED, OPENED}:

@@ -243,13 +243,11 @@ def problem_handler(  # noqa: PLR0911 - one line per kind of error
             status.HTTP_400_BAD_REQUEST,
             "invalid",
             _("Some fields are not right."),
-            fields=_fields(error.detail),
+            fields=error.detail
+            if isinstance(error.detail, dict)
+            else {"non_field_errors": error.detail},
         )
     if isinstance(error, exceptions.APIException):
         code = str(getattr(error, "default_code", "error")).replace("_", "-")
         return problem(response.status_code, code, str(error.detail), headers=headers)
     return response
-
-
-def _fields(detail: Any) -> dict[str, Any]:
-    return detail if isinstance(detail, dict) else {"non_field_errors": detail}

@@ -26,10 +26,6 @@ def registry_host(text: str, *, field: str = "host") -> str:
         raise wrong(field, sentence) from None
 
 
-def _settings(given: Given) -> dict[str, Any]:
-    return {"host": registry_host(line(given, "host"))}
-
-
 def _secret(given: Given) -> Read:
     username = line(given, "username")
     if ":" in username:
@@ -58,7 +54,7 @@ REGISTRY = Kind(
             help=_("Best a token that may only pull. Nobody can read it here again."),
         ),
     ),
-    settings=_settings,
+    settings=lambda given: {"host": registry_host(line(given, "host"))},
     secret=_secret,
     target=lambda public: str(public["host"]),
 )

@@ -231,10 +231,6 @@ def folder_of(given: Given) -> str:
     return f"/{text}" if text else ""
 
 
-def _hdfs_settings(given: Given) -> dict[str, Any]:
-    return {"endpoint": endpoint_of(given), "folder": folder_of(given)}
-
-
 def _hdfs_secret(given: Given) -> Read:
     user = line(given, "username", limit=64, required=False)
     token = word(given, "delegation_token", least=16, limit=HDFS_TOKEN_MAX, required=False)
@@ -286,7 +282,7 @@ HDFS = Kind(
             help=_("For people who may not list the root: the test looks into this one."),
         ),
     ),
-    settings=_hdfs_settings,
+    settings=lambda given: {"endpoint": endpoint_of(given), "folder": folder_of(given)},
     secret=_hdfs_secret,
     target=lambda public: str(public["endpoint"]),
 )

@@ -31,7 +31,6 @@ from credentials.kinds.stores import policy_of_stores
 from credentials.models import Sentence
 from credentials.probe import verdict
 from credentials.probe.verdict import SECONDS, Verdict
-from dataplane.addresses import Policy
 
 _OK, _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND = 200, 401, 403, 404
 _SERVICE = "application/x-git-upload-pack-advertisement"
@@ -105,14 +104,10 @@ def ssh_tried(public: Mapping[str, Any], secret: Mapping[str, str]) -> Verdict:
         opened.close()
 
 
-def _policy() -> Policy:
-    policy = policy_from_settings()
-    return replace(policy, ports=policy.ports | {PORT})
-
-
 def _connected(host: str, port: int, deadline: Deadline) -> socket.socket:
     """Open a socket to an address that may be reached, or raise OutboundError."""
-    policy = _policy()
+    policy = policy_from_settings()
+    policy = replace(policy, ports=policy.ports | {PORT})
     if not policy.permits_port(host, port):
         text = _("Port %(port)d is not one that Berth connects to.")
         raise OutboundError(Trouble.REFUSED, text, {"port": port})

@@ -31,7 +31,7 @@ from events.services import record
 from projects import hooks, namespaces
 from projects.access import Permission, require
 from projects.choices import GrantKind
-from projects.models import KubeGrant, Membership, Project, ProjectPlace
+from projects.models import KubeGrant, Membership, Project, ProjectNamespace
 from projects.services.life import line
 from runtime import gateway
 from runtime.capabilities import Settling, SupportsKubeTokens
@@ -250,7 +250,7 @@ def answer_token(payload: Mapping[str, Any]) -> Mapping[str, Any]:
         raise _preparing() from error
     except NotYet as error:
         # It was made, so somebody removed it by hand: secrets are not watched.
-        ProjectPlace.objects.filter(pk=grant.place_id).update(generation=F("generation") + 1)
+        ProjectNamespace.objects.filter(pk=grant.place_id).update(generation=F("generation") + 1)
         hint(grant.place)
         raise _preparing() from error
     except DriverError as error:
@@ -312,7 +312,7 @@ def _check(grant: KubeGrant) -> None:
     members = Membership.objects.filter(project=grant.place.project, user=grant.user)
     if not alive.exists() or not members.exists():
         raise NotFound(_("This kubeconfig was revoked, has ended, or is not yours."))
-    place = ProjectPlace.objects.get(pk=grant.place_id)
+    place = ProjectNamespace.objects.get(pk=grant.place_id)
     if place.phase == Phase.FAILED:
         raise Conflict(place.message or _("The namespace can't be made."), code="place-failed")
     if str(grant.uid) not in place.external_ref.get("grants", ()):
@@ -338,7 +338,7 @@ def _asked(cluster_key: str) -> Any:
         raise Unavailable(str(error)) from error
 
 
-def _place(project: Project, cluster_key: str) -> ProjectPlace:
+def _place(project: Project, cluster_key: str) -> ProjectNamespace:
     allowed = namespaces.clusters_of(project.uid)
     place = None
     if not allowed or cluster_key in allowed:

@@ -20,7 +20,7 @@ from images import services
 from images.findings import Finding, Verdict
 from images.models import ImageFacts
 from projects import namespaces
-from projects.models import ProjectPlace
+from projects.models import ProjectNamespace
 from runtime.protocol import TenantSpec
 from tests.cluster.pods import pod
 from tests.cluster.tenants import World, world
@@ -147,7 +147,7 @@ def test_the_program_of_an_image_says_whether_it_is_a_notebook(
 ) -> None:
     spec = tenant_of(there, project)
     Cluster.objects.create(key="dev", name="Dev", driver="kubernetes")
-    ProjectPlace.objects.create(
+    ProjectNamespace.objects.create(
         project=project, cluster_key="dev", namespace=spec.namespace, phase="running"
     )
     monkeypatch.setitem(drivers._drivers, "dev", there.driver)

@@ -245,7 +245,7 @@ def test_d13_a_deleted_credential_is_gone_for_clusters_and_wakes_them(
     from credentials import services
 
     woken: list[Any] = []
-    monkeypatch.setattr(services.wakeups, "wake", woken.append)
+    monkeypatch.setattr(services, "wake", woken.append)
     assert as_user(alice).delete(f"{API}/{stored.uid}").status_code == 204
     logins, version = namespaces.registries_of(project.uid)
     assert (dict(logins()), version) == ({}, "")
