@@ -1,7 +1,7 @@
 """Errors a caller can do something about. Each becomes one RFC 9457 problem document.
 
 Services raise these; HTML views, the API and the CLI translate them in one place each
-(``common.drf.viewsets`` and ``common.middleware``), so the same act has the same answer
+(``common.drf.views`` and ``common.middleware``), so the same act has the same answer
 through every door.
 """
 

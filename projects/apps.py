@@ -11,7 +11,7 @@ class ProjectsConfig(AppConfig):
         from accounts.principal import register_scope
         from accounts.ui import add_tab
         from clusters import hooks as clusters
-        from common.drf.viewsets import register_idempotency
+        from common.drf.views import register_idempotency
         from events import verbs
         from notifications.kinds import register_mail_url
         from projects import access, middleware, namespaces, reconciler, selectors, services

@@ -20,7 +20,7 @@ from accounts.crypto import seal, unseal
 from accounts.principal import Principal
 from accounts.services.sessions import record_denied
 from common.clock import now
-from common.drf.viewsets import Replay
+from common.drf.views import Replay
 from common.errors import BerthError, Conflict, Forbidden, Invalid, LimitExceeded, NotFound
 from common.middleware import client_ip
 from projects.models import IdempotencyKey, Project

@@ -13,7 +13,7 @@ from clusters import selectors, services
 from clusters.api import serializers as io
 from clusters.api.views import valid
 from clusters.models import Cluster
-from common.drf.viewsets import ANY_TOKEN, PlatformAPIView
+from common.drf.views import ANY_TOKEN, PlatformAPIView
 
 
 class PartList(PlatformAPIView):

@@ -15,7 +15,7 @@ from clusters.node_use import node_uses, with_holders
 from clusters.options import options_of
 from clusters.services.base import KINDS_OF_WORK
 from clusters.usable import launch_refusal
-from common.drf.viewsets import ANY_TOKEN, PlatformAPIView
+from common.drf.views import ANY_TOKEN, PlatformAPIView
 from common.errors import Invalid
 from common.paging import CursorPagination
 

@@ -29,6 +29,13 @@ class StrictSerializer(serializers.Serializer[Any]):
         return super().to_internal_value(data)
 
 
+def given(shape: type[StrictSerializer], request: Request) -> dict[str, Any]:
+    """Return the checked input, or raise what becomes a 400."""
+    filled = shape(data=request.data)
+    filled.is_valid(raise_exception=True)
+    return dict(filled.validated_data)
+
+
 @extend_schema_field(OpenApiTypes.STR)
 class CurrencyField(serializers.Field[Any, Any, str, Any]):
     """The currency of the prices beside it (BERTH_CURRENCY)."""

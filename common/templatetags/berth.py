@@ -61,12 +61,7 @@ def phase_word(value: str) -> str:
 def phase(value: str, word: str = "") -> SafeString:
     """The one badge for the state of a workload."""
     shape, text = PHASES.get(str(value), PHASES["unknown"])
-    return format_html(
-        '<span class="phase phase-{}"><i class="ti ti-{}" aria-hidden="true"></i>{}</span>',
-        value,
-        shape,
-        word or text,
-    )
+    return badge(word or text, value, shape)
 
 
 @register.simple_tag

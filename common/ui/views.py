@@ -14,7 +14,7 @@ from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.views import View
 
-from common.drf.viewsets import require_platform
+from common.drf.views import require_platform
 from common.errors import BerthError
 from common.ui.responses import Refused, status_of
 

@@ -14,7 +14,7 @@ from rest_framework import status
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from common.drf.viewsets import check_if_match, with_etag
+from common.drf.views import check_if_match, with_etag
 from common.errors import Invalid
 from notebooks import selectors, services
 from notebooks.api import render

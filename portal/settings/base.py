@@ -393,7 +393,7 @@ REST_FRAMEWORK = {
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PAGINATION_CLASS": "common.paging.CursorPagination",
     "PAGE_SIZE": 50,
-    "EXCEPTION_HANDLER": "common.drf.viewsets.problem_handler",
+    "EXCEPTION_HANDLER": "common.drf.views.problem_handler",
     "DEFAULT_SCHEMA_CLASS": "common.drf.serializers.BerthAutoSchema",
     "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
     "STRICT_JSON": True,

@@ -16,7 +16,7 @@ from rest_framework.response import Response
 
 from accounts.api.views import NeverStored
 from common.drf.serializers import StrictSerializer
-from common.drf.viewsets import ANY_TOKEN, check_if_match, with_etag
+from common.drf.views import ANY_TOKEN, check_if_match, with_etag
 from common.paging import CursorPagination
 from events import selectors as events
 from projects import namespaces, selectors, services
@@ -407,40 +407,23 @@ class KubeTokenView(_OwnGrant):
 
 
 app_name = "projects-api"
+_ONE = "projects/<slug:project>"
 urlpatterns = [
     path("projects", ProjectsView.as_view(), name="list"),
-    path("projects/<slug:project>", ProjectView.as_view(), name="detail"),
-    path("projects/<slug:project>/archive", ArchiveView.as_view(), name="archive"),
-    path("projects/<slug:project>/unarchive", UnarchiveView.as_view(), name="unarchive"),
-    path("projects/<slug:project>/members", MembersView.as_view(), name="members"),
+    path(_ONE, ProjectView.as_view(), name="detail"),
+    path(f"{_ONE}/archive", ArchiveView.as_view(), name="archive"),
+    path(f"{_ONE}/unarchive", UnarchiveView.as_view(), name="unarchive"),
+    path(f"{_ONE}/members", MembersView.as_view(), name="members"),
+    path(f"{_ONE}/members/<str:username>", MemberView.as_view(), name="member"),
+    path(f"{_ONE}/invitations", InvitationsView.as_view(), name="invitations"),
+    path(f"{_ONE}/invitations/<uuid:uid>", InvitationView.as_view(), name="invitation"),
+    path(f"{_ONE}/clusters", ProjectClustersView.as_view(), name="clusters"),
+    path(f"{_ONE}/places", PlacesView.as_view(), name="places"),
+    path(f"{_ONE}/kubeconfigs", KubeconfigsView.as_view(), name="kubeconfigs"),
+    path(f"{_ONE}/kubeconfigs/<uuid:uid>", KubeconfigView.as_view(), name="kubeconfig"),
     path(
-        "projects/<slug:project>/members/<str:username>",
-        MemberView.as_view(),
-        name="member",
+        f"{_ONE}/kubeconfigs/<uuid:uid>/file", KubeconfigFileView.as_view(), name="kubeconfig-file"
     ),
-    path("projects/<slug:project>/invitations", InvitationsView.as_view(), name="invitations"),
-    path(
-        "projects/<slug:project>/invitations/<uuid:uid>",
-        InvitationView.as_view(),
-        name="invitation",
-    ),
-    path("projects/<slug:project>/clusters", ProjectClustersView.as_view(), name="clusters"),
-    path("projects/<slug:project>/places", PlacesView.as_view(), name="places"),
-    path("projects/<slug:project>/kubeconfigs", KubeconfigsView.as_view(), name="kubeconfigs"),
-    path(
-        "projects/<slug:project>/kubeconfigs/<uuid:uid>",
-        KubeconfigView.as_view(),
-        name="kubeconfig",
-    ),
-    path(
-        "projects/<slug:project>/kubeconfigs/<uuid:uid>/file",
-        KubeconfigFileView.as_view(),
-        name="kubeconfig-file",
-    ),
-    path(
-        "projects/<slug:project>/kubeconfigs/<uuid:uid>/token",
-        KubeTokenView.as_view(),
-        name="kube-token",
-    ),
-    path("projects/<slug:project>/events", ProjectEventsView.as_view(), name="events"),
+    path(f"{_ONE}/kubeconfigs/<uuid:uid>/token", KubeTokenView.as_view(), name="kube-token"),
+    path(f"{_ONE}/events", ProjectEventsView.as_view(), name="events"),
 ]

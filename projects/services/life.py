@@ -86,11 +86,7 @@ def project_update(
         row.name = line(name, "name", _NAME_LIMIT)
     if description is not None:
         row.description = _text(description)
-    row.generation += 1
-    row.observed_generation = row.generation  # nothing outside depends on these columns
-    row.save(
-        update_fields=["name", "description", "generation", "observed_generation", "updated_at"]
-    )
+    _save(row, "name", "description")
     renamed = "" if row.name == before else f"{before} → {row.name}"
     record(
         actor=principal,
@@ -122,9 +118,7 @@ def project_archive(
             extra={"running": busy},
         )
     row.archived_at = now()
-    row.generation += 1
-    row.observed_generation = row.generation
-    row.save(update_fields=["archived_at", "generation", "observed_generation", "updated_at"])
+    _save(row, "archived_at")
     hooks.request_stop(row, principal)
     record(actor=principal, verb="project.archived", target=row, project_uid=row.uid)
     changed(row)
@@ -138,9 +132,7 @@ def project_unarchive(*, principal: Principal, project: Project) -> Project:
     if row.archived_at is None:
         return row
     row.archived_at = None
-    row.generation += 1
-    row.observed_generation = row.generation
-    row.save(update_fields=["archived_at", "generation", "observed_generation", "updated_at"])
+    _save(row, "archived_at")
     record(actor=principal, verb="project.unarchived", target=row, project_uid=row.uid)
     changed(row)
     return row
@@ -175,6 +167,13 @@ def project_request_delete(*, principal: Principal, project: Project, confirm: s
     hint(row)
     changed(row)
     return row
+
+
+def _save(row: Project, *columns: str) -> None:
+    """Write columns on which nothing outside depends."""
+    row.generation += 1
+    row.observed_generation = row.generation
+    row.save(update_fields=[*columns, "generation", "observed_generation", "updated_at"])
 
 
 def require_active(project: Project) -> None:

@@ -1,8 +1,8 @@
 """What every API view shares; the two families of the product build on it.
 
-``PlatformAPIView`` and ``PlatformViewSet`` are for routes outside projects: declare
-``required_platform`` as "user", "auditor" or "operator", for all verbs or per verb or action,
-and in ``limited_tokens`` what of it is open to a token that may do less than its person.
+``PlatformAPIView`` is for routes outside projects: declare ``required_platform`` as "user",
+"auditor" or "operator", for all verbs or per verb, and in ``limited_tokens`` what of it is open to
+a token that may do less than its person.
 Routes with a project use ``projects.api.base``. What is not declared is refused (405).
 """
 
@@ -19,7 +19,6 @@ from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import exception_handler as drf_handler
-from rest_framework.viewsets import GenericViewSet
 
 from common.database import said_of
 from common.errors import CONTENT_TYPE, BerthError, Forbidden, problem_body
@@ -67,8 +66,8 @@ class BerthAPIMixin:
     _held: Any = None
 
     @classmethod
-    def declared(cls, verb: str, action: str = "") -> Any:
-        """Return what ``verb`` (or the viewset's ``action``) demands; None = refused."""
+    def declared(cls, verb: str) -> Any:
+        """Return what ``verb`` demands; None = refused."""
         raise NotImplementedError
 
     def enter(self, demand: Any, kwargs: Mapping[str, Any]) -> None:
@@ -89,7 +88,7 @@ class BerthAPIMixin:
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         super().initial(request, *args, **kwargs)  # type: ignore[misc]
         verb = "GET" if request.method == "HEAD" else str(request.method)
-        demand = self.declared(verb, getattr(self, "action", None) or "")
+        demand = self.declared(verb)
         if demand is None or verb == "OPTIONS" or not hasattr(self, verb.lower()):
             raise MethodNotAllowed(str(request.method))
         self.principal = request._request.principal  # type: ignore[attr-defined]  # noqa: SLF001
@@ -111,10 +110,10 @@ class PlatformAPIMixin(BerthAPIMixin):
     limited_tokens: ClassVar[Mapping[str, str]] = {}
 
     @classmethod
-    def declared(cls, verb: str, action: str = "") -> str | None:
+    def declared(cls, verb: str) -> str | None:
         if isinstance(cls.required_platform, str):
             return cls.required_platform or None
-        return cls.required_platform.get(action) or cls.required_platform.get(verb)
+        return cls.required_platform.get(verb)
 
     def enter(self, demand: str, kwargs: Mapping[str, Any]) -> None:  # noqa: ARG002
         verb = "GET" if self.request.method == "HEAD" else str(self.request.method)
@@ -124,10 +123,6 @@ class PlatformAPIMixin(BerthAPIMixin):
 
 class PlatformAPIView(PlatformAPIMixin, GenericAPIView):
     """A view outside projects."""
-
-
-class PlatformViewSet(PlatformAPIMixin, GenericViewSet):
-    """A viewset outside projects."""
 
 
 def require_opening(who: Any, demand: str, opened_by: str) -> None:
