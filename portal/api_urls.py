@@ -4,7 +4,7 @@ from django.urls import URLPattern, URLResolver, include, path
 
 APIS = (
     "accounts.api.views",
-    "projects.api.urls",
+    "projects.api.views",
     "credentials.api",
     "images.api.urls",
     "quotas.api.urls",

@@ -5,7 +5,7 @@ import structlog
 from credentials import rekey
 from credentials.rules import tell_due
 from notifications import services as notifications
-from projects import idempotency
+from projects import middleware
 from quotas import listeners as quotas
 from usage import capacity
 from volumes import measuring
@@ -22,7 +22,7 @@ def tick() -> None:
         log.warning("quota.repaired", workloads=repaired)
     create.shared_volumes_repair()
     measuring.prune_days()
-    idempotency.purge()
+    middleware.purge()
     notifications.housekeeping()
     tell_due()
     rekey.seal_plain()

@@ -21,15 +21,16 @@ from accounts.models import Theme
 from accounts.services.people import profile_update
 from common.database import said_of
 from common.errors import (
+    CONTENT_TYPE,
     BerthError,
     Forbidden,
     Invalid,
     NotFound,
     TooLarge,
     TooManyRequests,
+    problem_body,
 )
-from common.problems import CONTENT_TYPE, problem_body
-from common.ui.errors import frame
+from common.middleware import error_frame
 from portal import palette
 from projects.access import projects_visible_to
 from projects.ui.base import SESSION_PROJECT, PlatformView
@@ -112,7 +113,7 @@ def _problem(request: HttpRequest, error: BerthError) -> HttpResponse:
         answer: HttpResponse = JsonResponse(body, status=error.status, content_type=CONTENT_TYPE)
     else:
         name = "errors/_problem.html" if fragment else "errors/problem.html"
-        answer = render(request, name, frame(request, error), status=error.status)
+        answer = render(request, name, error_frame(request, error), status=error.status)
     for header, value in error.headers.items():
         answer[header] = value
     return answer

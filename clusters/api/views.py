@@ -16,9 +16,9 @@ from clusters.models import Cluster, Node
 from clusters.options import options_of
 from clusters.services.base import KINDS_OF_WORK
 from clusters.usable import launch_refusal
-from common.drf.pagination import CursorPagination
-from common.drf.viewsets import ANY_TOKEN, PlatformAPIView
+from common.drf.views import ANY_TOKEN, PlatformAPIView
 from common.errors import Invalid
+from common.paging import CursorPagination
 
 
 def valid(kind: Any, request: Request) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from clusters import accelerators, hooks
 from clusters.models import Cluster, Flavor, Node, Pool
 from clusters.where import commonest
 from common.clock import now
-from common.outbound.addresses import is_public
+from dataplane.addresses import is_public
 from runtime import bus
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.views import View
 
-from common.drf.viewsets import require_platform
+from common.drf.views import require_platform
 from common.errors import BerthError
 from common.ui.responses import Refused, status_of
 
@@ -54,7 +54,7 @@ class BerthView(View):
     def _again(self, page: "type[BerthView]", error: BerthError) -> HttpResponseBase:
         """Show the page that the form stands on, with what was typed and, there, what is wrong.
 
-        Templates find it as ``refused``; projects.denials writes the error down.
+        Templates find it as ``refused``; projects.middleware writes the error down.
         """
         self.request.berth_error = error  # type: ignore[attr-defined]
         self.request.berth_refused = Refused(self.request, error)  # type: ignore[attr-defined]

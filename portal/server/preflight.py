@@ -13,7 +13,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from common.loading import loading
+from common.memory import loading
 from portal.server import installation
 from portal.server.paths import UNLIKE, Paths, Refusal, private_umask
 from portal.server.up import EXPLAINED

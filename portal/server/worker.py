@@ -8,7 +8,7 @@ to the next worker, which finds it in the database.
 import os
 import sys
 
-from common.loading import loading
+from common.memory import loading
 
 
 def main() -> int:

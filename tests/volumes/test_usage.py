@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import time_machine
 
-from common.ui.columns import HEIGHT, STEP
+from common.ui.components import HEIGHT, STEP
 from tests.support.queries import fewest
 from volumes import measuring
 from volumes.models import Volume, VolumeDay
