@@ -18,7 +18,7 @@ import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from portal.server.paths import ROOT, Paths
 
@@ -62,18 +62,21 @@ class Child:
 
     def start(self, cwd: Path) -> None:
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                list(self.command),
-                cwd=cwd,
-                env={**os.environ, **self.env},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                pass_fds=tuple(self.sockets),
-                start_new_session=True,  # Ctrl-C is for the manager, which ends them in order
-                preexec_fn=end_with_parent,  # noqa: PLW1509 - the manager has one thread
-            )
+            self.spawn(cwd, log, pass_fds=tuple(self.sockets), preexec_fn=end_with_parent)
         self.started_at = time.monotonic()
+
+    def spawn(self, cwd: Path, log: IO[bytes] | None, **more: Any) -> None:
+        """Begin the process; without a log it talks to the terminal itself."""
+        self.process = subprocess.Popen(
+            list(self.command),
+            cwd=cwd,
+            env={**os.environ, **self.env},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,  # Ctrl-C is for the manager, which ends them in order
+            **more,  # the manager has one thread: what runs before the program may be Python
+        )
 
     def ended(self, now: float) -> int:
         """Plans the restart; answers how often in a row it ended soon after its start."""
@@ -205,7 +208,6 @@ _CREDENTIALS = struct.Struct("3i")  # struct ucred: pid, uid, gid
 @dataclass
 class Supervisor(Child):
     socket: Path = Path()
-    pidfd: int | None = None
     adopted: int = 0
 
     @property
@@ -227,15 +229,7 @@ class Supervisor(Child):
             self._replace()
         self._version.write_text(code_digest() + "\n")
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                list(self.command),
-                cwd=cwd,
-                env={**os.environ, **self.env},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+            self.spawn(cwd, log)
 
     @property
     def _version(self) -> Path:

@@ -168,18 +168,15 @@ class Unprivileged(Child):
     def start(self, cwd: Path) -> None:
         if self.user is None:
             raise AssertionError
-        self.process = subprocess.Popen(
-            list(self.command),
-            cwd=cwd,
-            env={**os.environ, **self.env},
-            stdin=subprocess.DEVNULL,
+        self.spawn(
+            cwd,
+            None,
             pass_fds=tuple(self.sockets),
-            start_new_session=True,
             user=self.user.pw_uid,
             group=self.user.pw_gid,
             extra_groups=[],
             umask=0o077,
-            preexec_fn=end_with_parent,  # noqa: PLW1509 - nothing has threads here
+            preexec_fn=end_with_parent,
         )
         self.started_at = time.monotonic()
 
