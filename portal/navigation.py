@@ -34,6 +34,7 @@ class Entry:
 HOME = Entry(_("Home"), "home", ("home", "notebooks:home"))
 PROJECT = (
     Entry(_("Workspaces"), "device-laptop", ("notebooks:list",), project=True),
+    Entry(_("Jobs"), "stack-2", ("jobs:list",), project=True),
     Entry(_("Data"), "database", ("volumes:list",), project=True),
     Entry(_("Loads"), "database-import", ("loaders:list",), project=True),
     Entry(_("Credentials"), "key", ("credentials:list",), project=True),

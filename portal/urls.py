@@ -48,6 +48,7 @@ APPS = (
     "loaders.urls",
     "files.urls",
     "notebooks.urls",
+    "jobs.urls",
     "gate.urls",
     "usage.urls",
     "notifications.ui",

@@ -25,6 +25,7 @@ from projects.ui.base import SESSION_PROJECT, PlatformView
 from quotas import selectors as quotas
 from runtime.protocol import Desired, Phase
 from work.services.plan import cost_per_hour, prices
+from work.ui.home import running
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -132,6 +133,7 @@ class Home(PlatformView):
             "others": others,
             "shared": shared,
             "others_shared": others_shared,
+            "others_work": running(self.principal),
         }
         if project is not None:
             granted = permissions_of(self.principal, project)

@@ -99,7 +99,7 @@ class Deed:
 
     name: str
     icon: str
-    on_chosen: Promise
+    on_chosen: Promise | str
     title: Callable[[int], str]
     done: Callable[[int], str]
     act: Callable[..., Any]  # principal=, row=, said=: why, of what is another's
