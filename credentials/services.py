@@ -14,21 +14,24 @@ from accounts.principal import ACCOUNT_MANAGE
 from common.clock import now
 from common.errors import Conflict, Forbidden, Invalid, NotFound, wrong
 from common.ids import new_uid
-from credentials import references, wakeups
+from credentials import references
 from credentials.choices import CredentialKind, UsableBy, Use
 from credentials.kinds import Part, kind_of
 from credentials.models import Credential
 from credentials.sealing import seal
 from events import services as events
 from projects.access import Permission, require
+from projects.models import ProjectPlace
 from projects.services.life import line, lock
+from runtime.hints import hint_uids
 
 if TYPE_CHECKING:
     from uuid import UUID
 
     from accounts.principal import Principal
-    from credentials.messages import Sentence
+    from credentials.models import Sentence
     from projects.models import Project
+
 
 NAME_MAX = 63
 TEXT_MAX = 500
@@ -279,7 +282,7 @@ def _tell(actor: Principal | None, row: Credential, verb: str, **more: Any) -> N
         data={"kind": row.kind, "target": row.target, "version": row.version, **more},
     )
     if row.project is not None and row.kind == CredentialKind.REGISTRY:
-        wakeups.wake(row.project)
+        wake(row.project)
 
 
 def _project_uid(row: Credential) -> UUID | None:
@@ -329,3 +332,9 @@ def _taken(row: Credential) -> Conflict:
         "The project has a sign-in for %(host)s already; a cluster knows one of each. Rotate it."
     ) % {"host": row.target}
     return Conflict(sentence, code="registry-taken", fields={"host": [sentence]})
+
+
+def wake(project: Project) -> None:
+    """Mark the project's places due: each compares the version of its sign-ins and writes."""
+    rows = ProjectPlace.objects.filter(project=project, deleted_at__isnull=True)
+    hint_uids(ProjectPlace.KIND, list(rows.values_list("uid", flat=True)))

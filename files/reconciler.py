@@ -19,7 +19,7 @@ from runtime.pods import PORT
 from runtime.protocol import InvalidSpec, Observation, Phase, Probe, Resources, WorkloadSpec
 from runtime.reasons import Reason
 from runtime.workload import WorkloadReconciler
-from volumes.mounting import mount_of
+from volumes.backing import mount_of
 from volumes.topology import placement_beside
 
 if TYPE_CHECKING:

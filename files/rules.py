@@ -19,8 +19,8 @@ from projects.contents import ContentSummary
 from volumes import references
 from volumes.choices import VolumeKind
 from volumes.references import Holder
-from volumes.ui import tabs
-from volumes.ui.tabs import Tab
+from volumes.ui import present
+from volumes.ui.present import Tab
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,7 +38,7 @@ def connect() -> None:
         FileSession.KIND, _summarize, request_delete=_end_with, request_stop=_end_with
     )
     references.register(_looking, yields=True)
-    tabs.register(_tabs)
+    present.register_tab(_tabs)
 
 
 def _looking(volume: Volume) -> list[Holder]:

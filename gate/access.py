@@ -27,7 +27,7 @@ from notebooks.models import Workspace
 from projects.access import Permission
 from runtime.protocol import Desired, Phase
 from runtime.streams import Pod
-from volumes import services as volumes
+from volumes.services.base import volume_measure_soon
 
 NOTED_EVERY = timedelta(seconds=60)
 
@@ -173,7 +173,7 @@ def volume_target(caller: Caller, uid: str, demand: Demand) -> VolumeTarget:
 
 def note_written(volume_uid: str) -> None:
     """Its size is to be measured anew; nobody waits for that."""
-    later(f"written {volume_uid}", lambda: volumes.volume_measure_soon(uids=[volume_uid]))
+    later(f"written {volume_uid}", lambda: volume_measure_soon(uids=[volume_uid]))
 
 
 def note_deleted(caller: Caller, volume_uid: str) -> None:

@@ -22,7 +22,7 @@ from loaders import selection
 from loaders.choices import Direction, Mode, Task, Uploads
 from loaders.reports import PURPOSE
 from runtime.protocol import InvalidSpec, Resources, RetryPolicy, WorkloadSpec
-from volumes.mounting import mount_of
+from volumes.backing import mount_of
 from volumes.selectors import room_left
 from volumes.topology import placement_beside
 

@@ -5,10 +5,10 @@ from django.urls import URLPattern, URLResolver, include, path
 APIS = (
     "accounts.api.views",
     "projects.api.urls",
-    "credentials.api.urls",
+    "credentials.api",
     "images.api.urls",
     "quotas.api.urls",
-    "volumes.api.urls",
+    "volumes.api.views",
     "loaders.api.urls",
     "files.api.urls",
     "notebooks.api.urls",

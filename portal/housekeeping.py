@@ -2,13 +2,14 @@
 
 import structlog
 
-from credentials import expiry, rekey
+from credentials import rekey
+from credentials.rules import tell_due
 from notifications import services as notifications
 from projects import idempotency
 from quotas import listeners as quotas
 from usage import capacity
-from volumes import history
-from volumes import services as volumes
+from volumes import measuring
+from volumes.services import create
 
 log = structlog.get_logger(__name__)
 
@@ -19,10 +20,10 @@ def tick() -> None:
     repaired = quotas.repair()
     if repaired:
         log.warning("quota.repaired", workloads=repaired)
-    volumes.shared_volumes_repair()
-    history.prune()
+    create.shared_volumes_repair()
+    measuring.prune_days()
     idempotency.purge()
     notifications.housekeeping()
-    expiry.tell_due()
+    tell_due()
     rekey.seal_plain()
     capacity.sample()

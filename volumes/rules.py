@@ -16,7 +16,7 @@ from runtime.protocol import Phase
 from runtime.reconcilers import on_transition
 from volumes.choices import VolumeKind
 from volumes.models import Volume
-from volumes.services.homes import project_volume_try, project_volumes_ensure
+from volumes.services.create import project_volume_try, project_volumes_ensure
 from volumes.services.removal import transfers_end, volumes_request_delete
 
 if TYPE_CHECKING:

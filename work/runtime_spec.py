@@ -13,7 +13,7 @@ from placement.decision import Request
 from placement.fleet import engine_decision
 from runtime.pods import with_secrets
 from runtime.protocol import Mount
-from volumes.mounting import mount_of
+from volumes.backing import mount_of
 from volumes.topology import labels_near
 
 if TYPE_CHECKING:

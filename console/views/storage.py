@@ -27,8 +27,9 @@ from console.fields import (
 )
 from console.tables import END
 from console.views.base import DeletePage, FilterForm, FormPage, ListView, Table
-from volumes import selectors, services, topology
+from volumes import selectors, topology
 from volumes.choices import BackingKind, Medium
+from volumes.services import classes
 from volumes.ui.forms import bare, size_field, to_gib, to_mib
 
 if TYPE_CHECKING:
@@ -268,9 +269,7 @@ class VolumeClassEdit(FormPage):
         return VolumeClassForm(data, row=row)
 
     def save(self, row: VolumeClass | None, form: Any) -> str:
-        saved = services.class_save(
-            principal=self.principal, values=form.values(), volume_class=row
-        )
+        saved = classes.class_save(principal=self.principal, values=form.values(), volume_class=row)
         said = _t("“%(name)s” is saved. Volumes stay where they are.")
         messages.success(self.request, said % {"name": saved.name})
         return reverse("console:volume-classes")
@@ -304,7 +303,7 @@ class VolumeClassDelete(DeletePage):
         return selectors.class_get(self.kwargs["volume_class"])
 
     def remove(self, row: VolumeClass) -> None:
-        services.class_delete(principal=self.principal, volume_class=row)
+        classes.class_delete(principal=self.principal, volume_class=row)
 
     def after(self, row: VolumeClass) -> str:  # noqa: ARG002
         return reverse("console:volume-classes")

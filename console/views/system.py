@@ -17,7 +17,6 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, Streami
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.translation import gettext as _
-from events.export import HEAD, csv_rows, json_lines
 
 from clusters.models import Flavor
 from common import csvsafe
@@ -28,13 +27,14 @@ from console import forms, selectors, tables
 from console.health import check_all
 from console.views.base import ConsoleView, FormPage, ListView
 from events.sealer import verify_chain
+from events.selectors import HEAD, csv_rows, json_lines
 from notifications import services
 from notifications.models import Announcement
 from runtime import leases
 from runtime.reconcilers import registered, rows_of
 from usage import capacity
 from usage.ranges import range_of
-from volumes.where import largest_here
+from volumes.backing import largest_here
 
 if TYPE_CHECKING:
     from django.db.models import QuerySet

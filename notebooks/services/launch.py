@@ -24,7 +24,8 @@ from notebooks.spec import PRIVATE, Wanted
 from projects.access import Permission, require, roles_kept
 from quotas import services as quotas
 from runtime.protocol import Desired
-from volumes.services import home_ensure, home_find, volumes_hold
+from volumes.services.base import volumes_hold
+from volumes.services.create import home_ensure, home_find
 from work.attached import Attached
 from work.models import Workload
 from work.services.attachments import (

@@ -173,7 +173,11 @@ TEMPLATES = [
                 "portal.context_processors.shell",
             ],
             "builtins": ["common.templatetags.berth"],
-            "libraries": {"accounts_tags": "accounts.ui", "events": "events.verbs"},
+            "libraries": {
+                "accounts_tags": "accounts.ui",
+                "events": "events.verbs",
+                "volumes": "volumes.ui.present",
+            },
         },
     }
 ]

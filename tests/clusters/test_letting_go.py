@@ -16,8 +16,8 @@ from runtime.protocol import Unreachable
 from tests.architecture.world import build
 from tests.projects.cluster_double import KEY, TenantFake, alpha
 from tests.support import driving
-from volumes import services as volumes
 from volumes.models import Volume
+from volumes.services import create
 
 pytestmark = pytest.mark.django_db
 __all__ = ["alpha"]
@@ -33,7 +33,7 @@ def attached(alpha: TenantFake) -> Cluster:
 @pytest.fixture
 def home(attached: Cluster, project: Any, alice: Any, principal: Any) -> Volume:
     """Somebody's home there, as full as it was measured last."""
-    made = volumes.home_ensure(
+    made = create.home_ensure(
         principal=principal(alice), project=project, owner=alice, cluster_key=KEY
     )
     driving.run_due()

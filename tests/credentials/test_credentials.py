@@ -13,8 +13,7 @@ import pytest
 from common.clock import now
 from common.errors import Unavailable
 from credentials import rekey, sealing, selectors
-from credentials.messages import Sentence
-from credentials.models import Credential
+from credentials.models import Credential, Sentence
 from events.models import Event
 from projects import registries
 from runtime.protocol import Denied

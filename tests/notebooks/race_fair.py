@@ -29,7 +29,7 @@ from projects.models import Project
 from runtime import due_scheduler, observe
 from runtime.bus import EngineEar
 from tests.support.workloads import insert
-from volumes.services import project_volume_ensure
+from volumes.services.create import project_volume_ensure
 
 LAUNCHES = 7
 PATIENCE_S = 60.0

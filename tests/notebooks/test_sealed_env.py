@@ -9,7 +9,7 @@ from django.apps import apps
 from django.db import connection
 
 from credentials import rekey
-from credentials.sealed import Sealed, sealed
+from credentials.sealing import Sealed, sealed
 from notebooks.models import Workspace
 from notebooks.reconciler import WorkspaceReconciler
 from tests.notebooks.cluster_world import BASE

@@ -14,8 +14,8 @@ from common.money import price
 from common.templatetags.berth import mib
 from volumes import selectors
 from volumes.choices import VolumeKind, WritePolicy
-from volumes.services import Changes, NewVolume
-from volumes.services.create import MAX_DESCRIPTION
+from volumes.services.create import MAX_DESCRIPTION, NewVolume
+from volumes.services.edit import Changes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

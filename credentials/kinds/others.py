@@ -1,4 +1,4 @@
-"""Other secrets: names and values, given to work as variables or as files."""
+"""The sign-in of a container registry, and other secrets as variables or files."""
 
 from __future__ import annotations
 
@@ -11,8 +11,58 @@ from django.utils.translation import gettext_lazy as _
 
 from common import envnames
 from common.errors import wrong
+from common.oci.reference import BadReference, host_of
 from credentials.choices import CredentialKind, GivenAs
-from credentials.kinds.base import Field, Given, Kind, Part, Read, Shape
+from credentials.kinds.base import SECRET_MAX, Field, Given, Kind, Part, Read, Shape, line
+
+
+def registry_host(text: str, *, field: str = "host") -> str:
+    """Return ``host`` or ``host:port`` as image references spell it, or raise Invalid."""
+    bare = text.strip().removeprefix("https://").rstrip("/").removesuffix("/v1")
+    try:
+        return host_of(bare)
+    except BadReference:
+        sentence = _t("The host of a registry, as in registry.example.com or ghcr.io.")
+        raise wrong(field, sentence) from None
+
+
+def _settings(given: Given) -> dict[str, Any]:
+    return {"host": registry_host(line(given, "host"))}
+
+
+def _secret(given: Given) -> Read:
+    username = line(given, "username")
+    if ":" in username:
+        raise wrong("username", _t("A user name has no “:”."))
+    return Read({"username": username}, {"password": line(given, "password", limit=SECRET_MAX)})
+
+
+REGISTRY = Kind(
+    kind=CredentialKind.REGISTRY,
+    about=_("Private images are pulled with it. A project has one for each registry."),
+    fields=(
+        Field(
+            "host",
+            _("Registry"),
+            Part.TARGET,
+            help=_("The host, as images of it begin: ghcr.io, registry.example.com:5000."),
+            placeholder="ghcr.io",
+        ),
+        Field("username", _("User name"), Part.SECRET),
+        Field(
+            "password",
+            _("Password or token"),
+            Part.SECRET,
+            hidden=True,
+            limit=SECRET_MAX,
+            help=_("Best a token that may only pull. Nobody can read it here again."),
+        ),
+    ),
+    settings=_settings,
+    secret=_secret,
+    target=lambda public: str(public["host"]),
+)
+
 
 MOST = 50
 VALUE_MAX = 16 * 1024
@@ -20,7 +70,7 @@ ALL_MAX = 64 * 1024
 _FILE = re.compile(r"\A[A-Za-z0-9_][A-Za-z0-9._-]{0,99}\Z")
 
 
-def _secret(given: Given) -> Read:
+def _generic_secret(given: Given) -> Read:
     given_as = given.get("given_as") or GivenAs.ENV.value
     if given_as not in GivenAs.values:
         raise wrong("given_as", _t("Either “env” or “file”."))
@@ -73,7 +123,7 @@ def _value(name: Any, value: Any) -> str:
     return value
 
 
-KIND = Kind(
+GENERIC = Kind(
     kind=CredentialKind.GENERIC,
     about=_("Anything else: a licence, a token of another service."),
     fields=(
@@ -89,6 +139,6 @@ KIND = Kind(
         Field("values", _("Values"), Part.SECRET, shape=Shape.PAIRS, hidden=True, limit=ALL_MAX),
     ),
     settings=lambda _given: {},
-    secret=_secret,
+    secret=_generic_secret,
     target=lambda public: ", ".join(public.get("names", ()))[:255],
 )

@@ -1,24 +1,39 @@
-"""Key pairs of Amazon S3 and of stores that speak its language.
-
-Only a whole pair is taken: a profile, a role, a process or a web identity would be looked up on
-whatever machine uses it, and that would be somebody else's identity (D3).
-"""
+"""Kinds that open stores: key pairs of S3 and who asks an HDFS; the one way out to them."""
 
 from __future__ import annotations
 
 import ipaddress
 import re
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
+from django.conf import settings
 from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 
 from common.errors import wrong
-from common.outbound import OutboundError, split_host
+from common.outbound import OutboundError, Policy, policy_from_settings, split_host
 from credentials.choices import CredentialKind
 from credentials.kinds.base import Field, Given, Kind, Part, Read, Shape, flag, line, word
-from credentials.outside import policy_of_stores
+
+PLAIN = 80
+
+
+def policy_of_stores() -> Policy:
+    """Return what the operator allows, with the stores that he lets speak plain http."""
+    policy = policy_from_settings()
+    named = {split_host(text, default_port=PLAIN) for text in settings.BERTH_INSECURE_STORES}
+    google = {
+        _named(url) for url in (settings.BERTH_GCS_ENDPOINT, settings.BERTH_GCS_TOKEN_URI) if url
+    }
+    return replace(policy, hosts=policy.hosts | named | google)
+
+
+def _named(url: str) -> tuple[str, int]:
+    parts = urlsplit(url)
+    return split_host(parts.netloc, default_port=443 if parts.scheme == "https" else PLAIN)
+
 
 TOKEN_MAX = 8 * 1024
 DEFAULT_REGION = "us-east-1"
@@ -193,5 +208,84 @@ COMPATIBLE = Kind(
     ),
     settings=_settings,
     secret=_pair,
+    target=lambda public: str(public["endpoint"]),
+)
+
+
+# Who asks an HDFS, by WebHDFS: a name, which a file system without Kerberos believes, or a token.
+#
+# No ticket of Kerberos is taken: whoever has one gets a token with it, and stores that.
+
+
+HDFS_TOKEN_MAX = 8 * 1024
+_USER = re.compile(r"\A[A-Za-z_][A-Za-z0-9._-]{0,62}\$?\Z")
+_HDFS_TOKEN = re.compile(r"\A[A-Za-z0-9_-]+={0,2}\Z")
+
+
+def folder_of(given: Given) -> str:
+    """Return the folder that a test looks into, as ``/data``; "" for the whole file system."""
+    text = line(given, "folder", required=False).removeprefix("hdfs://").strip("/")
+    if any(part in {"", ".", ".."} for part in text.split("/")) and text:
+        raise wrong("folder", _t("A folder as in /data/images: without “..”."))
+    return f"/{text}" if text else ""
+
+
+def _hdfs_settings(given: Given) -> dict[str, Any]:
+    return {"endpoint": endpoint_of(given), "folder": folder_of(given)}
+
+
+def _hdfs_secret(given: Given) -> Read:
+    user = line(given, "username", limit=64, required=False)
+    token = word(given, "delegation_token", least=16, limit=HDFS_TOKEN_MAX, required=False)
+    if user and not _USER.match(user):
+        raise wrong("username", _t("The name of a user: letters, digits and . _ - only."))
+    if token and not _HDFS_TOKEN.match(token):
+        raise wrong(
+            "delegation_token", _t("A token has letters, digits, - and _ only. Is it whole?")
+        )
+    if not user and not token:
+        raise wrong("username", _t("A user name, or a delegation token."))
+    return Read({"username": user}, {"delegation_token": token})
+
+
+HDFS = Kind(
+    kind=CredentialKind.HDFS,
+    about=_("Loads read a Hadoop file system by WebHDFS. Work that starts does not get it."),
+    fields=(
+        Field(
+            "endpoint",
+            _("Address of the namenode"),
+            Part.TARGET,
+            placeholder="https://namenode.example.com:9871",
+            help=_("Where WebHDFS answers: the active namenode's address for the web."),
+        ),
+        Field(
+            "username",
+            _("User name"),
+            Part.SECRET,
+            required=False,
+            limit=64,
+            help=_("For a file system without Kerberos, which believes every name."),
+        ),
+        Field(
+            "delegation_token",
+            _("Delegation token"),
+            Part.SECRET,
+            hidden=True,
+            required=False,
+            limit=HDFS_TOKEN_MAX,
+            help=_("For one with Kerberos: get it as yourself and store it here. It runs out."),
+        ),
+        Field(
+            "folder",
+            _("Folder to test with"),
+            Part.SETTING,
+            required=False,
+            placeholder="/data",
+            help=_("For people who may not list the root: the test looks into this one."),
+        ),
+    ),
+    settings=_hdfs_settings,
+    secret=_hdfs_secret,
     target=lambda public: str(public["endpoint"]),
 )
