@@ -21,7 +21,7 @@ from django.utils.html import format_html
 from django.utils.safestring import mark_safe
 from django.utils.translation import gettext as _
 from starlette.requests import HTTPConnection, Request
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket
 
@@ -41,6 +41,10 @@ MAX_TICKET = 1024
 SAFE = frozenset({"GET", "HEAD"})
 BODIES = frozenset({"POST", "PUT", "PATCH"})
 SLOW_S = 60.0  # a reader that takes nothing for so long is cut
+
+
+async def alive(_request: Request) -> Response:
+    return PlainTextResponse("ok\n")
 
 
 def portal_origin() -> str:

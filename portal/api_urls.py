@@ -12,6 +12,7 @@ APIS = (
     "loaders.api.urls",
     "files.api.urls",
     "notebooks.api.urls",
+    "jobs.api",
     "gate.api.urls",
     "usage.api.urls",
     "events.api",

@@ -20,20 +20,10 @@ from events.services import record
 from projects import contents, namespaces, registries
 from projects.models import KubeGrant, Membership, ProjectPlace
 from runtime import observe
-from runtime.capabilities import SupportsTenants
+from runtime.capabilities import KubeUser, SupportsTenants, TenantSpec
 from runtime.models import ObservedWorkload, Reconcilable
 from runtime.ports import cluster_provider
-from runtime.protocol import (
-    Desired,
-    Driver,
-    KubeUser,
-    NotYet,
-    Observation,
-    Phase,
-    Seen,
-    TenantSpec,
-    Unreachable,
-)
+from runtime.protocol import Desired, Driver, NotYet, Observation, Phase, Seen, Unreachable
 from runtime.reasons import Reason
 from runtime.reconcilers import Outcome, Transition
 

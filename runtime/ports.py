@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from runtime.protocol import Driver, NodeChanges, Resources
+from runtime.capabilities import NodeChanges
+from runtime.protocol import Driver, Resources
 from runtime.routers.base import Router
 
 
@@ -74,7 +75,8 @@ def provide(places_: ClusterProvider) -> None:
 
 def cluster_provider() -> ClusterProvider:
     if not _provided:
-        raise RuntimeError("No app has provided clusters (clusters.apps.ready).")
+        message = "No app has provided clusters (clusters.apps.ready)."
+        raise RuntimeError(message)
     return _provided[0]
 
 
@@ -97,7 +99,8 @@ def provide_admission(admission_: Admission) -> None:
 
 def admission() -> Admission:
     if not _admission:
-        raise RuntimeError("No app has provided queues (queues.apps.ready).")
+        message = "No app has provided queues (queues.apps.ready)."
+        raise RuntimeError(message)
     return _admission[0]
 
 

@@ -21,7 +21,6 @@ from runtime.killpoints import killpoint
 from runtime.models import ObservedWorkload
 from runtime.ports import (
     AdmissionRequest,
-    Granted,
     Waiting,
     admission,
     cluster_provider,
@@ -83,7 +82,16 @@ class WorkloadReconciler(WorkloadKind):
     def _run(self, state: ReconcileContext, given: Observation | None) -> Outcome:
         row = state.row
         if state.ended:
-            return self._stay_ended(state, given)
+            # Stay as it ended. One that lives nevertheless (a late worker made it) is ended.
+            again = None
+            if (
+                given is not None
+                and given.launch == row.launch
+                and given.seen not in {Seen.MISSING, Seen.EXITED}
+                and self._stop_outside(state, "stop")
+            ):
+                again = 1.0
+            return self._outcome(state, Phase(row.phase), row.reason, row.message, again)
         if state.ending is not None:
             return self._close(state)
         state.note("accepted")
@@ -101,19 +109,6 @@ class WorkloadReconciler(WorkloadKind):
             return self._place(state)
         return self._follow(state, seen)
 
-    def _stay_ended(self, state: ReconcileContext, given: Observation | None) -> Outcome:
-        """Stay as it ended. One that lives nevertheless (a late worker made it) is ended."""
-        row = state.row
-        again = None
-        if (
-            given is not None
-            and given.launch == row.launch
-            and given.seen not in {Seen.MISSING, Seen.EXITED}
-            and self._stop_outside(state, "stop")
-        ):
-            again = 1.0
-        return self._outcome(state, Phase(row.phase), row.reason, row.message, again)
-
     def _place(self, state: ReconcileContext) -> Outcome:
         """Get a place, then make the driver make it."""
         row = state.row
@@ -129,7 +124,27 @@ class WorkloadReconciler(WorkloadKind):
             return self._wait(state, answer)
         state.ref.pop("queue", None)
         try:
-            seen = self._ensure(state, answer)
+            driver = cluster_provider().driver_for(row.cluster_key)
+            spec = replace(self.spec_of(row), devices=answer.devices)
+            if isinstance(driver, SupportsVolumes) and not spec.namespace:
+                for mount in spec.mounts:  # on a cluster they are made with the workload
+                    driver.ensure_volume(
+                        mount.volume_uid,
+                        project=spec.project,
+                        owner=spec.owner if mount.role == "home" else mount.owner,
+                        backing=mount.backing,
+                    )
+            killpoint("volumes-ensured")
+            found = driver.ensure(spec)
+            killpoint("ensured")
+            state.ref.update(launch=row.launch, driver=dict(found), placed_at=time.time())
+            state.ref["devices"] = list(answer.devices)
+            state.ref["secrets"] = self.secrets_of(row)
+            state.just_made = True
+            for word in ("ended", "exit", "starting_at"):
+                state.ref.pop(word, None)
+            state.note("placed")
+            seen = self._look(row)
         except InvalidSpec as error:
             return self._finish(
                 state, Phase.FAILED, error.reason or Reason.INVALID_SPEC, str(error)
@@ -142,30 +157,6 @@ class WorkloadReconciler(WorkloadKind):
                 state, Phase.STARTING, Reason.PREVIOUS_ENDING, str(error), error.retry_in
             )
         return self._follow(state, seen)
-
-    def _ensure(self, state: ReconcileContext, answer: Granted) -> Observation:
-        row = state.row
-        driver = cluster_provider().driver_for(row.cluster_key)
-        spec = replace(self.spec_of(row), devices=answer.devices)
-        if isinstance(driver, SupportsVolumes) and not spec.namespace:
-            for mount in spec.mounts:  # on a cluster they are made with the workload
-                driver.ensure_volume(
-                    mount.volume_uid,
-                    project=spec.project,
-                    owner=spec.owner if mount.role == "home" else mount.owner,
-                    backing=mount.backing,
-                )
-        killpoint("volumes-ensured")
-        found = driver.ensure(spec)
-        killpoint("ensured")
-        state.ref.update(launch=row.launch, driver=dict(found), placed_at=time.time())
-        state.ref["devices"] = list(answer.devices)
-        state.ref["secrets"] = self.secrets_of(row)
-        state.just_made = True
-        for word in ("ended", "exit", "starting_at"):
-            state.ref.pop(word, None)
-        state.note("placed")
-        return self._look(row)
 
     def _lacks_a_place(self, row: Any) -> str | None:
         """Return what the project still lacks on the row's cluster, None when nothing."""

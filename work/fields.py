@@ -230,6 +230,7 @@ class Names(Field):
 
     most: int = 20
     takes_mappings: bool = False  # each may say more than its name, as {volume, read_only}
+    has_usual: bool = False  # where nothing is said, it is given some
     document: ClassVar[type] = list
     metavar: ClassVar[str] = "NAME"
 
@@ -251,6 +252,7 @@ class Ports(Field):
     low: int = 1024
     high: int = 65535
     reserved: range = range(0)
+    has_usual: bool = False
     document: ClassVar[type] = list
     metavar: ClassVar[str] = "PORT"
 

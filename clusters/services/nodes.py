@@ -17,7 +17,7 @@ from runtime import bus
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from runtime.protocol import NodeChanges, NodeFacts
+    from runtime.capabilities import NodeChanges, NodeFacts
 
 _FACTS = (
     "ready",

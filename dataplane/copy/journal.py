@@ -11,6 +11,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -92,7 +93,8 @@ class Journal:
         except sqlite3.DatabaseError:
             # Not ours, or broken: what is in the volume is looked at again, nothing is lost.
             for name in (NAME, f"{NAME}-wal", f"{NAME}-journal"):
-                _unlinked(folder, name)
+                with suppress(FileNotFoundError):
+                    folder.unlink(name)
             self._db = _opened(folder)
 
     def close(self) -> None:
@@ -304,10 +306,3 @@ def _compare(folder: Folder) -> None:
         if (seen.st_dev, seen.st_ino) == (ours.st_dev, ours.st_ino):
             return
     raise Stop(Final.INTERNAL, "The folder for the state of this load was swapped.")
-
-
-def _unlinked(folder: Folder, name: str) -> None:
-    try:
-        folder.unlink(name)
-    except FileNotFoundError:
-        return

@@ -11,6 +11,7 @@ import errno
 import json
 import os
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from dataplane.copy import checksums
@@ -18,7 +19,6 @@ from dataplane.copy.checksums import CRCS, LENGTH, MULTIPART, READ, Check, Updat
 from dataplane.copy.engine import Engine
 from dataplane.copy.http1 import Connection, Head
 from dataplane.copy.journal import Partial
-from dataplane.copy.pace import Unit
 from dataplane.copy.problems import Code, Stop, Trouble, trouble_of
 from dataplane.copy.pull import TRIES, WRONG_SUM, Fetch, Follower, NoRanges, Puller, Target
 from dataplane.copy.stores.base import Item, Multipart
@@ -123,7 +123,7 @@ class Larges:
             large.left = 1
             await self._ended(large)
             return
-        self._engine.work.put_first([_unit(self, large, piece) for piece in todo])
+        self._engine.work.put_first([partial(self.fetch, large, piece) for piece in todo])
 
     async def _described(self, target: Target) -> tuple[Item, Check, Multipart | None]:
         item = target.item
@@ -155,7 +155,10 @@ class Larges:
                 return pieces
         os.ftruncate(fd, 0)
         _reserve(fd, item.size)
-        piece_size = _piece_size(item.size) if self._ranges else item.size
+        piece_size = item.size
+        if self._ranges:
+            rounded = -(-item.size // (PIECES * READ)) * READ
+            piece_size = min(max(rounded, PIECE_LEAST), PIECE_MOST)
         journal.begin(Partial(path, item.key, item.size, item.etag, piece_size))
         return _pieces(item.size, piece_size, names)
 
@@ -285,16 +288,6 @@ class _Piece(Fetch):
 
     def into(self, _line: Connection, _head: Head) -> tuple[dict[str, Update], dict[str, int], Any]:
         return {name: checksums.updater(name) for name in self.crcs}, self.crcs, None
-
-
-def _unit(larges: Larges, large: Large, piece: Piece) -> Unit:
-    return lambda: larges.fetch(large, piece)
-
-
-def _piece_size(size: int) -> int:
-    wanted = -(-size // PIECES)
-    rounded = -(-wanted // READ) * READ
-    return min(max(rounded, PIECE_LEAST), PIECE_MOST)
 
 
 def _pieces(size: int, piece: int, names: list[str]) -> list[Piece]:

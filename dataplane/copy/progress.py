@@ -54,8 +54,10 @@ class Log:
         self._thread.start()
 
     def say(self, text: str) -> None:
+        for secret in self._hidden:
+            text = text.replace(secret, "…")
         at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        self._lines.append(f"{at} {shown(self._without_secrets(text), LINE)}\n")
+        self._lines.append(f"{at} {shown(text, LINE)}\n")
         self._due.set()
 
     def again(self, kind: str, text: str) -> None:
@@ -93,11 +95,6 @@ class Log:
                     data = data[os.write(self._out, data) :]
             except OSError:
                 return
-
-    def _without_secrets(self, text: str) -> str:
-        for secret in self._hidden:
-            text = text.replace(secret, "…")
-        return text
 
 
 @dataclass

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator
 from itertools import islice
 from typing import NamedTuple
 
@@ -65,11 +64,12 @@ class Outward:
         async for page in Pages(engine, self.prefix, guess).all():
             engine.page(len(page.items) + len(page.bad))
             engine.state.journal.remote_add(
-                (item.key, item.size, item.etag, _text(item.sums)) for item in page.items
+                (item.key, item.size, item.etag, " ".join(f"{k}={v}" for k, v in item.sums.items()))
+                for item in page.items
             )
         found = walk(engine.state.folder, top=not engine.plan.folder, missed=self._miss)
         engine.progress.phase = "copying"
-        while some := await asyncio.to_thread(_some, found):
+        while some := await asyncio.to_thread(lambda: list(islice(found, SOME))):
             for unit in self._units(some):
                 await engine.work.put(unit)
             engine.work.start()
@@ -273,14 +273,6 @@ def open_uploader(engine: Engine, book: Book | None) -> Uploader:
 def prefix_of(prefix: str) -> str:
     """Return what every key starts with: a place to put files is a folder."""
     return prefix if not prefix or prefix.endswith("/") else prefix + "/"
-
-
-def _some(found: Iterator[Found]) -> list[Found]:
-    return list(islice(found, SOME))
-
-
-def _text(sums: object) -> str:
-    return " ".join(f"{k}={v}" for k, v in sums.items()) if isinstance(sums, dict) else ""
 
 
 def _unchanged(local: Local, row: Row, there: Remote) -> bool:

@@ -64,7 +64,9 @@ class State:
         self.where = f"{OWN}/loads/{plan.uid}"
         try:
             self.volume = Folder.at(Path(root) / plan.volume)
-            self.folder = self._chosen()
+            # giving up needs the journal only: the folder may be gone
+            chosen = "" if plan.mode == "abandon" else plan.folder
+            self.folder = self.volume.folder(chosen, make=plan.direction == "in")
             self.home = self.volume.folder(self.where, make=True)
             self.parts = self.home.folder(PARTS, make=True)
             self._lock = self.home.open("lock", os.O_RDWR | os.O_CREAT, 0o660)
@@ -83,12 +85,6 @@ class State:
             self._release()
             raise
         self.folds = self._folds()
-
-    def _chosen(self) -> Folder:
-        """Open the folder of the load. Giving up needs the journal only: it may be gone."""
-        if self.plan.mode == "abandon":
-            return self.volume.folder()
-        return self.volume.folder(self.plan.folder, make=self.plan.direction == "in")
 
     def __enter__(self) -> Self:
         return self

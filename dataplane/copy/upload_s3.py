@@ -9,6 +9,7 @@ import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from dataplane.copy import checksums
@@ -16,7 +17,6 @@ from dataplane.copy.checksums import LENGTH, MULTIPART, combine
 from dataplane.copy.engine import Engine
 from dataplane.copy.http1 import Head
 from dataplane.copy.journal import Partial
-from dataplane.copy.pace import Unit
 from dataplane.copy.problems import Code, Trouble, trouble_of
 from dataplane.copy.stores.s3 import S3, version_of
 from dataplane.copy.uploads import (
@@ -162,7 +162,7 @@ class S3Uploader(Uploader):
         if not todo:
             await self._ended(upload)
             return
-        self._engine.work.put_first([_unit(self, upload, part) for part in todo])
+        self._engine.work.put_first([partial(self.fetch, upload, part) for part in todo])
 
     async def _new(self, local: Local, fd: int) -> Upload:
         sums = {"ChecksumAlgorithm": "CRC32C", "ChecksumType": "FULL_OBJECT"}
@@ -320,10 +320,6 @@ class S3Uploader(Uploader):
 
 def _etag(said: dict[str, Any]) -> str:
     return str(said.get("ETag", "")).removeprefix("W/").strip('"')
-
-
-def _unit(uploader: S3Uploader, upload: Upload, part: Part) -> Unit:
-    return lambda: uploader.fetch(upload, part)
 
 
 def _parts(size: int, each: int) -> list[Part]:

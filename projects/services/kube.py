@@ -31,9 +31,9 @@ from projects.choices import GrantKind
 from projects.models import KubeGrant, Membership, Project, ProjectPlace
 from projects.services.life import line
 from runtime import gateway
-from runtime.capabilities import Settling, SupportsKubeTokens
+from runtime.capabilities import KubeToken, Settling, SupportsKubeTokens
 from runtime.hints import hint
-from runtime.protocol import DriverError, KubeToken, NotYet, Phase
+from runtime.protocol import DriverError, NotYet, Phase
 
 if TYPE_CHECKING:
     from accounts.models import ApiToken, User

@@ -105,10 +105,10 @@ class FakeDriver:
         with self._store.open() as world:
             return dict(world.get("workloads", {}).get(str(uid), {}))
 
-    def write_log(self, uid: str, text: str) -> None:
+    def write_log(self, uid: str, text: str, *, replica: int = 0) -> None:
         with self._store.open() as world:
-            logs = world.setdefault("logs", {})
-            logs[str(uid)] = logs.get(str(uid), "") + text
+            logs, key = world.setdefault("logs", {}), _log_of(str(uid), replica)
+            logs[key] = logs.get(key, "") + text
 
     # --- the verbs ----------------------------------------------------------------------
     def ensure(self, spec: p.WorkloadSpec) -> Mapping[str, object]:

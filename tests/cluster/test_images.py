@@ -21,7 +21,7 @@ from images.findings import Finding, Verdict
 from images.models import ImageFacts
 from projects import registries
 from projects.models import ProjectPlace
-from runtime.protocol import TenantSpec
+from runtime.capabilities import TenantSpec
 from tests.cluster.pods import pod
 from tests.cluster.tenants import World, world
 

@@ -16,8 +16,9 @@ from clusters.services import nodes_store
 from common.clock import now
 from images.models import ImageFacts
 from projects.models import ProjectPlace
+from runtime.capabilities import NodeChanges
 from runtime.drivers.kubernetes.oneshot import PROBE
-from runtime.protocol import NodeChanges, Phase
+from runtime.protocol import Phase
 from tests.clusters.fleet import node
 from tests.drivers.kubernetes.stub import Stub
 from tests.images.conftest import Registry

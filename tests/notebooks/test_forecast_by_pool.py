@@ -11,8 +11,8 @@ from common.clock import now
 from common.errors import Conflict
 from notebooks.models import Workspace
 from notebooks.services import Wanted, workspace_launch
+from runtime.capabilities import NodeChanges
 from runtime.models import ObservedWorkload
-from runtime.protocol import NodeChanges
 from tests.clusters.fleet import node
 from tests.notebooks.cluster_world import BASE, CONTAINER, IMAGE, network, pool, row_of
 

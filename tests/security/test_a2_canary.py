@@ -24,9 +24,10 @@ from tests.security.canaries import Planted
 pytestmark = pytest.mark.django_db(transaction=True)
 
 ODD = ("/no-such-page", "/api/v1/no-such", "/projects/nowhere/", "/projects/vision/workspaces/x/")
+KINDS = ("workspaces", "jobs")
 # what the holder himself is shown on purpose
 OWN_PAGES = {
-    "env": ("/projects/vision/workspaces/", "/api/v1/projects/vision/workspaces/"),
+    "env": tuple(f"{where}/projects/vision/{kind}/" for where in ("", "/api/v1") for kind in KINDS),
     "recovery-seed": (),
 }
 # who may invite may copy the link again
@@ -143,6 +144,7 @@ def addresses(planted: Planted, ids: dict[str, str]) -> list[tuple[Route, str]]:
         **ids,
         "workspace": planted.workspace.short_id,
         "workspace_uid": str(planted.workspace.uid),
+        "job": planted.job,
     }
     return [
         (route, world.address(route, ids))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote_to_bytes
 
 from dataplane.copy.checksums import CRCS
-from dataplane.copy.connector import Dialer, Endpoint
+from dataplane.copy.connector import Dialer
 from dataplane.copy.http1 import Broken, Head, now
 from dataplane.copy.plan import StorePlan
 from dataplane.copy.problems import Code, Final, Skewed, Stop, Trouble, shown
@@ -73,8 +73,10 @@ class S3(LibraryStore):
         self._plan = plan
         self.bucket = plan.bucket
         self.compatible = plan.kind != "s3"
-        self._base = dialer.endpoint(plan.endpoint or _amazon(self._region))
-        own_name = not plan.path_style and _DNS.match(plan.bucket) and not _is_address(self._base)
+        tail = "amazonaws.com.cn" if self._region.startswith("cn-") else "amazonaws.com"
+        self._base = dialer.endpoint(plan.endpoint or f"https://s3.{self._region}.{tail}")
+        is_address = ":" in self._base.host or self._base.host.replace(".", "").isdigit()
+        own_name = not plan.path_style and _DNS.match(plan.bucket) and not is_address
         self.endpoint = (
             self._base.beside(f"{plan.bucket}.{self._base.host}") if own_name else self._base
         )
@@ -325,12 +327,3 @@ def _date(fields: Mapping[str, str], name: str) -> float | None:
         return email.utils.parsedate_to_datetime(fields[name]).timestamp()
     except (KeyError, ValueError, TypeError, OverflowError, OSError):
         return None
-
-
-def _amazon(region: str) -> str:
-    tail = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
-    return f"https://s3.{region}.{tail}"
-
-
-def _is_address(endpoint: Endpoint) -> bool:
-    return ":" in endpoint.host or endpoint.host.replace(".", "").isdigit()

@@ -7,7 +7,16 @@ from dataclasses import replace
 
 import structlog
 
-from runtime.capabilities import Inspection, Program, Tried
+from runtime.capabilities import (
+    Inspection,
+    KubeToken,
+    Measured,
+    NodeChanges,
+    NodeFacts,
+    Program,
+    TenantSpec,
+    Tried,
+)
 from runtime.drivers.kubernetes import ending, inspection, observe, oneshot, shapes
 from runtime.drivers.kubernetes.access import Check, KubeAccess, PodAddresses, check_from_settings
 from runtime.drivers.kubernetes.answers import in_words, raise_for
@@ -32,14 +41,9 @@ from runtime.protocol import (
     DriverError,
     Health,
     InvalidSpec,
-    KubeToken,
-    Measured,
-    NodeChanges,
-    NodeFacts,
     Observation,
     Placement,
     Seen,
-    TenantSpec,
     WorkloadSpec,
 )
 from runtime.reasons import Reason

@@ -87,7 +87,7 @@ def end_of(job: Object, pod: Object | None) -> Found | None:
 
 
 def why_failed(job: Object) -> str:
-    return str(_condition(job, "Failed").get("message") or "")
+    return str(observe.condition_of(job, "Failed").get("message") or "")
 
 
 def policy_of(job: Object) -> RetryPolicy:
@@ -175,11 +175,7 @@ def _listens(pod: Object) -> bool:
 
 
 def _has(job: Object, kind: str) -> bool:
-    return _condition(job, kind).get("status") == "True"
-
-
-def _condition(job: Object, kind: str) -> Object:
-    return observe.condition_of(job, kind)
+    return observe.condition_of(job, kind).get("status") == "True"
 
 
 _STOPPED = "stopped"  # it did not end by itself

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import structlog
 
-from runtime.capabilities import Settling
+from runtime.capabilities import KubeToken, Settling, TenantSpec
 from runtime.drivers.kubernetes import names
 from runtime.drivers.kubernetes.answers import raise_for
 from runtime.drivers.kubernetes.api_server import ApiServer, is_settling, may_look
@@ -23,7 +23,7 @@ from runtime.drivers.kubernetes.builders import tenant, tenant_access
 from runtime.drivers.kubernetes.builders.pod_fields import is_meeting
 from runtime.drivers.kubernetes.client import KubeClient, path_of
 from runtime.drivers.kubernetes.options import KubernetesOptions
-from runtime.protocol import Denied, InvalidSpec, KubeToken, NotYet, Observation, Seen, TenantSpec
+from runtime.protocol import Denied, InvalidSpec, NotYet, Observation, Seen
 
 log = structlog.get_logger(__name__)
 

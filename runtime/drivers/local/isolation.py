@@ -44,15 +44,6 @@ def _number(path: Path, key: str = "") -> int:
     return 0
 
 
-def _own_paths() -> dict[str, str]:
-    found = {}
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/self/cgroup").read_text().splitlines():
-            _, names, path = line.split(":", 2)
-            found.update(dict.fromkeys(names.split(","), path.strip("/")))
-    return found
-
-
 @dataclass
 class Groups:
     """The folders under which each workload gets its groups."""
@@ -71,7 +62,11 @@ class Groups:
                     mounts[""] = Path(point)
                 elif kind == "cgroup":
                     mounts.update({o: Path(point) for o in options.split(",") if o in CONTROLLERS})
-        own = _own_paths()
+        own = {}
+        with contextlib.suppress(OSError):
+            for line in Path("/proc/self/cgroup").read_text().splitlines():
+                _, names, path = line.split(":", 2)
+                own.update(dict.fromkeys(names.split(","), path.strip("/")))
         groups = cls()
         for name in CONTROLLERS:
             if name in mounts and _usable(base := mounts[name] / own.get(name, "") / "berth"):

@@ -9,9 +9,9 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from runtime.capabilities import KubeUser
 from runtime.drivers.kubernetes import names
 from runtime.drivers.kubernetes.options import KubernetesOptions
-from runtime.protocol import KubeUser
 
 Object = dict[str, Any]
 
